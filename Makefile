@@ -1,0 +1,44 @@
+# `make demo` and `make test` do all set-up themselves; `make help` lists the rest.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+export PYTHONDONTWRITEBYTECODE := 1
+# Azurite is a test server from npm; without npm the tests that need it skip with a reason.
+PYTEST_ARGS ?=
+
+.PHONY: help setup java demo test check format bench clean
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+setup: $(STAMP)  ## make .venv from pyproject.toml and constraints.txt
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3,10) <= sys.version_info[:2] <= (3,13) else "lakeplan needs Python 3.10 to 3.13, this is " + sys.version.split()[0] + ": name another one with PYTHON=python3.12")'
+	@$(PYTHON) -m venv $(VENV) || { echo "venv is missing: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip setuptools wheel
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	@touch $(STAMP)
+
+java:
+	@{ [ -n "$$JAVA_HOME" ] && "$$JAVA_HOME/bin/java" -version || java -version; } >/dev/null 2>&1 \
+	  || { echo "Java 17 or later is missing: on Debian or Ubuntu, apt-get install openjdk-17-jre-headless; elsewhere any JDK 17+, with JAVA_HOME set." >&2; exit 1; }
+
+demo: setup java  ## plan and apply on the embedded sandbox, end to end
+	@$(BIN)/python examples/quickstart/demo.py
+
+test: setup java  ## all tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: setup java  ## format, lint, types, layers, then tests with warnings as errors
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -W error $(PYTEST_ARGS)
+
+format: setup  ## write the format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,5 @@
+"""``python -m lakeplan``."""
+
+from lakeplan.cli.main import main
+
+main()

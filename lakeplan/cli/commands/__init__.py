@@ -1,0 +1,9 @@
+"""One module a command; each has ``register(app)``, listed here in the order help shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+COMMANDS: tuple[Callable[[typer.Typer], None], ...] = ()

@@ -1,0 +1,113 @@
+"""The ``lakeplan`` command: builds the command tree and turns every error into one readable message."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+import typer
+from typer.main import get_command
+
+from lakeplan import __version__
+from lakeplan.cli.commands import COMMANDS
+from lakeplan.cli.console import print_error
+from lakeplan.errors import ConfigError, ExitCode, LakeplanError
+
+_log = logging.getLogger("lakeplan")
+
+
+def build_app() -> typer.Typer:
+    app = typer.Typer(
+        name="lakeplan",
+        help="Retention of lakeFS repositories as reviewed code: plan, simulate, apply, sweep.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+    @app.callback(invoke_without_command=True)
+    def root(
+        context: typer.Context,
+        version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+    ) -> None:
+        if version:
+            typer.echo(f"lakeplan {__version__}")
+            raise typer.Exit
+        if context.invoked_subcommand is None:
+            raise click.UsageError("Missing command.", ctx=context)
+
+    for register in COMMANDS:
+        register(app)
+    return app
+
+
+def with_environment(command: click.Command) -> click.Command:
+    """``LAKEPLAN_*`` sets any option: each long option reads ``LAKEPLAN_<OPTION>``, dashes as underscores."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.envvar is None and parameter.name != "version":
+            long = [o for o in parameter.opts if o.startswith("--")]
+            if long:
+                parameter.envvar = "LAKEPLAN_" + max(long, key=len)[2:].upper().replace("-", "_")
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            with_environment(child)
+    return command
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code. Never raises, never prints a traceback unless
+    ``--log-level debug`` asked for it."""
+    command = with_environment(get_command(build_app()))
+    try:
+        code = command.main(args=list(arguments), prog_name="lakeplan", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return ExitCode.USAGE
+    except click.UsageError as error:
+        where = f"lakeplan {error.ctx.info_name}" if error.ctx and error.ctx.info_name != "lakeplan" else ""
+        print_error(
+            error.format_message(), where=where, hint=f"{where or 'lakeplan'} --help lists what it takes"
+        )
+        return ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        print_error("interrupted")
+        return ExitCode.INTERRUPTED
+    except click.ClickException as error:
+        print_error(error.format_message())
+        return ExitCode.ERROR
+    except LakeplanError as error:
+        _explain(error)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our output (head, less) went away: not an error, and nothing more can be printed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except Exception as error:  # noqa: BLE001 - the last resort: a person never meets a traceback
+        _log.debug("unexpected error\n%s", traceback.format_exc())
+        print_error(
+            f"unexpected {type(error).__name__}: {error}",
+            hint="this is a bug in lakeplan: run again with --log-level debug and report what it prints",
+        )
+        return ExitCode.ERROR
+    return code if isinstance(code, int) else ExitCode.OK
+
+
+def _explain(error: LakeplanError) -> None:
+    if error.detail:
+        _log.debug("%s", error.detail)
+    _log.debug("raised at\n%s", "".join(traceback.format_exception(error)))
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    print_error(error.message, where=error.where, hint=error.hint, problems=problems)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

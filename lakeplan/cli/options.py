@@ -1,0 +1,36 @@
+"""Options that several commands share, declared once (the design's "Common")."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TreeDir = Annotated[
+    Path, typer.Option("-C", "--tree", help="The folder that holds lakeplan.yaml.", metavar="DIR")
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option("--target", help="Only repositories that match; repeatable.", metavar="REPO_GLOB"),
+]
+Owner = Annotated[str | None, typer.Option("--owner", help="Only repositories of this owner.")]
+Server = Annotated[str | None, typer.Option("--server", help="Only repositories on this server.")]
+Formats = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--format", help="rich, json or another format of the command; repeatable, in pairs with --out."
+    ),
+]
+Outs = Annotated[
+    list[Path] | None,
+    typer.Option("--out", help="Where that format goes; a dash is standard output.", metavar="FILE"),
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", help="The moment to judge at: ISO 8601 or epoch seconds.", metavar="TIME"),
+]
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.")]
+NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bars.")]
+LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.", metavar="LEVEL")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only results and errors.")]

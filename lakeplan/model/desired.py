@@ -1,0 +1,133 @@
+"""What the tree asks for: the resolved configuration that planning compares with the servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from typing import Literal
+
+
+@dataclass(frozen=True, order=True)
+class Source:
+    """Where a value stands: ``file`` relative to the tree's root, 1-based line and column."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class BranchRule:
+    """One item of ``gc.branches``: an exact ``branch_id`` or a ``pattern`` (``*``, ``?``, ``[abc]``)."""
+
+    name: str
+    is_pattern: bool
+    retention_days: int
+    source: Source
+
+    @property
+    def key(self) -> tuple[bool, str]:
+        """Identity in merges: items are merged by branch_id or pattern."""
+        return (self.is_pattern, self.name)
+
+
+@dataclass(frozen=True)
+class GcDesired:
+    """A resolved ``gc`` block: rules with patterns not yet expanded."""
+
+    default_retention_days: int
+    branches: tuple[BranchRule, ...]
+    source: Source
+
+
+class Cleared(Enum):
+    """``gc: clear``: the rules are to be removed from the server."""
+
+    CLEAR = "clear"
+
+
+GcSetting = GcDesired | Cleared | None
+"""None: the key is absent, so not managed."""
+
+
+@dataclass(frozen=True)
+class Safety:
+    """Gate limits (the design's ``safety`` block). None means no limit. Bytes are bytes, ages seconds."""
+
+    max_expired_objects_percent: float | None = 30.0
+    max_expired_bytes: int | None = 5 * 10**12
+    max_deleted_branches: int | None = 20
+    protected_tags: tuple[str, ...] = ("v*",)
+    on_tag_loss: Literal["ignore", "warn", "fail"] = "fail"
+    on_server_divergence: Literal["ignore", "warn", "fail"] = "warn"
+    impact_tolerance_percent: float = 10.0
+    max_plan_age_seconds: int = 7 * 86400
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """A reviewed opening of one gate of one repository, up to ``max`` (percent, bytes or a count by the
+    gate's own unit; None: no ceiling), until ``expires`` (inclusive; None: no end)."""
+
+    repository: str
+    gate: str
+    max: float | None
+    reason: str
+    expires: date | None
+    source: Source
+
+
+@dataclass(frozen=True)
+class StorageConfig:
+    type: Literal["s3", "azure", "local"]
+    endpoint_url: str | None = None
+    region: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    name: str
+    endpoint_url: str
+    branch_lifecycle_engine: Literal["server", "lakeplan", "none"] = "none"
+    time_zone: str = "UTC"
+    storages: Mapping[str, StorageConfig] = field(default_factory=dict)
+    source: Source | None = None
+
+
+@dataclass(frozen=True)
+class DesiredRepository:
+    """One repository that an entry of the tree names.
+
+    ``entry`` is the key that named it: itself (or ``server/name``), or a glob. ``resolved`` is the merged
+    configuration as plain JSON data, ``config_hash`` the SHA-256 of its canonical JSON: what a plan file
+    records, so that an apply can tell whether the reviewed configuration still is the tree's.
+    ``values`` maps a JSON pointer in ``resolved`` to where that value came from.
+    ``unsupported`` names managed blocks this version validates and does not act on.
+    """
+
+    server: str
+    name: str
+    entry: str
+    gc: GcSetting
+    config_hash: str
+    resolved: Mapping[str, object]
+    values: Mapping[str, Source]
+    owner: str | None = None
+    safety: Safety = field(default_factory=Safety)
+    source: Source | None = None
+    unsupported: tuple[str, ...] = ()
+
+    @property
+    def by_glob(self) -> bool:
+        return any(c in self.entry for c in "*?[")
+
+    @property
+    def key(self) -> str:
+        """``server/name``: how plans, state and messages call it."""
+        return f"{self.server}/{self.name}"

@@ -1,0 +1,53 @@
+"""Entries of ranges, and objects in storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class AddressType(IntEnum):
+    """Protobuf ``Entry.address_type`` (format.md). ``BY_PREFIX`` is what old versions wrote: full if the
+    address parses as a URI, else relative."""
+
+    BY_PREFIX = 0
+    RELATIVE = 1
+    FULL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object of a commit: where ``path`` is stored, and how large it is (bytes).
+
+    ``last_modified_us`` is UTC microseconds.
+    """
+
+    path: str
+    address: str
+    address_type: AddressType
+    size: int
+    last_modified_us: int = 0
+    e_tag: str = ""
+    content_type: str = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RangeInfo:
+    """One range of a metarange: its id (hex), key bounds, estimated bytes and number of entries."""
+
+    id: str
+    min_key: bytes
+    max_key: bytes
+    estimated_size: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One key of a namespace listing. ``key`` is relative to the namespace; ``modified_us`` is the
+    storage's own time, UTC microseconds."""
+
+    key: str
+    size: int
+    modified_us: int

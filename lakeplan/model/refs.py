@@ -1,0 +1,60 @@
+"""Commits, branches and tags, as a refs dump or the API lists them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIRST_VERSION_WITH_FIRST_PARENT_MAIN = 1
+"""From this commit version on the main parent is the first parent; before (version 0), the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit. ``creation_us`` is UTC microseconds since the epoch; ``meta_range_id`` is "" for a
+    repository's first commit, which holds nothing."""
+
+    id: str
+    creation_us: int
+    meta_range_id: str
+    parents: tuple[str, ...] = ()
+    version: int = 1
+    generation: int = 0
+    message: str = ""
+    committer: str = ""
+
+    @property
+    def main_parent(self) -> str | None:
+        """The parent that retention walks along (retention.md: the first; for version 0, the last)."""
+        if not self.parents:
+            return None
+        return self.parents[0] if self.version >= FIRST_VERSION_WITH_FIRST_PARENT_MAIN else self.parents[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    id: str
+    commit_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    id: str
+    commit_id: str
+
+
+@dataclass(frozen=True)
+class Refs:
+    """All commits (dangling ones too), branches (hidden ones too) and tags of a repository at one moment."""
+
+    commits: tuple[Commit, ...]
+    branches: tuple[Branch, ...]
+    tags: tuple[Tag, ...]
+
+
+@dataclass(frozen=True)
+class RefsDumpIds:
+    """Metarange ids of a refs dump: the three keys of ``_lakefs/refs_manifest.json``."""
+
+    commits_meta_range_id: str
+    branches_meta_range_id: str
+    tags_meta_range_id: str
