@@ -21,6 +21,8 @@ class Commit:
     generation: int = 0
     message: str = ""
     committer: str = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+    """Sorted by key. Part of the commit's id."""
 
     @property
     def main_parent(self) -> str | None:

@@ -1,0 +1,68 @@
+"""Refs dumps: all commits, branches and tags of a repository as SSTables, and the manifest that names them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeVar
+
+from lakeplan.errors import FormatError
+from lakeplan.formats.damage import HINT, blame, damaged
+from lakeplan.formats.range_data import is_file_id
+from lakeplan.formats.ranges import METARANGES, RANGES, metarange_of, read_table
+from lakeplan.formats.refs import decode_branch, decode_commit, decode_tag
+from lakeplan.formats.value import split_value
+from lakeplan.model.refs import Refs, RefsDumpIds
+
+ReadMetadata = Callable[[Literal["meta_range", "range"], str], bytes]
+"""Gives the file with an id. The kind is the API's word for it."""
+_KEYS = ("commits_meta_range_id", "branches_meta_range_id", "tags_meta_range_id")
+T = TypeVar("T")
+
+
+def read_manifest(data: bytes, *, name: str = "refs_manifest.json") -> RefsDumpIds:
+    """The ids in ``_lakefs/refs_manifest.json``. Raises FormatError."""
+    try:
+        manifest = json.loads(data)
+    except ValueError as error:
+        raise FormatError("is no JSON", where=name, hint=HINT, detail=str(error)) from error
+    if not isinstance(manifest, dict):
+        raise FormatError("is no JSON object", where=name, hint=HINT)
+    ids = [manifest.get(key) for key in _KEYS]
+    for key, value in zip(_KEYS, ids, strict=True):
+        if not isinstance(value, str) or not is_file_id(value):
+            raise FormatError(f"{key} is missing or is no id", where=name, hint=HINT)
+    return RefsDumpIds(*ids)
+
+
+def write_manifest(ids: RefsDumpIds) -> bytes:
+    """The manifest as the server writes it: sorted keys, two spaces."""
+    return json.dumps({key: getattr(ids, key) for key in sorted(_KEYS)}, indent=2).encode()
+
+
+def read_refs(ids: RefsDumpIds, read: ReadMetadata) -> Refs:
+    """All refs of a dump. Every file is verified against its id. Raises FormatError, and what ``read`` does."""
+    return Refs(
+        commits=tuple(_read_all(ids.commits_meta_range_id, read, "commit", decode_commit)),
+        branches=tuple(_read_all(ids.branches_meta_range_id, read, "branch", decode_branch)),
+        tags=tuple(_read_all(ids.tags_meta_range_id, read, "tag", decode_tag)),
+    )
+
+
+def _read_all(id: str, read: ReadMetadata, entity: str, decode: Callable[[bytes], T]) -> Iterator[T]:
+    metarange = read_table(read("meta_range", id), name=id, kind=METARANGES, verify_id=id)
+    _expect(metarange.user_properties, entity, id)
+    for info in metarange_of(metarange):
+        table = read_table(read("range", info.id), name=info.id, kind=RANGES, verify_id=info.id)
+        _expect(table.user_properties, entity, info.id)
+        with blame(info.id):
+            if len(table) != info.count:
+                raise damaged(f"holds {len(table)} records, and its metarange says {info.count}")
+            for _, value in table:
+                yield decode(split_value(value)[1])
+
+
+def _expect(properties: dict[str, str], entity: str, name: str) -> None:
+    found = properties.get("entity")
+    if found != entity:
+        raise FormatError(f"holds {found or 'no refs'}, not {entity} records", where=name, hint=HINT)

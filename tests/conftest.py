@@ -1,0 +1,80 @@
+"""Golden cases recorded from a real server (LAKEPLAN_GOLDEN), for every test that wants them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_REASON = "no golden cases: set LAKEPLAN_GOLDEN to a folder that has them"
+
+
+@dataclass(frozen=True)
+class GoldenCase:
+    """``namespace`` is the unpacked storage namespace, modification times kept; ``case`` is case.json."""
+
+    name: str
+    namespace: Path
+    case: dict[str, object]
+
+
+def find_golden_root() -> Path | None:
+    root = Path(os.environ.get("LAKEPLAN_GOLDEN") or Path(__file__).parents[2] / "shared" / "golden")
+    return root if root.is_dir() else None
+
+
+def golden_names(prefix: str = "") -> list[str]:
+    """Names of the cases at hand that begin with ``prefix``, sorted."""
+    root = find_golden_root()
+    if root is None:
+        return []
+    return sorted(p.parent.name for p in root.glob(f"{prefix}*/case.json"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes ``golden`` runs once per case (``@pytest.mark.golden("wide-")``: of that kind only);
+    without cases there is one skipped run of it."""
+    if "golden" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("golden")
+        names = golden_names(*(mark.args if mark else ()))
+        params = names or [pytest.param("", marks=pytest.mark.skip(reason=_REASON))]
+        metafunc.parametrize("golden", params, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def golden_root() -> Path:
+    root = find_golden_root()
+    if root is None:
+        pytest.skip(_REASON)
+    return root
+
+
+@pytest.fixture(scope="session")
+def golden_case(golden_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], GoldenCase]:
+    """``golden_case(name)``: the case, unpacked once a session. Read only: other tests share it."""
+
+    @functools.cache
+    def unpack(name: str) -> GoldenCase:
+        source = golden_root / name
+        if not source.is_dir():
+            pytest.skip(f"the golden case {name} is not here")
+        target = tmp_path_factory.mktemp(name)
+        with tarfile.open(source / "namespace.tar.gz") as archive:
+            if hasattr(tarfile, "data_filter"):
+                archive.extractall(target, filter="data")
+            else:
+                archive.extractall(target)  # noqa: S202
+        return GoldenCase(name, target, json.loads((source / "case.json").read_text()))
+
+    return unpack
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, golden_case: Callable[[str], GoldenCase]) -> GoldenCase:
+    return golden_case(request.param)
