@@ -1,0 +1,32 @@
+"""The one way to open a storage namespace."""
+
+from __future__ import annotations
+
+from lakeplan.adapters.storage.folder import FolderReader
+from lakeplan.adapters.storage.urls import FolderLocation, S3Location, parse_location
+from lakeplan.ports.storage import NamespaceReader
+
+
+def open_namespace(
+    url: str, *, endpoint_url: str | None = None, region: str | None = None
+) -> NamespaceReader:
+    """A reader of the namespace at ``url``; no request is made before the first read or listing.
+
+    ``url`` is ``file:///…`` (or an absolute path), ``s3://bucket/prefix``, or
+    ``https://<account>.blob.core.windows.net/<container>/<path>`` (Azurite:
+    ``http://127.0.0.1:<port>/<account>/<container>/…``). ``endpoint_url`` and ``region`` are for S3 only and
+    win over the environment's. The reader can be pickled, and used from several threads.
+
+    Raises StorageError for a URL that is none of these or that carries credentials.
+    """
+    location = parse_location(url)
+    if isinstance(location, FolderLocation):
+        return FolderReader(location.path)
+    # The vendors' libraries take most of a second to import: only commands that need one pay for it.
+    if isinstance(location, S3Location):
+        from lakeplan.adapters.storage.s3 import S3Reader
+
+        return S3Reader(location, endpoint_url=endpoint_url, region=region)
+    from lakeplan.adapters.storage.azure import AzureReader
+
+    return AzureReader(location)
