@@ -69,7 +69,7 @@ def golden_case(golden_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
             if hasattr(tarfile, "data_filter"):
                 archive.extractall(target, filter="data")
             else:
-                archive.extractall(target)  # noqa: S202
+                archive.extractall(target)
         return GoldenCase(name, target, json.loads((source / "case.json").read_text()))
 
     return unpack

@@ -35,6 +35,8 @@ def decode_entry(path: bytes, message: bytes) -> Entry:
                 address_type = wire.as_int32(value)
             case 7:
                 content_type = wire.as_text(value)
+            case _:
+                pass
     if not 0 <= address_type <= max(AddressType):
         raise damaged(f"an entry has the unknown address type {address_type}")
     if size < 0:

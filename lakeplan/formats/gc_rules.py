@@ -29,11 +29,7 @@ def write_gc_rules(rules: GcRules | None) -> bytes:
     if rules is None:
         return b""
     body = wire.field_int(1, rules.default_retention_days) + b"".join(
-        wire.field_bytes(2, wire.field_bytes(1, branch.encode()) + b"\x10" + _days(days))
+        wire.field_bytes(2, wire.field_bytes(1, branch.encode()) + wire.field_int(2, days, explicit=True))
         for branch, days in rules.branches.items()
     )
-    return body or b"\x08\x00"
-
-
-def _days(days: int) -> bytes:
-    return wire.uvarint(wire.unsigned(days))
+    return body or wire.field_int(1, 0, explicit=True)

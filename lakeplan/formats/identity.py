@@ -1,4 +1,4 @@
-"""Content ids of lakeFS (shared/lakefs/format.md, "Ids"): a range, metarange or commit is its own checksum."""
+"""Content ids of lakeFS (format.md, "Ids"): a range, metarange or commit is its own checksum."""
 
 from __future__ import annotations
 

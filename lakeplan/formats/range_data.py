@@ -35,6 +35,8 @@ def decode_range(key: bytes, identity: bytes, message: bytes) -> RangeInfo:
                 estimated_size = wire.as_int(value)
             case 4:
                 count = wire.as_int64(value)
+            case _:
+                pass
     if max_key != key or min_key > max_key or count < 0:
         raise damaged("a range's bounds or count are impossible")
     return RangeInfo(identity.decode(), min_key, max_key, estimated_size, count)

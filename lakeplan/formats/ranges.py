@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lakeplan.errors import FormatError
 from lakeplan.formats.damage import HINT, blame, damaged
@@ -67,7 +68,7 @@ def metarange_of(table: SSTable) -> list[RangeInfo]:
     """The ranges that a metarange's table names."""
     with blame(table.name):
         infos = [decode_range(key, *split_value(value)) for key, value in table]
-        for before, after in zip(infos, infos[1:], strict=False):
+        for before, after in pairwise(infos):
             if after.min_key <= before.max_key:
                 raise damaged("its ranges overlap")
     return infos

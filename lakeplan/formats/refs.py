@@ -36,6 +36,8 @@ def decode_commit(message: bytes) -> Commit:
                 version = wire.as_int32(value)
             case 9:
                 generation = wire.as_int32(value)
+            case _:
+                pass
     if not id:
         raise damaged("a commit has no id")
     return Commit(

@@ -1,4 +1,4 @@
-"""Refs dumps: all commits, branches and tags of a repository as SSTables, and the manifest that names them."""
+"""Refs dumps: all commits, branches and tags of a repository as SSTables, and their manifest."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ def read_manifest(data: bytes, *, name: str = "refs_manifest.json") -> RefsDumpI
         raise FormatError("is no JSON", where=name, hint=HINT, detail=str(error)) from error
     if not isinstance(manifest, dict):
         raise FormatError("is no JSON object", where=name, hint=HINT)
-    ids = [manifest.get(key) for key in _KEYS]
-    for key, value in zip(_KEYS, ids, strict=True):
+    ids: dict[str, str] = {}
+    for key in _KEYS:
+        value = manifest.get(key)
         if not isinstance(value, str) or not is_file_id(value):
             raise FormatError(f"{key} is missing or is no id", where=name, hint=HINT)
-    return RefsDumpIds(*ids)
+        ids[key] = value
+    return RefsDumpIds(**ids)
 
 
 def write_manifest(ids: RefsDumpIds) -> bytes:
@@ -41,7 +43,7 @@ def write_manifest(ids: RefsDumpIds) -> bytes:
 
 
 def read_refs(ids: RefsDumpIds, read: ReadMetadata) -> Refs:
-    """All refs of a dump. Every file is verified against its id. Raises FormatError, and what ``read`` does."""
+    """All refs of a dump, every file verified against its id. Raises FormatError, and what ``read`` does."""
     return Refs(
         commits=tuple(_read_all(ids.commits_meta_range_id, read, "commit", decode_commit)),
         branches=tuple(_read_all(ids.branches_meta_range_id, read, "branch", decode_branch)),

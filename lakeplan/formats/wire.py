@@ -1,11 +1,11 @@
-"""The protobuf wire format, as much of it as lakeFS messages need. Unknown fields are the caller's to skip."""
+"""The protobuf wire format, as much of it as lakeFS messages need. Skipping fields is the caller's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from lakeplan.formats.damage import damaged
-from lakeplan.formats.varint import read_uvarint, unsigned, uvarint
+from lakeplan.formats.varint import read_uvarint, signed, unsigned, uvarint
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
@@ -46,8 +46,7 @@ def as_int(value: int | bytes) -> int:
 
 
 def as_int64(value: int | bytes) -> int:
-    number = as_int(value)
-    return number - 2**64 if number >= 2**63 else number
+    return signed(as_int(value))
 
 
 def as_int32(value: int | bytes) -> int:
@@ -98,9 +97,11 @@ def timestamp_us(message: bytes) -> int:
     return seconds * 1_000_000 + nanos // 1000
 
 
-def field_int(number: int, value: int) -> bytes:
-    """A varint field; nothing for 0, as proto3 writes it."""
-    return uvarint(number << 3 | VARINT) + uvarint(unsigned(value)) if value else b""
+def field_int(number: int, value: int, *, explicit: bool = False) -> bytes:
+    """A varint field; nothing for 0, as proto3 writes it, unless ``explicit``."""
+    if value == 0 and not explicit:
+        return b""
+    return uvarint(number << 3 | VARINT) + uvarint(unsigned(value))
 
 
 def field_bytes(number: int, value: bytes) -> bytes:

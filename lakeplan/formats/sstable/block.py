@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import cramjam
 
@@ -51,7 +52,7 @@ def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
     if count == 0 or end < 0:
         raise damaged("a block's restart points do not fit in it")
     points = struct.unpack_from(f"<{count}I", block, end)
-    if points[0] != 0 or any(a >= b for a, b in zip(points, points[1:], strict=False)):
+    if points[0] != 0 or any(a >= b for a, b in pairwise(points)):
         raise damaged("a block's restart points are out of order")
     return points, end
 
