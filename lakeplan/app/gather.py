@@ -1,0 +1,190 @@
+"""Reading one repository for a plan: what it is, its stored rules, its branches, its commit graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from typing_extensions import assert_never
+
+from lakeplan.core.diff import action_of, diff_rules
+from lakeplan.core.patterns import expand
+from lakeplan.core.retention import CommitGraph, missing_heads
+from lakeplan.formats.refs_dump import read_refs
+from lakeplan.model.desired import Cleared, DesiredRepository, GcDesired
+from lakeplan.model.plan import Action, Failure, RepositoryPlan
+from lakeplan.model.refs import Commit, Refs
+from lakeplan.model.repository import Repository
+from lakeplan.model.rules import GcRules
+from lakeplan.ports.lakefs import LakeFSReader
+
+DANGLING_UNSEEN = "commits that no branch or tag reaches (no refs dump under --read-only)"
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A repository's live state beside what the tree asks for, before any impact is known."""
+
+    desired: DesiredRepository
+    repository: Repository
+    plan: RepositoryPlan
+
+
+def gather(
+    desired: DesiredRepository,
+    reader: LakeFSReader,
+    endpoint_url: str,
+    *,
+    adopted: bool,
+    expand_over: frozenset[str] | None = None,
+) -> Gathered:
+    """Reads what a diff needs. ``expand_over`` limits pattern expansion to those branches (an apply expands
+    over the branches of the plan file). Raises ServerError subclasses."""
+    repository = reader.get_repository(desired.name)
+    before = reader.get_gc_rules(desired.name)
+    branches: dict[str, str] = {}
+    if desired.gc is not None:
+        branches = {b.id: b.commit_id for b in reader.list_branches(desired.name)}
+    over = branches.keys() if expand_over is None else expand_over
+    after, warnings = _proposed(desired, before, over, branches.keys())
+    warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
+    warnings += [f"{block} is validated but not acted on by this version" for block in desired.unsupported]
+    action = action_of(before, after)
+    plan = RepositoryPlan(
+        server=desired.server,
+        name=desired.name,
+        entry=desired.entry,
+        endpoint_url=endpoint_url,
+        config_hash=desired.config_hash,
+        action=action,
+        before=before,
+        after=after,
+        managed=desired.gc is not None,
+        adopted=adopted and action.writes,
+        owner=desired.owner,
+        source=str(desired.source) if desired.source else "",
+        changes=diff_rules(before, after),
+        branches=dict(sorted(branches.items())),
+        warnings=tuple(warnings),
+    )
+    if repository.read_only and action.writes:
+        plan = replace(
+            plan,
+            failure=Failure(
+                "the repository is read-only: its rules cannot be changed",
+                where=desired.key,
+                hint="take it out of the tree, or make it writable on the server",
+            ),
+        )
+    return Gathered(desired, repository, plan)
+
+
+def failed(desired: DesiredRepository, endpoint_url: str, failure: Failure) -> RepositoryPlan:
+    """A repository that could not be read at all."""
+    return RepositoryPlan(
+        server=desired.server,
+        name=desired.name,
+        entry=desired.entry,
+        endpoint_url=endpoint_url,
+        config_hash=desired.config_hash,
+        action=Action.NONE,
+        before=None,
+        after=None,
+        managed=desired.gc is not None,
+        owner=desired.owner,
+        source=str(desired.source) if desired.source else "",
+        failure=failure,
+    )
+
+
+def read_graph(
+    reader: LakeFSReader, repository: str, *, read_only: bool
+) -> tuple[CommitGraph, tuple[str, ...]]:
+    """The commit graph, and what could not be seen, in words.
+
+    A refs dump lists everything, dangling commits too; under load a HEAD can be missing from the dumped
+    commits and is then fetched (api.md). ``read_only`` asks for no dump and reads the logs instead.
+    Raises ServerError, StorageError or FormatError.
+    """
+    if read_only:
+        return CommitGraph.from_refs(_refs_from_logs(reader, repository)), (DANGLING_UNSEEN,)
+    ids = reader.dump_refs(repository)
+    refs = read_refs(ids, reader.metadata_reader(repository).read_metadata)
+    return CommitGraph.from_refs(_with_missing_heads(reader, repository, refs)), ()
+
+
+def _with_missing_heads(reader: LakeFSReader, repository: str, refs: Refs) -> Refs:
+    """Fetches HEADs (and their ancestors) that were made while the dump was written."""
+    known = {c.id for c in refs.commits}
+    added: list[Commit] = []
+    wanted = list(missing_heads(refs))
+    while wanted:
+        commit_id = wanted.pop()
+        if commit_id in known:
+            continue
+        commit = reader.get_commit(repository, commit_id)
+        known.add(commit.id)
+        added.append(commit)
+        wanted.extend(parent for parent in commit.parents if parent not in known)
+    return replace(refs, commits=(*refs.commits, *added)) if added else refs
+
+
+def _refs_from_logs(reader: LakeFSReader, repository: str) -> Refs:
+    branches = tuple(reader.list_branches(repository))
+    tags = tuple(reader.list_tags(repository))
+    commits: dict[str, Commit] = {}
+    for head in (*(b.commit_id for b in branches), *(t.commit_id for t in tags)):
+        if head in commits:
+            continue
+        for commit in reader.log_commits(repository, head):
+            commits[commit.id] = commit
+    return Refs(tuple(commits.values()), branches, tags)
+
+
+def _proposed(
+    desired: DesiredRepository, before: GcRules | None, over: Iterable[str], live: Iterable[str]
+) -> tuple[GcRules | None, list[str]]:
+    """The rules the tree asks for, and what a reviewer should know of them."""
+    match desired.gc:
+        case None:
+            return before, []
+        case Cleared.CLEAR:
+            return None, []
+        case GcDesired() as gc:
+            expansion = expand(gc, over)
+            existing = set(live)
+            warnings = list(expansion.warnings)
+            warnings += [
+                f"{rule.source}: rule for branch {rule.name!r}, which does not exist"
+                for rule in gc.branches
+                if not rule.is_pattern and rule.name not in existing
+            ]
+            return expansion.rules, warnings
+        case _:
+            assert_never(desired.gc)
+
+
+def unexpanded(desired: DesiredRepository, planned: Iterable[str], live: Iterable[str]) -> list[str]:
+    """Branches that appeared since the plan and that a pattern would give a rule: reported, not written."""
+    if not isinstance(desired.gc, GcDesired):
+        return []
+    known = set(planned)
+    every = set(live)
+    now = expand(desired.gc, every).rules.branches
+    return sorted(branch for branch in every - known if branch in now)
+
+
+def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:
+    """Values the server stored but should not have (api.md: nothing is validated)."""
+    if stored is None:
+        return []
+    existing = set(branches)
+    found = []
+    if stored.default_retention_days < 1:
+        found.append(f"the server stores {stored.default_retention_days} default days")
+    for branch, days in stored.branches.items():
+        if days < 1:
+            found.append(f"the server stores {days} days for branch {branch!r}")
+        if branch not in existing:
+            found.append(f"the server stores a rule for branch {branch!r}, which does not exist")
+    return found

@@ -1,0 +1,226 @@
+"""Planning: read every repository, diff, judge, simulate in one job, weigh the gates. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from lakeplan import __version__
+from lakeplan.app.gather import Gathered, failed, gather, read_graph
+from lakeplan.core.planning import gates, impact
+from lakeplan.core.planning.verdicts import Verdicts, judge
+from lakeplan.errors import LakeplanError
+from lakeplan.model.desired import DesiredRepository
+from lakeplan.model.plan import Failure, Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.ports.lakefs import LakeFSReader
+from lakeplan.ports.progress import Progress
+from lakeplan.ports.simulation import ImpactRequest, ImpactResult, Simulator
+from lakeplan.ports.tree import DesiredTree
+
+SimulateMode = Literal["changed", "all", "none"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which repositories: globs over ``name`` or ``server/name``, an owner, a server. Empty selects all."""
+
+    targets: tuple[str, ...] = ()
+    owner: str | None = None
+    server: str | None = None
+
+    def takes(self, repository: DesiredRepository) -> bool:
+        if self.server is not None and repository.server != self.server:
+            return False
+        if self.owner is not None and repository.owner != self.owner:
+            return False
+        names = (repository.name, repository.key)
+        return not self.targets or any(fnmatchcase(n, t) for t in self.targets for n in names)
+
+    @property
+    def everything(self) -> bool:
+        return not self.targets and self.owner is None and self.server is None
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """``expand_over`` maps ``server/name`` to the branches its patterns may expand over (an apply's ceiling).
+    ``known`` are the repositories that an earlier apply recorded: others that a glob names are adopted.
+    ``reviewed`` impacts are taken over where every commit verdict is still the same. ``workers`` bounds
+    concurrent repositories."""
+
+    as_of: datetime
+    selection: Selection = field(default_factory=Selection)
+    simulate: SimulateMode = "changed"
+    read_only: bool = False
+    backlog: bool = False
+    allowed: frozenset[str] = frozenset()
+    tree_commit: str | None = None
+    known: frozenset[str] = frozenset()
+    expand_over: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    reviewed: Mapping[str, Impact] = field(default_factory=dict)
+    workers: int = 8
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Everything outside that planning needs. ``connect`` gives a reader by server name."""
+
+    connect: Callable[[str], LakeFSReader]
+    simulator: Simulator
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class _Judged:
+    gathered: Gathered
+    request: ImpactRequest | None = None
+    verdicts: Verdicts | None = None
+    blind_to: tuple[str, ...] = ()
+    impact: Impact | None = None
+
+
+def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
+    """A plan of the selected repositories. Repositories that fail carry their failure; the others go on."""
+    names: list[str] = []
+    wanted: list[tuple[DesiredRepository, LakeFSReader]] = []
+    plans: list[RepositoryPlan] = []
+    for server in tree.servers:
+        if options.selection.server not in (None, server):
+            continue
+        selected, broken, unnamed = _select(tree, server, options, ports)
+        wanted += selected
+        plans += broken
+        names += unnamed
+    plans += _plan_all(tree, wanted, options, ports)
+    plans.sort(key=lambda p: p.key)
+    openers = gates.Openers(options.allowed, tuple(tree.acknowledgements), options.as_of.date())
+    unmanaged = tuple(sorted(names)) if options.selection.everything else ()
+    return Plan(
+        as_of=options.as_of,
+        lakeplan_version=__version__,
+        tree_digest=tree.digest,
+        tree_commit=options.tree_commit,
+        repositories=tuple(plans),
+        gates=gates.plan_gates(
+            plans, tree.safety, openers, unmanaged=unmanaged, on_unmanaged=tree.unmanaged_policy
+        ),
+        allowed=tuple(sorted(options.allowed)),
+        targets=options.selection.targets,
+        unmanaged=unmanaged,
+        simulate=options.simulate,
+        read_only=options.read_only,
+    )
+
+
+def _select(
+    tree: DesiredTree, server: str, options: PlanOptions, ports: Ports
+) -> tuple[list[tuple[DesiredRepository, LakeFSReader]], list[RepositoryPlan], list[str]]:
+    """The repositories of one server that are asked for; broken ones when the server does not answer."""
+    try:
+        reader = ports.connect(server)
+        live = [r.id for r in reader.list_repositories()]
+    except LakeplanError as error:
+        endpoint = tree.servers[server].endpoint_url
+        named = [d for d in tree.resolve(server, ()) if options.selection.takes(d)]
+        return [], [failed(d, endpoint, failure_of(error)) for d in named], []
+    desired = [d for d in tree.resolve(server, live) if options.selection.takes(d)]
+    unnamed = [f"{server}/{name}" for name in tree.unmanaged(server, live)]
+    return [(d, reader) for d in desired], [], unnamed
+
+
+def _plan_all(
+    tree: DesiredTree,
+    wanted: Iterable[tuple[DesiredRepository, LakeFSReader]],
+    options: PlanOptions,
+    ports: Ports,
+) -> list[RepositoryPlan]:
+    work = list(wanted)
+    with (
+        ports.progress.task("reading repositories", len(work)) as step,
+        ThreadPoolExecutor(max_workers=max(1, options.workers)) as pool,
+    ):
+
+        def one(item: tuple[DesiredRepository, LakeFSReader]) -> _Judged | RepositoryPlan:
+            try:
+                return _judge_one(tree, *item, options)
+            finally:
+                step()
+
+        judged = list(pool.map(one, work))
+    requests = [j.request for j in judged if isinstance(j, _Judged) and j.request is not None]
+    results: Mapping[str, ImpactResult | LakeplanError] = {}
+    if requests:
+        with ports.progress.task(f"simulating {len(requests)} repositories", None):
+            results = ports.simulator.impact(requests)
+    plans = []
+    openers = gates.Openers(options.allowed, tuple(tree.acknowledgements), options.as_of.date())
+    for item in judged:
+        if isinstance(item, RepositoryPlan):
+            plans.append(item)
+            continue
+        plan = replace(item.gathered.plan, impact=_fold(item, results, backlog=options.backlog))
+        plans.append(replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, openers)))
+    return plans
+
+
+def _judge_one(
+    tree: DesiredTree, desired: DesiredRepository, reader: LakeFSReader, options: PlanOptions
+) -> _Judged | RepositoryPlan:
+    server = tree.servers[desired.server]
+    try:
+        gathered = gather(
+            desired,
+            reader,
+            server.endpoint_url,
+            adopted=desired.by_glob and desired.key not in options.known,
+            expand_over=options.expand_over.get(desired.key),
+        )
+    except LakeplanError as error:
+        return failed(desired, server.endpoint_url, failure_of(error))
+    plan = gathered.plan
+    if plan.failure is not None or not (plan.action.writes or (options.simulate == "all" and plan.managed)):
+        return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
+    try:
+        graph, blind_to = read_graph(reader, desired.name, read_only=options.read_only)
+    except LakeplanError as error:
+        return _Judged(gathered, impact=impact.unknown(None, str(error)))
+    zone = ZoneInfo(server.time_zone)
+    verdicts = judge(graph, plan.before, plan.after, options.as_of, zone, backlog=options.backlog)
+    if not verdicts.changes_sides(backlog=options.backlog):
+        return _Judged(gathered, impact=impact.unaffected(verdicts, blind_to))
+    reviewed = options.reviewed.get(desired.key)
+    if (
+        reviewed is not None
+        and reviewed.status is ImpactStatus.SIMULATED
+        and reviewed.commits_digest == verdicts.digest()
+    ):
+        return _Judged(gathered, impact=reviewed)
+    if options.simulate == "none":
+        return _Judged(gathered, impact=impact.unknown(verdicts, "not simulated (--no-simulate)", blind_to))
+    metadata = reader.metadata_reader(desired.name)
+    request = impact.request_for(
+        desired.key, gathered.repository, metadata, verdicts, backlog=options.backlog
+    )
+    return _Judged(gathered, request, verdicts, blind_to)
+
+
+def _fold(item: _Judged, results: Mapping[str, ImpactResult | LakeplanError], *, backlog: bool) -> Impact:
+    if item.impact is not None:
+        return item.impact
+    assert item.verdicts is not None
+    assert item.request is not None
+    result = results.get(item.request.key)
+    if isinstance(result, LakeplanError):
+        return impact.unknown(item.verdicts, str(result), item.blind_to)
+    if result is None:
+        return impact.unknown(item.verdicts, "the simulation gave no answer", item.blind_to)
+    return impact.simulated(item.verdicts, result, backlog=backlog, blind_to=item.blind_to)
+
+
+def failure_of(error: LakeplanError) -> Failure:
+    return Failure(error.message, where=error.where, hint=error.hint, exit_code=int(error.exit_code))

@@ -1,0 +1,135 @@
+"""What lakeplan remembers between runs: last-applied rules, leases, and an append-only history.
+
+Keys: ``applied/<server>/<repository>.json``, ``leases/<server>/<repository>.json``,
+``history/<run id>.json``. Written with conditional puts, never by a plan. Losing it loses drift classes
+and undo, never safety.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from urllib.parse import quote, unquote
+
+from lakeplan.errors import LeaseHeld, WriteConflict
+from lakeplan.model.rules import GcRules, etag_of
+from lakeplan.ports.storage import StateReader, StateWriter
+
+LEASE_SECONDS = 120
+"""One repository's check, write and read-back take seconds; a killed run blocks it for this long at most."""
+
+
+def repository_key(kind: str, repository: str) -> str:
+    """``kind`` is ``applied`` or ``leases``; ``repository`` is ``server/name``."""
+    server, _, name = repository.partition("/")
+    return f"{kind}/{quote(server, safe='')}/{quote(name, safe='')}.json"
+
+
+def known_repositories(state: StateReader) -> frozenset[str]:
+    """``server/name`` of every repository that an apply recorded."""
+    found = set()
+    for key in state.list_keys("applied/"):
+        parts = key.removesuffix(".json").split("/")
+        if len(parts) == 3:
+            found.add(f"{unquote(parts[1])}/{unquote(parts[2])}")
+    return frozenset(found)
+
+
+def record_applied(
+    state: StateWriter, repository: str, rules: GcRules | None, *, config_hash: str, run_id: str, at: datetime
+) -> None:
+    """Remembers what was read back after a write."""
+    key = repository_key("applied", repository)
+    record = {
+        "repository": repository,
+        "etag": etag_of(rules),
+        "body": rules.to_body() if rules is not None else None,
+        "config_hash": config_hash,
+        "run_id": run_id,
+        "at": _text(at),
+    }
+    current = state.read(key)
+    state.write(key, _json(record), if_version=current.version if current else None)
+
+
+@dataclass
+class Lease:
+    """One writer per repository. Taken over once expired, or when its process is gone from this host."""
+
+    state: StateWriter
+    repository: str
+    holder: Mapping[str, Any]
+    now: Callable[[], datetime]
+    is_gone: Callable[[Mapping[str, Any]], bool]
+    _version: str = field(default="", init=False)
+
+    def __enter__(self) -> Lease:
+        key = repository_key("leases", self.repository)
+        current = self.state.read(key)
+        if current is not None:
+            held = json.loads(current.data)
+            until = datetime.fromisoformat(held["until"].replace("Z", "+00:00"))
+            if until > self.now() and not self.is_gone(held.get("holder", {})):
+                raise LeaseHeld(
+                    f"another run writes this repository until {held['until']}"
+                    f" ({_who(held.get('holder', {}))})",
+                    where=self.repository,
+                    hint="wait for it, then apply again",
+                )
+        until = self.now() + timedelta(seconds=LEASE_SECONDS)
+        record = {"holder": dict(self.holder), "until": _text(until)}
+        try:
+            self._version = self.state.write(
+                key, _json(record), if_version=current.version if current else None
+            )
+        except WriteConflict:
+            raise LeaseHeld(
+                "another run took this repository's lease just now",
+                where=self.repository,
+                hint="wait for it, then apply again",
+            ) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.state.delete(repository_key("leases", self.repository), if_version=self._version)
+        except WriteConflict:
+            # It expired and somebody else holds it now: theirs to delete.
+            return
+
+
+@dataclass
+class History:
+    """The record of one run, stored again after every step, so that a killed run still tells what it did."""
+
+    state: StateWriter
+    run_id: str
+    record: dict[str, Any]
+    _version: str | None = field(default=None, init=False)
+
+    @property
+    def key(self) -> str:
+        return f"history/{self.run_id}.json"
+
+    def save(self) -> None:
+        self._version = self.state.write(self.key, _json(self.record), if_version=self._version)
+
+    def step(self, repository: str, **values: Any) -> None:
+        """Adds or updates a repository's entry and stores the record."""
+        self.record.setdefault("repositories", {}).setdefault(repository, {}).update(values)
+        self.save()
+
+
+def _json(record: Mapping[str, Any]) -> bytes:
+    return (json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+def _who(holder: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} {holder[k]}" for k in ("user", "host", "pid") if k in holder) or "unknown holder"

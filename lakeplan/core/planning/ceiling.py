@@ -1,0 +1,84 @@
+"""The plan file as a ceiling: whether what an apply would do now is what was reviewed, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from lakeplan.model.desired import Safety
+from lakeplan.model.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
+
+DAY = timedelta(days=1)
+
+
+def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, check_etag: bool) -> list[str]:
+    """Why a reviewed repository no longer is what it was; empty when it is, or when it was applied before.
+
+    ``live`` is the same repository planned again from the checked-out tree, over the branches of the plan.
+    """
+    if live is None:
+        return ["the checked-out tree does not name it any more"]
+    if live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
+        return [f"the tree's server is {live.endpoint_url} and the plan's {reviewed.endpoint_url}"]
+    reasons = []
+    if live.config_hash != reviewed.config_hash:
+        reasons.append("its configuration in the tree differs from the reviewed one")
+    if live.after_etag != reviewed.after_etag:
+        reasons.append("the rules that would be written differ from the reviewed ones")
+    if check_etag and live.before_etag not in (reviewed.before_etag, reviewed.after_etag):
+        reasons.append(
+            f"the rules on the server changed: ETag {live.before_etag[:12]} is not the plan's"
+            f" {reviewed.before_etag[:12]}"
+        )
+    return reasons
+
+
+def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
+    """The server already has the reviewed rules: an earlier, interrupted run wrote them."""
+    return live.before_etag == reviewed.after_etag
+
+
+def growth(reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta) -> list[str]:
+    """In which figures the impact now exceeds what was reviewed by more than the tolerance.
+
+    Objects at risk may not grow at all. A plan older than a day is held against what it showed for +7 days
+    where that is more, since time alone lets commits expire.
+    """
+    if live.impact.commits_digest and live.impact.commits_digest == reviewed.impact.commits_digest:
+        return []
+    if reviewed.impact.status is ImpactStatus.UNKNOWN:
+        return []  # it was let through its own gate, unknown as it was
+    if live.impact.status is ImpactStatus.UNKNOWN:
+        return [f"what expires is not known any more: {live.impact.reason}"]
+    current = live.impact.now
+    if current is None:
+        return []
+    found = []
+    for name, measure in (("objects", "objects_expire"), ("bytes", "bytes_expire")):
+        ceiling = _ceiling(reviewed.impact, measure, age) * (1 + safety.impact_tolerance_percent / 100)
+        value = getattr(current, measure) or 0
+        if value > ceiling:
+            found.append(
+                f"{value:,} {name} would expire, {_ceiling(reviewed.impact, measure, age):,} were reviewed"
+            )
+    at_risk = _ceiling(reviewed.impact, "objects_at_risk", age)
+    if (current.objects_at_risk or 0) > at_risk:
+        found.append(f"{current.objects_at_risk:,} objects would be at risk, {at_risk:,} were reviewed")
+    new_tags = {t.tag for t in live.impact.tags} - {t.tag for t in reviewed.impact.tags}
+    if new_tags:
+        found.append(f"tags would lose data that were not reviewed: {', '.join(sorted(new_tags))}")
+    return found
+
+
+def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:
+    horizons = [Horizon.NOW] if age <= DAY else [Horizon.NOW, Horizon.WEEK]
+    shown: Iterable[HorizonImpact | None] = (impact.horizons.get(h.value) for h in horizons)
+    return max((getattr(h, measure) or 0 for h in shown if h is not None), default=0)
+
+
+def too_old(plan: Plan, safety: Safety, now: datetime) -> str | None:
+    """Why a plan may not be applied for its age."""
+    age = now - plan.as_of
+    if age.total_seconds() <= safety.max_plan_age_seconds:
+        return None
+    return f"the plan is {age.days} days old; max_plan_age is {safety.max_plan_age_seconds / 86400:g} days"

@@ -1,0 +1,210 @@
+"""The safety gates of GC rules: what a plan may do without somebody saying so (the design's "Gates").
+
+Every gate is judged now and at +7 and +30 days, and the worst counts. ``--force`` opens none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import date
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from lakeplan.model.desired import Acknowledgement, Safety
+from lakeplan.model.plan import (
+    Action,
+    GateOutcome,
+    GateResult,
+    Horizon,
+    HorizonImpact,
+    ImpactStatus,
+    RepositoryPlan,
+)
+
+EXPIRED_OBJECTS = "expired-objects"
+EXPIRED_BYTES = "expired-bytes"
+TAG_LOSS = "tag-loss"
+AT_RISK = "at-risk"
+ADOPTION = "adoption"
+CLEAR = "clear"
+UNKNOWN_IMPACT = "unknown-impact"
+UNMANAGED = "unmanaged"
+GATES = (EXPIRED_OBJECTS, EXPIRED_BYTES, TAG_LOSS, AT_RISK, ADOPTION, CLEAR, UNKNOWN_IMPACT, UNMANAGED)
+WHOLE_PLAN = "plan"
+
+
+@dataclass(frozen=True)
+class Openers:
+    """What may open gates: ``--allow`` names and the tree's reviewed acknowledgements."""
+
+    allowed: frozenset[str]
+    acknowledgements: tuple[Acknowledgement, ...]
+    today: date
+
+    def decide(self, refused: GateResult, repository: RepositoryPlan | None) -> GateResult:
+        """The outcome of a gate that would refuse."""
+        if refused.gate in self.allowed:
+            return replace(refused, outcome=GateOutcome.ALLOWED, opens_with=f"--allow {refused.gate}")
+        for note in self.acknowledgements:
+            if note.gate == refused.gate and self._covers(note, refused, repository):
+                text = f"acknowledged at {note.source}: {note.reason}"
+                return replace(refused, outcome=GateOutcome.ACKNOWLEDGED, opens_with=text)
+        return replace(
+            refused,
+            outcome=GateOutcome.REFUSED,
+            opens_with=f"--allow {refused.gate}, or acknowledge it in the tree",
+        )
+
+    def _covers(self, note: Acknowledgement, gate: GateResult, repository: RepositoryPlan | None) -> bool:
+        if note.expires is not None and note.expires < self.today:
+            return False
+        if note.max is not None and (gate.value is None or gate.value > note.max):
+            return False
+        if repository is None:
+            return note.repository == "*"
+        return any(fnmatchcase(name, note.repository) for name in (repository.name, repository.key))
+
+
+def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> tuple[GateResult, ...]:
+    """Every gate of one repository that has something to say; a passed limit is listed too."""
+    if not plan.action.writes or plan.failure is not None:
+        return ()
+    found = [
+        *_presence_gates(plan),
+        *_limit_gates(plan.key, tuple(plan.impact.horizons.values()), safety),
+        *_tag_gate(plan, safety),
+        *_risk_gate(plan, safety),
+    ]
+    return tuple(openers.decide(g, plan) if g.outcome is GateOutcome.REFUSED else g for g in found)
+
+
+def plan_gates(
+    repositories: Iterable[RepositoryPlan],
+    safety: Safety,
+    openers: Openers,
+    *,
+    unmanaged: tuple[str, ...] = (),
+    on_unmanaged: Literal["ignore", "warn", "fail"] = "warn",
+) -> tuple[GateResult, ...]:
+    """The limits over the whole plan. Such a gate counts as acknowledged when it is in every repository
+    that contributes to it."""
+    writing = [r for r in repositories if r.action.writes and r.failure is None]
+    results = []
+    totals = tuple(_total(writing, horizon) for horizon in Horizon)
+    for gate in _limit_gates(WHOLE_PLAN, tuple(t for t in totals if t is not None), safety):
+        if gate.outcome is not GateOutcome.REFUSED:
+            results.append(gate)
+            continue
+        decided = openers.decide(gate, None)
+        if decided.outcome is GateOutcome.REFUSED and _all_open(writing, gate.gate):
+            text = "acknowledged in every repository that contributes"
+            decided = replace(gate, outcome=GateOutcome.ACKNOWLEDGED, opens_with=text)
+        results.append(decided)
+    if unmanaged and on_unmanaged != "ignore":
+        gate = GateResult(
+            UNMANAGED,
+            WHOLE_PLAN,
+            GateOutcome.REFUSED if on_unmanaged == "fail" else GateOutcome.WARNED,
+            f"{len(unmanaged)} repositories on the servers are named by no entry",
+            value=len(unmanaged),
+            unit="repositories",
+        )
+        results.append(openers.decide(gate, None) if gate.outcome is GateOutcome.REFUSED else gate)
+    return tuple(results)
+
+
+def _all_open(writing: list[RepositoryPlan], gate: str) -> bool:
+    contributing = [
+        r for r in writing if any((h.objects_expire or 0) > 0 for h in r.impact.horizons.values())
+    ]
+    opened = (GateOutcome.ACKNOWLEDGED, GateOutcome.ALLOWED)
+    return bool(contributing) and all(
+        any(g.gate == gate and g.outcome in opened for g in r.gates) for r in contributing
+    )
+
+
+def _presence_gates(plan: RepositoryPlan) -> list[GateResult]:
+    gates = []
+    if plan.adopted:
+        text = f"the glob {plan.entry!r} newly matches this repository"
+        gates.append(GateResult(ADOPTION, plan.key, GateOutcome.REFUSED, text))
+    if plan.action is Action.CLEAR:
+        text = "all GC rules are removed: no collector runs without rules, so nothing is reclaimed any more"
+        gates.append(GateResult(CLEAR, plan.key, GateOutcome.REFUSED, text))
+    if plan.impact.status is ImpactStatus.UNKNOWN:
+        text = f"what expires is not known: {plan.impact.reason}"
+        gates.append(GateResult(UNKNOWN_IMPACT, plan.key, GateOutcome.REFUSED, text))
+    return gates
+
+
+def _limit_gates(scope: str, horizons: tuple[HorizonImpact, ...], safety: Safety) -> list[GateResult]:
+    gates = []
+    limits: tuple[tuple[str, float | None, str, Callable[[HorizonImpact], float | None]], ...] = (
+        (EXPIRED_OBJECTS, safety.max_expired_objects_percent, "percent", lambda h: h.percent_expire),
+        (EXPIRED_BYTES, safety.max_expired_bytes, "bytes", lambda h: h.bytes_expire),
+    )
+    names = [h.value for h in Horizon]
+    for gate, limit, unit, measure in limits:
+        known = [(v, i) for i, h in enumerate(horizons) if (v := measure(h)) is not None]
+        if limit is None or not known:
+            continue
+        value, index = max(known, key=lambda pair: (pair[0], -pair[1]))
+        refused = value > limit
+        what = "of the kept objects expire" if unit == "percent" else "bytes expire"
+        text = f"{value:,.1f} percent {what}" if unit == "percent" else f"{value:,} {what}"
+        gates.append(
+            GateResult(
+                gate,
+                scope,
+                GateOutcome.REFUSED if refused else GateOutcome.PASSED,
+                f"{text} ({names[index].replace('_', ' ')}); the limit is {limit:,}",
+                value=value,
+                limit=limit,
+                unit=unit,
+                horizon=names[index],
+            )
+        )
+    return gates
+
+
+def _tag_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
+    lost = [t.tag for t in plan.impact.tags]
+    if not lost or safety.on_tag_loss == "ignore":
+        return []
+    outcome = GateOutcome.REFUSED if safety.on_tag_loss == "fail" else GateOutcome.WARNED
+    names = ", ".join(lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
+    text = f"{len(lost)} tag{'s' * (len(lost) != 1)} would lose data: {names}"
+    return [GateResult(TAG_LOSS, plan.key, outcome, text, value=len(lost), limit=0, unit="tags")]
+
+
+def _risk_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
+    worst = [(h.objects_at_risk or 0, name) for name, h in plan.impact.horizons.items()]
+    value, horizon = max(worst, default=(0, Horizon.NOW.value), key=lambda pair: pair[0])
+    if not value or safety.on_server_divergence == "ignore":
+        return []
+    outcome = GateOutcome.REFUSED if safety.on_server_divergence == "fail" else GateOutcome.WARNED
+    text = f"{value:,} objects would go although the documented rule keeps them ({horizon.replace('_', ' ')})"
+    return [
+        GateResult(AT_RISK, plan.key, outcome, text, value=value, limit=0, unit="objects", horizon=horizon)
+    ]
+
+
+def _total(writing: list[RepositoryPlan], horizon: Horizon) -> HorizonImpact | None:
+    """The sum over repositories; percent is over those that were read."""
+    impacts = [h for r in writing if (h := r.impact.horizons.get(horizon.value)) is not None]
+    if not impacts:
+        return None
+    read = [h for h in impacts if h.objects_kept is not None]
+    return HorizonImpact(
+        as_of=impacts[0].as_of,
+        commits_kept_before=sum(h.commits_kept_before for h in impacts),
+        commits_kept_after=sum(h.commits_kept_after for h in impacts),
+        commits_expire=sum(h.commits_expire for h in impacts),
+        commits_released=sum(h.commits_released for h in impacts),
+        commits_at_risk=sum(h.commits_at_risk for h in impacts),
+        objects_expire=sum(h.objects_expire or 0 for h in impacts),
+        bytes_expire=sum(h.bytes_expire or 0 for h in impacts),
+        objects_kept=sum(h.objects_kept or 0 for h in read) if read else None,
+        bytes_kept=sum(h.bytes_kept or 0 for h in read) if read else None,
+    )

@@ -1,0 +1,137 @@
+"""What a change does to one repository: commit verdicts and simulated objects, folded into an Impact."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakeplan.core.planning.verdicts import BACKLOG, Verdicts, expire_name, side_bits, transitions
+from lakeplan.model.plan import (
+    Backlog,
+    Horizon,
+    HorizonImpact,
+    Impact,
+    ImpactStatus,
+    PrefixImpact,
+    TagLoss,
+)
+from lakeplan.model.repository import Repository
+from lakeplan.ports.lakefs import MetadataReader
+from lakeplan.ports.simulation import Amount, ImpactRequest, ImpactResult
+
+STAGED_DATA = "staged data is not read by a plan; it only protects more, so the figures are upper bounds"
+
+
+def request_for(
+    key: str, repository: Repository, metadata: MetadataReader, verdicts: Verdicts, *, backlog: bool
+) -> ImpactRequest:
+    """What to ask the simulation for one repository."""
+    return ImpactRequest(
+        key=key,
+        storage_namespace=repository.storage_namespace,
+        metadata=metadata,
+        metaranges=verdicts.metaranges(),
+        transitions=transitions(backlog=backlog),
+        detail=expire_name(Horizon.NOW),
+        tags=_tag_metaranges(verdicts),
+    )
+
+
+def unaffected(verdicts: Verdicts, blind_to: tuple[str, ...] = ()) -> Impact:
+    """No commit changes sides: every figure is zero without reading a range."""
+    zero = {
+        h.value: replace(
+            verdicts.commit_impact(h), objects_expire=0, bytes_expire=0, objects_at_risk=0, bytes_at_risk=0
+        )
+        for h in Horizon
+    }
+    return Impact(
+        ImpactStatus.UNAFFECTED,
+        reason="no commit changes sides",
+        horizons=zero,
+        backlog=Backlog(verdicts.backlog_commits()),
+        commits_digest=verdicts.digest(),
+        blind_to=blind_to,
+    )
+
+
+def unknown(verdicts: Verdicts | None, reason: str, blind_to: tuple[str, ...] = ()) -> Impact:
+    """The objects could not be told; commit figures stand where the graph was read."""
+    if verdicts is None:
+        return Impact(ImpactStatus.UNKNOWN, reason=reason, blind_to=blind_to)
+    return Impact(
+        ImpactStatus.UNKNOWN,
+        reason=reason,
+        horizons={h.value: verdicts.commit_impact(h) for h in Horizon},
+        tags=tuple(
+            TagLoss(tag, commit_id, None, None) for tag, commit_id in sorted(_expiring_tags(verdicts).items())
+        ),
+        backlog=Backlog(verdicts.backlog_commits()),
+        commits_digest=verdicts.digest(),
+        blind_to=blind_to,
+    )
+
+
+def simulated(
+    verdicts: Verdicts, result: ImpactResult, *, backlog: bool, blind_to: tuple[str, ...] = ()
+) -> Impact:
+    """Folds the objects' masks into figures per horizon."""
+    commits = _expiring_tags(verdicts)
+    asked = transitions(backlog=backlog)
+    left = result.amount(asked[BACKLOG]) if backlog else None
+    return Impact(
+        ImpactStatus.SIMULATED,
+        horizons={h.value: _with_objects(verdicts.commit_impact(h), h, result) for h in Horizon},
+        tags=tuple(
+            TagLoss(tag, commits[tag], amount.objects, amount.size_bytes)
+            for tag, amount in sorted(result.tags.items())
+            if amount.objects
+        ),
+        prefixes=tuple(
+            PrefixImpact(p.prefix, p.depth, p.amount.objects, p.amount.size_bytes) for p in result.prefixes
+        ),
+        backlog=Backlog(
+            verdicts.backlog_commits(),
+            objects=left.objects if left else None,
+            size_bytes=left.size_bytes if left else None,
+        ),
+        ranges_read=result.ranges_read,
+        entries_read=result.entries_read,
+        commits_digest=verdicts.digest(),
+        blind_to=(*blind_to, STAGED_DATA),
+    )
+
+
+def _with_objects(impact: HorizonImpact, horizon: Horizon, result: ImpactResult) -> HorizonImpact:
+    stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
+    expire = risk = Amount()
+    for mask, amount in result.by_mask.items():
+        if mask & stored.server and not mask & proposed.server:
+            expire = expire + amount
+            if mask & proposed.documented:
+                risk = risk + amount
+    kept = result.kept(stored.server)
+    read = result.ranges_read > 0
+    return replace(
+        impact,
+        objects_expire=expire.objects,
+        bytes_expire=expire.size_bytes,
+        objects_kept=kept.objects if read else None,
+        bytes_kept=kept.size_bytes if read else None,
+        objects_at_risk=risk.objects,
+        bytes_at_risk=risk.size_bytes,
+    )
+
+
+def _expiring_tags(verdicts: Verdicts) -> dict[str, str]:
+    """Tag → commit id, of tags whose commit expires through the change."""
+    expiring = {verdicts.graph.ids[i] for i in verdicts.expiring()}
+    return {tag.id: tag.commit_id for tag in verdicts.graph.tags if tag.commit_id in expiring}
+
+
+def _tag_metaranges(verdicts: Verdicts) -> dict[str, str]:
+    graph = verdicts.graph
+    metaranges = {
+        tag: graph.meta_range_ids[graph.index[commit_id]]
+        for tag, commit_id in _expiring_tags(verdicts).items()
+    }
+    return {tag: meta_range for tag, meta_range in metaranges.items() if meta_range}

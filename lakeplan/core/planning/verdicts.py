@@ -1,0 +1,150 @@
+"""The verdict bits of a plan: stored and proposed rules, now and later, by the server and as documented."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+
+from lakeplan.core.retention import CommitGraph, all_kept, documented_verdict, server_verdict
+from lakeplan.model.plan import Horizon, HorizonImpact
+from lakeplan.model.rules import GcRules
+from lakeplan.ports.simulation import Transition
+
+BACKLOG = "backlog"
+EXISTS_BIT = 1 << 60
+"""Set on every commit of the dump when the backlog is asked for."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """The bits of one rule set at one moment."""
+
+    server: int
+    documented: int
+
+
+def side_bits(horizon: Horizon, *, proposed: bool) -> Side:
+    """Four bits a horizon: stored/proposed × server/documented."""
+    first = 4 * list(Horizon).index(horizon) + (2 if proposed else 0)
+    return Side(1 << first, 1 << (first + 1))
+
+
+def expire_name(horizon: Horizon) -> str:
+    return f"expire_{horizon.value}"
+
+
+def risk_name(horizon: Horizon) -> str:
+    return f"at_risk_{horizon.value}"
+
+
+def transitions(*, backlog: bool) -> dict[str, Transition]:
+    """Every question planning asks of the simulation, by name."""
+    asked = {}
+    for horizon in Horizon:
+        stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
+        asked[expire_name(horizon)] = Transition(stored.server, proposed.server)
+    if backlog:
+        asked[BACKLOG] = Transition(EXISTS_BIT, side_bits(Horizon.NOW, proposed=False).server)
+    return asked
+
+
+_NOW_BITS = sum(
+    side.server | side.documented
+    for side in (side_bits(Horizon.NOW, proposed=False), side_bits(Horizon.NOW, proposed=True))
+)
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """``masks`` has one mask per commit, in the order of ``graph.ids``."""
+
+    graph: CommitGraph
+    masks: list[int]
+    moments: Mapping[Horizon, datetime]
+
+    def commit_impact(self, horizon: Horizon) -> HorizonImpact:
+        """The commit figures of a horizon; object figures still unknown."""
+        stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
+        before = after = expire = released = risk = 0
+        for mask, count in _tally(self.masks).items():
+            kept_before, kept_after = bool(mask & stored.server), bool(mask & proposed.server)
+            before += count * kept_before
+            after += count * kept_after
+            released += count * (kept_after and not kept_before)
+            if kept_before and not kept_after:
+                expire += count
+                risk += count * bool(mask & proposed.documented)
+        return HorizonImpact(self.moments[horizon], before, after, expire, released, risk)
+
+    def changes_sides(self, *, backlog: bool) -> bool:
+        """Whether any commit goes in any transition: if none does, no object can."""
+        asked = list(transitions(backlog=backlog).values())
+        return any(t.goes(mask) for mask in _tally(self.masks) for t in asked)
+
+    def metaranges(self) -> dict[str, int]:
+        """Metarange id → mask, over commits that some verdict keeps. A first commit holds nothing."""
+        found: dict[str, int] = {}
+        for meta_range_id, mask in zip(self.graph.meta_range_ids, self.masks, strict=True):
+            if mask and meta_range_id:
+                found[meta_range_id] = found.get(meta_range_id, 0) | mask
+        return found
+
+    def expiring(self, horizon: Horizon = Horizon.NOW) -> list[int]:
+        """Indexes of commits that expire through the change."""
+        stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
+        return [i for i, m in enumerate(self.masks) if m & stored.server and not m & proposed.server]
+
+    def backlog_commits(self) -> int:
+        """Commits that the stored rules already let go."""
+        kept = side_bits(Horizon.NOW, proposed=False).server
+        return sum(1 for mask in self.masks if not mask & kept)
+
+    def digest(self) -> str:
+        """SHA-256 over every commit that some verdict keeps now, with those verdicts.
+
+        Kept commits count too: one that stops being kept may have been all that held an object back.
+        """
+        text = hashlib.sha256()
+        for commit_id, mask in zip(self.graph.ids, self.masks, strict=True):
+            now = mask & _NOW_BITS
+            if now:
+                text.update(f"{commit_id} {now}\n".encode())
+        return text.hexdigest()
+
+
+def judge(
+    graph: CommitGraph,
+    before: GcRules | None,
+    after: GcRules | None,
+    as_of: datetime,
+    zone: tzinfo,
+    *,
+    backlog: bool = False,
+) -> Verdicts:
+    """All verdicts of a change. Unset rules keep everything: without them no collector runs
+    (retention.md), so taking rules away expires nothing and setting the first ones may expire a lot."""
+    moments = {h: as_of + timedelta(days=h.days) for h in Horizon}
+    masks = [EXISTS_BIT if backlog else 0] * len(graph.ids)
+    for horizon, moment in moments.items():
+        for proposed, rules in ((False, before), (True, after)):
+            side = side_bits(horizon, proposed=proposed)
+            if rules is None:
+                both = side.server | side.documented
+                masks = [m | both if kept else m for m, kept in zip(masks, all_kept(graph), strict=True)]
+                continue
+            masks = _with_bit(masks, server_verdict(graph, rules, moment, zone), side.server)
+            masks = _with_bit(masks, documented_verdict(graph, rules, moment, zone).active, side.documented)
+    return Verdicts(graph, masks, moments)
+
+
+def _with_bit(masks: list[int], flags: Iterable[int], bit: int) -> list[int]:
+    return [m | bit if flag else m for m, flag in zip(masks, flags, strict=True)]
+
+
+def _tally(masks: Iterable[int]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for mask in masks:
+        counts[mask] = counts.get(mask, 0) + 1
+    return counts

@@ -1,0 +1,263 @@
+"""A plan: frozen data, the document that is shown, reviewed, stored and applied.
+
+``to_document`` and ``from_document`` give and take the JSON of ``schemas/plan.v1.json``. Times are ISO 8601
+UTC with seconds; sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from lakeplan.model.rules import GcRules, etag_of
+
+PLAN_FORMAT = "lakeplan.plan/v1"
+
+
+class Action(str, Enum):
+    """What happens to a repository's GC rules."""
+
+    ADD = "add"
+    CHANGE = "change"
+    CLEAR = "clear"
+    NONE = "none"
+
+    @property
+    def writes(self) -> bool:
+        return self is not Action.NONE
+
+
+class Horizon(str, Enum):
+    """The moments an impact is judged at, if nobody writes until then."""
+
+    NOW = "now"
+    WEEK = "plus_7_days"
+    MONTH = "plus_30_days"
+
+    @property
+    def days(self) -> int:
+        return {Horizon.NOW: 0, Horizon.WEEK: 7, Horizon.MONTH: 30}[self]
+
+
+@dataclass(frozen=True)
+class ValueChange:
+    """One value that differs: ``path`` is ``default_retention_days`` or ``branches/<branch id>``.
+    None is "not set"."""
+
+    path: str
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True)
+class HorizonImpact:
+    """What the change does at one moment. ``commits_expire`` are kept by the stored rules and not by the
+    proposed ones (the server's verdict); ``objects_expire`` likewise, by address, at most. ``at_risk_*``
+    is the part of it that the documented rule keeps. ``objects_kept`` is what the stored rules keep among
+    what was read. Objects are None where they are unknown."""
+
+    as_of: datetime
+    commits_kept_before: int
+    commits_kept_after: int
+    commits_expire: int
+    commits_released: int
+    commits_at_risk: int
+    objects_expire: int | None = None
+    bytes_expire: int | None = None
+    objects_kept: int | None = None
+    bytes_kept: int | None = None
+    objects_at_risk: int | None = None
+    bytes_at_risk: int | None = None
+
+    @property
+    def percent_expire(self) -> float | None:
+        """Objects that expire, in percent of what is kept before."""
+        if self.objects_expire is None:
+            return None
+        if not self.objects_expire:
+            return 0.0
+        return 100.0 * self.objects_expire / self.objects_kept if self.objects_kept else 100.0
+
+
+class ImpactStatus(str, Enum):
+    """``simulated``: objects were read. ``unaffected``: no commit changes sides, so no object can.
+    ``unknown``: it could not be told (a gate). ``not_asked``: nothing changes, or ``--simulate none``
+    on a repository without writes."""
+
+    SIMULATED = "simulated"
+    UNAFFECTED = "unaffected"
+    UNKNOWN = "unknown"
+    NOT_ASKED = "not_asked"
+
+
+@dataclass(frozen=True)
+class TagLoss:
+    """A tag whose commit loses objects: what it names can no longer be read in full."""
+
+    tag: str
+    commit_id: str
+    objects: int | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True)
+class PrefixImpact:
+    prefix: str
+    depth: int
+    objects: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What the stored rules already let go: collectable today, whatever this plan does. Objects are None
+    unless ``--backlog`` asked to read them."""
+
+    commits: int
+    objects: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Impact:
+    status: ImpactStatus
+    reason: str = ""
+    horizons: Mapping[str, HorizonImpact] = field(default_factory=dict)
+    tags: tuple[TagLoss, ...] = ()
+    prefixes: tuple[PrefixImpact, ...] = ()
+    backlog: Backlog | None = None
+    ranges_read: int = 0
+    entries_read: int = 0
+    commits_digest: str = ""
+    """SHA-256 over all commits kept now, with the verdicts that keep them: equal digests, equal impact."""
+    blind_to: tuple[str, ...] = ()
+    """What could not be seen, in words: dangling commits under ``--read-only``, staged data always."""
+
+    @property
+    def now(self) -> HorizonImpact | None:
+        return self.horizons.get(Horizon.NOW.value)
+
+
+class GateOutcome(str, Enum):
+    PASSED = "passed"
+    WARNED = "warned"
+    REFUSED = "refused"
+    ALLOWED = "allowed"
+    ACKNOWLEDGED = "acknowledged"
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """One gate. ``scope`` is ``server/name`` or ``plan``. ``value`` and ``limit`` are in ``unit``."""
+
+    gate: str
+    scope: str
+    outcome: GateOutcome
+    message: str
+    value: float | None = None
+    limit: float | None = None
+    unit: str = ""
+    opens_with: str = ""
+    horizon: str = Horizon.NOW.value
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A repository that could not be planned, as a person reads it."""
+
+    message: str
+    where: str = ""
+    hint: str = ""
+    exit_code: int = 1
+
+
+@dataclass(frozen=True)
+class RepositoryPlan:
+    """One repository of the plan. ``branches`` maps every branch to its HEAD when planned: patterns are
+    expanded over these alone when the plan is applied."""
+
+    server: str
+    name: str
+    entry: str
+    endpoint_url: str
+    config_hash: str
+    action: Action
+    before: GcRules | None
+    after: GcRules | None
+    managed: bool = True
+    adopted: bool = False
+    owner: str | None = None
+    source: str = ""
+    changes: tuple[ValueChange, ...] = ()
+    branches: Mapping[str, str] = field(default_factory=dict)
+    impact: Impact = field(default_factory=lambda: Impact(ImpactStatus.NOT_ASKED))
+    gates: tuple[GateResult, ...] = ()
+    warnings: tuple[str, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.server}/{self.name}"
+
+    @property
+    def before_etag(self) -> str:
+        return etag_of(self.before)
+
+    @property
+    def after_etag(self) -> str:
+        return etag_of(self.after)
+
+    @property
+    def shortens(self) -> bool:
+        """True when some data may be kept for less time than before: such writes go last."""
+        return shortens(self.before, self.after)
+
+
+def shortens(before: GcRules | None, after: GcRules | None) -> bool:
+    """Whether any branch, or what has no branch, is kept for fewer days. Unset rules keep everything:
+    the collector does not run without them."""
+    if after is None or before == after:
+        return False
+    if before is None:
+        return True
+    names = {*before.branches, *after.branches}
+    return after.default_retention_days < before.default_retention_days or any(
+        after.days_for(name) < before.days_for(name) for name in names
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``tree_name`` tells one tree from another (``Tree.digest``); ``tree_commit`` is its git commit, when
+    there is one. ``allowed`` are the gates opened with ``--allow``."""
+
+    as_of: datetime
+    lakeplan_version: str
+    tree_digest: str
+    tree_commit: str | None
+    repositories: tuple[RepositoryPlan, ...]
+    gates: tuple[GateResult, ...] = ()
+    allowed: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    unmanaged: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    simulate: str = "changed"
+    read_only: bool = False
+
+    @property
+    def writes(self) -> tuple[RepositoryPlan, ...]:
+        return tuple(r for r in self.repositories if r.action.writes and r.failure is None)
+
+    @property
+    def failed(self) -> tuple[RepositoryPlan, ...]:
+        return tuple(r for r in self.repositories if r.failure is not None)
+
+    @property
+    def refused(self) -> tuple[GateResult, ...]:
+        every = [*self.gates, *(g for r in self.repositories for g in r.gates)]
+        return tuple(g for g in every if g.outcome is GateOutcome.REFUSED)
+
+    def count(self, action: Action) -> int:
+        return sum(1 for r in self.repositories if r.failure is None and r.action is action)
