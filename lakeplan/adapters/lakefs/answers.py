@@ -1,0 +1,226 @@
+"""Parsing of lakeFS answers. Nothing is assumed: a body that is not what the API says is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import requests
+
+from lakeplan.adapters.lakefs.transport import Transport
+from lakeplan.errors import UnexpectedAnswer
+from lakeplan.model.refs import Branch, Commit, RefsDumpIds, Tag
+from lakeplan.model.repository import Repository
+from lakeplan.model.rules import GcRules
+
+T = TypeVar("T")
+PAGE = 1000
+"""The largest page a server gives (api.md)."""
+
+HEX = frozenset("0123456789abcdef")
+
+
+class Malformed(Exception):
+    """A body is not what the API says; becomes UnexpectedAnswer with server and repository."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """One JSON object, read field by field."""
+
+    data: Mapping[str, object]
+
+    @classmethod
+    def of(cls, value: object) -> Fields:
+        if not isinstance(value, dict):
+            raise Malformed(f"an object was expected, not {_kind(value)}")
+        return cls(value)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self.data.get(name, default)
+        if not isinstance(value, str):
+            raise Malformed(f"{name} is {_kind(value)}, not a string")
+        return value
+
+    def name(self, name: str) -> str:
+        if not (value := self.text(name)):
+            raise Malformed(f"{name} is empty")
+        return value
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        value = self.data.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Malformed(f"{name} is {_kind(value)}, not an integer")
+        return value
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        value = self.data.get(name, default)
+        if not isinstance(value, bool):
+            raise Malformed(f"{name} is {_kind(value)}, not true or false")
+        return value
+
+    def items(self, name: str) -> list[object]:
+        """A list; ``null`` is an empty one (a Go server writes its empty lists so: api.md)."""
+        if name not in self.data:
+            raise Malformed(f"{name} is missing")
+        value = self.data[name]
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise Malformed(f"{name} is {_kind(value)}, not a list")
+        return value
+
+
+def parse_json(
+    response: requests.Response,
+    parse: Callable[[Fields], T],
+    *,
+    transport: Transport,
+    operation: str,
+    repository: str | None = None,
+) -> T:
+    """``parse`` of the body's fields; UnexpectedAnswer when it is not JSON or not of that shape."""
+    try:
+        try:
+            body = response.json()
+        except ValueError:
+            kind = response.headers.get("Content-Type", "").partition(";")[0] or "an unnamed kind"
+            raise Malformed(f"the answer is {kind}, not JSON") from None
+        return parse(Fields.of(body))
+    except Malformed as error:
+        raise UnexpectedAnswer(
+            f"cannot {operation}: {error}",
+            status=response.status_code,
+            where=transport.where(repository),
+            hint="check that endpoint_url is a lakeFS server, and proxies on the way",
+        ) from None
+
+
+def list_all(
+    transport: Transport,
+    *path: str,
+    parse: Callable[[Fields], T],
+    operation: str,
+    repository: str | None = None,
+    params: Mapping[str, str] | None = None,
+) -> Iterator[T]:
+    """Every result of a listing, page by page. A page that is cut short or leads nowhere is an error: a
+    branch that a listing lost would look as if nobody kept its data."""
+    after = ""
+    while True:
+        query = {**(params or {}), "amount": str(PAGE)}
+        if after:
+            query["after"] = after
+        response = transport.request("GET", *path, operation=operation, repository=repository, params=query)
+        page = parse_json(
+            response,
+            lambda fields: _page(fields, parse),
+            transport=transport,
+            operation=operation,
+            repository=repository,
+        )
+        yield from page.results
+        if not page.has_more:
+            return
+        if not page.next_offset or page.next_offset == after:
+            raise UnexpectedAnswer(
+                f"cannot {operation}: the listing has more pages and does not say where",
+                status=response.status_code,
+                where=transport.where(repository),
+            )
+        after = page.next_offset
+
+
+@dataclass(frozen=True)
+class _Page(Generic[T]):
+    results: list[T]
+    has_more: bool
+    next_offset: str
+
+
+def _page(fields: Fields, parse: Callable[[Fields], T]) -> _Page[T]:
+    pagination = Fields.of(fields.data.get("pagination"))
+    results = fields.items("results")
+    if pagination.integer("results", len(results)) != len(results):
+        raise Malformed(f"the page says {pagination.integer('results')} results and has {len(results)}")
+    return _Page(
+        [parse(Fields.of(item)) for item in results],
+        pagination.flag("has_more"),
+        pagination.text("next_offset", ""),
+    )
+
+
+def repository_of(fields: Fields) -> Repository:
+    return Repository(
+        id=fields.name("id"),
+        storage_namespace=fields.text("storage_namespace"),
+        default_branch=fields.text("default_branch"),
+        creation_date=fields.integer("creation_date"),
+        storage_id=fields.text("storage_id", ""),
+        read_only=fields.flag("read_only", False),
+    )
+
+
+def rules_of(fields: Fields) -> GcRules:
+    """Whatever is stored, nonsense included; a branch named twice keeps the last, as the server does."""
+    branches: dict[str, int] = {}
+    for item in fields.items("branches"):
+        rule = Fields.of(item)
+        branches[rule.text("branch_id")] = rule.integer("retention_days")
+    return GcRules(fields.integer("default_retention_days"), branches)
+
+
+def branch_of(fields: Fields) -> Branch:
+    return Branch(fields.name("id"), fields.name("commit_id"))
+
+
+def tag_of(fields: Fields) -> Tag:
+    return Tag(fields.name("id"), fields.name("commit_id"))
+
+
+def commit_of(fields: Fields) -> Commit:
+    """``creation_date`` is whole seconds here, while a refs dump has fractions (format.md)."""
+    parents = tuple(_commit_id(parent) for parent in fields.items("parents"))
+    if len(parents) > 1 and "version" not in fields.data:
+        # The version decides which parent retention walks along; a guess could expire a kept commit.
+        raise Malformed("a merge commit has no version")
+    return Commit(
+        id=fields.name("id"),
+        creation_us=fields.integer("creation_date") * 1_000_000,
+        meta_range_id=fields.text("meta_range_id"),
+        parents=parents,
+        version=fields.integer("version", 1),
+        generation=fields.integer("generation", 0),
+        message=fields.text("message", ""),
+        committer=fields.text("committer", ""),
+    )
+
+
+def dump_ids_of(fields: Fields) -> RefsDumpIds:
+    return RefsDumpIds(
+        commits_meta_range_id=_meta_range_id(fields, "commits_meta_range_id"),
+        branches_meta_range_id=_meta_range_id(fields, "branches_meta_range_id"),
+        tags_meta_range_id=_meta_range_id(fields, "tags_meta_range_id"),
+    )
+
+
+def _meta_range_id(fields: Fields, name: str) -> str:
+    value = fields.text(name)
+    if not set(value) <= HEX or (value and len(value) != 64):
+        raise Malformed(f"{name} is not a metarange id")
+    return value
+
+
+def _commit_id(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise Malformed(f"a parent is {_kind(value)}, not a commit id")
+    return value
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "missing or null"
+    return {dict: "an object", list: "a list", str: "a string", bool: "a flag", int: "a number"}.get(
+        type(value), "something else"
+    )

@@ -1,0 +1,112 @@
+"""Range and metarange files through the lakeFS API: presigned when offered, streamed otherwise."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from urllib.parse import urljoin, urlsplit
+
+import requests
+
+from lakeplan.adapters.lakefs.transport import Connection, NoAuth, Transport, new_session
+from lakeplan.errors import UnexpectedAnswer
+from lakeplan.ports.lakefs import MetadataKind
+
+log = logging.getLogger(__name__)
+
+OPERATION = "read metadata"
+REDIRECTS = frozenset({302, 303, 307})
+
+
+class LakeFSMetadata:
+    """``lakeplan.ports.lakefs.MetadataReader`` of one repository.
+
+    Picklable with the credentials it needs, which ``repr`` and ``str`` do not show: a pickle of it is for
+    the Spark workers of this run and for nothing else. May be used from several threads.
+
+    With ``presign`` the server redirects to a signed URL of the object store, which is fetched without the
+    lakeFS credentials. When that fails the file is streamed through the server instead; and when the store
+    cannot be reached at all from here, later files are streamed straight away.
+    """
+
+    def __init__(self, connection: Connection, repository: str, *, presign: bool) -> None:
+        self._transport = Transport(connection)
+        self._repository = repository
+        self._presign = presign
+        self._local = threading.local()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (self._transport.connection, self._repository, self._presign))
+
+    def __repr__(self) -> str:
+        server = self._transport.connection
+        return f"LakeFSMetadata({server.name!r}, {server.endpoint!r}, {self._repository!r})"
+
+    def read_metadata(self, kind: MetadataKind, id: str) -> bytes:
+        if self._presign and (data := self._read_presigned(kind, id)) is not None:
+            return data
+        response = self._get(kind, id, presign=False)
+        return self._whole(response)
+
+    def _get(self, kind: MetadataKind, id: str, *, presign: bool) -> requests.Response:
+        return self._transport.request(
+            *("GET", "repositories", self._repository, "metadata", "object", kind, id),
+            operation=OPERATION,
+            repository=self._repository,
+            params={"presign": "true"} if presign else {},
+            accept=REDIRECTS if presign else frozenset(),
+        )
+
+    def _read_presigned(self, kind: MetadataKind, id: str) -> bytes | None:
+        """The file by a signed URL; None when that does not work and streaming has to."""
+        answer = self._get(kind, id, presign=True)
+        if answer.status_code not in REDIRECTS:
+            return self._whole(answer)  # a server that does not know the parameter streams
+        target = urljoin(answer.url, answer.headers.get("Location", ""))
+        if urlsplit(target).scheme not in ("http", "https"):
+            return None
+        limits = self._transport.connection.timeouts
+        try:
+            # One try, no redirects further on, and nothing of ours but the signed URL itself.
+            response = self._store().get(
+                target, auth=NoAuth(), timeout=(limits.connect, limits.read), allow_redirects=False
+            )
+        except (requests.ConnectionError, requests.Timeout) as error:
+            log.debug("a presigned URL cannot be reached (%s): streaming", type(error).__name__)
+            self._presign = False
+            return None
+        except requests.RequestException as error:
+            log.debug("a presigned URL failed (%s): streaming", type(error).__name__)
+            return None
+        if response.status_code != 200 or not _complete(response):
+            log.debug("a presigned URL answered %d: streaming", response.status_code)
+            return None
+        return response.content
+
+    def _whole(self, response: requests.Response) -> bytes:
+        if response.status_code != 200 or not _complete(response):
+            raise UnexpectedAnswer(
+                f"cannot {OPERATION}: the file came incomplete or with status {response.status_code}",
+                status=response.status_code,
+                where=self._transport.where(self._repository),
+                hint="try again",
+            )
+        return response.content
+
+    def _store(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = new_session()
+        return session
+
+
+def _rebuild(connection: Connection, repository: str, presign: bool) -> LakeFSMetadata:
+    return LakeFSMetadata(connection, repository, presign=presign)
+
+
+def _complete(response: requests.Response) -> bool:
+    """Whether as many bytes came as were announced; a body that is decoded on the way has another length."""
+    announced = response.headers.get("Content-Length", "")
+    if not announced.isdecimal() or response.headers.get("Content-Encoding"):
+        return True
+    return len(response.content) == int(announced)

@@ -1,0 +1,231 @@
+"""HTTP to one lakeFS server: time limits, retries as lakectl has them, no redirects, no secrets in logs."""
+
+from __future__ import annotations
+
+import base64
+import email.utils
+import logging
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import requests
+from requests.auth import AuthBase
+
+from lakeplan import __version__
+from lakeplan.adapters.lakefs import faults
+from lakeplan.adapters.lakefs.endpoint import API_PATH
+from lakeplan.adapters.lakefs.secret import Credentials
+from lakeplan.errors import ServerError
+
+log = logging.getLogger(__name__)
+
+RETRIED_STATUSES = frozenset({429, 500, 503})
+IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+READS = re.compile(r"GET .*")
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds to connect, and to wait for the next bytes of an answer."""
+
+    connect: float = 10.0
+    read: float = 60.0
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """``tries`` in all; waits grow by powers of two from ``first`` to at most ``longest`` seconds, with
+    jitter (lakectl: 4 tries, 200 ms to 30 s). A ``Retry-After`` is kept to, up to ``longest``."""
+
+    tries: int = 4
+    first: float = 0.2
+    longest: float = 30.0
+
+    def wait(self, failed: int, retry_after: float | None, random_part: float) -> float:
+        """Seconds to wait after the ``failed``-th failure (from 1); ``random_part`` is in [0, 1)."""
+        grown = min(self.longest, self.first * 2.0 ** (failed - 1))
+        backoff = grown * (0.5 + random_part / 2)
+        return backoff if retry_after is None else min(self.longest, max(retry_after, backoff))
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time that waiting takes; tests bring their own."""
+
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = random.random
+
+
+class NoAuth(AuthBase):
+    """Sends no credentials; without it requests would take some from a .netrc file."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers.pop("Authorization", None)
+        return request
+
+
+class BasicAuth(AuthBase):
+    """HTTP basic authentication that does not show what it holds."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        pair = f"{self._credentials.access_key_id.reveal()}:{self._credentials.secret_access_key.reveal()}"
+        request.headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        return request
+
+
+@dataclass(frozen=True)
+class Connection:
+    """All that is needed to talk to a server: picklable, credentials included, and shown without them.
+
+    ``endpoint`` is normalised. ``allowed`` is matched against ``METHOD /path``: a reader's connection
+    refuses whatever could write, so that a plan cannot.
+    """
+
+    name: str
+    endpoint: str
+    credentials: Credentials
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    clock: Clock = field(default_factory=Clock)
+    allowed: re.Pattern[str] = READS
+
+
+class Transport:
+    """Requests to one server. May be used from several threads (each has its own session) and pickled."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._local = threading.local()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.connection,))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.connection.name!r}, {self.connection.endpoint!r})"
+
+    def where(self, repository: str | None) -> str:
+        """How messages name the place: the server's name and address, and the repository."""
+        server = f"server {self.connection.name} ({self.connection.endpoint})"
+        return f"{server}, repository {repository}" if repository else server
+
+    def request(
+        self,
+        method: str,
+        *path: str,
+        operation: str,
+        repository: str | None = None,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        accept: frozenset[int] = frozenset(),
+        retry_timeouts: bool = True,
+    ) -> requests.Response:
+        """One answer of 200 to 299, or of a status in ``accept``. ``path`` are the parts below /api/v1.
+
+        Raises ServerUnreachable when there is no answer, and what ``faults.refusal`` makes of any other
+        status. Idempotent requests are tried again after connection errors and 429, 500 and 503; a POST
+        only after 429 and 503, which say that nothing was done.
+        """
+        relative = "/" + "/".join(quote(part, safe="") for part in path)
+        if not self.connection.allowed.fullmatch(f"{method} {relative}"):
+            raise AssertionError(f"this connection may not {method} {relative}")
+        policy, clock = self.connection.retries, self.connection.clock
+        attempt = 1
+        while True:
+            outcome = self._attempt(method, relative, params, body)
+            if isinstance(outcome, requests.Response):
+                if 200 <= outcome.status_code < 300 or outcome.status_code in accept:
+                    return outcome
+                again = _worth_retrying(method, outcome)
+                error: ServerError = faults.refusal(
+                    outcome, operation=operation, where=self.where(repository), repository=repository
+                )
+                retry_after = _retry_after(outcome, clock.now())
+            else:
+                timed_out = isinstance(outcome, requests.ReadTimeout)
+                again = method in IDEMPOTENT and (retry_timeouts or not timed_out)
+                error = faults.unreachable(outcome, self.where(repository), operation)
+                retry_after = None
+            if not again or attempt >= policy.tries:
+                raise error
+            pause = policy.wait(attempt, retry_after, clock.random())
+            log.debug("%s %s: %s; again in %.1f s", method, relative, type(error).__name__, pause)
+            clock.sleep(pause)
+            attempt += 1
+
+    def _attempt(
+        self, method: str, relative: str, params: Mapping[str, str] | None, body: object
+    ) -> requests.Response | requests.RequestException:
+        try:
+            return self._send(method, relative, params, body)
+        except requests.RequestException as error:
+            return error
+
+    def _send(
+        self, method: str, relative: str, params: Mapping[str, str] | None, body: object
+    ) -> requests.Response:
+        limits = self.connection.timeouts
+        started = self.connection.clock.monotonic()
+        response = self._session().request(
+            method,
+            self.connection.endpoint + API_PATH + relative,
+            params=dict(params or {}),
+            json=body,
+            auth=BasicAuth(self.connection.credentials),
+            timeout=(limits.connect, limits.read),
+            allow_redirects=False,
+        )
+        took = self.connection.clock.monotonic() - started
+        log.debug("%s %s: %d in %.0f ms", method, relative, response.status_code, took * 1000)
+        return response
+
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            quiet_vendor_logs()
+            session = self._local.session = new_session()
+        return session
+
+
+def _worth_retrying(method: str, response: requests.Response) -> bool:
+    status, said = response.status_code, faults.server_message(response)
+    if faults.is_permission_problem(status, said) or faults.is_unknown_route(status, said):
+        return False
+    # A POST that failed with 500 may have done its work.
+    return status in (RETRIED_STATUSES if method in IDEMPOTENT else RETRIED_STATUSES - {500})
+
+
+def new_session() -> requests.Session:
+    session = requests.Session()
+    session.headers["User-Agent"] = f"lakeplan/{__version__}"
+    return session
+
+
+def quiet_vendor_logs() -> None:
+    """urllib3 logs whole URLs, signatures included: below warning it says nothing here."""
+    for name in ("urllib3", "urllib3.connectionpool", "requests"):
+        logger = logging.getLogger(name)
+        if logger.level < logging.WARNING:
+            logger.setLevel(logging.WARNING)
+
+
+def _retry_after(response: requests.Response, now: float) -> float | None:
+    """Seconds that the server asks to wait: a number, or a date (RFC 9110)."""
+    value = response.headers.get("Retry-After", "").strip()
+    if not value:
+        return None
+    if value.isdecimal():
+        return float(value)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
+    except ValueError:
+        return None
