@@ -47,21 +47,36 @@ def entry_identity(*, size: int, e_tag: str, metadata: Mapping[str, str], conten
     return hashlib.sha256(encoded).digest()
 
 
-def file_id(records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str]) -> str:
-    """The id (64 hex digits) of the range or metarange that holds these records.
+class FileIdHash:
+    """The id of a range or metarange, fed record by record in the order of the file."""
 
-    ``properties`` are those present before bounds, count and size are added (``SSTable.user_properties``).
-    """
-    digest = hashlib.sha256()
-    pieces: list[bytes] = []
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._pieces: list[bytes] = []
+
+    def add(self, key: bytes, value: bytes) -> None:
+        self._pieces.append(b"%d%b|%d%b|" % (len(key), key, len(value), value))
+        if len(self._pieces) == _RECORDS_PER_UPDATE:
+            self._flush()
+
+    def finish(self, properties: Mapping[str, str]) -> str:
+        """64 hex digits. ``properties`` are those present before bounds, count and size are added
+        (``SSTable.user_properties``)."""
+        self._flush()
+        self._digest.update(encode_string_map(properties))
+        return self._digest.hexdigest()
+
+    def _flush(self) -> None:
+        self._digest.update(b"".join(self._pieces))
+        self._pieces.clear()
+
+
+def file_id(records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str]) -> str:
+    """The id (64 hex digits) of the range or metarange that holds these records."""
+    identity = FileIdHash()
     for key, value in records:
-        pieces.append(b"%d%b|%d%b|" % (len(key), key, len(value), value))
-        if len(pieces) == _RECORDS_PER_UPDATE:
-            digest.update(b"".join(pieces))
-            pieces.clear()
-    digest.update(b"".join(pieces))
-    digest.update(encode_string_map(properties))
-    return digest.hexdigest()
+        identity.add(key, value)
+    return identity.finish(properties)
 
 
 def commit_id(

@@ -119,8 +119,8 @@ class BlockBuilder:
 
     @property
     def size(self) -> int:
-        """Bytes of the finished block so far, before compression."""
-        return self.entry_bytes + 4 * max(1, len(self._restarts)) + 4
+        """Bytes of the block so far, before compression."""
+        return self.entry_bytes + 4 * len(self._restarts) + 4
 
     def finish(self) -> bytes:
         """The block; an empty one has a single restart point at 0."""
