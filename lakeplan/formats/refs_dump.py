@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeVar
 
 from lakeplan.errors import FormatError
 from lakeplan.formats.damage import HINT, blame, damaged
 from lakeplan.formats.range_data import is_file_id
+from lakeplan.formats.range_writer import write_metarange, write_record_ranges
 from lakeplan.formats.ranges import METARANGES, RANGES, metarange_of, read_table
-from lakeplan.formats.refs import decode_branch, decode_commit, decode_tag
-from lakeplan.formats.value import split_value
+from lakeplan.formats.refs import decode_branch, decode_commit, decode_tag, encode_commit, encode_pointer
+from lakeplan.formats.refs_schema import EntityName, dump_properties
+from lakeplan.formats.value import join_value, split_value
 from lakeplan.model.refs import Refs, RefsDumpIds
 
 ReadMetadata = Callable[[Literal["meta_range", "range"], str], bytes]
@@ -51,7 +53,34 @@ def read_refs(ids: RefsDumpIds, read: ReadMetadata) -> Refs:
     )
 
 
-def _read_all(id: str, read: ReadMetadata, entity: str, decode: Callable[[bytes], T]) -> Iterator[T]:
+def write_refs_dump(refs: Refs) -> tuple[RefsDumpIds, dict[str, bytes]]:
+    """The ids of the dump's metaranges, and every file of it by its id."""
+    files: dict[str, bytes] = {}
+    commits = ((c.id, c.id, encode_commit(c)) for c in refs.commits)
+    branches = ((b.id, b.commit_id, encode_pointer(b)) for b in refs.branches)
+    tags = ((t.id, t.commit_id, encode_pointer(t)) for t in refs.tags)
+    ids = RefsDumpIds(
+        commits_meta_range_id=_write_all("commit", commits, files),
+        branches_meta_range_id=_write_all("branch", branches, files),
+        tags_meta_range_id=_write_all("tag", tags, files),
+    )
+    return ids, files
+
+
+def _write_all(entity: EntityName, rows: Iterable[tuple[str, str, bytes]], files: dict[str, bytes]) -> str:
+    """Rows are (key, commit id, message): the identity of every record is a commit's id."""
+    properties = dump_properties(entity)
+    records = sorted((key.encode(), join_value(commit.encode(), message)) for key, commit, message in rows)
+    infos = []
+    for info, data in write_record_ranges(records, properties):
+        files[info.id] = data
+        infos.append(info)
+    id, data = write_metarange(infos, extra_properties=properties)
+    files[id] = data
+    return id
+
+
+def _read_all(id: str, read: ReadMetadata, entity: EntityName, decode: Callable[[bytes], T]) -> Iterator[T]:
     metarange = read_table(read("meta_range", id), name=id, kind=METARANGES, verify_id=id)
     _expect(metarange.user_properties, entity, id)
     for info in metarange_of(metarange):

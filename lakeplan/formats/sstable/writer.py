@@ -32,6 +32,8 @@ _UNBOUNDED = 1 << 62
 _SET_TRAILER = KIND_SET.to_bytes(KEY_TRAILER_SIZE, "little")
 _SEPARATOR_TRAILER = bytes.fromhex("11ffffffffffffff")
 """Kind 17 (separator), the greatest sequence number: sorts before every record with the same key."""
+_EMPTY_TRAILER = bytes.fromhex("ff00000000000000")
+"""Kind 255 (invalid): stands in the index of a table without records."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,8 @@ class SSTableWriter:
 
     def _add_to_index(self, separator: bytes) -> None:
         assert self._finished_block is not None, "a block was finished before"
-        key, place = separator + _SEPARATOR_TRAILER, self._finished_block.encode()
+        key = separator + (_SEPARATOR_TRAILER if self.count else _EMPTY_TRAILER)
+        place = self._finished_block.encode()
         if _is_full(self._index, 1, len(key), len(place)):
             self._finish_index_part()
         self._index.add(key, place)
