@@ -1,88 +1,101 @@
-"""Applying a reviewed plan: plan again, refuse what is stale or larger, then write, read back, record.
+"""Applying a reviewed plan: plan again, refuse what is stale or larger, then write.
 
-The plan file is a ceiling. Nothing is written before every planned repository was checked; each write is
-checked once more just before and read back after. Repositories fail one by one, the rest goes on.
+The plan file is a ceiling. Nothing is written before every planned repository was checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import Enum
-from typing import Any, Protocol
 
-from lakeplan.app.state import History, Lease, record_applied
+from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
+from lakeplan.app.write import ApplyPorts, ApplyReport, Run, gate_text, write
 from lakeplan.core.planning import ceiling
-from lakeplan.errors import GateRefused, LakeplanError, StalePlan
+from lakeplan.errors import GateRefused, StalePlan
 from lakeplan.model.desired import Safety
 from lakeplan.model.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 from lakeplan.model.plan import shortens as keeps_less
-from lakeplan.model.rules import GcRules, etag_of
-from lakeplan.ports.lakefs import GcRulesWriter, LakeFSReader
-from lakeplan.ports.progress import Progress
-from lakeplan.ports.storage import StateWriter
-
-
-class Outcome(str, Enum):
-    """How one repository ended. ``already`` is the work of an earlier, interrupted run."""
-
-    APPLIED = "applied"
-    ALREADY = "already"
-    FAILED = "failed"
+from lakeplan.model.rules import GcRules
+from lakeplan.ports.tree import DesiredTree
 
 
 @dataclass(frozen=True)
-class Applied:
-    """One repository's end, as seen and not as intended. ``exit_code`` is the error's when it failed."""
+class ApplyOptions:
+    """``force`` skips the ETag checks and nothing else. ``targets`` narrows what the plan file names.
+    ``refresh_patterns`` also gives branches that appeared since the plan their pattern's days, where that
+    is more than they have."""
 
-    repository: str
-    action: str
-    outcome: Outcome
-    before_etag: str
-    after_etag: str
-    message: str = ""
-    hint: str = ""
-    exit_code: int = 0
+    force: bool = False
+    allowed: frozenset[str] = frozenset()
+    refresh_patterns: bool = False
+    selection: Selection = field(default_factory=Selection)
 
 
-@dataclass(frozen=True)
-class ApplyReport:
-    run_id: str
-    results: tuple[Applied, ...]
-    not_written: tuple[str, ...] = ()
-    unexpanded: Mapping[str, tuple[str, ...]] | None = None
-
-    @property
-    def failed(self) -> tuple[Applied, ...]:
-        return tuple(r for r in self.results if r.outcome is Outcome.FAILED)
-
-
-class Connection(Protocol):
-    """A server to write to: a reader and, apart from it, a writer."""
-
-    @property
-    def reader(self) -> LakeFSReader: ...
-    @property
-    def writer(self) -> GcRulesWriter: ...
-
-
-@dataclass(frozen=True)
-class Run:
-    """Who runs, when and where: recorded in the history and in leases."""
-
-    run_id: str
-    holder: Mapping[str, Any]
-    now: Callable[[], datetime]
-    is_gone: Callable[[Mapping[str, Any]], bool]
-    tree_commit: str | None = None
+def apply_plan(
+    reviewed: Plan,
+    tree: DesiredTree,
+    options: ApplyOptions,
+    plan_ports: Ports,
+    ports: ApplyPorts,
+    run: Run,
+    *,
+    plan_digest: str,
+) -> ApplyReport:
+    """Plans again, checks everything, then writes. Raises StalePlan or GateRefused with nothing written."""
+    reviewed = _narrowed(reviewed, tree, options.selection)
+    live = make_plan(tree, _again(reviewed, options, run), plan_ports)
+    by_server = {server: tree.resolve(server, _names(live, server)) for server in tree.servers}
+    safety = {d.key: d.safety for desired in by_server.values() for d in desired}
+    steps = check(
+        reviewed,
+        live,
+        safety,
+        plan_safety=tree.safety,
+        now=run.now(),
+        force=options.force,
+        allowed=options.allowed,
+    )
+    if options.refresh_patterns:
+        steps = tuple(_refreshed(step, live) for step in steps)
+    return write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
 
 
-@dataclass(frozen=True)
-class ApplyPorts:
-    connect: Callable[[str], Connection]
-    state: StateWriter
-    progress: Progress
+def _narrowed(plan: Plan, tree: DesiredTree, selection: Selection) -> Plan:
+    """Only the repositories that are asked for now. The others stay unwritten."""
+    if selection.everything:
+        return plan
+    kept = tuple(r for r in plan.repositories if selection.takes_named(r.server, r.name, r.owner))
+    return replace(plan, repositories=kept)
+
+
+def _again(reviewed: Plan, options: ApplyOptions, run: Run) -> PlanOptions:
+    """How to plan again: the whole tree is compared, only what is to be written is judged."""
+    writes = {r.key: r for r in reviewed.writes}
+    return PlanOptions(
+        as_of=run.now(),
+        allowed=frozenset(reviewed.allowed) | options.allowed,
+        tree_commit=run.tree_commit,
+        known=frozenset(r.key for r in reviewed.repositories),
+        expand_over={key: frozenset(r.branches) for key, r in writes.items()},
+        reviewed={key: r.impact for key, r in writes.items()},
+        judge=frozenset(writes),
+        simulate="none" if reviewed.simulate == "none" else "changed",
+    )
+
+
+def _names(plan: Plan, server: str) -> list[str]:
+    return [r.name for r in plan.repositories if r.server == server]
+
+
+def _refreshed(step: RepositoryPlan, live: Plan) -> RepositoryPlan:
+    """Adds or raises, never lowers: rules for branches that appeared since the plan."""
+    current = next((r for r in live.repositories if r.key == step.key), None)
+    if step.after is None or current is None:
+        return step
+    rules = step.after
+    more = {b: days for b, days in current.unexpanded.items() if days > rules.days_for(b)}
+    return replace(step, after=GcRules(rules.default_retention_days, {**rules.branches, **more}))
 
 
 def check(
@@ -140,14 +153,14 @@ def _refusals(
     age = now - reviewed.as_of
     old = ceiling.too_old(reviewed, plan_safety, now)
     found = [old] if old else []
-    found += [_gate_text(g) for g in reviewed.gates if _refuses(g, allowed)]
+    found += [gate_text(g) for g in reviewed.gates if _refuses(g, allowed)]
     for repository in reviewed.writes:
         current = again.get(repository.key)
         if current is None or current.failure is not None or ceiling.is_done(repository, current):
             continue
-        found += [_gate_text(g) for g in repository.gates if _refuses(g, allowed)]
+        found += [gate_text(g) for g in repository.gates if _refuses(g, allowed)]
         shut = {g.gate for g in repository.gates if g.outcome is not GateOutcome.PASSED}
-        found += [_gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in shut]
+        found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in shut]
         limits = safety.get(repository.key, plan_safety)
         found += [
             f"{repository.key}: {text}" for text in ceiling.growth(repository, current, limits, age=age)
@@ -157,136 +170,3 @@ def _refusals(
 
 def _refuses(gate: GateResult, allowed: frozenset[str]) -> bool:
     return gate.outcome is GateOutcome.REFUSED and gate.gate not in allowed
-
-
-def _gate_text(gate: GateResult) -> str:
-    return f"{gate.scope}: gate {gate.gate}: {gate.message}"
-
-
-def write(
-    plan: Plan,
-    steps: Iterable[RepositoryPlan],
-    live: Plan,
-    run: Run,
-    ports: ApplyPorts,
-    *,
-    plan_digest: str,
-    force: bool,
-) -> ApplyReport:
-    """Walks the steps: lease, check, write, read back, record. Failures are reported per repository."""
-    again = {r.key: r for r in live.repositories}
-    work = list(steps)
-    history = History(ports.state, run.run_id, _history_head(plan, run, plan_digest, force))
-    history.save()
-    results = []
-    with ports.progress.task("applying", len(work)) as step_done:
-        for repository in work:
-            current = again.get(repository.key)
-            history.step(
-                repository.key,
-                status="pending",
-                before=_body(repository.before),
-                after=_body(repository.after),
-            )
-            result = _write_one(repository, current, run, ports, force=force)
-            history.step(repository.key, status=result.outcome.value, message=result.message)
-            results.append(result)
-            step_done()
-    history.record["finished_at"] = run.now().isoformat()
-    history.save()
-    written = {r.key for r in plan.writes}
-    extra = tuple(sorted(r.key for r in live.writes if r.key not in written))
-    return ApplyReport(run.run_id, tuple(results), not_written=extra)
-
-
-def _write_one(
-    repository: RepositoryPlan,
-    live: RepositoryPlan | None,
-    run: Run,
-    ports: ApplyPorts,
-    *,
-    force: bool,
-) -> Applied:
-    def ended(outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
-        return Applied(
-            repository.key,
-            repository.action.value,
-            outcome,
-            repository.before_etag,
-            repository.after_etag,
-            message,
-            hint,
-            exit_code,
-        )
-
-    if live is not None and live.failure is not None:
-        failure = live.failure
-        return ended(Outcome.FAILED, failure.message, failure.hint, failure.exit_code)
-    try:
-        connection = ports.connect(repository.server)
-        with Lease(ports.state, repository.key, run.holder, run.now, run.is_gone):
-            outcome = _set_rules(repository, connection, force=force)
-            record_applied(
-                ports.state,
-                repository.key,
-                repository.after,
-                config_hash=repository.config_hash,
-                run_id=run.run_id,
-                at=run.now(),
-            )
-    except LakeplanError as error:
-        return ended(Outcome.FAILED, str(error), error.hint, int(error.exit_code))
-    return ended(outcome)
-
-
-def _set_rules(repository: RepositoryPlan, connection: Connection, *, force: bool) -> Outcome:
-    """Check, write, read back. GC rules have no If-Match (api.md): the check just before is the best there
-    is, and the read-back tells when somebody wrote in between."""
-    name = repository.name
-    stored = etag_of(connection.reader.get_gc_rules(name))
-    if stored == repository.after_etag:
-        return Outcome.ALREADY
-    if stored != repository.before_etag and not force:
-        raise StalePlan(
-            f"the rules changed since the plan (ETag {stored[:12]}, planned on"
-            f" {repository.before_etag[:12]})",
-            where=repository.key,
-            hint="plan again and have it reviewed; --force skips this check",
-        )
-    if repository.after is None:
-        connection.writer.delete_gc_rules(name)
-    else:
-        connection.writer.set_gc_rules(name, repository.after)
-    read_back = etag_of(connection.reader.get_gc_rules(name))
-    if read_back != repository.after_etag:
-        raise StalePlan(
-            f"the rules read back differ from those written (ETag {read_back[:12]}, written"
-            f" {repository.after_etag[:12]}): somebody else wrote too, or the server changed them",
-            where=repository.key,
-            hint="look at the repository's rules on the server, then plan again",
-        )
-    return Outcome.APPLIED
-
-
-def _history_head(plan: Plan, run: Run, plan_digest: str, force: bool) -> dict[str, Any]:
-    return {
-        "run_id": run.run_id,
-        "command": "apply",
-        "by": dict(run.holder),
-        "started_at": run.now().isoformat(),
-        "tree_commit": run.tree_commit,
-        "plan_digest": plan_digest,
-        "plan_as_of": plan.as_of.isoformat(),
-        "plan_tree_commit": plan.tree_commit,
-        "allowed": list(plan.allowed),
-        "acknowledged": sorted(
-            _gate_text(g)
-            for g in (*plan.gates, *(g for r in plan.repositories for g in r.gates))
-            if g.outcome is GateOutcome.ACKNOWLEDGED
-        ),
-        "force": force,
-    }
-
-
-def _body(rules: GcRules | None) -> dict[str, object] | None:
-    return None if rules is None else rules.to_body()

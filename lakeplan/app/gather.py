@@ -47,6 +47,7 @@ def gather(
         branches = {b.id: b.commit_id for b in reader.list_branches(desired.name)}
     over = branches.keys() if expand_over is None else expand_over
     after, warnings = _proposed(desired, before, over, branches.keys())
+    later = _unexpanded(desired, over, branches.keys())
     warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
     warnings += [f"{block} is validated but not acted on by this version" for block in desired.unsupported]
     action = action_of(before, after)
@@ -66,6 +67,7 @@ def gather(
         changes=diff_rules(before, after),
         branches=dict(sorted(branches.items())),
         warnings=tuple(warnings),
+        unexpanded=later,
     )
     if repository.read_only and action.writes:
         plan = replace(
@@ -159,19 +161,30 @@ def _proposed(
                 for rule in gc.branches
                 if not rule.is_pattern and rule.name not in existing
             ]
-            return expansion.rules, warnings
+            return expansion.rules, [*warnings, *_not_yet_expanded(before, expansion.rules, gc)]
         case _:
             assert_never(desired.gc)
 
 
-def unexpanded(desired: DesiredRepository, planned: Iterable[str], live: Iterable[str]) -> list[str]:
-    """Branches that appeared since the plan and that a pattern would give a rule: reported, not written."""
+def _unexpanded(desired: DesiredRepository, planned: Iterable[str], live: Iterable[str]) -> dict[str, int]:
+    """Branches outside ``planned`` that a pattern would give a rule: reported, not written."""
     if not isinstance(desired.gc, GcDesired):
+        return {}
+    known, every = set(planned), set(live)
+    rules = expand(desired.gc, every).rules
+    return {b: rules.branches[b] for b in sorted(every - known) if b in rules.branches}
+
+
+def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> list[str]:
+    """Branches that a pattern matches and the stored rules do not name: they appeared since an apply."""
+    exact = {rule.name for rule in gc.branches if not rule.is_pattern}
+    if before is None or not before.branches:
         return []
-    known = set(planned)
-    every = set(live)
-    now = expand(desired.gc, every).rules.branches
-    return sorted(branch for branch in every - known if branch in now)
+    found = [b for b in after.branches if b not in before.branches and b not in exact]
+    if not found:
+        return []
+    names = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+    return [f"unexpanded: patterns match branches that have no stored rule yet: {names}"]
 
 
 def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:

@@ -34,11 +34,14 @@ class Selection:
     server: str | None = None
 
     def takes(self, repository: DesiredRepository) -> bool:
-        if self.server is not None and repository.server != self.server:
+        return self.takes_named(repository.server, repository.name, repository.owner)
+
+    def takes_named(self, server: str, name: str, owner: str | None) -> bool:
+        if self.server is not None and server != self.server:
             return False
-        if self.owner is not None and repository.owner != self.owner:
+        if self.owner is not None and owner != self.owner:
             return False
-        names = (repository.name, repository.key)
+        names = (name, f"{server}/{name}")
         return not self.targets or any(fnmatchcase(n, t) for t in self.targets for n in names)
 
     @property
@@ -50,8 +53,9 @@ class Selection:
 class PlanOptions:
     """``expand_over`` maps ``server/name`` to the branches its patterns may expand over (an apply's ceiling).
     ``known`` are the repositories that an earlier apply recorded: others that a glob names are adopted.
-    ``reviewed`` impacts are taken over where every commit verdict is still the same. ``workers`` bounds
-    concurrent repositories."""
+    ``reviewed`` impacts are taken over where every commit verdict is still the same. ``judge`` limits the
+    impact to these repositories (the others are only compared). ``workers`` bounds concurrent
+    repositories."""
 
     as_of: datetime
     selection: Selection = field(default_factory=Selection)
@@ -63,6 +67,7 @@ class PlanOptions:
     known: frozenset[str] = frozenset()
     expand_over: Mapping[str, frozenset[str]] = field(default_factory=dict)
     reviewed: Mapping[str, Impact] = field(default_factory=dict)
+    judge: frozenset[str] | None = None
     workers: int = 8
 
 
@@ -183,7 +188,9 @@ def _judge_one(
     except LakeplanError as error:
         return failed(desired, server.endpoint_url, failure_of(error))
     plan = gathered.plan
-    if plan.failure is not None or not (plan.action.writes or (options.simulate == "all" and plan.managed)):
+    asked = plan.action.writes or (options.simulate == "all" and plan.managed)
+    left_out = options.judge is not None and desired.key not in options.judge
+    if plan.failure is not None or left_out or not asked:
         return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
     try:
         graph, blind_to = read_graph(reader, desired.name, read_only=options.read_only)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-from lakeplan.core.retention import CommitGraph, all_kept, documented_verdict, server_verdict
+from lakeplan.core.retention import CommitGraph, DocumentedRule, ServerWalk, all_kept
 from lakeplan.model.plan import Horizon, HorizonImpact
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.simulation import Transition
@@ -127,15 +127,16 @@ def judge(
     (retention.md), so taking rules away expires nothing and setting the first ones may expire a lot."""
     moments = {h: as_of + timedelta(days=h.days) for h in Horizon}
     masks = [EXISTS_BIT if backlog else 0] * len(graph.ids)
-    for horizon, moment in moments.items():
-        for proposed, rules in ((False, before), (True, after)):
-            side = side_bits(horizon, proposed=proposed)
-            if rules is None:
-                both = side.server | side.documented
-                masks = [m | both if kept else m for m, kept in zip(masks, all_kept(graph), strict=True)]
-                continue
-            masks = _with_bit(masks, server_verdict(graph, rules, moment, zone), side.server)
-            masks = _with_bit(masks, documented_verdict(graph, rules, moment, zone).active, side.documented)
+    for proposed, rules in ((False, before), (True, after)):
+        sides = {h: side_bits(h, proposed=proposed) for h in Horizon}
+        if rules is None:
+            every = sum(side.server | side.documented for side in sides.values())
+            masks = _with_bit(masks, all_kept(graph), every)
+            continue
+        walk, documented = ServerWalk(graph, rules), DocumentedRule(graph, rules)
+        for horizon, moment in moments.items():
+            masks = _with_bit(masks, walk.active(moment, zone), sides[horizon].server)
+            masks = _with_bit(masks, documented.active(moment, zone), sides[horizon].documented)
     return Verdicts(graph, masks, moments)
 
 

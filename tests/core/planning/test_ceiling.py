@@ -1,0 +1,117 @@
+"""The plan file as a ceiling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from lakeplan.core.planning import ceiling
+from lakeplan.model.desired import Safety
+from lakeplan.model.plan import (
+    Action,
+    Horizon,
+    HorizonImpact,
+    Impact,
+    ImpactStatus,
+    Plan,
+    RepositoryPlan,
+    TagLoss,
+)
+from lakeplan.model.rules import GcRules
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+HOUR = timedelta(hours=1)
+
+
+def impact(
+    objects: int = 100, size: int = 1000, risk: int = 0, week: int | None = None, **more: object
+) -> Impact:
+    def at(count: int) -> HorizonImpact:
+        return HorizonImpact(NOW, 5, 4, 1, 0, 0, count, size, 1000, 10**6, risk, 0)
+
+    horizons = {Horizon.NOW.value: at(objects), Horizon.WEEK.value: at(objects if week is None else week)}
+    return replace(Impact(ImpactStatus.SIMULATED, horizons=horizons), **more)  # type: ignore[arg-type]
+
+
+def repository(**changes: object) -> RepositoryPlan:
+    plan = RepositoryPlan(
+        server="prod",
+        name="analytics",
+        entry="analytics",
+        endpoint_url="http://127.0.0.1:8000",
+        config_hash="hash",
+        action=Action.CHANGE,
+        before=GcRules(30),
+        after=GcRules(7),
+        impact=impact(),
+    )
+    return replace(plan, **changes)  # type: ignore[arg-type]
+
+
+class DescribeStaleness:
+    def it_accepts_what_is_as_it_was(self):
+        assert ceiling.stale_reasons(repository(), repository(), check_etag=True) == []
+
+    @pytest.mark.parametrize(
+        "live",
+        [
+            None,
+            repository(config_hash="other"),
+            repository(after=GcRules(6)),
+            repository(before=GcRules(29)),
+            repository(endpoint_url="http://127.0.0.1:9000"),
+        ],
+    )
+    def it_refuses(self, live):
+        assert ceiling.stale_reasons(repository(), live, check_etag=True)
+
+    def it_skips_only_the_etag_when_forced(self):
+        assert ceiling.stale_reasons(repository(), repository(before=None), check_etag=False) == []
+        assert ceiling.stale_reasons(repository(), repository(after=GcRules(6)), check_etag=False)
+
+    def it_takes_the_reviewed_rules_on_the_server_for_done(self):
+        live = repository(before=GcRules(7), action=Action.NONE)
+        assert ceiling.stale_reasons(repository(), live, check_etag=True) == []
+        assert ceiling.is_done(repository(), live)
+        assert not ceiling.is_done(repository(), repository())
+
+
+class DescribeGrowth:
+    def grows(self, reviewed: Impact, live: Impact, age: timedelta = HOUR) -> list[str]:
+        return ceiling.growth(repository(impact=reviewed), repository(impact=live), Safety(), age=age)
+
+    def it_lets_the_tolerance_pass_and_no_more(self):
+        assert self.grows(impact(100), impact(110)) == []
+        assert self.grows(impact(100), impact(111))
+        assert self.grows(impact(size=1000), impact(size=1101))
+
+    def it_has_no_tolerance_above_nothing(self):
+        assert self.grows(impact(0, 0), impact(1, 0))
+
+    def it_lets_no_object_at_risk_be_added(self):
+        assert self.grows(impact(risk=5), impact(risk=6))
+        assert self.grows(impact(risk=5), impact(risk=5)) == []
+
+    def it_names_tags_that_were_not_reviewed(self):
+        live = impact(tags=(TagLoss("v2", "c", 1, 1),))
+        assert "v2" in self.grows(impact(), live)[0]
+
+    def it_holds_an_older_plan_against_the_week_it_showed(self):
+        reviewed = impact(100, week=200)
+        assert self.grows(reviewed, impact(200), age=HOUR)
+        assert self.grows(reviewed, impact(200), age=timedelta(days=2)) == []
+        assert self.grows(reviewed, impact(221), age=timedelta(days=2))
+
+    def it_refuses_what_became_unknown(self):
+        assert self.grows(impact(), Impact(ImpactStatus.UNKNOWN, reason="range is damaged"))
+
+    def it_trusts_equal_verdicts(self):
+        assert self.grows(impact(1, commits_digest="d"), impact(999, commits_digest="d")) == []
+
+
+def it_tells_a_plan_that_is_too_old():
+    plan = Plan(NOW, "0", "tree", None, ())
+    assert ceiling.too_old(plan, Safety(), NOW + timedelta(days=7)) is None
+    assert "8 days" in (ceiling.too_old(plan, Safety(), NOW + timedelta(days=8)) or "")
