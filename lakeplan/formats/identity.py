@@ -79,6 +79,11 @@ def file_id(records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str
     return identity.finish(properties)
 
 
+def file_id_of_body(body: bytes, properties: Mapping[str, str]) -> str:
+    """``file_id`` for records that are joined already: ``len key | value …`` as ``FileIdHash.add`` does."""
+    return hashlib.sha256(body + encode_string_map(properties)).hexdigest()
+
+
 def commit_id(
     *,
     committer: str,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
+from operator import lt
 
 from lakeplan.errors import FormatError
 from lakeplan.formats.damage import HINT, blame, damaged
 from lakeplan.formats.entry import decode_entry
-from lakeplan.formats.identity import file_id
+from lakeplan.formats.entry_lanes import decode_entries
+from lakeplan.formats.identity import file_id, file_id_of_body
+from lakeplan.formats.lanes import Irregular, decode_lanes
 from lakeplan.formats.range_data import decode_range
 from lakeplan.formats.sstable import SSTable, read_sstable
+from lakeplan.formats.sstable.properties import user_properties
+from lakeplan.formats.sstable.reader import Blocks, open_blocks
 from lakeplan.formats.value import split_value
 from lakeplan.model.objects import Entry, RangeInfo
 
@@ -48,7 +53,54 @@ def read_range(data: bytes, *, name: str, verify_id: str | None = None) -> Itera
 
 
 def read_range_columns(data: bytes, *, name: str, verify_id: str | None = None) -> RangeColumns:
-    """The same as columns, and faster. A path that is not UTF-8 shows such bytes as ``\\xNN``."""
+    """The same as columns, and several times faster. A path that is not UTF-8 shows such bytes as ``\\xNN``.
+
+    e-tags, content types and metadata are not looked into. Raises FormatError naming ``name``.
+    """
+    with blame(name):
+        blocks = open_blocks(data)
+        _check_kind(user_properties(blocks.properties), RANGES, name)
+        try:
+            return _columns(blocks, name, verify_id)
+        except Irregular:
+            return _columns_one_by_one(data, name, verify_id)
+
+
+def _columns(blocks: Blocks, name: str, verify_id: str | None) -> RangeColumns:
+    lanes = decode_lanes(blocks.data)
+    entries = decode_entries(lanes)
+    # Latin-1 is bytes as text: slices of it are cheap, compare as bytes do, and are ASCII where the bytes are
+    text = lanes.buffer.decode("latin-1")
+    keys: list[str] = []
+    key = ""
+    for shared, start, end in zip(
+        lanes.shared.tolist(), lanes.key_start.tolist(), lanes.key_end.tolist(), strict=True
+    ):
+        key = key[:shared] + text[start:end]
+        keys.append(key)
+    if not all(map(lt, keys, islice(keys, 1, None))) or len(keys) != blocks.count:
+        raise Irregular
+    if verify_id is not None:
+        values = zip(keys, lanes.value_start.tolist(), lanes.value_end.tolist(), strict=True)
+        body = "".join([f"{len(key)}{key}|{end - start}{text[start:end]}|" for key, start, end in values])
+        found = file_id_of_body(body.encode("latin-1"), user_properties(blocks.properties))
+        _check_id(found, verify_id, name)
+    spans = zip(entries.address_start.tolist(), entries.address_end.tolist(), strict=True)
+    addresses = [text[start:end] for start, end in spans]
+    return RangeColumns(
+        paths=[key if key.isascii() else _as_utf8(key, "backslashreplace") for key in keys],
+        addresses=[a if a.isascii() else _as_utf8(a, "strict") for a in addresses],
+        address_types=entries.address_type.tolist(),
+        sizes=entries.size.tolist(),
+        last_modified_us=entries.last_modified_us.tolist(),
+    )
+
+
+def _as_utf8(latin: str, errors: str) -> str:
+    return latin.encode("latin-1").decode(errors=errors)
+
+
+def _columns_one_by_one(data: bytes, name: str, verify_id: str | None) -> RangeColumns:
     columns = RangeColumns([], [], [], [], [])
     for entry in read_range(data, name=name, verify_id=verify_id):
         columns.paths.append(entry.path.encode(errors="surrogateescape").decode(errors="backslashreplace"))
@@ -79,9 +131,18 @@ def read_table(data: bytes, *, name: str, kind: str, verify_id: str | None) -> S
     table = read_sstable(data, name=name)
     with blame(name):
         properties = table.user_properties
+    _check_kind(properties, kind, name)
+    if verify_id is not None:
+        _check_id(file_id(table, properties), verify_id, name)
+    return table
+
+
+def _check_kind(properties: Mapping[str, str], kind: str, name: str) -> None:
     stored = properties.get("type")
     if stored != kind:
         raise FormatError(f"holds {stored or 'something else'}, not {kind}", where=name, hint=HINT)
-    if verify_id is not None and (found := file_id(table, properties)) != verify_id:
-        raise FormatError(f"its content has the id {found}, not {verify_id}", where=name, hint=HINT)
-    return table
+
+
+def _check_id(found: str, wanted: str, name: str) -> None:
+    if found != wanted:
+        raise FormatError(f"its content has the id {found}, not {wanted}", where=name, hint=HINT)
