@@ -176,7 +176,8 @@ class Failure:
 @dataclass(frozen=True)
 class RepositoryPlan:
     """One repository of the plan. ``branches`` maps every branch to its HEAD when planned: patterns are
-    expanded over these alone when the plan is applied."""
+    expanded over these alone when the plan is applied. ``unexpanded`` are branches that appeared later, with
+    the days their pattern would give them."""
 
     server: str
     name: str
@@ -195,6 +196,7 @@ class RepositoryPlan:
     impact: Impact = field(default_factory=lambda: Impact(ImpactStatus.NOT_ASKED))
     gates: tuple[GateResult, ...] = ()
     warnings: tuple[str, ...] = ()
+    unexpanded: Mapping[str, int] = field(default_factory=dict)
     failure: Failure | None = None
 
     @property
