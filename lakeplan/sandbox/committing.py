@@ -1,0 +1,257 @@
+"""Commits: of staged changes, merges, reverts and cherry-picks, with the refusals of a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import get_args
+
+from lakeplan.formats.refs import compute_commit_id
+from lakeplan.model.objects import Entry
+from lakeplan.model.refs import Commit
+from lakeplan.model.repository import Repository
+from lakeplan.sandbox import merging
+from lakeplan.sandbox.graph import merge_base
+from lakeplan.sandbox.messages import ApiError, bad_request, not_found
+from lakeplan.sandbox.service import Service
+
+STRATEGY_KEY = ".lakefs.merge.strategy"
+NO_CHANGES = "no changes"
+
+
+def head_tree(service: Service, repository: Repository, branch: str) -> merging.Tree:
+    """What the branch's HEAD holds."""
+    head = service.records.branch(repository.id, branch).commit_id
+    return tree_of(service, repository, service.records.commit(repository.id, head))
+
+
+def tree_of(service: Service, repository: Repository, commit: Commit) -> merging.Tree:
+    return service.trees.load(service.namespace(repository), commit.meta_range_id)
+
+
+def visible_tree(service: Service, repository: Repository, ref: str) -> merging.Tree:
+    """What a reference shows: staged changes over the HEAD when it is a branch."""
+    resolved = service.resolve(repository, ref)
+    tree = tree_of(service, repository, service.records.commit(repository.id, resolved.commit_id))
+    if resolved.branch is None:
+        return tree
+    changes = service.staging.changes(repository.id, resolved.branch.id)
+    return merging.apply_changes(tree, changes) if changes else tree
+
+
+def find_entry(service: Service, repository: Repository, ref: str, path: str) -> Entry:
+    """The object that a reference shows at a path. Raises ApiError 404."""
+    resolved = service.resolve(repository, ref)
+    if resolved.branch is not None:
+        staged, entry = service.staging.find(repository.id, resolved.branch.id, path)
+        if staged and entry is None:
+            raise not_found()
+        if entry is not None:
+            return entry
+    commit = service.records.commit(repository.id, resolved.commit_id)
+    found = tree_of(service, repository, commit).get(path)
+    if found is None:
+        raise not_found()
+    return found
+
+
+def effective_changes(service: Service, repository: Repository, branch: str) -> dict[str, Entry | None]:
+    """Staged changes that change anything: not the same object again, no deletion of nothing."""
+    tree = head_tree(service, repository, branch)
+    changes = service.staging.changes(repository.id, branch)
+    return {path: entry for path, entry in changes.items() if not merging.same(tree.get(path), entry)}
+
+
+def commit_staged(
+    service: Service,
+    repository: Repository,
+    branch: str,
+    *,
+    message: str,
+    metadata: Mapping[str, str],
+    date: int | None,
+    allow_empty: bool,
+) -> Commit:
+    """Commits what is staged. ``date`` is epoch seconds and may lie anywhere; None is now."""
+    head = service.records.commit(repository.id, service.records.branch(repository.id, branch).commit_id)
+    changes = effective_changes(service, repository, branch)
+    if not changes and not allow_empty:
+        raise bad_request(f"commit: {NO_CHANGES}")
+    meta_range_id = head.meta_range_id
+    if changes or not meta_range_id:
+        tree = merging.apply_changes(tree_of(service, repository, head), changes)
+        meta_range_id = service.trees.save(service.namespace(repository), tree)
+    commit = _new_commit(service, message, meta_range_id, [head], metadata, date)
+    return _advance(service, repository, branch, commit)
+
+
+def merge_into(
+    service: Service,
+    repository: Repository,
+    source: str,
+    branch: str,
+    *,
+    message: str,
+    metadata: Mapping[str, str],
+    strategy: str,
+    allow_empty: bool,
+    squash: bool,
+) -> Commit:
+    """Merges a reference into a branch. A conflict is 409, a branch with staged changes 400."""
+    destination = _clean_head(service, repository, branch)
+    try:
+        theirs = service.commit_of(repository, source)
+    except ApiError as error:
+        prefix = f"update branch {branch}: get commit by ref {source}"
+        raise ApiError(error.status, f"{prefix}: {error.message}") from None
+    if strategy not in get_args(merging.Strategy):
+        raise bad_request("argument strategy: invalid value: validation error")
+    base = merge_base(service.records, repository.id, theirs.id, destination.id)
+    if base is None:
+        raise bad_request(f"update branch {branch}: no merge base")
+    if theirs.meta_range_id == base.meta_range_id and not allow_empty:
+        raise bad_request(f"update branch {branch}: {NO_CHANGES}")
+    meta_range_id = _merged(service, repository, base, destination, theirs, strategy)
+    commit = _new_commit(
+        service,
+        message or f"Merge '{source}' into '{branch}'",
+        meta_range_id,
+        [destination] if squash else [destination, theirs],
+        {**metadata, STRATEGY_KEY: strategy or "default"},
+        None,
+    )
+    # A squash is as deep as what it squashes.
+    generation = max(destination.generation, theirs.generation) + 1
+    return _advance(service, repository, branch, replace(commit, generation=generation))
+
+
+def revert(
+    service: Service,
+    repository: Repository,
+    branch: str,
+    ref: str,
+    *,
+    parent_number: int,
+    message: str,
+    metadata: Mapping[str, str],
+    allow_empty: bool,
+) -> Commit:
+    """Undoes one commit on a branch by a new one."""
+    commit = _commit_by_ref(service, repository, ref)
+    if len(commit.parents) > 1 and parent_number <= 0:
+        raise ApiError(409, "must specify 1-based parent number for reverting merge commit")
+    parent = _parent_of(service, repository, commit, max(parent_number, 1))
+    head = _clean_head(service, repository, branch)
+    before = parent.meta_range_id if parent else ""
+    if before == commit.meta_range_id and not allow_empty:
+        raise bad_request(f"update branch: {NO_CHANGES}")
+    # Merging the parent, with the commit itself as the base, takes its changes back.
+    undone = replace(commit, meta_range_id=before)
+    meta_range_id = _merged(service, repository, commit, head, undone, "")
+    made = _new_commit(service, message or f"Revert {ref}", meta_range_id, [head], metadata, None)
+    return _advance(service, repository, branch, made)
+
+
+def cherry_pick(
+    service: Service,
+    repository: Repository,
+    branch: str,
+    ref: str,
+    *,
+    parent_number: int | None,
+    message: str,
+    metadata: Mapping[str, str] | None,
+) -> Commit:
+    """Brings the changes of one commit to a branch."""
+    commit = _commit_by_ref(service, repository, ref)
+    if len(commit.parents) > 1 and parent_number is None:
+        raise ApiError(409, "must specify 1-based parent number for cherry-picking merge commit")
+    head = _clean_head(service, repository, branch)
+    base = _parent_of(service, repository, commit, parent_number or 1)
+    base = base or replace(commit, meta_range_id="")
+    if base.meta_range_id == commit.meta_range_id:
+        raise bad_request(f"update branch: {NO_CHANGES}")
+    meta_range_id = _merged(service, repository, base, head, commit, "")
+    origin = {"cherry-pick-origin": commit.id, "cherry-pick-committer": commit.committer}
+    taken = dict(commit.metadata) if metadata is None else dict(metadata)
+    made = _new_commit(service, message or commit.message, meta_range_id, [head], {**taken, **origin}, None)
+    return _advance(service, repository, branch, made)
+
+
+def first_commit(service: Service) -> Commit:
+    """The commit that a new repository starts with: it holds nothing and nobody made it."""
+    commit = _new_commit(service, "Repository created", "", [], {}, None)
+    return _named(replace(commit, committer=""))
+
+
+def _clean_head(service: Service, repository: Repository, branch: str) -> Commit:
+    head = service.records.branch(repository.id, branch).commit_id
+    if effective_changes(service, repository, branch):
+        raise bad_request("uncommitted changes (dirty branch)")
+    return service.records.commit(repository.id, head)
+
+
+def _commit_by_ref(service: Service, repository: Repository, ref: str) -> Commit:
+    try:
+        return service.commit_of(repository, ref)
+    except ApiError as error:
+        raise ApiError(error.status, f"get commit from ref {ref}: {error.message}") from None
+
+
+def _parent_of(service: Service, repository: Repository, commit: Commit, number: int) -> Commit | None:
+    if not commit.parents:
+        return None
+    if number > len(commit.parents):
+        raise bad_request(f"given commit does not have the given parent number: parent {number}")
+    return service.records.commit(repository.id, commit.parents[number - 1])
+
+
+def _merged(
+    service: Service, repository: Repository, base: Commit, ours: Commit, theirs: Commit, strategy: str
+) -> str:
+    """The metarange of a three-way merge."""
+    if ours.meta_range_id == base.meta_range_id:
+        return theirs.meta_range_id
+    trees = [tree_of(service, repository, commit) for commit in (base, ours, theirs)]
+    chosen: merging.Strategy = (
+        "source-wins" if strategy == "source-wins" else "dest-wins" if strategy == "dest-wins" else ""
+    )
+    try:
+        merged = merging.merge(trees[0], trees[1], trees[2], chosen)
+    except merging.MergeConflict:
+        raise ApiError(409, "update branch: conflict found") from None
+    return service.trees.save(service.namespace(repository), merged)
+
+
+def _new_commit(
+    service: Service,
+    message: str,
+    meta_range_id: str,
+    parents: Sequence[Commit],
+    metadata: Mapping[str, str],
+    date: int | None,
+) -> Commit:
+    return _named(
+        Commit(
+            id="",
+            creation_us=service.now_us() if date is None else date * 1_000_000,
+            meta_range_id=meta_range_id,
+            parents=tuple(parent.id for parent in parents),
+            version=1,
+            generation=max((parent.generation for parent in parents), default=0) + 1,
+            message=message,
+            committer=service.user,
+            metadata=tuple(sorted(metadata.items())),
+        )
+    )
+
+
+def _named(commit: Commit) -> Commit:
+    return replace(commit, id=compute_commit_id(commit))
+
+
+def _advance(service: Service, repository: Repository, branch: str, commit: Commit) -> Commit:
+    service.records.add_commit(repository.id, commit)
+    service.records.move_branch(repository.id, branch, commit.id)
+    service.staging.clear(repository.id, branch)
+    return commit

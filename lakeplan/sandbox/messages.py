@@ -1,0 +1,209 @@
+"""One HTTP request and answer, as handlers see them, and the errors a lakeFS server answers with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+MAX_PAGE = 1000
+DEFAULT_PAGE = 100
+
+
+class ApiError(Exception):
+    """An answer that is an error: a status and ``{"message": …}``, as every lakeFS error is."""
+
+    def __init__(self, status: int, message: str, *, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = dict(headers or {})
+
+
+def not_found(message: str = "not found") -> ApiError:
+    return ApiError(404, message)
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, message)
+
+
+@dataclass(frozen=True)
+class Response:
+    """An answer; ``headers`` beside Content-Length."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def json_response(status: int, value: object, headers: Mapping[str, str] | None = None) -> Response:
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return Response(status, body, {"Content-Type": "application/json", **(headers or {})})
+
+
+def error_response(error: ApiError) -> Response:
+    return json_response(error.status, {"message": error.message}, error.headers)
+
+
+NO_CONTENT = Response(204)
+
+
+@dataclass(frozen=True)
+class Request:
+    """``path`` is decoded, ``params`` are the decoded parts of it that the route names, header names are in
+    lower case. ``base_url`` is what the caller reached this server by."""
+
+    method: str
+    path: str
+    query: Mapping[str, Sequence[str]]
+    headers: Mapping[str, str]
+    body: bytes
+    base_url: str
+    params: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, default: str = "") -> str:
+        """A query parameter."""
+        values = self.query.get(name)
+        return values[0] if values else default
+
+    def required(self, name: str) -> str:
+        if name not in self.query:
+            raise bad_request(f'parameter "{name}" in query has an error: value is required but missing')
+        if not self.text(name):
+            raise bad_request(f'parameter "{name}" in query has an error: empty value is not allowed')
+        return self.text(name)
+
+    def flag(self, name: str) -> bool:
+        value = self.text(name, "false").lower()
+        if value not in ("true", "false"):
+            raise bad_request(f'parameter "{name}" in query has an error: value {value}: an invalid boolean')
+        return value == "true"
+
+    @property
+    def amount(self) -> int:
+        """Items on a page. 0 and less mean the most a page holds."""
+        text = self.text("amount", str(DEFAULT_PAGE))
+        try:
+            value = int(text)
+        except ValueError:
+            message = f'parameter "amount" in query has an error: value {text}: an invalid integer'
+            raise bad_request(message) from None
+        if not -1 <= value <= MAX_PAGE:
+            bound = f"at least {-1}" if value < 0 else f"at most {MAX_PAGE}"
+            raise bad_request(f'parameter "amount" in query has an error: number must be {bound}')
+        return value if value > 0 else MAX_PAGE
+
+    def json(self, *, optional: bool = False) -> Any:
+        """The body as JSON. ``optional``: no body at all is None."""
+        if not self.body:
+            if optional:
+                return None
+            raise bad_request("request body has an error: value is required but missing")
+        content_type = self.headers.get("content-type", "").split(";")[0].strip()
+        if content_type != "application/json":
+            raise bad_request(
+                f'request body has an error: header Content-Type has unexpected value "{content_type}"'
+            )
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise bad_request(f"request body has an error: failed to decode request body: {error}") from None
+
+    def object(self, *, optional: bool = False) -> Fields:
+        value = self.json(optional=optional)
+        if value is None and optional:
+            value = {}
+        if not isinstance(value, dict):
+            raise bad_request("request body has an error: doesn't match schema: value must be an object")
+        return Fields(value)
+
+
+class Fields:
+    """A JSON object of a body, checked field by field with lakeFS's wording."""
+
+    def __init__(self, values: Mapping[str, Any], at: str = "") -> None:
+        self._values = values
+        self._at = at
+
+    def fault(self, name: str, problem: str) -> ApiError:
+        return bad_request(
+            f'request body has an error: doesn\'t match schema: Error at "{self._at}/{name}": {problem}'
+        )
+
+    def _take(self, name: str, kind: type | tuple[type, ...], problem: str, default: Any) -> Any:
+        if name not in self._values:
+            if default is ...:
+                raise self.fault(name, f'property "{name}" is missing')
+            return default
+        value = self._values[name]
+        if value is None:
+            raise self.fault(name, "Value is not nullable")
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self.fault(name, problem)
+        return value
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def string(self, name: str, default: Any = ...) -> str:
+        return str(self._take(name, str, "value must be a string", default))
+
+    def boolean(self, name: str) -> bool:
+        return bool(self._take(name, bool, "value must be a boolean", False))
+
+    def integer(self, name: str, default: Any = ...) -> int:
+        value = int(self._take(name, int, "value must be an integer", default))
+        if not -(2**63) <= value < 2**63:
+            raise self.fault(name, "value must be an integer of 64 bits")
+        return value
+
+    def strings(self, name: str) -> list[str]:
+        values = self._take(name, list, "value must be an array", ...)
+        for place, value in enumerate(values):
+            if not isinstance(value, str):
+                raise self.fault(f"{name}/{place}", "value must be a string")
+        return list(values)
+
+    def mapping(self, name: str, default: Any = ...) -> dict[str, str]:
+        values = self._take(name, dict, "value must be an object", default)
+        for key, value in values.items():
+            if not isinstance(value, str):
+                raise self.fault(f"{name}/{key}", "value must be a string")
+        return dict(values)
+
+    def objects(self, name: str) -> list[Fields]:
+        values = self._take(name, list, "value must be an array", ...)
+        return [self._child(f"{name}/{place}", value) for place, value in enumerate(values)]
+
+    def child(self, name: str) -> Fields:
+        return self._child(name, self._take(name, dict, "value must be an object", ...))
+
+    def _child(self, place: str, value: object) -> Fields:
+        if not isinstance(value, dict):
+            raise self.fault(place, "value must be an object")
+        return Fields(value, f"{self._at}/{place}")
+
+
+def page(results: Sequence[object], *, has_more: bool, next_offset: str) -> Response:
+    """A page of a list, as every lakeFS list answers."""
+    pagination = {
+        "has_more": has_more,
+        "max_per_page": MAX_PAGE,
+        "next_offset": next_offset if has_more else "",
+        "results": len(results),
+    }
+    return json_response(200, {"pagination": pagination, "results": list(results)})
+
+
+def paged(request: Request, items: Sequence[tuple[str, object]]) -> Response:
+    """A page of (offset, item) pairs that are sorted by offset: ``prefix``, ``after``, ``amount``."""
+    prefix, after, amount = request.text("prefix"), request.text("after"), request.amount
+    wanted = [(k, v) for k, v in items if k.startswith(prefix) and (not after or k > after)]
+    chosen = wanted[:amount]
+    return page(
+        [item for _, item in chosen],
+        has_more=len(wanted) > amount,
+        next_offset=chosen[-1][0] if chosen else "",
+    )
