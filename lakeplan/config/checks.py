@@ -1,0 +1,213 @@
+"""Checks of one set of settings that need no other: names, patterns, duplicates, units, bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from lakeplan.config.layers import CLEAR, SERVER_BLOCKS
+from lakeplan.config.problems import Path, Problems
+from lakeplan.config.units import parse_bytes, parse_count, parse_date, parse_duration
+from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode
+from lakeplan.core.globs import BRANCH_NAMES, is_glob, why_nothing
+from lakeplan.model.desired import Source
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Retention days outside these do not validate (both inclusive)."""
+
+    min_retention_days: int = 1
+    max_retention_days: int = 36500
+
+
+class SettingsCheck:
+    """Adds a problem for everything in one profile, entry or file that cannot be meant."""
+
+    def __init__(self, problems: Problems, bounds: Bounds) -> None:
+        self._problems = problems
+        self._bounds = bounds
+
+    def settings(self, node: Node, path: Path, *, may_clear: bool) -> None:
+        if not isinstance(node, MapNode):
+            return
+        for block in SERVER_BLOCKS:
+            child = node.items.get(block)
+            if text_of(child) == CLEAR and child is not None and not may_clear:
+                text = f"`{block}: clear` stands only in the entry of one exactly named repository"
+                self._problems.add(child.source, (*path, block), text)
+        checks: dict[str, Callable[[Node, Path], None]] = {
+            "gc": self.gc,
+            "branch_lifecycle": self.branch_lifecycle,
+            "object_lifecycle": self._object_lifecycle,
+            "holds": self._holds,
+            "lifecycle": self._lifecycle,
+            "sweep": self._sweep,
+        }
+        for key, check in checks.items():
+            if key in node.items:
+                check(node.items[key], (*path, key))
+
+    # ---- blocks
+    def gc(self, node: Node, path: Path) -> None:
+        if not isinstance(node, MapNode):
+            return
+        self._alone(node, path, "file")
+        self._days(node, "default_retention_days", path)
+        seen: dict[tuple[str, str], Source] = {}
+        for here, item in _items(node, "branches", path):
+            self._days(item, "retention_days", here)
+            branch, pattern = item.items.get("branch_id"), item.items.get("pattern")
+            if (branch is None) == (pattern is None):
+                self._problems.add(item.source, here, "a rule has either a branch_id or a pattern")
+            elif branch is not None:
+                self._branch_name(branch, (*here, "branch_id"))
+            elif pattern is not None:
+                self._pattern(pattern, (*here, "pattern"))
+            self._removal(item, here, ("branch_id", "pattern"), needs=("retention_days",))
+            for by in ("branch_id", "pattern"):
+                self._once(seen, by, item, here)
+
+    def branch_lifecycle(self, node: Node, path: Path) -> None:
+        if not isinstance(node, MapNode):
+            return
+        self._alone(node, path, "file")
+        seen: dict[tuple[str, str], Source] = {}
+        for here, item in _items(node, "policies", path):
+            for at, pattern in _texts(item, "patterns", here):
+                self._pattern(pattern, at)
+            for key in ("max_age", "max_idle_age", "max_inactivity_time"):
+                self._parsed(item, key, here, parse_duration)
+            if "max_idle_age" in item.items and "max_inactivity_time" in item.items:
+                text = "max_inactivity_time is another name of max_idle_age: write one of them"
+                self._problems.add(item.where("max_inactivity_time"), here, text)
+            self._removal(item, here, ("id",))
+            self._once(seen, "id", item, here)
+
+    def _object_lifecycle(self, node: Node, path: Path) -> None:
+        seen: dict[tuple[str, str], Source] = {}
+        for here, item in _items(node, "rules", path):
+            for at, branch in _texts(item, "branches", here):
+                self._branch_name(branch, at)
+            self._removal(item, here, ("id",))
+            self._once(seen, "id", item, here)
+
+    def _holds(self, node: Node, path: Path) -> None:
+        targets = ("prefix", "branch", "tag", "commit")
+        seen: dict[tuple[str, str], Source] = {}
+        for here, item in _items(node, "", path):
+            named = [key for key in targets if key in item.items]
+            if len(named) != 1:
+                self._problems.add(item.source, here, "a hold has one of prefix, branch, tag, commit")
+            if "branch" in named:
+                self._pattern(item.items["branch"], (*here, "branch"))
+            self._parsed(item, "until", here, parse_date)
+            self._removal(item, here, targets, needs=("reason",))
+            for by in named:
+                self._once(seen, by, item, here)
+
+    def _lifecycle(self, node: Node, path: Path) -> None:
+        if not isinstance(node, MapNode):
+            return
+        for at, pattern in _texts(node, "exempt", path):
+            self._pattern(pattern, at)
+        self._parsed(node, "min_keep", path, parse_count)
+        if text_of(node.items.get("assume_created")) != "never":
+            self._parsed(node, "assume_created", path, parse_date)
+
+    def _sweep(self, node: Node, path: Path) -> None:
+        if not isinstance(node, MapNode):
+            return
+        for key in ("min_age", "settle", "margin"):
+            self._parsed(node, key, path, parse_duration)
+        self._parsed(node, "max_objects", path, parse_count)
+        self._parsed(node, "max_bytes", path, parse_bytes)
+
+    # ---- values
+    def _days(self, node: MapNode, key: str, path: Path) -> None:
+        child = node.items.get(key)
+        value = child.value if isinstance(child, ScalarNode) else None
+        if child is None or not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 36500:
+            return
+        low, high = self._bounds.min_retention_days, self._bounds.max_retention_days
+        if not low <= value <= high:
+            text = f"{value} days is outside the tree's bounds, {low} to {high}"
+            self._problems.add(child.source, (*path, key), text)
+
+    def _branch_name(self, node: Node, path: Path) -> None:
+        name = text_of(node)
+        if name is None or BRANCH_NAMES.allows(name):
+            return
+        if is_glob(name):
+            text = f"{name!r} is not a branch's name: a glob is written `pattern: {name}`"
+        else:
+            text = f"{name!r} cannot be a branch's name (letters, digits, _ and -, and not - first)"
+        self._problems.add(node.source, path, text)
+
+    def _pattern(self, node: Node, path: Path) -> None:
+        pattern = text_of(node)
+        if pattern and (why := why_nothing(pattern, BRANCH_NAMES)):
+            self._problems.add(node.source, path, f"the pattern {pattern!r} can match nothing: {why}")
+
+    def _parsed(self, node: MapNode, key: str, path: Path, parse: Callable[[str], object]) -> None:
+        child = node.items.get(key)
+        text = text_of(child)
+        if child is None or text is None:
+            return
+        try:
+            parse(text)
+        except ValueError as error:
+            self._problems.add(child.source, (*path, key), str(error))
+
+    # ---- shape
+    def _alone(self, node: MapNode, path: Path, key: str) -> None:
+        if key in node.items and len(node.items) > 1:
+            text = f"`{key}` stands alone: move the other keys into the file, or the file's rules here"
+            self._problems.add(node.where(key), (*path, key), text)
+
+    def _removal(
+        self, item: MapNode, path: Path, identities: tuple[str, ...], needs: tuple[str, ...] = ()
+    ) -> None:
+        if "remove" in item.items:
+            extra = [key for key in item.items if key != "remove" and key not in identities]
+            if extra:
+                text = f"an item with `remove: true` has nothing else; here it has {', '.join(extra)}"
+                self._problems.add(item.where("remove"), path, text)
+            if not any(key in item.items for key in identities):
+                self._problems.add(item.source, path, f"`remove: true` needs {' or '.join(identities)}")
+            return
+        for key in needs:
+            if key not in item.items:
+                self._problems.add(item.source, path, f"the key {key} is missing")
+
+    def _once(self, seen: dict[tuple[str, str], Source], by: str, item: MapNode, path: Path) -> None:
+        node = item.items.get(by)
+        name = text_of(node)
+        if node is None or name is None:
+            return
+        first = seen.setdefault((by, name), node.source)
+        if first is not node.source:
+            self._problems.add(node.source, (*path, by), f"{by} {name!r} stands twice: first at {first}")
+
+
+def text_of(node: Node | None) -> str | None:
+    """The text of a scalar that is text."""
+    return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None
+
+
+def _items(node: Node, key: str, path: Path) -> Iterator[tuple[Path, MapNode]]:
+    """The maps in a list: ``node[key]``, or ``node`` itself without a key."""
+    if key:
+        node, path = (node.items.get(key, node) if isinstance(node, MapNode) else node), (*path, key)
+    if isinstance(node, ListNode):
+        for index, item in enumerate(node.items):
+            if isinstance(item, MapNode):
+                yield (*path, index), item
+
+
+def _texts(node: MapNode, key: str, path: Path) -> Iterator[tuple[Path, ScalarNode]]:
+    child = node.items.get(key)
+    if isinstance(child, ListNode):
+        for index, item in enumerate(child.items):
+            if isinstance(item, ScalarNode):
+                yield (*path, key, index), item

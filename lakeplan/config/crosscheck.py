@@ -1,0 +1,183 @@
+"""Checks that need more than one set of settings: profiles, duplicates, and what entries resolve to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations, groupby
+
+from lakeplan.config.entries import (
+    MAX_PROFILE_DEPTH,
+    Directory,
+    Entry,
+    Naming,
+    find_cycle,
+    profile_depths,
+)
+from lakeplan.config.layers import Layer, Value
+from lakeplan.config.merge import disagreements, touches
+from lakeplan.config.nearest import nearest
+from lakeplan.config.problems import Path, Problems
+from lakeplan.config.resolve import check_complete, conflict_text, describe
+from lakeplan.core.globs import REPOSITORY_NAMES, is_glob, matches, specificity, witness
+from lakeplan.model.desired import Acknowledgement
+
+
+def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str]:
+    """Missing and cyclic ``use`` among profiles. Returns the profiles that cannot be used."""
+    bad: set[str] = set()
+    depths = profile_depths(profiles)
+    for name, profile in profiles.items():
+        path: Path = ("profiles", name, "use")
+        if _missing(profile.use, profiles, path, problems):
+            bad.add(name)
+        if depths[name] <= MAX_PROFILE_DEPTH:
+            continue
+        bad.add(name)
+        cycle = find_cycle(profiles, name)
+        if cycle:
+            names = " → ".join([name, *(str(v.value) for v in cycle)])
+            problems.add(cycle[0].source, path, f"the profiles go round in a circle: {names}")
+        elif profile.use:
+            text = f"more than {MAX_PROFILE_DEPTH} profiles in a row build on each other"
+            problems.add(profile.use[0].source, path, text)
+    return bad
+
+
+def _missing(use: Iterable[Value], profiles: Mapping[str, Layer], path: Path, problems: Problems) -> bool:
+    found = False
+    for index, value in enumerate(use):
+        name = str(value.value)
+        if name in profiles:
+            continue
+        found = True
+        close = nearest(name, profiles)
+        if close:
+            hint = f"did you mean {close}?"
+        else:
+            hint = f"there are {', '.join(profiles)}" if profiles else "the tree has no profiles"
+        problems.add(value.source, (*path, index), f"there is no profile {name!r}: {hint}")
+    return found
+
+
+def check_duplicates(entries: Iterable[Entry], problems: Problems) -> list[Entry]:
+    """The first entry of each name; every further one is a problem that names both places."""
+    first: dict[tuple[str, str], Entry] = {}
+    for entry in entries:
+        known = first.setdefault((entry.server, entry.name), entry)
+        if known is not entry:
+            text = f"{entry.server}/{entry.name} has two entries: the other is at {known.source}"
+            problems.add(entry.source, ("repositories", entry.key), text)
+    return list(first.values())
+
+
+def check_entries(
+    entries: Iterable[Entry], directory: Directory, bad_profiles: set[str], problems: Problems
+) -> None:
+    """What single entries use and resolve to, and where globs disagree."""
+    usable: list[Entry] = []
+    unsound: set[int] = set()
+    for entry in entries:
+        path: Path = ("repositories", entry.key)
+        missing = _missing(entry.layer.use, directory.profiles, (*path, "use"), problems)
+        if missing or entry.broken or any(str(v.value) in bad_profiles for v in entry.layer.use):
+            unsound.add(id(entry))
+        else:
+            usable.append(entry)
+    for entry in usable:
+        name = witness([entry.name], [], REPOSITORY_NAMES) if entry.is_glob else entry.name
+        naming = directory.naming(entry.server, name) if name else None
+        if naming is None or any(id(e) in unsound for e in naming.entries):
+            continue
+        _check_resolved(entry, naming, directory, problems)
+    for _, globs in groupby(sorted((e for e in usable if e.is_glob), key=_rank), key=_rank):
+        for one, other in combinations(list(globs), 2):
+            _check_pair(one, other, directory, problems)
+
+
+def _rank(entry: Entry) -> tuple[str, tuple[int, int, int, int]]:
+    return (entry.server, specificity(entry.name))
+
+
+def _check_resolved(entry: Entry, naming: Naming, directory: Directory, problems: Problems) -> None:
+    path: Path = ("repositories", entry.key)
+    if entry.is_glob:
+        # Stronger globs that happen to match the example name are left out: other names lack them.
+        rank = specificity(entry.name)
+        weaker = tuple(e for e in naming.globs if specificity(e.name) <= rank)
+        check_complete(directory.merged(Naming(weaker, None)), path, problems)
+        return
+    merged = directory.merged(naming)
+    check_complete(merged, path, problems)
+    for where, value in merged.idle_removals:
+        if entry.layer.values.get(where) is value:
+            text = f"nothing inherited is called {describe(where)}, so there is nothing to remove"
+            problems.add(value.source, path, text)
+
+
+def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Problems) -> None:
+    """Two equally specific globs may disagree only where no name is theirs both, or where a more specific
+    glob settles the value for every name that is."""
+    if not _may_overlap(one.name, other.name):
+        return
+    found = list(disagreements(one.layer, other.layer))
+    uses = [tuple(v.value for v in e.layer.use) for e in (one, other)]
+    if all(uses) and uses[0] != uses[1]:
+        example = witness([one.name, other.name], [], REPOSITORY_NAMES)
+        if example:
+            text = (
+                f"{one.key!r} and {other.key!r} are equally specific and use different profiles; both match "
+                f"{example!r}: let one of them use the profiles of both"
+            )
+            problems.add(other.layer.use[0].source, ("repositories", other.key, "use"), text)
+    rank = specificity(one.name)
+    for conflict in found:
+        stronger = [
+            e.name
+            for e in directory.globs(one.server)
+            if specificity(e.name) > rank
+            and touches(e.layer, conflict.path)
+            and _may_overlap(e.name, one.name)
+            and _may_overlap(e.name, other.name)
+        ]
+        if example := witness([one.name, other.name], stronger, REPOSITORY_NAMES):
+            text = f"{conflict_text(conflict, one.key, other.key)}; both match {example!r}"
+            problems.add(conflict.other.source, ("repositories", other.key, describe(conflict.path)), text)
+
+
+def _may_overlap(one: str, other: str) -> bool:
+    """A quick look at what stands before the first and after the last wildcard."""
+
+    def ends(pattern: str) -> tuple[str, str]:
+        cut = [i for i, c in enumerate(pattern) if c in "*?["]
+        last = max((i for i, c in enumerate(pattern) if c in "*?]"), default=len(pattern))
+        return pattern[: cut[0]], pattern[last + 1 :]
+
+    (head, tail), (other_head, other_tail) = ends(one), ends(other)
+    return (head.startswith(other_head) or other_head.startswith(head)) and (
+        tail.endswith(other_tail) or other_tail.endswith(tail)
+    )
+
+
+def check_acknowledged(
+    items: Iterable[tuple[Path, Acknowledgement]], entries: Iterable[Entry], problems: Problems
+) -> None:
+    """An acknowledgement names a repository that the tree knows; ``*`` is the whole plan."""
+    known = list(entries)
+    for path, item in items:
+        if item.repository == "*" or any(_acknowledges(item.repository, e) for e in known):
+            continue
+        close = nearest(item.repository, [e.name for e in known if not e.is_glob])
+        hint = f": did you mean {close}?" if close else ""
+        text = f"no entry of the tree names {item.repository!r}{hint}"
+        problems.add(item.source, (*path, "repository"), text)
+
+
+def _acknowledges(repository: str, entry: Entry) -> bool:
+    server, slash, name = repository.rpartition("/")
+    if slash and not matches(entry.server, server):
+        return False
+    if not is_glob(name):
+        return entry.covers(name)
+    if not entry.is_glob:
+        return matches(entry.name, name)
+    return witness([name, entry.name], [], REPOSITORY_NAMES) is not None

@@ -1,0 +1,138 @@
+"""Reads the files of a tree, nothing outside it: no ``..``, no absolute path, no symlink that leads out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from lakeplan.config.problems import Path as ProblemPath
+from lakeplan.config.problems import Problems
+from lakeplan.config.yaml_nodes import MAX_CHARACTERS, Node, parse_yaml
+from lakeplan.model.desired import Source
+
+ROOT_FILE = "lakeplan.yaml"
+
+
+class TreeFiles:
+    """Files by their path relative to the tree, with ``/`` between parts. Each is parsed once."""
+
+    def __init__(self, root: Path, problems: Problems) -> None:
+        self.root = root
+        self._real_root = Path(os.path.realpath(root))
+        self._problems = problems
+        self._parsed: dict[str, Node | None] = {}
+        self.damaged: set[str] = set()
+        """Files in which the reader itself found problems: values may be missing from what it gave."""
+
+    def parse(self, file: str, at: Source, path: ProblemPath) -> Node | None:
+        """The document of a file. A file that is not there or not text is a problem where it is named."""
+        if file in self._parsed:
+            return self._parsed[file]
+        before = len(self._problems)
+        text = self._read(file, at, path)
+        if text is not None and file.endswith(".json"):
+            # JSON may be indented with tabs and YAML may not. In valid JSON a tab is never part of a value.
+            text = text.replace("\t", " ")
+        node = parse_yaml(text, file, self._problems) if text is not None else None
+        if len(self._problems) > before:
+            self.damaged.add(file)
+        self._parsed[file] = node
+        return node
+
+    def _read(self, file: str, at: Source, path: ProblemPath) -> str | None:
+        try:
+            place = self.root / file
+            if place.stat().st_size > 4 * MAX_CHARACTERS:
+                self._problems.add(at, path, f"{file} is too large for a file of a tree")
+                return None
+            data = place.read_bytes()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self._problems.add(at, path, f"cannot read {file}: {reason}")
+            return None
+        try:
+            return data.decode("utf-8-sig").replace("\r\n", "\n")
+        except UnicodeDecodeError as error:
+            before = data[: error.start]
+            line = before.count(b"\n") + 1
+            column = len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
+            self._problems.add(Source(file, line, column), (), "this is not UTF-8 text")
+            return None
+
+    def beside(self, file: str, reference: str, at: Source, path: ProblemPath) -> str | None:
+        """A file named relative to another one. None, with a problem, when it would be outside the tree."""
+        if why := _why_outside(reference, allow_up=True):
+            self._problems.add(at, path, why)
+            return None
+        joined = os.path.normpath(os.path.join(os.path.dirname(file), reference)).replace(os.sep, "/")
+        if joined == ".." or joined.startswith("../"):
+            self._problems.add(at, path, f"{reference!r} is outside the tree")
+            return None
+        if not self.is_inside(joined):
+            self._problems.add(at, path, f"{reference!r} leads out of the tree through a symbolic link")
+            return None
+        return joined
+
+    def is_inside(self, file: str) -> bool:
+        try:
+            real = Path(os.path.realpath(self.root / file))
+        except (OSError, ValueError):
+            return False
+        return real == self._real_root or self._real_root in real.parents
+
+    def expand(self, pattern: str, at: Source, path: ProblemPath) -> list[str]:
+        """Files that an include pattern names, sorted; the root file is never one of them."""
+        if why := _why_outside(pattern, allow_up=False):
+            self._problems.add(at, path, why)
+            return []
+        parts = [p for p in pattern.split("/") if p not in ("", ".")]
+        found: list[str] = []
+        for file in sorted(set(self._matching("", parts))):
+            if not self.is_inside(file):
+                self._problems.add(at, path, f"{file} leads out of the tree through a symbolic link")
+            elif file != ROOT_FILE and os.path.isfile(self.root / file):
+                found.append(file)
+        if not found and parts and not any(c in pattern for c in "*?["):
+            self._problems.add(at, path, f"there is no file {pattern}")
+        return found
+
+    def _matching(self, folder: str, parts: list[str]) -> Iterator[str]:
+        if not parts:
+            yield folder
+            return
+        head, rest = parts[0], parts[1:]
+        if folder and not self.is_inside(folder):
+            # Named, so that it becomes a problem; never entered.
+            yield folder
+            return
+        if head == "**":
+            yield from self._matching(folder, rest)
+        for entry in self._entries(folder):
+            here = f"{folder}/{entry.name}" if folder else entry.name
+            if head == "**":
+                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                    yield from self._matching(here, parts)
+            elif fnmatchcase(entry.name, head) and (head.startswith(".") or not entry.name.startswith(".")):
+                if not rest:
+                    yield here
+                elif entry.is_dir():
+                    yield from self._matching(here, rest)
+
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(self.root / folder) as entries:
+                return sorted(entries, key=lambda e: e.name)
+        except OSError:
+            return []
+
+
+def _why_outside(path: str, *, allow_up: bool) -> str | None:
+    if "\0" in path:
+        return "a path has no NUL character"
+    if os.path.isabs(path) or path.startswith(("/", "\\", "~")) or ":" in path.split("/")[0]:
+        return f"{path!r} is an absolute path: write it relative to this file, inside the tree"
+    if not allow_up and ".." in path.split("/"):
+        return f"{path!r} leaves the tree: .. is not allowed here"
+    return None

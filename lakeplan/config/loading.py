@@ -1,0 +1,228 @@
+"""Reads all files of a tree into servers, profiles and entries, noting every problem on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, cast
+
+from lakeplan.config.checks import Bounds, SettingsCheck, text_of
+from lakeplan.config.crosscheck import (
+    check_acknowledged,
+    check_duplicates,
+    check_entries,
+    check_profiles,
+)
+from lakeplan.config.entries import Directory, Entry
+from lakeplan.config.files import ROOT_FILE, TreeFiles
+from lakeplan.config.layers import Layer, make_layer
+from lakeplan.config.nearest import nearest
+from lakeplan.config.problems import Path as ProblemPath
+from lakeplan.config.problems import Problems
+from lakeplan.config.root import read_acknowledgements, read_bounds, read_safety
+from lakeplan.config.servers import ServersReader
+from lakeplan.config.structure import check_structure
+from lakeplan.config.yaml_nodes import ListNode, MapNode, ScalarNode, walk
+from lakeplan.core.globs import REPOSITORY_NAMES, is_glob, why_nothing
+from lakeplan.model.desired import Acknowledgement, Safety, ServerConfig, Source
+
+DEFAULT_INCLUDE = "repositories/**/*.yaml"
+_FILE_SCHEMAS = {"gc": "repository#gc_file", "branch_lifecycle": "repository#policies_file"}
+
+
+class TreeReader:
+    """One reading of a tree. ``read`` fills the attributes; they are whole only without problems."""
+
+    def __init__(self, root: Path, environ: Mapping[str, str], problems: Problems) -> None:
+        self._files = TreeFiles(root, problems)
+        self._environ = environ
+        self._problems = problems
+        self._rules_files: dict[str, MapNode | None] = {}
+        self._wrong: dict[str, set[ProblemPath]] = {}
+        self.servers: dict[str, ServerConfig] = {}
+        self.default_server: str | None = None
+        self.safety = Safety()
+        self.bounds = Bounds()
+        self.unmanaged: Literal["ignore", "warn", "fail"] = "warn"
+        self.state_url: str | None = None
+        self.profiles: dict[str, Layer] = {}
+        self.entries: list[Entry] = []
+        self.acknowledgements: list[tuple[ProblemPath, Acknowledgement]] = []
+        self.files_read: list[str] = []
+        self._check = SettingsCheck(problems, self.bounds)
+
+    def read(self) -> None:
+        root = self._read_file(ROOT_FILE, "tree", Source(ROOT_FILE, 1, 1), ())
+        if root is None:
+            return
+        self._read_root(root)
+        maps = [(ROOT_FILE, root), *self._included(root)]
+        found: list[Entry] = []
+        for file, node in maps:
+            self.files_read.append(file)
+            self.acknowledgements.extend(read_acknowledgements(node, self._problems))
+            found.extend(self._read_entries(file, node))
+        bad_profiles = check_profiles(self.profiles, self._problems) | self._broken_profiles()
+        self.entries = check_duplicates(found, self._problems)
+        directory = Directory(self.entries, self.profiles)
+        check_entries(self.entries, directory, bad_profiles, self._problems)
+        check_acknowledged(self.acknowledgements, self.entries, self._problems)
+
+    # ---- files
+    def _read_file(self, file: str, schema: str, at: Source, path: ProblemPath) -> MapNode | None:
+        node = self._files.parse(file, at, path)
+        if node is None:
+            return None
+        self._wrong[file] = check_structure(node, schema, self._problems)
+        return node if isinstance(node, MapNode) else None
+
+    def _included(self, root: MapNode) -> list[tuple[str, MapNode]]:
+        """Files that include names, without those that a block takes its rules from."""
+        node = root.items.get("include")
+        places: dict[str, tuple[Source, ProblemPath]] = {}
+        if isinstance(node, ListNode):
+            for index, item in enumerate(node.items):
+                pattern = text_of(item)
+                if pattern is not None:
+                    path: ProblemPath = ("include", index)
+                    for file in self._files.expand(pattern, item.source, path):
+                        places.setdefault(file, (item.source, path))
+        elif node is None:
+            at = Source(ROOT_FILE, 1, 1)
+            for file in self._files.expand(DEFAULT_INCLUDE, at, ()):
+                places[file] = (at, ())
+        rules = self._named_rules_files([ROOT_FILE, *places])
+        found = []
+        for file, (at, path) in sorted(places.items()):
+            if file not in rules and (child := self._read_file(file, "repository", at, path)) is not None:
+                found.append((file, child))
+        return found
+
+    def _named_rules_files(self, files: list[str]) -> set[str]:
+        """Files that ``file:`` keys name, wherever one stands. Only to tell them from repository files."""
+        named: set[str] = set()
+        quiet = TreeFiles(self._files.root, Problems())
+        for file in files:
+            node = quiet.parse(file, Source(file, 1, 1), ())
+            for path, child in walk(node) if node is not None else ():
+                if path[-1:] == ("file",) and path[-2:-1] in (("gc",), ("branch_lifecycle",)):
+                    target = quiet.beside(file, text_of(child) or "", child.source, path)
+                    named |= {target} if target else set()
+        return named
+
+    def _rules_file(self, block: str, reference: ScalarNode) -> MapNode | None:
+        """The map in a file as lakectl takes it. Read and checked once, whoever names it."""
+        at, path = reference.source, (block, "file")
+        target = self._files.beside(at.file, text_of(reference) or "", at, path)
+        if target is None:
+            return None
+        if target not in self._rules_files:
+            node = self._read_file(target, _FILE_SCHEMAS[block], at, path)
+            self._rules_files[target] = node
+            if node is not None and block == "gc":
+                self._check.gc(node, ())
+            elif node is not None:
+                self._check.branch_lifecycle(node, ())
+        return self._rules_files[target]
+
+    # ---- lakeplan.yaml
+    def _read_root(self, root: MapNode) -> None:
+        self.bounds = read_bounds(root, self._problems)
+        self.safety = read_safety(root, self._problems)
+        self._check = SettingsCheck(self._problems, self.bounds)
+        servers = root.items.get("servers")
+        if isinstance(servers, MapNode):
+            self.servers = ServersReader(self._problems, self._environ).read(servers)
+        policy = text_of(root.items.get("unmanaged"))
+        if policy in ("ignore", "warn", "fail"):
+            self.unmanaged = cast(Literal["ignore", "warn", "fail"], policy)
+        state, defaults = root.items.get("state"), root.items.get("defaults")
+        self.state_url = text_of(state.items.get("url")) if isinstance(state, MapNode) else None
+        default = defaults.items.get("server") if isinstance(defaults, MapNode) else None
+        if isinstance(default, ScalarNode) and isinstance(default.value, str):
+            self.default_server = default.value
+            self._known_server(default.value, default.source, ("defaults", "server"))
+        elif len(self.servers) == 1:
+            self.default_server = next(iter(self.servers))
+        profiles = root.items.get("profiles")
+        for name, node in profiles.items.items() if isinstance(profiles, MapNode) else ():
+            path: ProblemPath = ("profiles", name)
+            self._check.settings(node, path, may_clear=False)
+            source = profiles.where(name) if isinstance(profiles, MapNode) else root.source
+            self.profiles[name] = make_layer(f"profile {name}", source, node, self._rules_file)
+
+    def _broken_profiles(self) -> set[str]:
+        return {n for n, p in self.profiles.items() if self._is_broken(ROOT_FILE, ("profiles", n), p)}
+
+    def _known_server(self, name: str, at: Source, path: ProblemPath) -> bool:
+        if name in self.servers:
+            return True
+        if self.servers:
+            close = nearest(name, self.servers)
+            hint = f"did you mean {close}?" if close else f"there are {', '.join(self.servers)}"
+            self._problems.add(at, path, f"there is no server {name!r}: {hint}")
+        return False
+
+    # ---- entries
+    def _read_entries(self, file: str, root: MapNode) -> Iterator[Entry]:
+        node = root.items.get("repositories")
+        for key, child in node.items.items() if isinstance(node, MapNode) else ():
+            path: ProblemPath = ("repositories", key)
+            at = node.where(key) if isinstance(node, MapNode) else root.source
+            server_name = self._server_and_name(key, child if isinstance(child, MapNode) else None, at, path)
+            may_clear = server_name is None or not is_glob(server_name[1])
+            self._check.settings(child, path, may_clear=may_clear)
+            layer = make_layer(f"entry {key}", at, child, self._rules_file)
+            if server_name is not None:
+                broken = not isinstance(child, MapNode) or self._is_broken(file, path, layer)
+                yield Entry(key, *server_name, layer, broken)
+
+    def _server_and_name(
+        self, key: str, node: MapNode | None, at: Source, path: ProblemPath
+    ) -> tuple[str, str] | None:
+        """Where a key points; None, with a problem, when that cannot be told."""
+        prefix, slash, name = key.rpartition("/")
+        given = node.items.get("server") if node is not None else None
+        server = text_of(given)
+        if slash:
+            if server is not None and server != prefix and given is not None:
+                text = f"the key says server {prefix!r}, this says {server!r}"
+                self._problems.add(given.source, (*path, "server"), text)
+                return None
+            server, at_server, server_path = prefix, at, path
+        elif server is not None and given is not None:
+            at_server, server_path = given.source, (*path, "server")
+        else:
+            server, at_server, server_path = self.default_server, at, path
+            if server is None:
+                if self.servers:
+                    text = f"several servers ({', '.join(self.servers)}): name one with `server:`"
+                    self._problems.add(at, path, text)
+                return None
+        name_is_good = self._check_name(name, at, path)
+        if not (
+            server in self.servers
+            if server == self.default_server and not slash and given is None
+            else self._known_server(server, at_server, server_path)
+        ):
+            return None
+        return (server, name) if name_is_good else None
+
+    def _check_name(self, name: str, at: Source, path: ProblemPath) -> bool:
+        if is_glob(name):
+            why = why_nothing(name, REPOSITORY_NAMES)
+            if why:
+                self._problems.add(at, path, f"the pattern {name!r} can match nothing: {why}")
+            return why is None
+        if not REPOSITORY_NAMES.allows(name):
+            text = f"{name!r} cannot be a repository's name (3 to 63 of a-z, 0-9, - and not - first)"
+            self._problems.add(at, path, text)
+            return False
+        return True
+
+    def _is_broken(self, file: str, path: ProblemPath, layer: Layer) -> bool:
+        """Whether values of a layer may be missing because something in its files is wrong."""
+        files = {file, *(value.source.file for value in layer.values.values())}
+        if any(f in self._files.damaged for f in files) or any(self._wrong.get(f) for f in files - {file}):
+            return True
+        return any(wrong[: len(path)] == path or wrong == path[: len(wrong)] for wrong in self._wrong[file])

@@ -1,0 +1,84 @@
+"""Problems of a tree: each with its position and path, all collected before any is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lakeplan.errors import ConfigError
+from lakeplan.model.desired import Source
+
+TOP = "(top)"
+"""The path of a problem with a file as a whole."""
+
+Path = tuple[str | int, ...]
+
+
+def show_path(path: Path) -> str:
+    """A path as people write it: ``repositories.analytics.gc.branches[0].retention_days``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text or TOP
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing wrong. Sorts by position."""
+
+    source: Source
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        # A name in the tree may hold a line break; a problem is one line all the same.
+        return f"{self.source}: {_one_line(self.path)}: {_one_line(self.text)}"
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "file": self.source.file,
+            "line": self.source.line,
+            "column": self.source.column,
+            "path": self.path,
+            "message": self.text,
+        }
+
+
+class TreeError(ConfigError):
+    """A ConfigError that also keeps its problems as data (``items``), for ``--format json``."""
+
+    def __init__(self, items: Iterable[Problem], *, where: str = "") -> None:
+        self.items = tuple(sorted(set(items)))
+        count = len(self.items)
+        super().__init__(
+            f"the tree has {count} problem{'' if count == 1 else 's'}",
+            problems=tuple(str(p) for p in self.items),
+            where=where,
+        )
+
+
+class Problems:
+    """Collects problems; ``raise_any`` ends a step when there are some."""
+
+    def __init__(self) -> None:
+        self._items: list[Problem] = []
+
+    def add(self, source: Source, path: Path, text: str) -> None:
+        self._items.append(Problem(source, show_path(path), text))
+
+    def raise_any(self, *, where: str = "") -> None:
+        if self._items:
+            raise TreeError(self._items, where=where)
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

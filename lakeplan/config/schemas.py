@@ -1,0 +1,59 @@
+"""The JSON Schemas that lakeplan ships: in a wheel beside the package, in a checkout beside its folder."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lakeplan.errors import UsageError
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_REPOSITORY_DEFINITIONS = "repository.v1.json#/$defs/"
+
+
+def schema_folder() -> Path:
+    """Where the schemas are: ``lakeplan/schemas`` when installed, ``schemas`` in a checkout."""
+    installed = _PACKAGE / "schemas"
+    return installed if installed.is_dir() else _PACKAGE.parent / "schemas"
+
+
+def schema_names() -> tuple[str, ...]:
+    """Names that ``lakeplan schema`` takes: ``tree`` for ``tree.v1.json``."""
+    return tuple(sorted(path.name.split(".")[0] for path in schema_folder().glob("*.v1.json")))
+
+
+@cache
+def load_schema(name: str) -> dict[str, Any]:
+    """A schema as it stands in its file. Callers must not change it."""
+    path = schema_folder() / f"{name}.v1.json"
+    if name not in schema_names():
+        raise UsageError(f"there is no schema {name!r}", hint=f"one of {', '.join(schema_names())}")
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
+
+
+def bundled_schema(name: str) -> dict[str, Any]:
+    """A schema that needs no other file: definitions it takes from the repository schema are copied in."""
+    schema = load_schema(name)
+    if _REPOSITORY_DEFINITIONS not in json.dumps(schema):
+        return schema
+    bundled: dict[str, Any] = _point_inside(schema)
+    own = bundled.setdefault("$defs", {})
+    for key, definition in load_schema("repository")["$defs"].items():
+        own.setdefault(key, definition)
+    return bundled
+
+
+def _point_inside(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: "#/$defs/" + child.removeprefix(_REPOSITORY_DEFINITIONS)
+            if key == "$ref" and child.startswith(_REPOSITORY_DEFINITIONS)
+            else _point_inside(child)
+            for key, child in value.items()
+        }
+    if isinstance(value, list):
+        return [_point_inside(child) for child in value]
+    return value

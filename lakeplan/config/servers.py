@@ -1,0 +1,175 @@
+"""The servers of a tree: their settings, the variables they may read, and the variables named after them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Literal, cast
+from urllib.parse import urlsplit
+from zoneinfo import available_timezones
+
+from lakeplan.config.checks import text_of
+from lakeplan.config.problems import Path, Problems
+from lakeplan.config.yaml_nodes import MapNode, ScalarNode
+from lakeplan.model.desired import ServerConfig, Source, StorageConfig
+
+VARIABLE_PREFIX = "LAKEPLAN_VAR_"
+SERVER_SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
+"""``LAKEPLAN_<SERVER>_…``: what the environment may say about a server (the design's "Credentials")."""
+
+RESERVED_WORDS = ("STATE", "TEST", "VAR")
+"""``LAKEPLAN_STATE_URL`` binds the state, ``LAKEPLAN_VAR_*`` are the variables of a tree and
+``LAKEPLAN_TEST_*`` name the server of the contract suite: no server's variables may begin like these."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def environment_word(server: str) -> str:
+    """``<SERVER>`` in ``LAKEPLAN_<SERVER>_ACCESS_KEY_ID``: capitals, ``-`` as ``_``."""
+    return server.upper().replace("-", "_")
+
+
+@lru_cache(maxsize=1)
+def _time_zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
+class ServersReader:
+    """Reads the ``servers`` block."""
+
+    def __init__(self, problems: Problems, environ: Mapping[str, str]) -> None:
+        self._problems = problems
+        self._environ = environ
+
+    def read(self, node: MapNode) -> dict[str, ServerConfig]:
+        """Servers by name. What is not well formed has its problem and is left out or kept with less."""
+        self._check_names(node)
+        return {
+            name: self._server(name, child, ("servers", name))
+            for name, child in node.items.items()
+            if isinstance(child, MapNode)
+        }
+
+    def _check_names(self, node: MapNode) -> None:
+        words: dict[str, str] = {}
+        for name in node.items:
+            at, path = node.where(name), ("servers", name)
+            if not _NAME.fullmatch(name):
+                text = "a server's name begins with a letter and has letters, digits, - and _ (at most 63)"
+                self._problems.add(at, path, text)
+                continue
+            word = environment_word(name)
+            reserved = next((r for r in RESERVED_WORDS if word == r or word.startswith(r + "_")), None)
+            if reserved:
+                text = f"LAKEPLAN_{reserved}_… means something else to lakeplan: give the server another name"
+                self._problems.add(at, path, text)
+            other = words.setdefault(word, name)
+            if other != name:
+                text = f"{name!r} and {other!r} share the variables LAKEPLAN_{word}_…: rename one of them"
+                self._problems.add(at, path, text)
+
+    def _server(self, name: str, node: MapNode, path: Path) -> ServerConfig:
+        engine = "none"
+        lifecycle = node.items.get("branch_lifecycle")
+        if isinstance(lifecycle, MapNode):
+            engine = text_of(lifecycle.items.get("engine")) or engine
+        storages = node.items.get("storages")
+        found: dict[str, StorageConfig] = {}
+        for id_, child in storages.items.items() if isinstance(storages, MapNode) else ():
+            if isinstance(child, MapNode):
+                found[id_] = self._storage(child, (*path, "storages", id_))
+        return ServerConfig(
+            name=name,
+            endpoint_url=self._url(node, path) or "",
+            branch_lifecycle_engine=cast(Literal["server", "lakeplan", "none"], engine),
+            time_zone=self._time_zone(node, path),
+            storages=found,
+            source=node.source,
+        )
+
+    def _storage(self, node: MapNode, path: Path) -> StorageConfig:
+        kind = text_of(node.items.get("type"))
+        if kind == "local" and "path" not in node.items:
+            self._problems.add(node.source, path, "a local storage needs its path")
+        return StorageConfig(
+            type=cast(Literal["s3", "azure", "local"], kind),
+            endpoint_url=self._url(node, path),
+            region=self._text(node, "region", path),
+            path=self._text(node, "path", path),
+        )
+
+    def _url(self, node: MapNode, path: Path) -> str | None:
+        url = self._text(node, "endpoint_url", path)
+        if url is None:
+            return None
+        if why := _why_no_endpoint(url):
+            self._problems.add(node.items["endpoint_url"].source, (*path, "endpoint_url"), why)
+            return None
+        return url.rstrip("/")
+
+    def _time_zone(self, node: MapNode, path: Path) -> str:
+        zone = self._text(node, "time_zone", path)
+        if zone is None or zone == "UTC":
+            return "UTC"
+        if zone in _time_zones():
+            return zone
+        if _time_zones():
+            text = f"there is no time zone {zone!r}: write one such as Europe/Berlin, or UTC"
+        else:
+            text = "this machine has no time zones but UTC: install the package tzdata"
+        self._problems.add(node.items["time_zone"].source, (*path, "time_zone"), text)
+        return "UTC"
+
+    def _text(self, node: MapNode, key: str, path: Path) -> str | None:
+        """A text with its variables read. None when it is absent or a variable is missing."""
+        child = node.items.get(key)
+        text = text_of(child)
+        if text is None or not isinstance(child, ScalarNode):
+            return None
+        missing = False
+
+        def read(match: re.Match[str]) -> str:
+            nonlocal missing
+            value = self._variable(match.group(1), child.source, (*path, key))
+            missing = missing or value is None
+            return value or ""
+
+        expanded = _VARIABLE.sub(read, text)
+        if "${" in _VARIABLE.sub("", text):
+            self._problems.add(child.source, (*path, key), "a ${ is never closed")
+            return None
+        return None if missing else expanded
+
+    def _variable(self, name: str, at: Source, path: Path) -> str | None:
+        """``${X}`` and ``${LAKEPLAN_VAR_X}`` both read ``LAKEPLAN_VAR_X``, and never any other variable."""
+        full = name if name.startswith(VARIABLE_PREFIX) else VARIABLE_PREFIX + name
+        if not _VARIABLE_NAME.fullmatch(name):
+            self._problems.add(at, path, f"${{{name}}} is not the name of a variable")
+            return None
+        value = self._environ.get(full)
+        if not value:
+            text = (
+                f"${{{name}}} reads the variable {full}, which is not set (a tree reads LAKEPLAN_VAR_* only)"
+            )
+            self._problems.add(at, path, text)
+            return None
+        return value
+
+
+def _why_no_endpoint(url: str) -> str | None:
+    """Never repeats the URL: it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "this is not a URL"
+    if parts.scheme not in ("http", "https") or not host or any(c.isspace() for c in url):
+        return "expected a URL such as https://lakefs.example.com"
+    if parts.username is not None or parts.password is not None:
+        return "a URL in a tree holds no user or password: credentials come from the environment"
+    if parts.query or parts.fragment:
+        return "an endpoint has no ? or # part"
+    return None

@@ -1,0 +1,151 @@
+"""Checks a file against its JSON Schema, and says what is wrong in words and with positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import ValidationError
+from referencing import Registry, Resource
+
+from lakeplan.config.nearest import nearest
+from lakeplan.config.problems import Path, Problems
+from lakeplan.config.scalars import is_surprise
+from lakeplan.config.schemas import load_schema
+from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode, to_plain, walk
+from lakeplan.model.desired import Source
+
+FREE_TEXT = frozenset({"description", "reason", "owner"})
+_EMPTY_CLEARABLE = (
+    "nothing stands here: write `clear` to remove what the server has, "
+    "or take the key out to leave the server's as it is"
+)
+
+
+def check_structure(node: Node, schema: str, problems: Problems) -> set[Path]:
+    """Adds a problem for everything that the schema does not allow. Returns the paths that have one.
+
+    ``schema`` names a schema, or one definition in it: ``tree``, ``repository``, ``repository#gc_file``.
+    """
+    wrong: set[Path] = set()
+    for error in _validator(schema).iter_errors(to_plain(node)):
+        path = tuple(error.absolute_path)
+        wrong.add(path)
+        for source, extra, text in _explain(error, _locate(node, path)):
+            problems.add(source, path + extra, text)
+    _check_words(node, wrong, problems)
+    return wrong
+
+
+def _check_words(node: Node, wrong: set[Path], problems: Problems) -> None:
+    """What a schema cannot see: unquoted words that other readers take for booleans, and variables."""
+    for path, child in walk(node):
+        if not isinstance(child, ScalarNode) or not isinstance(child.value, str):
+            continue
+        if child.plain and is_surprise(child.text) and path not in wrong:
+            problems.add(
+                child.source, path, f"{child.text} is true or false to other YAML readers: put it in quotes"
+            )
+        if "${" in child.value and path[:1] != ("servers",) and path[-1] not in FREE_TEXT:
+            problems.add(child.source, path, "variables are read in the settings of servers only")
+
+
+def _locate(node: Node, path: Iterable[str | int]) -> Node:
+    for part in path:
+        if (isinstance(node, MapNode) and isinstance(part, str)) or (
+            isinstance(node, ListNode) and isinstance(part, int)
+        ):
+            node = node.items[part]
+    return node
+
+
+# ---- words
+def _explain(error: ValidationError, node: Node) -> Iterator[tuple[Source, Path, str]]:
+    """Position, further path and text of the problems in one schema error."""
+    schema: dict[str, Any] = error.schema if isinstance(error.schema, dict) else {}
+    match error.validator:
+        case "additionalProperties":
+            yield from _unknown_keys(node, schema)
+        case "required":
+            if isinstance(node, MapNode):
+                missing = [key for key in schema["required"] if key not in node.items]
+                # One error comes for each missing key; each of them names just its own.
+                key = next((k for k in missing if repr(k) in error.message), missing[0])
+                yield node.source, (), f"the key {key} is missing"
+        case "minProperties" | "minItems":
+            if schema.get("x-clearable"):
+                yield node.source, (), _EMPTY_CLEARABLE
+            else:
+                yield node.source, (), f"this is empty: write {_expected(schema)}, or take the key out"
+        case _:
+            yield node.source, (), _wrong_value(node, schema)
+
+
+def _unknown_keys(node: Node, schema: dict[str, Any]) -> Iterator[tuple[Source, Path, str]]:
+    known: Sequence[str] = list(schema.get("properties", {}))
+    if not isinstance(node, MapNode):
+        return
+    for key in node.items:
+        if key not in known:
+            close = nearest(key, known)
+            hint = f"did you mean {close}?" if close else f"known here: {', '.join(known)}"
+            yield node.where(key), (key,), f"unknown key {_shown(key)}: {hint}"
+
+
+def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
+    expected = _expected(schema)
+    if not isinstance(node, ScalarNode):
+        kind = "a map" if isinstance(node, MapNode) else "a list"
+        return f"expected {expected}, this is {kind}"
+    value = node.value
+    if value is None:
+        if schema.get("x-clearable"):
+            return _EMPTY_CLEARABLE
+        return f"nothing stands here: write {expected}, or take the key out"
+    types = schema.get("type", ())
+    types = (types,) if isinstance(types, str) else types
+    if "boolean" in types and isinstance(value, str) and is_surprise(value):
+        return f"{_shown(value)} is text to YAML 1.2: write true or false"
+    if isinstance(value, str):
+        close = nearest(value, [v for v in schema.get("enum", ()) if isinstance(v, str)])
+        hint = f"; did you mean {close}?" if close else ""
+        return f"expected {expected}, this is the text {_shown(value)}{hint}"
+    if "string" in types and not isinstance(value, bool) and "pattern" not in schema:
+        return f'expected {expected}, this is the number {node.text}: put it in quotes, "{node.text}"'
+    if types == ("string",):
+        return f'expected {expected}, this is {node.text} without quotes: did you mean "{node.text}"?'
+    return f"expected {expected}, this is {node.text}"
+
+
+def _expected(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return (
+            "one of " + ", ".join(str(v) for v in schema["enum"])
+            if len(schema["enum"]) > 1
+            else str(schema["enum"][0])
+        )
+    return str(schema.get("x-expected") or schema.get("type", "something else"))
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "…")
+
+
+# ---- schemas
+def _is_integer(_: object, value: object) -> bool:
+    """JSON Schema calls 3.0 an integer; a number of days that is written so is a slip."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    document, _, definition = name.partition("#")
+    resources = [(f"{n}.v1.json", Resource.from_contents(load_schema(n))) for n in ("tree", "repository")]
+    registry: Registry[Any] = Registry().with_resources(resources)
+    checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
+    kind: Any = validators.extend(Draft202012Validator, type_checker=checker)  # type: ignore[no-untyped-call]
+    reference = f"{document}.v1.json" + (f"#/$defs/{definition}" if definition else "")
+    validator: Draft202012Validator = kind({"$ref": reference}, registry=registry)
+    return validator

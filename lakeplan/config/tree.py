@@ -1,0 +1,132 @@
+"""A loaded tree: ``load_tree`` reads and checks all of it, ``Tree`` resolves it against live repositories."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from lakeplan.config.checks import Bounds
+from lakeplan.config.entries import Directory, Entry
+from lakeplan.config.files import ROOT_FILE
+from lakeplan.config.layers import Layer
+from lakeplan.config.loading import TreeReader
+from lakeplan.config.problems import Problems
+from lakeplan.config.resolve import build, check_complete, conflict_text, describe
+from lakeplan.errors import ConfigError
+from lakeplan.model.desired import Acknowledgement, DesiredRepository, Safety, ServerConfig
+
+DEFAULT_STATE = "file://.lakeplan"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree without problems of its own. ``state_url`` is absolute; ``entries`` are in the order of files
+    and keys."""
+
+    root: Path
+    servers: Mapping[str, ServerConfig]
+    default_server: str | None
+    safety: Safety
+    bounds: Bounds
+    unmanaged_policy: Literal["ignore", "warn", "fail"]
+    acknowledgements: tuple[Acknowledgement, ...]
+    state_url: str
+    declared_state_url: str | None
+    profiles: Mapping[str, Layer]
+    entries: tuple[Entry, ...]
+    directory: Directory
+    files: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Tells one tree from another: SHA-256 (hex) over the names and endpoints of its servers and the
+        state URL as written. The same at another place or commit, and when repositories change."""
+        identity = {
+            "servers": {name: server.endpoint_url for name, server in self.servers.items()},
+            "state": self.declared_state_url,
+        }
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
+        """Every repository of a server that an entry names, by name: exact entries always, globs over the
+        live ones. Raises ConfigError when a glob gives a live repository settings that cannot be meant."""
+        live = set(live_repositories)
+        problems = Problems()
+        found = []
+        for name in sorted(self.directory.exact_names(server) | live):
+            repository = self._resolve_one(server, name, problems)
+            if repository is not None:
+                found.append(repository)
+        problems.raise_any(where=str(self.root / ROOT_FILE))
+        return found
+
+    def _resolve_one(self, server: str, name: str, problems: Problems) -> DesiredRepository | None:
+        naming = self.directory.naming(server, name)
+        if naming is None:
+            return None
+        merged = self.directory.merged(naming)
+        before = len(problems)
+        check_complete(merged, ("repositories", name), problems)
+        for conflict in merged.conflicts:
+            text = f"{name!r}: {conflict_text(conflict, 'one glob', 'another')}"
+            problems.add(conflict.other.source, ("repositories", name, describe(conflict.path)), text)
+        if len(problems) > before:
+            return None
+        return build(server, name, naming, merged, self.safety)
+
+    def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
+        """Live repositories of a server that no entry names, sorted."""
+        return sorted(n for n in set(live_repositories) if self.directory.naming(server, n) is None)
+
+    def servers_of(self, repository: str) -> list[str]:
+        """Servers on which some entry names a repository, given as ``name`` or ``server/name``."""
+        server, slash, name = repository.rpartition("/")
+        candidates = [server] if slash else list(self.servers)
+        return [s for s in candidates if self.directory.naming(s, name) is not None]
+
+
+def load_tree(root: Path, environ: Mapping[str, str]) -> Tree:
+    """Reads ``lakeplan.yaml`` in ``root`` and every file it includes.
+
+    ``environ`` is where ``${VAR}`` in the settings of servers is read from (``LAKEPLAN_VAR_*`` only).
+    Raises ConfigError with every problem of the tree, sorted by position; nothing else for any content.
+    """
+    if not (root / ROOT_FILE).is_file():
+        other = root / "lakeplan.yml"
+        hint = f"rename {other.name} to {ROOT_FILE}" if other.is_file() else "name its folder with -C DIR"
+        raise ConfigError(
+            f"there is no {ROOT_FILE} in {root}",
+            problems=(f"{ROOT_FILE}:1:1: (top): the file does not exist",),
+            hint=hint,
+        )
+    problems = Problems()
+    reader = TreeReader(root, environ, problems)
+    reader.read()
+    problems.raise_any(where=str(root / ROOT_FILE))
+    declared = reader.state_url
+    return Tree(
+        root=root,
+        servers=reader.servers,
+        default_server=reader.default_server,
+        safety=reader.safety,
+        bounds=reader.bounds,
+        unmanaged_policy=reader.unmanaged,
+        acknowledgements=tuple(item for _, item in reader.acknowledgements),
+        state_url=_absolute(declared or DEFAULT_STATE, root),
+        declared_state_url=declared,
+        profiles=reader.profiles,
+        entries=tuple(reader.entries),
+        directory=Directory(reader.entries, reader.profiles),
+        files=tuple(reader.files_read),
+    )
+
+
+def _absolute(url: str, root: Path) -> str:
+    """A relative ``file://`` URL is relative to the tree."""
+    if not url.startswith("file://") or url.startswith("file:///"):
+        return url
+    return f"file://{(root.resolve() / url.removeprefix('file://')).as_posix()}"

@@ -1,0 +1,185 @@
+"""Globs over names of branches and repositories: ``*``, ``?``, ``[abc]``, ``[a-z]``, ``[!abc]``.
+
+They match as ``fnmatch.fnmatchcase`` does. Which names there can be at all is lakeFS's rule (observed on
+1.84): branches are ``\\w[-\\w]*`` in ASCII, repositories ``[a-z0-9][a-z0-9-]{2,62}``. So it can be decided
+whether a glob matches any name, and whether two globs share one.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from itertools import product
+
+_ALNUM = string.ascii_lowercase + string.digits
+_MAX_STATES = 50_000
+
+
+@dataclass(frozen=True)
+class NameRule:
+    """Which names exist: their characters, those that may come first, and their length."""
+
+    what: str
+    first: str
+    rest: str
+    shortest: int
+    longest: int | None
+
+    def allows(self, name: str) -> bool:
+        return (
+            len(name) >= self.shortest
+            and (self.longest is None or len(name) <= self.longest)
+            and name[0] in self.first
+            and all(c in self.rest for c in name)
+        )
+
+
+BRANCH_NAMES = NameRule(
+    "branch", _ALNUM + string.ascii_uppercase + "_", _ALNUM + string.ascii_uppercase + "_-", 1, None
+)
+REPOSITORY_NAMES = NameRule("repository", _ALNUM, _ALNUM + "-", 3, 63)
+
+
+def is_glob(text: str) -> bool:
+    return any(c in text for c in "*?[")
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Case counts, on every system."""
+    return fnmatchcase(name, pattern)
+
+
+_TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+
+
+@lru_cache(maxsize=10_000)
+def tokens(pattern: str) -> tuple[str, ...]:
+    """``*``, ``?``, ``[…]`` and single characters. A ``[`` that is never closed is a character, as in
+    fnmatch; several ``*`` in a row are one."""
+    found: list[str] = []
+    for token in _TOKEN.findall(pattern):
+        if token != "*" or found[-1:] != ["*"]:
+            found.append(token)
+    return tuple(found)
+
+
+def specificity(pattern: str) -> tuple[int, int, int, int]:
+    """Orders globs from the least to the most specific: more literal characters, then more ``[…]``, then more
+    ``?``, then fewer ``*``."""
+    parts = tokens(pattern)
+    stars, singles = parts.count("*"), parts.count("?")
+    classes = sum(1 for part in parts if len(part) > 1)
+    return (len(parts) - stars - singles - classes, classes, singles, -stars)
+
+
+def why_nothing(pattern: str, rule: NameRule) -> str | None:
+    """Why a glob can match no name at all; None when it can match one."""
+    for part in tokens(pattern):
+        if part in ("*", "?"):
+            continue
+        if part.startswith("[^"):
+            return f"{part} does not mean `none of these`: write [!{part[2:]}"
+        if not any(fnmatchcase(c, part) for c in rule.rest) or (part == "["):
+            return _why_no_character(part, rule)
+    if witness([pattern], [], rule) is None:
+        return f"no {rule.what} can have such a name"
+    return None
+
+
+def _why_no_character(part: str, rule: NameRule) -> str:
+    if part == "[":
+        return "the [ is never closed"
+    if len(part) > 1:
+        return f"{part} matches no character of a {rule.what}'s name"
+    if part in "{},":
+        return f"no {rule.what} has {part!r} in its name: there are no {{a,b}} groups, write several patterns"
+    return f"no {rule.what} has {part!r} in its name"
+
+
+def witness(include: Sequence[str], exclude: Iterable[str], rule: NameRule) -> str | None:
+    """A shortest name that every glob of ``include`` matches and none of ``exclude``; None if there is none.
+
+    Walks all globs at once, over classes of characters that none of them tells apart: one position in each
+    included glob, all positions in each excluded one. Should that take too many steps the answer is a name
+    that may break ``exclude`` (callers treat it as a conflict, which is safe), or the first glob itself.
+    """
+    wanted = [tokens(p) for p in include]
+    unwanted = [tokens(p) for p in exclude]
+    letters = _representatives([*wanted, *unwanted], rule)
+    start: _State = ((0,) * len(wanted), tuple(_closure({0}, p) for p in unwanted))
+    level: dict[_State, str] = {start: ""}
+    seen: set[tuple[_State, int]] = {(start, 0)}
+    longest = rule.longest if rule.longest is not None else rule.shortest + sum(map(len, wanted))
+    for length in range(longest + 1):
+        following: dict[_State, str] = {}
+        for state, name in level.items():
+            if length >= rule.shortest and _accepts(state, wanted, unwanted):
+                return name
+            if len(seen) > _MAX_STATES:
+                return witness(include, [], rule) if unwanted else include[0]
+            for letter in letters if length else [c for c in letters if c in rule.first]:
+                for after in _steps(state, wanted, unwanted, letter):
+                    key = (after, min(length + 1, rule.shortest))
+                    if key not in seen:
+                        seen.add(key)
+                        following[after] = name + letter
+        level = following
+    return None
+
+
+_State = tuple[tuple[int, ...], tuple[frozenset[int], ...]]
+
+
+def _accepts(state: _State, wanted: Sequence[Sequence[str]], unwanted: Sequence[Sequence[str]]) -> bool:
+    inside = all(len(p) in _closure({at}, p) for at, p in zip(state[0], wanted, strict=True))
+    return inside and not any(len(p) in at for at, p in zip(state[1], unwanted, strict=True))
+
+
+def _steps(
+    state: _State, wanted: Sequence[Sequence[str]], unwanted: Sequence[Sequence[str]], letter: str
+) -> Iterator[_State]:
+    """Where one more character leads: every choice of a next position in each included glob."""
+    choices = [_step(_closure({at}, p), p, letter) for at, p in zip(state[0], wanted, strict=True)]
+    rest = tuple(_closure(_step(at, p, letter), p) for at, p in zip(state[1], unwanted, strict=True))
+    for positions in product(*choices):
+        yield positions, rest
+
+
+def _representatives(patterns: Sequence[Sequence[str]], rule: NameRule) -> list[str]:
+    """One character for each set of characters that all tokens treat alike."""
+    kinds = sorted({part for p in patterns for part in p if part not in ("*", "?")})
+    found: dict[tuple[bool, ...], str] = {}
+    for letter in rule.rest:
+        signature = (
+            letter in rule.first,
+            *(fnmatchcase(letter, k) if len(k) > 1 else letter == k for k in kinds),
+        )
+        found.setdefault(signature, letter)
+    return list(found.values())
+
+
+def _closure(positions: Iterable[int], parts: Sequence[str]) -> frozenset[int]:
+    """A ``*`` may match nothing."""
+    reached = set(positions)
+    for position in positions:
+        while position < len(parts) and parts[position] == "*":
+            position += 1
+            reached.add(position)
+    return frozenset(reached)
+
+
+def _step(positions: Iterable[int], parts: Sequence[str], letter: str) -> set[int]:
+    after: set[int] = set()
+    for position in positions:
+        if position >= len(parts):
+            continue
+        part = parts[position]
+        if part == "*":
+            after.add(position)
+        elif part == "?" or part == letter or (len(part) > 1 and fnmatchcase(letter, part)):
+            after.add(position + 1)
+    return after
