@@ -1,0 +1,199 @@
+"""``summary.json``: one document for people, scripts and tests (``schemas/simulate.v1.json``)."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from lakeplan import __version__
+from lakeplan.core.retention import CommitGraph, to_us
+from lakeplan.ports.simulation import Amount
+from lakeplan.simulation.inputs import History, iso
+from lakeplan.simulation.request import SimulateRequest
+from lakeplan.simulation.totals import BranchTotals, Totals
+from lakeplan.simulation.verdicts import Judged
+
+if TYPE_CHECKING:  # what only runs with Spark is not loaded for --commits-only
+    from lakeplan.simulation.ranges import Collected
+    from lakeplan.simulation.staged import StagedRun
+
+SCHEMA = "simulate.v1"
+NO_RUN = (
+    "no run of uncommitted addresses is at hand: staged data that no commit holds may be shown as garbage"
+)
+METADATA_ONLY = "nothing was listed: figures are at most, and the minimum age is not judged"
+MAX_ROWS = 20
+"""At most so many prefixes and branches stand in the summary; the tables have all."""
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True)
+class ObjectsOf:
+    """What the ranges say about one rule set."""
+
+    totals: Totals
+    branches: BranchTotals
+    prefixes: Sequence[Json]
+
+
+@dataclass(frozen=True)
+class ObjectSide:
+    """The part of a run that ``--commits-only`` leaves out."""
+
+    staged: StagedRun
+    collected: Collected
+    listing: bool
+    by_rule_set: Mapping[str, ObjectsOf]
+    versions: Mapping[str, str]
+
+
+def summary(
+    request: SimulateRequest,
+    url: str,
+    history: History,
+    judged: Sequence[Judged],
+    side: ObjectSide | None,
+) -> Json:
+    """The whole document. Times are ISO 8601 UTC, sizes bytes, ages seconds."""
+    return {
+        "schema": SCHEMA,
+        "versions": {
+            "lakeplan": __version__,
+            "python": platform.python_version(),
+            **(side.versions if side else {}),
+        },
+        "namespace": url,
+        "storage_namespace": request.storage_namespace,
+        "as_of": iso(to_us(request.as_of)),
+        "time_zone": str(request.zone),
+        "min_age_seconds": request.min_age_seconds,
+        "commits_only": side is None,
+        "listing": side.listing if side else False,
+        "at_most": side is not None and not side.listing,
+        "refs": _refs(history),
+        "uncommitted": _uncommitted(side.staged) if side else None,
+        "read": _read(side) if side else None,
+        "rule_sets": [_rule_set(history.graph, one, side) for one in judged],
+        "warnings": _warnings(request, history, judged, side),
+    }
+
+
+def _refs(history: History) -> Json:
+    graph, ids = history.graph, history.ids
+    return {
+        "commits_meta_range_id": ids.commits_meta_range_id,
+        "branches_meta_range_id": ids.branches_meta_range_id,
+        "tags_meta_range_id": ids.tags_meta_range_id,
+        "dumped": None if history.dumped_us is None else iso(history.dumped_us),
+        "commits": len(graph),
+        "dangling_commits": len(graph.dangling),
+        "branches": len(graph.branches),
+        "tags": len(graph.tags),
+    }
+
+
+def _uncommitted(staged: StagedRun) -> Json:
+    return {
+        "run_id": staged.run_id,
+        "created": None if staged.created_us is None else iso(staged.created_us),
+        "files": len(staged.files),
+    }
+
+
+def _read(side: ObjectSide) -> Json:
+    return {
+        "metaranges": side.collected.metaranges,
+        "ranges": len(side.collected.items),
+        "entries": side.collected.entries,
+        "size_bytes": side.collected.size_bytes,
+    }
+
+
+def amount(value: Amount) -> Json:
+    return {"objects": value.objects, "size_bytes": value.size_bytes}
+
+
+def _rule_set(graph: CommitGraph, judged: Judged, side: ObjectSide | None) -> Json:
+    rules = judged.rule_set.rules
+    of = side.by_rule_set[judged.rule_set.name] if side else None
+    return {
+        "name": judged.rule_set.name,
+        "rules": rules.to_body(),
+        "etag": rules.etag,
+        "commits": {
+            "total": len(graph),
+            "active": sum(judged.server),
+            "active_documented": sum(judged.documented.active),
+            "at_risk": judged.commits_at_risk,
+        },
+        "objects": _objects(of.totals) if of else None,
+        "prefixes": list(of.prefixes) if of else None,
+        "branches": _branches(judged, of.branches) if of else None,
+    }
+
+
+def _objects(totals: Totals) -> Json:
+    return {
+        "goes": amount(totals.goes),
+        "kept": amount(totals.kept),
+        **{f.name: amount(getattr(totals, f.name)) for f in fields(totals)},
+    }
+
+
+def _branches(judged: Judged, held: BranchTotals) -> list[Json]:
+    """The branches that hold most alone, then most at all."""
+    commits = judged.commits_of_branches()
+    order = sorted(
+        range(len(commits)),
+        key=lambda n: (-held.exclusive_bytes[n], -held.size_bytes[n], judged.branches.names[n]),
+    )
+    return [
+        {
+            "branch_id": judged.branches.names[n],
+            "commits": commits[n],
+            "objects": held.objects[n],
+            "size_bytes": held.size_bytes[n],
+            "exclusive_objects": held.exclusive_objects[n],
+            "exclusive_bytes": held.exclusive_bytes[n],
+        }
+        for n in order[:MAX_ROWS]
+    ]
+
+
+def _warnings(
+    request: SimulateRequest, history: History, judged: Sequence[Judged], side: ObjectSide | None
+) -> list[str]:
+    found = []
+    known = {branch.id for branch in history.graph.branches}
+    for one in judged:
+        unknown = sorted(set(one.rule_set.rules.branches) - known)
+        if unknown:
+            more = ", …" if len(unknown) > MAX_ROWS else ""
+            found.append(f"{one.rule_set.name}: no such branch: {', '.join(unknown[:MAX_ROWS])}{more}")
+        if one.commits_at_risk:
+            found.append(
+                f"{one.rule_set.name}: the server lets {one.commits_at_risk} commits go that its documented "
+                "rule keeps"
+            )
+    if side is None:
+        return found
+    if side.staged.run_id is None:
+        found.append(NO_RUN)
+    if not side.listing:
+        found.append(METADATA_ONLY)
+    cutoff = to_us(request.as_of) - request.min_age_seconds * 1_000_000
+    if side.listing and history.dumped_us is not None and history.dumped_us < cutoff:
+        found.append(
+            f"the refs were dumped {iso(history.dumped_us)}, before the minimum age begins: what was "
+            "committed since may be shown as never committed"
+        )
+    for name, of in side.by_rule_set.items():
+        if of.totals.protected_by_alias.objects:
+            found.append(
+                f"{name}: {of.totals.protected_by_alias.objects} objects are kept only because a kept commit "
+                "holds their address under another URL: give --storage-namespace to be sure"
+            )
+    return found

@@ -1,0 +1,143 @@
+"""One namespace in Spark: reads it once, and answers everything else from what is kept of that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from lakeplan.core.retention import to_us
+from lakeplan.ports.storage import NamespaceReader
+from lakeplan.simulation import objects as frames
+from lakeplan.simulation import tables
+from lakeplan.simulation.addresses import known_as
+from lakeplan.simulation.classes import classes_of
+from lakeplan.simulation.columns import OBJECTS, PREFIXES, Column
+from lakeplan.simulation.document import MAX_ROWS, Json, ObjectSide, ObjectsOf, summary
+from lakeplan.simulation.holdings import branch_totals
+from lakeplan.simulation.inputs import NamespaceMetadata
+from lakeplan.simulation.output import write_summary
+from lakeplan.simulation.prepare import Prepared
+from lakeplan.simulation.reading import Source
+from lakeplan.simulation.request import SimulateRequest
+from lakeplan.simulation.rulesets import bits_of
+from lakeplan.simulation.schemas import LAST_COMMITS
+from lakeplan.simulation.totals import ObjectClass, totals_of
+from lakeplan.simulation.verdicts import by_date
+from lakeplan.simulation.work import pack
+from lakeplan.simulation.writing import write_frame
+
+
+class NamespaceJob:
+    """Use as a context: what is kept in Spark goes with it. ``read`` comes first."""
+
+    def __init__(
+        self, session: SparkSession, request: SimulateRequest, namespace: NamespaceReader, prepared: Prepared
+    ) -> None:
+        self._session = session
+        self._request = request
+        self._prepared = prepared
+        self._url = namespace.url
+        self._bits = bits_of(request.rule_sets)
+        self._listing = prepared.listing is not None
+        self._classes: list[ObjectClass] = []
+        source = Source(
+            name=namespace.url,
+            metadata=NamespaceMetadata(namespace),
+            addresses=known_as(namespace.url, request.storage_namespace),
+            namespace=namespace,
+            young_from_us=to_us(request.as_of) - request.min_age_seconds * 1_000_000,
+        )
+        bins = pack(prepared.items, session.sparkContext.defaultParallelism)
+        self._objects = frames.objects(frames.sightings(session, bins, [source]))
+
+    def __enter__(self) -> NamespaceJob:
+        self._objects.persist(StorageLevel.MEMORY_AND_DISK)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:  # after an error the session may be gone; it ends with the run anyway
+            self._objects.unpersist()
+
+    def read(self) -> None:
+        """Reads everything once. Raises the error of a file that cannot be read, by its name."""
+        self._classes = classes_of(self._objects, listing=self._listing)
+
+    def document(self) -> Json:
+        return self._document(self._prefixes() if self._anything_goes else None)
+
+    def write(self, folder: Path) -> Json:
+        """All tables and the summary, into an existing folder; returns the summary."""
+        several = len(self._bits) > 1
+        prepared = self._prepared
+        tables.write(folder / "commits", tables.commits(prepared.history.graph, prepared.judged))
+        prefixes = None
+        if self._anything_goes:
+            self._write(folder / "objects", self._going(), OBJECTS, sort="address")
+            self._write(folder / "prefixes", self._prefixes(), PREFIXES, sort="prefix")
+            prefixes = self._session.read.parquet(f"file://{folder / 'prefixes'}")
+        else:
+            tables.write_empty(folder / "objects", OBJECTS, with_rule_set=several)
+            tables.write_empty(folder / "prefixes", PREFIXES, with_rule_set=several)
+        side = self._side(prefixes)
+        held = {name: of.branches for name, of in side.by_rule_set.items()}
+        tables.write(folder / "branches", tables.branches(prepared.judged, held))
+        document = summary(self._request, self._url, prepared.history, prepared.judged, side)
+        write_summary(folder, document)
+        return document
+
+    @property
+    def _anything_goes(self) -> bool:
+        return any(totals_of(self._classes, bits, listing=self._listing).goes.objects for bits in self._bits)
+
+    def _going(self) -> DataFrame:
+        graph = self._prepared.history.graph
+        wanted = {item.last for item in self._prepared.collected.items}
+        last = [(at, graph.ids[commit]) for commit, at in enumerate(by_date(graph)) if at in wanted]
+        last_commits = self._session.createDataFrame(last, LAST_COMMITS)
+        return frames.going(self._objects, last_commits, self._bits, listing=self._listing)
+
+    def _prefixes(self) -> DataFrame:
+        return frames.by_prefix(self._going(), "rule_set", "all_paths")
+
+    def _write(self, folder: Path, frame: DataFrame, columns: Sequence[Column], *, sort: str) -> None:
+        names = [column.name for column in columns] + (["rule_set"] if len(self._bits) > 1 else [])
+        write_frame(frame.select(*names), folder, sort=sort)
+
+    def _document(self, prefixes: DataFrame | None) -> Json:
+        prepared = self._prepared
+        return summary(self._request, self._url, prepared.history, prepared.judged, self._side(prefixes))
+
+    def _side(self, prefixes: DataFrame | None) -> ObjectSide:
+        prepared, by_rule_set = self._prepared, {}
+        for n, (bits, judged) in enumerate(zip(self._bits, prepared.judged, strict=True)):
+            held = branch_totals(
+                self._classes,
+                prepared.collected.holder_sets,
+                n,
+                len(judged.branches.names),
+                listing=self._listing,
+            )
+            totals = totals_of(self._classes, bits, listing=self._listing)
+            by_rule_set[bits.name] = ObjectsOf(totals, held, self._largest(prefixes, bits.name))
+        versions = {"pyspark": pyspark.__version__, "java": self._java()}
+        return ObjectSide(prepared.staged, prepared.collected, self._listing, by_rule_set, versions)
+
+    def _largest(self, prefixes: DataFrame | None, rule_set: str) -> list[Json]:
+        if prefixes is None:
+            return []
+        of_one = prefixes.where(F.col("rule_set") == rule_set) if "rule_set" in prefixes.columns else prefixes
+        rows = of_one.orderBy(F.desc("size_bytes"), F.desc("objects"), "prefix").limit(MAX_ROWS)
+        names = [column.name for column in PREFIXES]
+        return [{name: row[name] for name in names} for row in rows.collect()]
+
+    def _java(self) -> str:
+        jvm = self._session.sparkContext._jvm
+        return str(jvm.java.lang.System.getProperty("java.version")) if jvm is not None else ""

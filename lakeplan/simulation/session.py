@@ -1,0 +1,192 @@
+"""The one place where a Spark session is built: quiet, local by default, never at import."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from lakeplan.errors import SimulationFailed
+
+_log = logging.getLogger(__name__)
+
+MIN_JAVA = 17
+JAVA_HINT = (
+    f"Spark needs Java {MIN_JAVA} or later: on Debian or Ubuntu, apt-get install openjdk-17-jre-headless; "
+    "elsewhere any JDK 17+, with JAVA_HOME set"
+)
+SMALL_BYTES = 64 << 20
+"""Below this many bytes of ranges a run is over before the JVM's second compiler pays for itself."""
+BYTES_A_SHUFFLE_PARTITION = 16 << 20
+MAX_SHUFFLE_PARTITIONS = 2000
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """What a person may choose. ``master`` None: ``local[*]``, or what spark-submit was given."""
+
+    master: str | None = None
+    driver_memory: str = "2g"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        return (self.master or "local[*]").startswith("local") and not _submitted()
+
+
+@contextmanager
+def open_session(options: SparkOptions, *, estimated_bytes: int) -> Iterator[SparkSession]:
+    """A session for a job over that many bytes of range files. One that is active already is used and left
+    running. Raises SimulationFailed when Java is missing, too old, or Spark does not start."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    session = _start(options, estimated_bytes)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What Spark says when it stops becomes one line; the rest is for ``--log-level debug``."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+        raise SimulationFailed(
+            f"the Spark job stopped: {first[:300]}",
+            hint="--log-level debug shows all that Spark said; --spark-conf and --master change how it runs",
+            detail=text,
+        ) from error
+
+
+def is_local(session: SparkSession) -> bool:
+    """Whether its workers see the folders of this machine."""
+    return (session.sparkContext.master or "").startswith("local")
+
+
+def shuffle_partitions(estimated_bytes: int) -> int:
+    return max(2, min(MAX_SHUFFLE_PARTITIONS, estimated_bytes // BYTES_A_SHUFFLE_PARTITION))
+
+
+def _settings(options: SparkOptions, estimated_bytes: int) -> dict[str, str]:
+    small = estimated_bytes < SMALL_BYTES
+    settings = {
+        "spark.app.name": "lakeplan",
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.shuffle.partitions": str(shuffle_partitions(estimated_bytes)),
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        # collect_set aggregates by hash up to this many keys, and by sorting from there on
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
+    }
+    if options.is_local:
+        settings |= {
+            "spark.master": options.master or "local[*]",
+            "spark.driver.memory": options.driver_memory,
+            # Nothing outside this machine has business with a local job.
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
+        if small:
+            settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    elif options.master:
+        settings["spark.master"] = options.master
+    return settings | dict(options.conf)
+
+
+def _start(options: SparkOptions, estimated_bytes: int) -> SparkSession:
+    conf = SparkConf(loadDefaults=False) if options.is_local else SparkConf()
+    for key, value in _settings(options, estimated_bytes).items():
+        conf.set(key, value)
+    with tempfile.TemporaryFile() as noise:
+        try:
+            context = _context(conf, noise)
+        except PySparkException as error:
+            raise _not_started(error, noise) from error
+    if options.is_local:
+        # Workers must be this interpreter, whatever PYSPARK_PYTHON or the PATH say.
+        context.pythonExec = sys.executable
+    return SparkSession(context)
+
+
+def _context(conf: SparkConf, noise: IO[bytes]) -> SparkContext:
+    gateway = SparkContext._gateway
+    if gateway is None:
+        _require_java()
+        # Spark and its workers talk on standard error; people hear of it only when it fails, or at debug.
+        loud = _log.isEnabledFor(logging.DEBUG)
+        streams = {} if loud else {"stdout": subprocess.DEVNULL, "stderr": noise}
+        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+    return SparkContext(gateway=gateway, conf=conf)
+
+
+def _submitted() -> bool:
+    """Started by spark-submit, which has made the JVM already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _require_java() -> None:
+    if _submitted() or _java() is not None:
+        return
+    home = os.environ.get("JAVA_HOME")
+    where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
+    raise SimulationFailed(f"Java is missing: {where}", hint=JAVA_HINT)
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return shutil.which(os.path.join(home, "bin", "java"))
+    return shutil.which("java")
+
+
+def _not_started(error: PySparkException, noise: IO[bytes]) -> SimulationFailed:
+    version = _java_version()
+    if version is not None and version < MIN_JAVA:
+        return SimulationFailed(f"Java is too old: this is Java {version}", hint=JAVA_HINT)
+    noise.seek(0)
+    said = noise.read().decode(errors="replace")[-4000:]
+    return SimulationFailed(
+        f"Spark did not start: {error}",
+        hint="check --master and --spark-conf; --log-level debug shows what Spark said",
+        detail=said,
+    )
+
+
+def _java_version() -> int | None:
+    """Major version of the Java that Spark would use; None when it does not say."""
+    java = _java()
+    if java is None:
+        return None
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    return parse_java_version(answer.stderr + answer.stdout)
+
+
+def parse_java_version(text: str) -> int | None:
+    """17 for ``openjdk version "17.0.15"``, 8 for ``java version "1.8.0_402"``."""
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None
