@@ -6,4 +6,6 @@ from collections.abc import Callable
 
 import typer
 
-COMMANDS: tuple[Callable[[typer.Typer], None], ...] = ()
+from lakeplan.cli.commands import simulate
+
+COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (simulate.register,)
