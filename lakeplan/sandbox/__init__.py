@@ -7,7 +7,8 @@ quirks are those observed on a real server, and ``tests/contract`` runs the same
 Left out, so answered as routes that do not exist (404 ``invalid API endpoint``): users, groups, policies and
 logins (there is one access key); imports; refs restore and repository restore; presigned multipart uploads;
 ``objects/stat/user_metadata``, ``underlyingProperties``, ``stage_allowed`` and symlinks; commit records
-(``POST …/commits``); actions and hooks; closing and merging pull requests; statistics and usage reports.
+(``POST …/commits``); actions and hooks; closing and merging pull requests; statistics and usage reports; the
+deprecated twins ``gc/rules`` and ``branch_protection`` of the settings.
 Parameters that are not looked at: ``no_tombstone``, ``search``, and ``objects`` and ``prefixes`` of the log;
 ``force`` of writes, except of deleting a read-only repository and of merges.
 

@@ -179,6 +179,12 @@ class SandboxHandle:
     def secret_access_key(self) -> str:
         return self._sandbox.service.options.secret_access_key
 
+    def namespace_folder(self, repository: str) -> Path:
+        """Where a repository's namespace lies on disk. Raises ApiError when there is no such repository."""
+        service = self._sandbox.service
+        with service.store.transaction():
+            return service.namespace(service.records.repository(repository)).folder
+
     @property
     def faults(self) -> Faults:
         """Faults to arm, and the requests seen so far."""
@@ -208,7 +214,8 @@ def start_sandbox(
 ) -> SandboxHandle:
     """Starts a sandbox on 127.0.0.1 in threads of this process. ``port`` 0 picks a free one.
 
-    What earlier runs left in ``directory`` is there again. Raises UsageError when the port is taken.
+    What earlier runs left in ``directory`` is there again. Raises UsageError when the port is taken, or when
+    another sandbox runs in the directory.
     """
     sandbox = Sandbox(directory, options or Options(), faults or Faults())
     handler = type("Handler", (_Handler,), {"sandbox": sandbox})

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from lakeplan.errors import UsageError
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS repositories (
     id TEXT PRIMARY KEY, namespace TEXT NOT NULL, default_branch TEXT NOT NULL,
@@ -35,16 +37,29 @@ Value = str | int | None
 
 
 class Store:
-    """SQL with one writer at a time. A request is one transaction: all of it or nothing."""
+    """SQL with one writer at a time. A request is one transaction: all of it or nothing.
+
+    Raises UsageError when another process has the file, or when it is none.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        # A sandbox need not survive a power cut, only the end of its process.
-        self._connection.execute("PRAGMA synchronous=OFF")
-        self._connection.executescript(_SCHEMA)
+        self._connection = sqlite3.connect(path, timeout=0.2, check_same_thread=False, isolation_level=None)
+        try:
+            # One server owns the file until it ends: two would hand out the same names.
+            self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            # A sandbox need not survive a power cut, only the end of its process.
+            self._connection.execute("PRAGMA synchronous=OFF")
+            self._connection.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise UsageError(
+                f"cannot use the sandbox's state: {error}",
+                where=str(path),
+                hint="another sandbox may be running there, or the file is damaged: choose another folder",
+            ) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

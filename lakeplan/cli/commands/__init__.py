@@ -6,6 +6,6 @@ from collections.abc import Callable
 
 import typer
 
-from lakeplan.cli.commands import simulate
+from lakeplan.cli.commands import sandbox, simulate
 
-COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (simulate.register,)
+COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (simulate.register, sandbox.register)

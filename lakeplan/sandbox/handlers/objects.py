@@ -176,7 +176,7 @@ def _delete(service: Service, repository: Repository, branch: str, path: str) ->
 
 def _headers(entry: Entry) -> dict[str, str]:
     return {
-        "Content-Type": entry.content_type,
+        "Content-Type": entry.content_type or DEFAULT_CONTENT_TYPE,
         "ETag": f'"{entry.e_tag}"',
         "Last-Modified": formatdate(entry.last_modified_us / 1_000_000, usegmt=True),
     }

@@ -123,12 +123,15 @@ def _days(body: Fields, name: str) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
+_RULES = "/repositories/{repository}/settings/gc_rules"
+_PROTECTION = "/repositories/{repository}/settings/branch_protection"
+
 ROUTES = (
-    Route("GET", "/repositories/{repository}/settings/gc_rules", get_gc_rules),
-    Route("PUT", "/repositories/{repository}/settings/gc_rules", set_gc_rules),
-    Route("DELETE", "/repositories/{repository}/settings/gc_rules", delete_gc_rules),
+    Route("GET", _RULES, get_gc_rules),
+    Route("PUT", _RULES, set_gc_rules),
+    Route("DELETE", _RULES, delete_gc_rules),
     Route("GET", "/repositories/{repository}/gc/rules/set_allowed", set_allowed),
-    Route("GET", "/repositories/{repository}/settings/branch_protection", get_branch_protection),
-    Route("PUT", "/repositories/{repository}/settings/branch_protection", set_branch_protection),
+    Route("GET", _PROTECTION, get_branch_protection),
+    Route("PUT", _PROTECTION, set_branch_protection),
     Route("GET", "/repositories/{repository}/branch_protection/set_allowed", set_allowed),
 )

@@ -1,0 +1,134 @@
+"""``lakeplan sandbox``: an embedded lakeFS to try things on, and histories to fill it with."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import threading
+from contextlib import ExitStack
+from datetime import datetime, timezone
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, get_args
+
+import typer
+
+from lakeplan.cli.console import configure_logging, stderr, stdout
+from lakeplan.cli.options import AsOf, LogLevel, Quiet
+from lakeplan.cli.when import parse_time
+from lakeplan.errors import UsageError
+from lakeplan.sandbox import Flavor, Options, start_sandbox
+from lakeplan.sandbox.seed.client import SeedClient
+from lakeplan.sandbox.seed.document import HELP, read_seed
+from lakeplan.sandbox.seed.runner import run_seed
+
+DEFAULT_PORT = 8000
+_DEFAULTS = Options()
+
+AccessKey = Annotated[str, typer.Option("--access-key", help="The one access key.", metavar="KEY")]
+SecretKey = Annotated[
+    str, typer.Option("--secret-key", help="Its secret.", metavar="SECRET", show_default=False)
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="An embedded lakeFS: start one, fill one.", no_args_is_help=True)
+    group.command("up", help="Start a sandbox on 127.0.0.1 and serve until it is stopped.")(up)
+    group.command("seed", help=f"Make repositories from a YAML file.\n\n\b\n{HELP}")(seed)
+    app.add_typer(group, name="sandbox")
+
+
+def up(
+    dir: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where repositories stay; without it they go when it stops.", metavar="D"),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", help="0 picks a free one.", min=0, max=65535)] = DEFAULT_PORT,
+    flavor: Annotated[str, typer.Option("--flavor", help="oss or enterprise.")] = _DEFAULTS.flavor,
+    access_key: AccessKey = _DEFAULTS.access_key_id,
+    secret_key: SecretKey = _DEFAULTS.secret_access_key,
+    log_level: LogLevel = "warning",
+) -> None:
+    configure_logging(log_level)
+    if not access_key or ":" in access_key or not secret_key:
+        raise UsageError(
+            "the access key and its secret must not be empty, and an access key holds no colon",
+            hint="leave --access-key and --secret-key out for the defaults",
+        )
+    options = Options(
+        flavor=_flavor(flavor),
+        access_key_id=access_key,
+        secret_access_key=secret_key,
+    )
+    stop = threading.Event()
+
+    def ask_to_stop(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    # Ctrl-C is how a server in a terminal ends: no error.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask_to_stop)
+    with ExitStack() as stack:
+        folder = dir if dir is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        handle = stack.enter_context(start_sandbox(folder, port=port, options=options))
+        kept = f"in {dir}" if dir is not None else "gone when it stops (--dir keeps them)"
+        stdout().print(f"lakeFS sandbox at {handle.endpoint_url}", soft_wrap=True)
+        stderr().print(f"access key {access_key}; repositories {kept}; Ctrl-C stops", markup=False)
+        # A program that waits for this line must get it although stdout is a pipe.
+        sys.stdout.flush()
+        stop.wait()
+
+
+def seed(
+    file: Annotated[Path, typer.Argument(help="The YAML file; a dash is standard input.")],
+    endpoint: Annotated[
+        str, typer.Option("--endpoint", help="The lakeFS server; it may be a real one.", metavar="URL")
+    ] = f"http://127.0.0.1:{DEFAULT_PORT}",
+    access_key: AccessKey = _DEFAULTS.access_key_id,
+    secret_key: SecretKey = _DEFAULTS.secret_access_key,
+    namespace_prefix: Annotated[
+        str, typer.Option("--namespace-prefix", help="In front of a repository's name.", metavar="URL")
+    ] = "local://",
+    skip_existing: Annotated[
+        bool, typer.Option("--skip-existing", help="Leave repositories that exist as they are.")
+    ] = False,
+    as_of: AsOf = None,
+    log_level: LogLevel = "warning",
+    quiet: Quiet = False,
+) -> None:
+    configure_logging(log_level)
+    text, name = _read(file)
+    wanted = read_seed(text, name)
+    moment = parse_time(as_of) if as_of else datetime.now(timezone.utc)
+    made = run_seed(
+        wanted,
+        SeedClient(endpoint, access_key, secret_key),
+        as_of=int(moment.timestamp()),
+        namespace_prefix=namespace_prefix,
+        skip_existing=skip_existing,
+        report=(lambda _: None) if quiet else lambda line: stderr().print(line, markup=False),
+    )
+    if not quiet:
+        count = len(made)
+        stdout().print(f"made {count} repositor{'y' if count == 1 else 'ies'} on {endpoint}", soft_wrap=True)
+
+
+def _flavor(text: str) -> Flavor:
+    for flavor in get_args(Flavor):
+        if text == flavor:
+            chosen: Flavor = flavor
+            return chosen
+    raise UsageError(f"unknown flavor {text!r}", hint=f"one of {', '.join(get_args(Flavor))}")
+
+
+def _read(file: Path) -> tuple[str, str]:
+    """(text, name) of the seed file."""
+    try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the seed file: {error.strerror}", where=str(file)) from error
+    try:
+        return data.decode(), str(file)
+    except UnicodeDecodeError as error:
+        raise UsageError("the seed file is not UTF-8", where=str(file)) from error

@@ -1,0 +1,209 @@
+"""Walks the steps of a seed against a server."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import singledispatchmethod
+from typing import Any
+from urllib.parse import quote
+
+from lakeplan.errors import UsageError
+from lakeplan.sandbox.seed import steps
+from lakeplan.sandbox.seed.client import SeedClient
+
+_PARALLEL_UPLOADS = 4
+_MAX_SORTING_COMMITS = 200
+_PAGE = "1000"
+
+
+def run_seed(
+    seed: steps.Seed,
+    client: SeedClient,
+    *,
+    as_of: int,
+    namespace_prefix: str = "local://",
+    skip_existing: bool = False,
+    report: Callable[[str], None] = lambda _: None,
+) -> list[str]:
+    """Makes the repositories and returns their names. ``as_of``: epoch seconds that ages count back from.
+
+    Nothing is written when one of the repositories exists already (UsageError), unless ``skip_existing``
+    leaves those as they are. ``report`` gets a line for each repository made.
+    """
+    existing = [r.name for r in seed.repositories if client.exists(r.name)]
+    if existing and not skip_existing:
+        raise UsageError(
+            f"already there: {', '.join(existing)}",
+            where=client.endpoint_url,
+            hint="--skip-existing leaves them as they are and makes the others",
+        )
+    made = []
+    for repository in seed.repositories:
+        if repository.name not in existing:
+            _Runner(client, repository.name, as_of).run(repository, namespace_prefix)
+            report(f"{repository.name}: {len(repository.steps)} steps")
+            made.append(repository.name)
+    return made
+
+
+class _Runner:
+    """The steps of one repository."""
+
+    def __init__(self, client: SeedClient, repository: str, as_of: int) -> None:
+        self._client = client
+        self._name = repository
+        self._as_of = as_of
+        self._place = ""
+        self._number = 0
+
+    def run(self, seed: steps.RepositorySeed, namespace_prefix: str) -> None:
+        body = {
+            "name": seed.name,
+            "storage_namespace": seed.storage_namespace or f"{namespace_prefix}{seed.name}",
+            "default_branch": seed.default_branch,
+        }
+        self._client.call("POST", "/repositories", json=body)
+        for placed in seed.steps:
+            self._place, self._number = placed.place, self._number + 1
+            self._do(placed.step)
+
+    @singledispatchmethod
+    def _do(self, step: steps.Step) -> None:
+        raise TypeError(f"no way to run {type(step).__name__}")
+
+    @_do.register
+    def _(self, step: steps.Upload) -> None:
+        if len(step.paths) == 1:
+            self._upload(step, step.paths[0])
+            return
+        with ThreadPoolExecutor(_PARALLEL_UPLOADS) as pool:
+            for _ in pool.map(lambda path: self._upload(step, path), step.paths):
+                pass
+
+    def _upload(self, step: steps.Upload, path: str) -> None:
+        if step.content is not None:
+            data = step.content.encode()
+        else:
+            data = _unique_bytes(f"{self._name}\n{path}\n{self._number}", step.size)
+        headers = {"Content-Type": "application/octet-stream"}
+        headers |= {f"x-lakefs-meta-{key}": value for key, value in step.metadata.items()}
+        self._call(
+            "POST", self._branch(step.branch, "objects"), data=data, query={"path": path}, headers=headers
+        )
+
+    @_do.register
+    def _(self, step: steps.Copy) -> None:
+        body = {"src_path": step.source, **({"src_ref": step.ref} if step.ref else {})}
+        query = {"dest_path": step.destination}
+        self._call("POST", self._branch(step.branch, "objects/copy"), json=body, query=query)
+
+    @_do.register
+    def _(self, step: steps.Delete) -> None:
+        paths = self._paths_under(step.branch, step.path) if step.path.endswith("/") else [step.path]
+        for start in range(0, len(paths), 1000):
+            chunk = paths[start : start + 1000]
+            self._call("POST", self._branch(step.branch, "objects/delete"), json={"paths": chunk})
+
+    def _paths_under(self, branch: str, prefix: str) -> list[str]:
+        found: list[str] = []
+        query = {"prefix": prefix, "amount": _PAGE}
+        while True:
+            page = self._call("GET", f"/refs/{quote(branch, safe='')}/objects/ls", query=query)
+            found.extend(item["path"] for item in page["results"])
+            if not page["pagination"]["has_more"]:
+                return found
+            query["after"] = page["pagination"]["next_offset"]
+
+    @_do.register
+    def _(self, step: steps.Commit) -> None:
+        self._commit(step.branch, step.message, step.age, dict(step.metadata), allow_empty=step.allow_empty)
+
+    def _commit(
+        self, branch: str, message: str, age: int | None, metadata: dict[str, str], *, allow_empty: bool
+    ) -> str:
+        body: dict[str, object] = {"message": message, "metadata": metadata, "allow_empty": allow_empty}
+        if age is not None:
+            body["date"] = self._as_of - age
+        return str(self._call("POST", self._branch(branch, "commits"), json=body)["id"])
+
+    @_do.register
+    def _(self, step: steps.SortHeads) -> None:
+        first, then = (self._head(branch) for branch in (step.first, step.then))
+        for number in range(_MAX_SORTING_COMMITS):
+            if first < then:
+                return
+            message = f"checkpoint {number + 1}"
+            first = self._commit(step.first, message, step.age, {}, allow_empty=True)
+        raise UsageError(
+            f"the HEAD of {step.first} does not come to sort before that of {step.then}",
+            where=self._place,
+            hint=f"add a commit to {step.then}: its id is among the very smallest",
+        )
+
+    def _head(self, branch: str) -> str:
+        return str(self._call("GET", self._branch(branch))["commit_id"])
+
+    @_do.register
+    def _(self, step: steps.MakeBranch) -> None:
+        body = {"name": step.name, "source": step.source, "hidden": step.hidden}
+        self._call("POST", "/branches", json=body)
+
+    @_do.register
+    def _(self, step: steps.DropBranch) -> None:
+        self._call("DELETE", self._branch(step.name))
+
+    @_do.register
+    def _(self, step: steps.Merge) -> None:
+        path = f"/refs/{quote(step.source, safe='')}/merge/{quote(step.into, safe='')}"
+        self._call("POST", path, json={"message": step.message, "strategy": step.strategy})
+
+    @_do.register
+    def _(self, step: steps.Revert) -> None:
+        body = {"ref": step.ref, "parent_number": step.parent}
+        self._call("POST", self._branch(step.branch, "revert"), json=body)
+
+    @_do.register
+    def _(self, step: steps.CherryPick) -> None:
+        self._call("POST", self._branch(step.branch, "cherry-pick"), json={"ref": step.ref})
+
+    @_do.register
+    def _(self, step: steps.HardReset) -> None:
+        self._call("PUT", self._branch(step.branch, "hard_reset"), query={"ref": step.to})
+
+    @_do.register
+    def _(self, step: steps.DropStaged) -> None:
+        self._call("PUT", self._branch(step.branch), json={"type": "reset"})
+
+    @_do.register
+    def _(self, step: steps.Tag) -> None:
+        self._call("POST", "/tags", json={"id": step.name, "ref": step.ref})
+
+    @_do.register
+    def _(self, step: steps.SetGcRules) -> None:
+        branches = [{"branch_id": b, "retention_days": d} for b, d in step.branches.items()]
+        body = {"default_retention_days": step.default_retention_days, "branches": branches}
+        self._call("PUT", "/settings/gc_rules", json=body)
+
+    @_do.register
+    def _(self, step: steps.Protect) -> None:
+        rules = [{"pattern": pattern} for pattern in step.patterns]
+        self._call("PUT", "/settings/branch_protection", json=rules)
+
+    def _branch(self, branch: str, rest: str = "") -> str:
+        return f"/branches/{quote(branch, safe='')}" + (f"/{rest}" if rest else "")
+
+    def _call(self, method: str, path: str, **parts: Any) -> Any:
+        """A call below the repository; the JSON of the answer, or None when it is none."""
+        answer = self._client.call(
+            method, f"/repositories/{quote(self._name, safe='')}{path}", place=self._place, **parts
+        )
+        is_json = answer.headers.get("Content-Type", "").startswith("application/json")
+        return answer.json() if is_json and answer.content else None
+
+
+def _unique_bytes(label: str, size: int) -> bytes:
+    """``size`` bytes that depend on the label alone."""
+    block = hashlib.sha256(label.encode()).digest()
+    return (block * (size // len(block) + 1))[:size]
