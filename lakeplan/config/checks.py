@@ -157,7 +157,7 @@ class SettingsCheck:
         try:
             parse(text)
         except ValueError as error:
-            self._problems.add(child.source, (*path, key), str(error))
+            self._problems.add_first(child.source, (*path, key), str(error))
 
     # ---- shape
     def _alone(self, node: MapNode, path: Path, key: str) -> None:

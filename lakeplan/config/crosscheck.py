@@ -24,23 +24,24 @@ from lakeplan.model.desired import Acknowledgement
 
 def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str]:
     """Missing and cyclic ``use`` among profiles. Returns the profiles that cannot be used."""
-    bad: set[str] = set()
-    depths = profile_depths(profiles)
-    for name, profile in profiles.items():
-        path: Path = ("profiles", name, "use")
-        if _missing(profile.use, profiles, path, problems):
-            bad.add(name)
-        if depths[name] <= MAX_PROFILE_DEPTH:
-            continue
-        bad.add(name)
+    bad = {
+        name
+        for name, profile in profiles.items()
+        if _missing(profile.use, profiles, ("profiles", name, "use"), problems)
+    }
+    deep = [name for name, depth in profile_depths(profiles).items() if depth > MAX_PROFILE_DEPTH]
+    cyclic: set[str] = set()
+    for name in deep:
         cycle = find_cycle(profiles, name)
-        if cycle:
-            names = " → ".join([name, *(str(v.value) for v in cycle)])
-            problems.add(cycle[0].source, path, f"the profiles go round in a circle: {names}")
-        elif profile.use:
-            text = f"more than {MAX_PROFILE_DEPTH} profiles in a row build on each other"
-            problems.add(profile.use[0].source, path, text)
-    return bad
+        if cycle and name not in cyclic:
+            names = [name, *(str(v.value) for v in cycle)]
+            cyclic.update(names)
+            text = f"the profiles go round in a circle: {' → '.join(names)}"
+            problems.add(cycle[0].source, ("profiles", name, "use"), text)
+    for name in deep if not cyclic else ():
+        text = f"more than {MAX_PROFILE_DEPTH} profiles in a row build on each other"
+        problems.add(profiles[name].use[0].source, ("profiles", name, "use"), text)
+    return bad | set(deep)
 
 
 def _missing(use: Iterable[Value], profiles: Mapping[str, Layer], path: Path, problems: Problems) -> bool:
@@ -71,7 +72,10 @@ def check_duplicates(entries: Iterable[Entry], problems: Problems) -> list[Entry
 
 
 def check_entries(
-    entries: Iterable[Entry], directory: Directory, bad_profiles: set[str], problems: Problems
+    entries: Iterable[Entry],
+    directory: Directory,
+    bad_profiles: set[str],
+    problems: Problems,
 ) -> None:
     """What single entries use and resolve to, and where globs disagree."""
     usable: list[Entry] = []

@@ -23,8 +23,8 @@ class TreeFiles:
         self._real_root = Path(os.path.realpath(root))
         self._problems = problems
         self._parsed: dict[str, Node | None] = {}
-        self.damaged: set[str] = set()
-        """Files in which the reader itself found problems: values may be missing from what it gave."""
+        self.lost: dict[str, set[ProblemPath]] = {}
+        """Paths, by file, at which the reader itself found problems: values may be missing there."""
 
     def parse(self, file: str, at: Source, path: ProblemPath) -> Node | None:
         """The document of a file. A file that is not there or not text is a problem where it is named."""
@@ -36,8 +36,7 @@ class TreeFiles:
             # JSON may be indented with tabs and YAML may not. In valid JSON a tab is never part of a value.
             text = text.replace("\t", " ")
         node = parse_yaml(text, file, self._problems) if text is not None else None
-        if len(self._problems) > before:
-            self.damaged.add(file)
+        self.lost[file] = self._problems.paths_since(before)
         self._parsed[file] = node
         return node
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
@@ -39,6 +40,7 @@ class TreeReader:
         self._problems = problems
         self._rules_files: dict[str, MapNode | None] = {}
         self._wrong: dict[str, set[ProblemPath]] = {}
+        self._unreadable = False
         self.servers: dict[str, ServerConfig] = {}
         self.default_server: str | None = None
         self.safety = Safety()
@@ -66,14 +68,17 @@ class TreeReader:
         self.entries = check_duplicates(found, self._problems)
         directory = Directory(self.entries, self.profiles)
         check_entries(self.entries, directory, bad_profiles, self._problems)
-        check_acknowledged(self.acknowledgements, self.entries, self._problems)
+        if not self._unreadable:
+            # The repository may be named in the file that could not be read.
+            check_acknowledged(self.acknowledgements, self.entries, self._problems)
 
     # ---- files
     def _read_file(self, file: str, schema: str, at: Source, path: ProblemPath) -> MapNode | None:
         node = self._files.parse(file, at, path)
         if node is None:
+            self._unreadable = self._unreadable or schema == "repository"
             return None
-        self._wrong[file] = check_structure(node, schema, self._problems)
+        self._wrong[file] = check_structure(node, schema, self._problems) | self._files.lost[file]
         return node if isinstance(node, MapNode) else None
 
     def _included(self, root: MapNode) -> list[tuple[str, MapNode]]:
@@ -110,11 +115,12 @@ class TreeReader:
                     named |= {target} if target else set()
         return named
 
-    def _rules_file(self, block: str, reference: ScalarNode) -> MapNode | None:
+    def _rules_file(self, base: ProblemPath, block: str, reference: ScalarNode) -> MapNode | None:
         """The map in a file as lakectl takes it. Read and checked once, whoever names it."""
-        at, path = reference.source, (block, "file")
+        at, path = reference.source, (*base, block, "file")
         target = self._files.beside(at.file, text_of(reference) or "", at, path)
         if target is None:
+            self._wrong[at.file].add(path)
             return None
         if target not in self._rules_files:
             node = self._read_file(target, _FILE_SCHEMAS[block], at, path)
@@ -123,6 +129,8 @@ class TreeReader:
                 self._check.gc(node, ())
             elif node is not None:
                 self._check.branch_lifecycle(node, ())
+        if self._rules_files[target] is None:
+            self._wrong[at.file].add(path)
         return self._rules_files[target]
 
     # ---- lakeplan.yaml
@@ -149,7 +157,7 @@ class TreeReader:
             path: ProblemPath = ("profiles", name)
             self._check.settings(node, path, may_clear=False)
             source = profiles.where(name) if isinstance(profiles, MapNode) else root.source
-            self.profiles[name] = make_layer(f"profile {name}", source, node, self._rules_file)
+            self.profiles[name] = make_layer(f"profile {name}", source, node, partial(self._rules_file, path))
 
     def _broken_profiles(self) -> set[str]:
         return {n for n, p in self.profiles.items() if self._is_broken(ROOT_FILE, ("profiles", n), p)}
@@ -172,7 +180,7 @@ class TreeReader:
             server_name = self._server_and_name(key, child if isinstance(child, MapNode) else None, at, path)
             may_clear = server_name is None or not is_glob(server_name[1])
             self._check.settings(child, path, may_clear=may_clear)
-            layer = make_layer(f"entry {key}", at, child, self._rules_file)
+            layer = make_layer(f"entry {key}", at, child, partial(self._rules_file, path))
             if server_name is not None:
                 broken = not isinstance(child, MapNode) or self._is_broken(file, path, layer)
                 yield Entry(key, *server_name, layer, broken)
@@ -222,7 +230,7 @@ class TreeReader:
 
     def _is_broken(self, file: str, path: ProblemPath, layer: Layer) -> bool:
         """Whether values of a layer may be missing because something in its files is wrong."""
-        files = {file, *(value.source.file for value in layer.values.values())}
-        if any(f in self._files.damaged for f in files) or any(self._wrong.get(f) for f in files - {file}):
+        others = {value.source.file for value in layer.values.values()} - {file}
+        if any(self._wrong.get(other) for other in others):
             return True
-        return any(wrong[: len(path)] == path or wrong == path[: len(wrong)] for wrong in self._wrong[file])
+        return any(wrong[: len(path)] == path for wrong in self._wrong[file])

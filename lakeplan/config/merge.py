@@ -97,7 +97,8 @@ def to_document(merged: Merged) -> tuple[dict[str, Any], dict[str, Source]]:
     first named them.
     """
     tree: dict[str | Item, Any] = {}
-    for path, value in merged.values.items():
+    order = {key: i for i, key in enumerate(("owner", *BLOCKS))}
+    for path, value in sorted(merged.values.items(), key=lambda pair: order[str(pair[0][0])]):
         inner = tree
         for part in path[:-1]:
             inner = inner.setdefault(part, {})

@@ -50,13 +50,16 @@ class Problem:
 class TreeError(ConfigError):
     """A ConfigError that also keeps its problems as data (``items``), for ``--format json``."""
 
-    def __init__(self, items: Iterable[Problem], *, where: str = "") -> None:
+    def __init__(
+        self, items: Iterable[Problem], *, message: str = "", where: str = "", hint: str = ""
+    ) -> None:
         self.items = tuple(sorted(set(items)))
         count = len(self.items)
         super().__init__(
-            f"the tree has {count} problem{'' if count == 1 else 's'}",
+            message or f"the tree has {count} problem{'' if count == 1 else 's'}",
             problems=tuple(str(p) for p in self.items),
             where=where,
+            hint=hint,
         )
 
 
@@ -65,9 +68,26 @@ class Problems:
 
     def __init__(self) -> None:
         self._items: list[Problem] = []
+        self._paths: list[Path] = []
+        self._places: set[tuple[Source, str]] = set()
 
     def add(self, source: Source, path: Path, text: str) -> None:
-        self._items.append(Problem(source, show_path(path), text))
+        problem = Problem(source, show_path(path), text)
+        self._items.append(problem)
+        self._paths.append(path)
+        self._places.add((source, problem.path))
+
+    def add_first(self, source: Source, path: Path, text: str) -> None:
+        """Adds a problem unless its value already has one, of which this would be the echo."""
+        if not self.has(source, path):
+            self.add(source, path, text)
+
+    def has(self, source: Source, path: Path) -> bool:
+        return (source, show_path(path)) in self._places
+
+    def paths_since(self, count: int) -> set[Path]:
+        """Paths of the problems after the first ``count``."""
+        return set(self._paths[count:])
 
     def raise_any(self, *, where: str = "") -> None:
         if self._items:

@@ -63,7 +63,7 @@ def read_safety(root: MapNode, problems: Problems) -> Safety:
         try:
             given[field] = parse(child.value)
         except ValueError as error:
-            problems.add(child.source, ("safety", key), str(error))
+            problems.add_first(child.source, ("safety", key), str(error))
         except TypeError:
             # A value of another type: the schema's problem says so.
             continue
@@ -114,7 +114,7 @@ def _scalar(item: MapNode, key: str, path: Path, problems: Problems, parse: Call
     try:
         return parse(child.value)
     except ValueError as error:
-        problems.add(child.source, (*path, key), str(error))
+        problems.add_first(child.source, (*path, key), str(error))
     except TypeError:
         # A value of another type: the schema's problem says so.
         pass

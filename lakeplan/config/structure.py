@@ -18,10 +18,6 @@ from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode, to_p
 from lakeplan.model.desired import Source
 
 FREE_TEXT = frozenset({"description", "reason", "owner"})
-_EMPTY_CLEARABLE = (
-    "nothing stands here: write `clear` to remove what the server has, "
-    "or take the key out to leave the server's as it is"
-)
 
 
 def check_structure(node: Node, schema: str, problems: Problems) -> set[Path]:
@@ -29,12 +25,15 @@ def check_structure(node: Node, schema: str, problems: Problems) -> set[Path]:
 
     ``schema`` names a schema, or one definition in it: ``tree``, ``repository``, ``repository#gc_file``.
     """
-    wrong: set[Path] = set()
+    found: list[tuple[Source, Path, str]] = []
     for error in _validator(schema).iter_errors(to_plain(node)):
         path = tuple(error.absolute_path)
-        wrong.add(path)
         for source, extra, text in _explain(error, _locate(node, path)):
-            problems.add(source, path + extra, text)
+            if not problems.has(source, path + extra):
+                found.append((source, path + extra, text))
+    for problem in found:
+        problems.add(*problem)
+    wrong = {path for _, path, _ in found}
     _check_words(node, wrong, problems)
     return wrong
 
@@ -54,10 +53,13 @@ def _check_words(node: Node, wrong: set[Path], problems: Problems) -> None:
 
 def _locate(node: Node, path: Iterable[str | int]) -> Node:
     for part in path:
-        if (isinstance(node, MapNode) and isinstance(part, str)) or (
-            isinstance(node, ListNode) and isinstance(part, int)
-        ):
-            node = node.items[part]
+        match node, part:
+            case MapNode(), str():
+                node = node.items[part]
+            case ListNode(), int():
+                node = node.items[part]
+            case _:
+                break
     return node
 
 
@@ -75,8 +77,8 @@ def _explain(error: ValidationError, node: Node) -> Iterator[tuple[Source, Path,
                 key = next((k for k in missing if repr(k) in error.message), missing[0])
                 yield node.source, (), f"the key {key} is missing"
         case "minProperties" | "minItems":
-            if schema.get("x-clearable"):
-                yield node.source, (), _EMPTY_CLEARABLE
+            if "x-clearable" in schema:
+                yield node.source, (), _empty_block(schema["x-clearable"])
             else:
                 yield node.source, (), f"this is empty: write {_expected(schema)}, or take the key out"
         case _:
@@ -101,8 +103,8 @@ def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
         return f"expected {expected}, this is {kind}"
     value = node.value
     if value is None:
-        if schema.get("x-clearable"):
-            return _EMPTY_CLEARABLE
+        if "x-clearable" in schema:
+            return _empty_block(schema["x-clearable"])
         return f"nothing stands here: write {expected}, or take the key out"
     types = schema.get("type", ())
     types = (types,) if isinstance(types, str) else types
@@ -117,6 +119,13 @@ def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
     if types == ("string",):
         return f'expected {expected}, this is {node.text} without quotes: did you mean "{node.text}"?'
     return f"expected {expected}, this is {node.text}"
+
+
+def _empty_block(block: str) -> str:
+    return (
+        f"nothing stands here: write `{block}: clear` (in the entry of one exactly named repository) to "
+        f"remove what the server has, or take {block} out to leave the server's as it is"
+    )
 
 
 def _expected(schema: dict[str, Any]) -> str:

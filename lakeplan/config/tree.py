@@ -14,10 +14,9 @@ from lakeplan.config.entries import Directory, Entry
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.layers import Layer
 from lakeplan.config.loading import TreeReader
-from lakeplan.config.problems import Problems
+from lakeplan.config.problems import TOP, Problem, Problems, TreeError
 from lakeplan.config.resolve import build, check_complete, conflict_text, describe
-from lakeplan.errors import ConfigError
-from lakeplan.model.desired import Acknowledgement, DesiredRepository, Safety, ServerConfig
+from lakeplan.model.desired import Acknowledgement, DesiredRepository, Safety, ServerConfig, Source
 
 DEFAULT_STATE = "file://.lakeplan"
 
@@ -98,11 +97,8 @@ def load_tree(root: Path, environ: Mapping[str, str]) -> Tree:
     if not (root / ROOT_FILE).is_file():
         other = root / "lakeplan.yml"
         hint = f"rename {other.name} to {ROOT_FILE}" if other.is_file() else "name its folder with -C DIR"
-        raise ConfigError(
-            f"there is no {ROOT_FILE} in {root}",
-            problems=(f"{ROOT_FILE}:1:1: (top): the file does not exist",),
-            hint=hint,
-        )
+        missing = Problem(Source(ROOT_FILE, 1, 1), TOP, "there is no such file")
+        raise TreeError([missing], message=f"there is no {ROOT_FILE} in {root}", hint=hint)
     problems = Problems()
     reader = TreeReader(root, environ, problems)
     reader.read()

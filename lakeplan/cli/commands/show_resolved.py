@@ -1,0 +1,130 @@
+"""``lakeplan show --resolved REPO``: every value of one repository with the file and line it came from.
+
+No server is asked: exact entries resolve as they are, globs as they would for a repository of that name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from lakeplan.cli.outputs import Output, emit
+from lakeplan.config.nearest import nearest
+from lakeplan.config.tree import Tree, load_tree
+from lakeplan.errors import LakeplanError
+from lakeplan.model.desired import DesiredRepository
+
+WIDEST = 60
+"""Columns are aligned up to this width."""
+
+
+def show_resolved(tree_dir: Path, repository: str, outputs: Sequence[Output], *, no_color: bool) -> None:
+    """Prints the resolved configuration of ``name`` or ``server/name``, once for each server that has it.
+
+    Raises ConfigError for a tree with problems, LakeplanError when no entry names the repository.
+    """
+    found = find_resolved(load_tree(tree_dir, os.environ), repository)
+    documents = [resolved_document(one) for one in found]
+
+    def rich_form(console: Console) -> None:
+        for document in documents:
+            _render(document, console)
+
+    text = json.dumps({"repositories": documents}, indent=2, ensure_ascii=False) + "\n"
+    emit(outputs, {"json": lambda: text}, rich_form, no_color=no_color)
+
+
+def find_resolved(tree: Tree, repository: str) -> list[DesiredRepository]:
+    """The repository on every server where some entry names it."""
+    name = repository.rpartition("/")[2]
+    servers = tree.servers_of(repository)
+    if not servers:
+        close = nearest(name, [e.name for e in tree.entries if not e.is_glob])
+        raise LakeplanError(
+            f"no entry of the tree names {repository!r}",
+            where=str(tree.root / "lakeplan.yaml"),
+            hint=f"did you mean {close}?" if close else "write a name, or server/name",
+        )
+    return [r for server in servers for r in tree.resolve(server, [name]) if r.name == name]
+
+
+def resolved_document(repository: DesiredRepository) -> dict[str, Any]:
+    """The repository as JSON: its resolved configuration, and each value with its source."""
+    return {
+        "server": repository.server,
+        "name": repository.name,
+        "entry": repository.entry,
+        "source": str(repository.source),
+        "config_hash": repository.config_hash,
+        "not_acted_on": list(repository.unsupported),
+        "resolved": repository.resolved,
+        "values": [
+            {
+                "path": _dotted(repository.resolved, pointer),
+                "pointer": pointer,
+                "value": _at(repository.resolved, pointer),
+                "file": source.file,
+                "line": source.line,
+                "column": source.column,
+            }
+            for pointer, source in repository.values.items()
+        ],
+    }
+
+
+def _render(document: dict[str, Any], console: Console) -> None:
+    title = f"{document['server']}/{document['name']}"
+    entry = f"entry {escape(document['entry'])}, {escape(document['source'])}"
+    console.print(f"[bold]{escape(title)}[/] [dim]{entry}[/]", soft_wrap=True)
+    if not document["values"]:
+        console.print("  nothing is managed")
+    rows = [
+        (value["path"], json.dumps(value["value"], ensure_ascii=False), f"{value['file']}:{value['line']}")
+        for value in document["values"]
+    ]
+    # Never wrapped: a place that is cut in two can be neither read nor clicked.
+    path_width, value_width = (min(WIDEST, max((len(r[i]) for r in rows), default=0)) for i in (0, 1))
+    for path, shown, place in rows:
+        line = (
+            f"  {escape(path.ljust(path_width))}  {escape(shown.ljust(value_width))}  [dim]{escape(place)}[/]"
+        )
+        console.print(line, soft_wrap=True)
+    if document["not_acted_on"]:
+        names = ", ".join(document["not_acted_on"])
+        console.print(f"  [dim]checked and not acted on by this version: {names}[/]", soft_wrap=True)
+
+
+def _parts(pointer: str) -> Iterator[str]:
+    for part in pointer.split("/")[1:]:
+        yield part.replace("~1", "/").replace("~0", "~")
+
+
+def _at(document: Any, pointer: str) -> Any:
+    for part in _parts(pointer):
+        document = document[int(part)] if isinstance(document, list) else document[part]
+    return document
+
+
+def _dotted(document: Any, pointer: str) -> str:
+    """``gc.branches[main].retention_days``: items by their names where they have one."""
+    text = ""
+    for part in _parts(pointer):
+        if isinstance(document, list):
+            document = document[int(part)]
+            text += f"[{_item_name(document) or part}]"
+        else:
+            document = document[part]
+            text += f".{part}" if text else part
+    return text
+
+
+def _item_name(item: Any) -> str:
+    if not isinstance(item, dict):
+        return ""
+    return next((str(item[k]) for k in ("branch_id", "pattern", "id") if k in item), "")

@@ -1,0 +1,84 @@
+"""``lakeplan validate``: every problem of a tree at once, with its position; no server is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from lakeplan.cli import options
+from lakeplan.cli.console import configure_logging
+from lakeplan.cli.outputs import RICH, emit, pair_outputs
+from lakeplan.config.problems import TreeError
+from lakeplan.config.tree import Tree, load_tree
+from lakeplan.errors import ConfigError, ExitCode
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("validate", help="Check a tree: every problem at once, each with file, line and column.")
+    def validate(
+        tree: options.TreeDir = Path(),
+        format: options.Formats = None,
+        out: options.Outs = None,
+        no_color: options.NoColor = False,
+        quiet: options.Quiet = False,
+        log_level: options.LogLevel = "warning",
+    ) -> None:
+        configure_logging(log_level)
+        outputs = pair_outputs(format, out, (RICH, "json"), quiet=quiet)
+        try:
+            loaded = load_tree(tree, os.environ)
+        except ConfigError as error:
+            document = _as_json(_problems_document(error))
+            texts = [o for o in outputs if o.format != RICH]
+            emit(texts, {"json": lambda: document}, _nothing, no_color=no_color)
+            if len(texts) == len(outputs) and not quiet:
+                raise typer.Exit(ExitCode.ERROR) from None
+            raise
+        summary = summary_document(loaded)
+
+        def rich_form(console: Console) -> None:
+            console.print(escape(_sentence(summary)), soft_wrap=True)
+
+        emit(outputs, {"json": lambda: _as_json(summary)}, rich_form, no_color=no_color)
+
+
+def summary_document(tree: Tree) -> dict[str, object]:
+    """What a valid tree holds: counts, and an empty list of problems."""
+    return {
+        "valid": True,
+        "files": len(tree.files),
+        "servers": len(tree.servers),
+        "profiles": len(tree.profiles),
+        "repositories": sum(1 for e in tree.entries if not e.is_glob),
+        "globs": sum(1 for e in tree.entries if e.is_glob),
+        "problems": [],
+    }
+
+
+def _problems_document(error: ConfigError) -> dict[str, object]:
+    items = error.items if isinstance(error, TreeError) else ()
+    return {"valid": False, "message": str(error), "problems": [item.to_json() for item in items]}
+
+
+def _sentence(summary: dict[str, object]) -> str:
+    def count(key: str, one: str, many: str) -> str:
+        return f"{summary[key]} {one if summary[key] == 1 else many}"
+
+    return (
+        f"The tree is valid: {count('repositories', 'repository', 'repositories')} by name and "
+        f"{count('globs', 'glob', 'globs')} on {count('servers', 'server', 'servers')}, "
+        f"in {count('files', 'file', 'files')}."
+    )
+
+
+def _as_json(document: dict[str, object]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _nothing(_: Console) -> None:
+    """The rich form of problems is the error itself."""
