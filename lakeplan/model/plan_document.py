@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from enum import Enum
 
 from lakeplan.errors import LakeplanError
-from lakeplan.model.plan import PLAN_FORMAT, Action, Plan
+from lakeplan.model.plan import PLAN_FORMAT, Action, Horizon, Plan
 from lakeplan.model.rules import GcRules
 
 Json = typing.Any
@@ -33,8 +33,11 @@ def to_document(plan: Plan) -> dict[str, Json]:
 
 
 def summarise(plan: Plan) -> dict[str, Json]:
-    """Totals over the repositories: what the first line of every output says."""
-    now = [r.impact.now for r in plan.writes if r.impact.now is not None]
+    """Totals over the repositories that would be written: what the last line of every output says. Unknown
+    impacts count as nothing here, so ``impact_unknown`` says in how many repositories there are some."""
+    writes = plan.writes
+    now = [h for r in writes if (h := r.impact.now) is not None]
+    month = [h for r in writes if (h := r.impact.horizons.get(Horizon.MONTH.value)) is not None]
     known = [h for h in now if h.objects_expire is not None]
     return {
         "add": plan.count(Action.ADD),
@@ -47,12 +50,16 @@ def summarise(plan: Plan) -> dict[str, Json]:
         "objects_expire": sum(h.objects_expire or 0 for h in known),
         "bytes_expire": sum(h.bytes_expire or 0 for h in known),
         "objects_at_risk": sum(h.objects_at_risk or 0 for h in known),
-        "impact_known": len(known) == len(plan.writes),
+        "objects_expire_plus_30_days": sum(h.objects_expire or 0 for h in month),
+        "bytes_expire_plus_30_days": sum(h.bytes_expire or 0 for h in month),
+        "impact_known": len(known) == len(writes),
+        "impact_unknown": len(writes) - len(known),
     }
 
 
 def dump_plan(plan: Plan) -> str:
-    return json.dumps(to_document(plan), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    """The plan file: JSON that can always be written as UTF-8."""
+    return _writable(json.dumps(to_document(plan), indent=2, sort_keys=True, ensure_ascii=False)) + "\n"
 
 
 def load_plan(text: str, *, where: str) -> Plan:
@@ -60,7 +67,7 @@ def load_plan(text: str, *, where: str) -> Plan:
     hint = "make it again with: lakeplan plan --out FILE"
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LakeplanError(
             "not a whole plan file (it is cut or is not JSON)", where=where, hint=hint, detail=str(error)
         ) from None
@@ -80,12 +87,24 @@ def load_plan(text: str, *, where: str) -> Plan:
 def digest_of(document: Mapping[str, Json]) -> str:
     rest = {k: v for k, v in document.items() if k != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_writable(text).encode()).hexdigest()
+
+
+def _writable(text: str) -> str:
+    """JSON text whose lone surrogates (bytes of a path that are no UTF-8) are JSON escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def rules_from_body(body: Mapping[str, Json]) -> GcRules:
-    branches = {b["branch_id"]: int(b["retention_days"]) for b in body["branches"]}
-    return GcRules(int(body["default_retention_days"]), branches)
+    """Rules from the JSON body. Raises KeyError or TypeError for anything but whole days, ValueError for a
+    branch named twice."""
+    branches: dict[str, int] = {}
+    for item in _typed(_typed(body, dict)["branches"], list):
+        name = _typed(_typed(item, dict)["branch_id"], str)
+        if name in branches:
+            raise ValueError(f"branch {name!r} is there twice")
+        branches[name] = _typed(item["retention_days"], int)
+    return GcRules(_typed(body["default_retention_days"], int), branches)
 
 
 def _encode(value: Json) -> Json:
@@ -105,7 +124,8 @@ def _encode(value: Json) -> Json:
 
 
 def _decode(data: Json, kind: Json) -> Json:
-    """JSON data as a value of type ``kind``: the dataclasses of a plan and what stands in them."""
+    """JSON data as a value of type ``kind``: the dataclasses of a plan and what stands in them. Raises
+    TypeError, KeyError or ValueError for anything else."""
     origin: Json = typing.get_origin(kind)
     arguments = typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
@@ -113,20 +133,24 @@ def _decode(data: Json, kind: Json) -> Json:
             return None
         return _decode(data, next(a for a in arguments if a is not type(None)))
     if origin is tuple:
-        return tuple(_decode(item, arguments[0]) for item in data)
+        return tuple(_decode(item, arguments[0]) for item in _typed(data, list))
     if origin is not None:  # Mapping[str, X]
-        return {k: _decode(v, arguments[1]) for k, v in data.items()}
+        return {k: _decode(v, arguments[1]) for k, v in _typed(data, dict).items()}
     if kind is GcRules:
         return rules_from_body(data)
     if kind is datetime:
-        return datetime.fromisoformat(data.replace("Z", "+00:00"))
+        return datetime.fromisoformat(_typed(data, str).replace("Z", "+00:00"))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(data)
     if is_dataclass(kind):
-        return _decode_dataclass(data, kind)
+        return _decode_dataclass(_typed(data, dict), kind)
     if kind is float and isinstance(data, int):
-        return float(data)
-    if not isinstance(data, kind):
+        return _typed(data, int)  # as it was written: what is loaded and stored again has the same digest
+    return _typed(data, kind)
+
+
+def _typed(data: Json, kind: type) -> Json:
+    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
         raise TypeError(f"{data!r} is not a {kind.__name__}")
     return data
 

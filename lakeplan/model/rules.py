@@ -46,7 +46,8 @@ class GcRules:
         GC rules have no ETag on the server (api.md), so this one is lakeplan's own.
         """
         text = json.dumps(self.to_body(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        # A lone surrogate is no UTF-8; its JSON escape is.
+        return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def etag_of(rules: GcRules | None) -> str:

@@ -33,13 +33,10 @@ def size(value: int) -> str:
     """Bytes in decimal units with one decimal: ``999 B``, ``1.0 kB``, ``3.1 TB``."""
     if abs(value) < 1000:
         return f"{value} B"
-    amount = float(value)
-    unit = ""
-    for unit in _UNITS:
-        amount /= 1000
-        if abs(round(amount, 1)) < 1000:  # 999,950 bytes are 1.0 MB, not 1000.0 kB
-            break
-    return f"{amount:,.1f} {unit}"
+    power = 1
+    while power < len(_UNITS) and abs(round(value / 1000**power, 1)) >= 1000:
+        power += 1  # by what is shown: 999,950 bytes are 1.0 MB, not 1000.0 kB
+    return f"{value / 1000**power:,.1f} {_UNITS[power - 1]}"
 
 
 def percent(part: int, whole: int) -> str:
@@ -62,14 +59,16 @@ def days(value: int) -> str:
 def moment(value: str | datetime) -> str:
     """A time in UTC to the minute: ``2026-03-31T12:00Z``. Takes ISO 8601 text (UTC unless it says
     otherwise) or a datetime; text that is no time is given back as it is."""
-    if isinstance(value, str):
+    if isinstance(value, datetime):
+        time = value
+    else:
         try:
-            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+            time = datetime.fromisoformat(value.replace("Z", "+00:00"))
         except ValueError:
             return value
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=timezone.utc)
-    return value.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=timezone.utc)
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
 
 
 def duration(seconds: float) -> str:

@@ -1,0 +1,108 @@
+"""Progress bars on standard error while long work runs; nothing at all where no person is looking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import RLock
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.progress import Progress as RichProgress
+
+from lakeplan.cli.console import stderr
+from lakeplan.ports.progress import Progress, Silent
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """A line of one display; each display counts its lines from 0."""
+
+    live: RichProgress
+    id: TaskID
+
+
+@dataclass
+class TerminalProgress:
+    """One line per running task on standard error; silent when that is no terminal that can move its cursor.
+
+    The lines go when their task ends, however it ends, and the terminal is given back whole when none runs:
+    a question or an error always has it to itself. Tasks and steps may come from any thread; a step after
+    its task's end is nothing.
+    """
+
+    console: Console = field(default_factory=stderr)
+    _lock: RLock = field(default_factory=RLock, init=False, repr=False)
+    _live: RichProgress | None = field(default=None, init=False, repr=False)
+    _running: list[_Task] = field(default_factory=list, init=False, repr=False)
+
+    @property
+    def seen(self) -> bool:
+        """Whether somebody can see bars. FORCE_COLOR and the like do not make a terminal of a file."""
+        return self.console.file.isatty() and not self.console.is_dumb_terminal
+
+    @contextmanager
+    def task(self, text: str, total: int | None) -> Iterator[Callable[[], None]]:
+        if not self.seen:
+            yield lambda: None
+            return
+        task: _Task | None = None
+        try:
+            task = self._begin(text, total)
+            yield lambda: self._step(task)
+        finally:
+            self._end(task)
+
+    def _begin(self, text: str, total: int | None) -> _Task:
+        with self._lock:
+            if self._live is None:
+                self._live = _bars(self.console)
+                self._live.start()
+            task = _Task(self._live, self._live.add_task(text, total=total))
+            self._running.append(task)
+            return task
+
+    def _step(self, task: _Task | None) -> None:
+        with self._lock:
+            if task is not None and task in self._running:
+                task.live.advance(task.id)
+
+    def _end(self, task: _Task | None) -> None:
+        with self._lock:
+            live = self._live
+            if live is None:
+                return
+            if task is not None and task in self._running:
+                self._running.remove(task)
+                live.remove_task(task.id)
+            if not self._running:
+                self._live = None
+                live.stop()
+
+
+def progress_for(*, shown: bool, no_color: bool = False) -> Progress:
+    """Bars, or silence when ``--no-progress`` or ``-q`` asked for it."""
+    return TerminalProgress(stderr(no_color=no_color)) if shown else Silent()
+
+
+def _bars(console: Console) -> RichProgress:
+    # Standard output stays untouched: it may be a pipe that somebody reads as JSON.
+    return RichProgress(
+        SpinnerColumn("line"),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        refresh_per_second=8,
+        redirect_stdout=False,
+    )

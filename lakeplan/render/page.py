@@ -1,0 +1,136 @@
+"""One page of output: text made safe for the terminal at hand, headings, lists of names, tables.
+
+Names of branches, tags, paths and repositories are other people's text. They are never read as markup, and
+characters that would move the cursor, hide or reorder text are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+# Control, format (bidirectional overrides, zero width), surrogate, private, line and paragraph separators.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_NAME_WIDTH = 14
+"""Cells a column of names gets at least before columns of figures may be folded."""
+
+
+def safe(text: str, encoding: str = "utf-8") -> str:
+    """``text`` with every character escaped that the terminal must not act on or cannot write."""
+    shown = "".join(_escape(c) if unicodedata.category(c) in _UNSAFE else c for c in text)
+    return shown.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if character in "\n\r\t":
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[character]
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table cell with a style of its own."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Where output goes. Every string that reaches it is treated as other people's text."""
+
+    console: Console
+
+    @property
+    def arrow(self) -> str:
+        return "->" if self.console.options.ascii_only else "→"
+
+    @property
+    def width(self) -> int:
+        return self.console.width
+
+    def text(self, value: str, style: str = "") -> Text:
+        return Text(safe(value, self.console.encoding), style=style, overflow="fold")
+
+    def join(self, *parts: str | Cell) -> Text:
+        """Parts in a row, each in its style."""
+        whole = Text(overflow="fold")
+        for part in parts:
+            cell = part if isinstance(part, Cell) else Cell(part)
+            whole.append_text(self.text(cell.text, cell.style))
+        return whole
+
+    def heading(self, title: str, note: str = "") -> None:
+        """A blank line, then the title of a section."""
+        self.console.print()
+        self.line(Cell(title, "bold underline"), Cell(f"  {note}" if note else "", "dim"))
+
+    def line(self, *parts: str | Cell, indent: int = 0) -> None:
+        self.show(self.join(*parts), indent=indent)
+
+    def show(self, what: RenderableType, *, indent: int = 0) -> None:
+        self.console.print(Padding(what, (0, 0, 0, indent), expand=False) if indent else what)
+
+    def blank(self) -> None:
+        self.console.print()
+
+    def hanging(self, lead: Cell, *lines: Text, indent: int = 0, lead_width: int = 0) -> None:
+        """Lines that all begin right of ``lead``, wrapped or not."""
+        table = Table.grid(Column(min_width=lead_width), Column(overflow="fold"), padding=(0, 2, 0, 0))
+        for number, line in enumerate(lines):
+            table.add_row(self.text(lead.text, lead.style) if not number else Text(), line)
+        self.show(table, indent=indent)
+
+    def table(
+        self,
+        headers: Sequence[str],
+        rows: Iterable[Sequence[str | Cell]],
+        *,
+        figures: Container[int] = (),
+        solid: Container[int] = (),
+        indent: int = 2,
+    ) -> None:
+        """A table without lines; headers may have several lines. Columns in ``figures`` stand right; they
+        and those in ``solid`` keep their width while the others fold. Where even that is too wide they fold
+        too: no figure is ever cut. Columns with nothing in them are left out."""
+        lines = [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in rows]
+        used = [i for i, header in enumerate(headers) if header or any(row[i].text.strip() for row in lines)]
+        firm = {i for i in used if i in figures or i in solid}
+        widths = {i: self._width(headers[i], [row[i].text for row in lines]) for i in used}
+        wanted = (widths[i] if i in firm else min(widths[i], _NAME_WIDTH) for i in used)
+        fits = indent + sum(wanted) + 2 * (len(used) - 1) <= self.width
+        columns = [
+            Column(
+                Text("\n").join(self.text(line) for line in headers[i].split("\n")),
+                justify="right" if i in figures else "left",
+                no_wrap=fits and i in firm,
+                overflow="fold",
+            )
+            for i in used
+        ]
+        titled = any(headers)
+        table = Table(
+            *columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=titled
+        )
+        for row in lines:
+            table.add_row(*(self.text(row[i].text, row[i].style) for i in used))
+        self.show(table, indent=indent)
+
+    def _width(self, header: str, texts: Iterable[str]) -> int:
+        return max([*map(len, header.split("\n")), *(self.text(text).cell_len for text in texts)])
+
+
+def names(values: Sequence[str], limit: int | None = None) -> str:
+    """Names in a row: all, or the first ``limit`` and how many more."""
+    if limit is None or len(values) <= limit:
+        return ", ".join(values)
+    return f"{', '.join(values[:limit])} and {len(values) - limit:,} more"

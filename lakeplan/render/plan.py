@@ -1,0 +1,96 @@
+"""A plan as a person reads it: changes first, then what they do, then what speaks against them.
+
+Rendered from the JSON document (``schemas/plan.v1.json``) and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.render.amounts import count, counted, moment, size
+from lakeplan.render.page import Cell, Page, names
+from lakeplan.render.plan_changes import render_changes
+from lakeplan.render.plan_impact import render_backlog, render_impact
+from lakeplan.render.plan_notes import (
+    gates_of,
+    render_adopted,
+    render_failures,
+    render_gates,
+    render_unmanaged,
+    render_warnings,
+)
+
+Json = Mapping[str, Any]
+
+
+def render_plan(document: Json, console: Console) -> None:
+    """Prints a whole plan; the last line sums it up."""
+    page = Page(console)
+    repositories = document["repositories"]
+    render_changes(page, document)
+    render_impact(page, document)
+    render_backlog(page, document)
+    render_gates(page, gates_of(document))
+    render_warnings(page, repositories, document["warnings"])
+    render_adopted(page, document)
+    render_failures(page, repositories)
+    render_unmanaged(page, document)
+    page.blank()
+    page.line(Cell(_circumstances(document), "dim"))
+    page.line(*summary_line(document))
+
+
+def _circumstances(document: Json) -> str:
+    """When, from which tree and how the plan was made."""
+    parts = [f"Judged at {moment(document['as_of'])}"]
+    if document["tree_commit"]:
+        parts.append(f"tree commit {document['tree_commit'][:12]}")
+    if document["targets"]:
+        parts.append(f"only {names(document['targets'])}")
+    if document["read_only"]:
+        parts.append("read only")
+    if document["simulate"] == "none":
+        parts.append("not simulated")
+    if document["allowed"]:
+        parts.append(f"allowed: {names(document['allowed'])}")
+    return ", ".join(parts) + "."
+
+
+def summary_line(document: Json) -> list[str | Cell]:
+    """``Plan: 2 to add, 1 to change, 0 to clear, 5 unchanged. Impact: …`` and what blocks it."""
+    summary = document["summary"]
+    failed = f", {count(summary['failed'])} failed" if summary["failed"] else ""
+    if not (summary["add"] or summary["change"] or summary["clear"]):
+        text = f" no changes, {count(summary['unchanged'])} unchanged{failed}."
+        parts: list[str | Cell] = [Cell("Plan:", "bold"), text]
+    else:
+        parts = [
+            Cell("Plan:", "bold"),
+            f" {count(summary['add'])} to add, {count(summary['change'])} to change,"
+            f" {count(summary['clear'])} to clear, {count(summary['unchanged'])} unchanged{failed}. ",
+            Cell("Impact:", "bold"),
+            f" {_impact(summary)}.",
+        ]
+    if summary["refused_gates"]:
+        parts += [" ", Cell(f"BLOCKED by {counted(summary['refused_gates'], 'gate')}.", "bold red")]
+    return parts
+
+
+def _impact(summary: Json) -> str:
+    now = f"{counted(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
+    later = ""
+    if summary["objects_expire_plus_30_days"] > summary["objects_expire"]:
+        later = (
+            f" ({counted(summary['objects_expire_plus_30_days'], 'object')},"
+            f" {size(summary['bytes_expire_plus_30_days'])} in 30 days)"
+        )
+    if summary["objects_at_risk"]:
+        later += f", {counted(summary['objects_at_risk'], 'object')} at risk"
+    if summary["impact_known"]:
+        return now + later
+    unknown = f"UNKNOWN in {counted(summary['impact_unknown'], 'repository')}"
+    everywhere = summary["impact_unknown"] == summary["add"] + summary["change"] + summary["clear"]
+    return unknown if everywhere else f"{unknown}; elsewhere {now}{later}"

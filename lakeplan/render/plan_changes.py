@@ -1,0 +1,148 @@
+"""The first part of a plan: which values change in which repository, from what to what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakeplan.render.amounts import counted, days
+from lakeplan.render.page import Cell, Page, names
+
+Json = Mapping[str, Any]
+
+MARKS = {"add": Cell("+", "bold green"), "change": Cell("~", "bold yellow"), "clear": Cell("-", "bold red")}
+NOT_SET = "not set"
+DEFAULT = "default"
+_WHAT = {
+    "add": "rules are set for the first time: the collector starts to work here",
+    "clear": "clear: all rules are removed, nothing is collected any more",
+}
+_BRANCH = "branches/"
+_MANY_GROUPS = 10
+_MANY_ROWS = 12
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ChangeRow:
+    """One value, or several branches that change alike."""
+
+    mark: str
+    value: str
+    before: str
+    after: str
+    effect: str
+
+
+def key_of(repository: Json) -> str:
+    return f"{repository['server']}/{repository['name']}"
+
+
+def writing(document: Json) -> list[Json]:
+    """Repositories that the plan would write to, in the order of the document."""
+    return [r for r in document["repositories"] if r["action"] != "none" and r["failure"] is None]
+
+
+def render_changes(page: Page, document: Json) -> None:
+    """Every change. Repositories that change alike share one block, and many share one table."""
+    groups: dict[tuple[str, bool, tuple[ChangeRow, ...]], list[str]] = {}
+    for repository in writing(document):
+        rows = tuple(fold(change_rows(repository)))
+        groups.setdefault((repository["action"], repository["adopted"], rows), []).append(key_of(repository))
+    if not groups:
+        return
+    page.heading("Changes")
+    if len(groups) > _MANY_GROUPS:
+        _one_table(page, groups)
+        return
+    for (action, adopted, rows), keys in groups.items():
+        page.blank()
+        title = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'repository')} alike"
+        lines = [page.join(Cell(title, "bold"), Cell("  adopted" if adopted else "", "yellow"))]
+        if len(keys) > 1:
+            lines.append(page.join(names(keys)))
+        if action in _WHAT:
+            lines.append(page.join(Cell(_WHAT[action], "dim")))
+        page.hanging(MARKS[action], *lines)
+        cells = [_cells(page, row) for row in rows]
+        page.table(("", "", "now", "proposed", ""), cells, solid=(0, 2, 3, 4), indent=3)
+
+
+def _one_table(page: Page, groups: Mapping[tuple[str, bool, tuple[ChangeRow, ...]], Sequence[str]]) -> None:
+    rows: list[list[str | Cell]] = []
+    for (action, adopted, changes), keys in groups.items():
+        for number, change in enumerate(changes):
+            title = (names(keys) + (" (adopted)" if adopted else "")) if not number else ""
+            rows.append([MARKS[action] if not number else "", title, *_cells(page, change)[1:]])
+    page.table(("", "repository", "value", "now", "proposed", ""), rows, solid=(0, 3, 4, 5), indent=0)
+
+
+def _cells(page: Page, row: ChangeRow) -> list[str | Cell]:
+    style = {"shorter": "yellow", "longer": "green"}.get(row.effect, "dim")
+    mark = {"+": "green", "~": "yellow", "-": "red"}[row.mark]
+    return [
+        Cell(row.mark, mark),
+        row.value,
+        Cell(row.before, "dim" if row.before.startswith(NOT_SET) else ""),
+        Cell(f"{page.arrow} {row.after}", "dim" if row.after.startswith(NOT_SET) else "bold"),
+        Cell(row.effect, style),
+    ]
+
+
+def change_rows(repository: Json) -> list[ChangeRow]:
+    """One row per value that differs, as the document lists them."""
+    before, after = repository["before"], repository["after"]
+    return [_row(change, before, after) for change in repository["changes"]]
+
+
+def _row(change: Json, before: Json | None, after: Json | None) -> ChangeRow:
+    path: str = change["path"]
+    old, new = change["before"], change["after"]
+    is_branch = path.startswith(_BRANCH)
+    return ChangeRow(
+        mark="+" if old is None else "-" if new is None else "~",
+        value=f"branch {path[len(_BRANCH) :]}" if is_branch else DEFAULT,
+        before=_days(old, before),
+        after=_days(new, after),
+        effect=_effect(old, before, new, after),
+    )
+
+
+def _days(value: int | None, rules: Json | None) -> str:
+    """Days of one value; a branch without a rule of its own has the default, which is said."""
+    if value is not None:
+        return days(value)
+    return NOT_SET if rules is None else f"{NOT_SET} ({days(rules['default_retention_days'])})"
+
+
+def _effect(old: int | None, before: Json | None, new: int | None, after: Json | None) -> str:
+    """What the change does to the days that count, the default's where a branch has no rule."""
+    if before is None or after is None:
+        return ""
+    was = before["default_retention_days"] if old is None else old
+    becomes = after["default_retention_days"] if new is None else new
+    if was == becomes:
+        return "same days"
+    return "shorter" if becomes < was else "longer"
+
+
+def fold(rows: Sequence[ChangeRow]) -> Iterable[ChangeRow]:
+    """A repository with very many changed branches: those that change alike become one row."""
+    if len(rows) <= _MANY_ROWS:
+        return rows
+    alike: dict[tuple[str, str, str, str, bool], list[str]] = {}
+    for row in rows:
+        is_branch = row.value.startswith("branch ")
+        alike.setdefault((row.mark, row.before, row.after, row.effect, is_branch), []).append(row.value)
+    return [
+        ChangeRow(mark, _several(values), before, after, effect)
+        for (mark, before, after, effect, _), values in alike.items()
+    ]
+
+
+def _several(values: Sequence[str]) -> str:
+    if len(values) == 1:
+        return values[0]
+    shown = [value.removeprefix("branch ") for value in values]
+    return f"{counted(len(values), 'branch')}: {names(shown, _NAMES_SHOWN)}"

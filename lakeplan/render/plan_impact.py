@@ -1,0 +1,218 @@
+"""The second part of a plan: what the change does, now and later, and what is collectable anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lakeplan.render.amounts import UNKNOWN, count, counted, percent, size
+from lakeplan.render.page import Cell, Page, names
+from lakeplan.render.plan_changes import key_of, writing
+
+Json = Mapping[str, Any]
+
+HORIZONS = {"now": "now", "plus_7_days": "in 7 days", "plus_30_days": "in 30 days"}
+AT_MOST = "at most: figures come from metadata; data staged now only protects more"
+NO_REASON = "no reason was given"
+_MANY = 8
+_WIDE = 120
+_PREFIXES = 5
+_BACKLOG_ROWS = 20
+_QUIET_SHOWN = 20
+
+
+def render_impact(page: Page, document: Json) -> None:
+    """Per repository: commits kept, objects and bytes that expire, at three moments."""
+    repositories = writing(document)
+    if not repositories:
+        return
+    page.heading("Impact", AT_MOST)
+    quiet = [r for r in repositories if nothing_expires(r["impact"])]
+    loud = [r for r in repositories if not nothing_expires(r["impact"])]
+    if len(loud) > _MANY:
+        _summary_table(page, loud)
+    else:
+        for repository in loud:
+            page.blank()
+            page.line(Cell(key_of(repository), "bold"))
+            impact_details(page, repository["impact"], prefixes=_PREFIXES)
+    if quiet:
+        page.blank()
+        page.line("Nothing expires in ", names([key_of(r) for r in quiet], _QUIET_SHOWN), ".")
+
+
+def nothing_expires(impact: Json) -> bool:
+    """True only when it is known, for every moment."""
+    moments = impact["horizons"].values()
+    known = impact["status"] in ("simulated", "unaffected") and bool(moments)
+    return known and all(h["commits_expire"] == 0 and h["objects_expire"] == 0 for h in moments)
+
+
+def impact_details(page: Page, impact: Json, *, prefixes: int | None) -> None:
+    """The figures of one repository: a row per moment, then where the objects are."""
+    horizons = impact["horizons"]
+    if impact["status"] == "unknown":
+        page.line(Cell(UNKNOWN, "bold red"), f": {impact['reason'] or NO_REASON}", indent=2)
+    elif impact["status"] == "not_asked":
+        page.line("not asked for", indent=2)
+    elif impact["reason"]:
+        page.line(impact["reason"], indent=2)
+    moments = [(label, horizons[name]) for name, label in HORIZONS.items() if name in horizons]
+    if moments:
+        wide = page.width >= _WIDE
+        headers, rows = _figures(page, moments, wide=wide)
+        page.table(headers, rows, figures=range(1, len(headers)), solid=(0,))
+    released = max((h["commits_released"] for _, h in moments), default=0)
+    if released:
+        text = f"{counted(released, 'commit')} that the stored rules let go would be kept again"
+        page.line(Cell(text, "green"), indent=2)
+    _prefixes(page, impact["prefixes"], prefixes)
+
+
+def _figures(
+    page: Page, moments: Sequence[tuple[str, Json]], *, wide: bool
+) -> tuple[list[str], list[list[str | Cell]]]:
+    headers = ["", "commits\nkept", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire"]
+    headers.append("objects\nat risk")
+    if wide:
+        headers += ["objects\nkept", "bytes\nkept"]
+    rows = []
+    for label, h in moments:
+        row: list[str | Cell] = [
+            Cell(label, "dim"),
+            f"{count(h['commits_kept_before'])} {page.arrow} {count(h['commits_kept_after'])}",
+            amount(h["commits_expire"]),
+            amount(h["objects_expire"]),
+            _share(h["objects_expire"], h["objects_kept"]),
+            amount(h["bytes_expire"], size),
+            _risk(h["objects_at_risk"]),
+        ]
+        if wide:
+            row += [
+                _before_after(page, h["objects_kept"], h["objects_expire"], count),
+                _before_after(page, h["bytes_kept"], h["bytes_expire"], size),
+            ]
+        rows.append(row)
+    return headers, rows
+
+
+def amount(value: int | None, form: Any = count) -> Cell:
+    """A figure that matters when it is not nothing; an unknown one never looks like nothing."""
+    if value is None:
+        return Cell(UNKNOWN, "bold red")
+    return Cell(form(value), "bold yellow" if value else "dim")
+
+
+def _risk(value: int | None) -> Cell:
+    cell = amount(value)
+    return Cell(cell.text, "bold red") if value else cell
+
+
+def _share(part: int | None, whole: int | None) -> Cell:
+    if part is None:
+        return Cell(UNKNOWN, "bold red")
+    if whole is None:
+        return Cell("0 %" if part == 0 else UNKNOWN, "dim" if part == 0 else "bold red")
+    return Cell(percent(part, whole), "" if part else "dim")
+
+
+def _before_after(page: Page, kept: int | None, expire: int | None, form: Any) -> str | Cell:
+    if kept is None or expire is None:
+        return Cell("not read", "dim")
+    return f"{form(kept)} {page.arrow} {form(kept - expire)}"
+
+
+def _prefixes(page: Page, prefixes: Sequence[Json], limit: int | None) -> None:
+    """The largest folders of what expires now. A folder that only holds one other is left out."""
+    held = {(p["prefix"], p["objects"], p["size_bytes"]) for p in prefixes}
+    shown = [p for p in prefixes if p["prefix"] and not _same_child(p, held)]
+    shown.sort(key=lambda p: (-p["size_bytes"], -p["objects"], p["prefix"]))
+    if not shown:
+        return
+    rows = [[p["prefix"], count(p["objects"]), size(p["size_bytes"])] for p in shown[:limit]]
+    page.table(("largest prefixes (now)", "objects", "bytes"), rows, figures=(1, 2))
+    if limit is not None and len(shown) > limit:
+        page.line(Cell(f"and {count(len(shown) - limit)} more in the plan file", "dim"), indent=2)
+
+
+def _same_child(prefix: Json, held: Iterable[tuple[str, int, int]]) -> bool:
+    return any(
+        name != prefix["prefix"]
+        and name.startswith(prefix["prefix"])
+        and (objects, size_bytes) == (prefix["objects"], prefix["size_bytes"])
+        for name, objects, size_bytes in held
+    )
+
+
+def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
+    """Many repositories, one line each: the unknown ones first, then by bytes that expire."""
+
+    def order(repository: Json) -> tuple[bool, int, str]:
+        now = repository["impact"]["horizons"].get("now") or {}
+        size_bytes = now.get("bytes_expire")
+        return (size_bytes is not None, -(size_bytes or 0), key_of(repository))
+
+    rows: list[list[str | Cell]] = []
+    unknown: dict[str, list[str]] = {}
+    for repository in sorted(repositories, key=order):
+        impact = repository["impact"]
+        if impact["status"] == "unknown":
+            unknown.setdefault(impact["reason"], []).append(key_of(repository))
+        if not impact["horizons"]:
+            continue
+        now, month = (impact["horizons"].get(name, {}) for name in ("now", "plus_30_days"))
+        rows.append(
+            [
+                key_of(repository),
+                amount(now.get("commits_expire")),
+                amount(now.get("objects_expire")),
+                _share(now.get("objects_expire"), now.get("objects_kept")),
+                amount(now.get("bytes_expire"), size),
+                amount(month.get("objects_expire")),
+            ]
+        )
+    headers = (
+        "",
+        "commits\nexpire",
+        "objects\nexpire",
+        "of objects\nkept",
+        "bytes\nexpire",
+        "objects\nin 30 days",
+    )
+    if rows:
+        page.table(headers, rows, figures=range(1, len(headers)), indent=0)
+    for reason, keys in unknown.items():
+        where = f"{counted(len(keys), 'repository')}: {names(keys)}"
+        page.line(Cell(UNKNOWN, "bold red"), f": {reason or NO_REASON} ({where})")
+
+
+def render_backlog(page: Page, document: Json) -> None:
+    """What the stored rules already let go, whatever this plan does."""
+    found = [
+        (key_of(r), r["impact"]["backlog"])
+        for r in document["repositories"]
+        if r["impact"]["backlog"] is not None and (r["impact"]["backlog"]["commits"])
+    ]
+    if not found:
+        return
+    page.heading("Backlog", "collectable under the stored rules already, whatever this plan does")
+    read = any(b["objects"] is not None for _, b in found)
+    found.sort(key=lambda item: (-(item[1]["size_bytes"] or 0), -item[1]["commits"], item[0]))
+    rows = [
+        [
+            key,
+            count(b["commits"]),
+            *([_read(b["objects"], count), _read(b["size_bytes"], size)] if read else []),
+        ]
+        for key, b in found[:_BACKLOG_ROWS]
+    ]
+    headers = ("repository", "commits", *(("objects", "bytes") if read else ()))
+    page.table(headers, rows, figures=range(1, len(headers)))
+    if len(found) > _BACKLOG_ROWS:
+        page.line(Cell(f"and {counted(len(found) - _BACKLOG_ROWS, 'repository')} more", "dim"), indent=2)
+    if not read:
+        page.line(Cell("its objects were not read; --backlog reads them", "dim"), indent=2)
+
+
+def _read(value: int | None, form: Any) -> str:
+    return "not read" if value is None else form(value)
