@@ -6,6 +6,11 @@ from collections.abc import Callable
 
 import typer
 
-from lakeplan.cli.commands import sandbox, simulate
+from lakeplan.cli.commands import sandbox, schema, simulate, validate
 
-COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (simulate.register, sandbox.register)
+COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
+    validate.register,
+    simulate.register,
+    schema.register,
+    sandbox.register,
+)
