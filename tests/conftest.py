@@ -75,6 +75,6 @@ def golden_case(golden_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return unpack
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def golden(request: pytest.FixtureRequest, golden_case: Callable[[str], GoldenCase]) -> GoldenCase:
     return golden_case(request.param)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.formats.addresses import normalize
+
+S3, AZURE = "s3://bucket/ns", "https://account.blob.core.windows.net/container/ns"
+OLD, RELATIVE, FULL = 0, 1, 2
+
+
+@pytest.mark.parametrize(
+    ("address", "kind", "namespace", "expected"),
+    [
+        ("data/p/x", RELATIVE, S3, "data/p/x"),
+        ("s3://bucket/ns/data/p/x", FULL, S3, "data/p/x"),
+        ("s3://bucket/ns/data/p/x", FULL, S3 + "/", "data/p/x"),
+        ("s3://bucket/data/x", FULL, "s3://bucket", "data/x"),
+        ("s3://bucket/ns-other/data/p/x", FULL, S3, None),
+        ("s3://bucket-2/ns/data/p/x", FULL, S3, None),
+        ("s3://bucket/ns", FULL, S3, None),
+        ("s3://bucket/ns/", FULL, S3, None),
+        ("s3://bucket/other/x", FULL, S3, None),
+        ("gs://bucket/ns/data/p/x", FULL, S3, None),
+        (AZURE + "/data/p/x", FULL, AZURE, "data/p/x"),
+        ("https://other.blob.core.windows.net/container/ns/data/p/x", FULL, AZURE, None),
+        ("local://name/data/p/x", FULL, "local://name", "data/p/x"),
+        # old entries: full if a URI, else relative
+        ("data/p/x", OLD, S3, "data/p/x"),
+        ("s3://bucket/ns/data/p/x", OLD, S3, "data/p/x"),
+        ("s3://elsewhere/x", OLD, S3, None),
+        ("0f3a8c", OLD, S3, "0f3a8c"),
+        ("a:b/c", OLD, S3, "a:b/c"),
+        # keys are not paths or URLs: nothing is resolved or decoded
+        ("../data/x", RELATIVE, S3, "../data/x"),
+        ("/data/x", RELATIVE, S3, "/data/x"),
+        ("data/a%20b", RELATIVE, S3, "data/a%20b"),
+        ("s3://bucket/ns/data/a%20b", FULL, S3, "data/a%20b"),
+        ("s3://bucket/ns//data/x", FULL, S3, "/data/x"),
+        ("s3://bucket/ns/../other/x", FULL, S3, "../other/x"),
+        ("s3://bucket/ns/x", RELATIVE, S3, "s3://bucket/ns/x"),
+        # what the official collector takes for relative, too
+        ("data/p/x", FULL, S3, "data/p/x"),
+    ],
+)
+def it_makes_addresses_comparable(address: str, kind: int, namespace: str, expected: str | None) -> None:
+    assert normalize(address, kind, namespace) == expected
+
+
+@given(
+    st.text(min_size=1, max_size=20),
+    st.sampled_from([S3, AZURE, "local://x"]),
+    st.sampled_from(["", "/", "//"]),
+)
+def it_gives_every_key_of_the_namespace_the_same_name(key: str, namespace: str, slashes: str) -> None:
+    full = f"{namespace}/{key}"
+    assert normalize(full, FULL, namespace + slashes) == normalize(key, RELATIVE, namespace) == key

@@ -1,0 +1,78 @@
+"""Vectors are facts of a real server: contents it stored and the ids it gave them."""
+
+from __future__ import annotations
+
+from lakeplan.formats.identity import (
+    commit_id,
+    encode_int64,
+    encode_string,
+    encode_string_map,
+    file_id,
+    file_id_of_body,
+)
+
+
+def it_gives_a_repositorys_first_commit_its_id() -> None:
+    assert (
+        commit_id(
+            committer="",
+            message="Repository created",
+            meta_range_id="",
+            creation_seconds=1795226198,
+            metadata={},
+            parents=(),
+        )
+        == "acc4e13c5de0dca78b0c7dae05f48f07e0021df5487d389fb5d71560c2d54e5d"
+    )
+
+
+def it_gives_a_commit_with_metadata_its_id() -> None:
+    assert (
+        commit_id(
+            committer="admin",
+            message="op 46",
+            meta_range_id="32ed010877b2c52be43a25ee887109e465c8e86e087e9f2a539bce85fb6c82fa",
+            creation_seconds=1794015408,
+            metadata={"seq": "46"},
+            parents=["2a37a858aca93f09bac7c71ec03e7e21e909869dfcdeb15b81db6fc4900200c1"],
+        )
+        == "01daf08429bab98d37f5d6aca7c46faa36ac1f3473fd0cb891febcdba0d52718"
+    )
+
+
+def it_gives_a_merge_its_id() -> None:
+    assert (
+        commit_id(
+            committer="admin",
+            message="merge",
+            meta_range_id="431c08ec5695f1e089dae107a7f7a5f268dcf79dcb98a88813a9083e81558574",
+            creation_seconds=1795226200,
+            metadata={".lakefs.merge.strategy": "default"},
+            parents=[
+                "0ec4316fc344c6d486cd7d04f3fdeacf7e0fed6f190f8406202973e784818cb2",
+                "1f9a5aeff085ca48accdecf8797bfb242f5113f42006f4dde98492b334591e0b",
+            ],
+        )
+        == "67ae6908a9bc16f5ce39116e32162750fed314da1087d2e161efacf3ac533a39"
+    )
+
+
+def it_encodes_types_as_format_md_says() -> None:
+    assert encode_int64(-2) == b"\x02\x08" + b"\xff" * 7 + b"\xfe"
+    assert encode_string("é") == b"\x01" + encode_int64(2) + "é".encode()
+    pairs = encode_string("a") + encode_string("2") + encode_string("b") + encode_string("1")
+    assert encode_string_map({"b": "1", "a": "2"}) == b"\x04" + encode_int64(2) + pairs
+
+
+def it_tells_records_apart_however_they_are_cut() -> None:
+    ids = {
+        file_id(rows, {"type": "ranges"})
+        for rows in ([], [(b"ab", b"c")], [(b"a", b"bc")], [(b"a", b"b"), (b"c", b"")])
+    }
+    assert len(ids) == 4
+
+
+def it_gives_the_same_id_however_many_records_go_at_once() -> None:
+    rows = [(b"%06d" % i, b"v") for i in range(9000)]
+    body = b"".join(b"6%b|1v|" % key for key, _ in rows)
+    assert file_id(iter(rows), {"type": "ranges"}) == file_id_of_body(body, {"type": "ranges"})
