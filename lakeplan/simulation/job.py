@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from lakeplan.core.retention import to_us
+from lakeplan.errors import LakeplanError
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation import objects as frames
 from lakeplan.simulation import tables
@@ -68,7 +69,10 @@ class NamespaceJob:
 
     def read(self) -> None:
         """Reads everything once. Raises the error of a file that cannot be read, by its name."""
-        self._classes = classes_of(self._objects, listing=self._listing)
+        classes = classes_of(self._objects, listing=self._listing).get(0, [])
+        if isinstance(classes, LakeplanError):
+            raise classes
+        self._classes = classes
 
     def document(self) -> Json:
         return self._document(self._prefixes() if self._anything_goes else None)

@@ -1,0 +1,193 @@
+"""The simulation that planning asks: what changes of rules do to many repositories, in one Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
+from pyspark.storagelevel import StorageLevel
+
+from lakeplan.errors import LakeplanError
+from lakeplan.ports.progress import Progress, Silent
+from lakeplan.ports.simulation import Amount, ImpactRequest, ImpactResult, PrefixAmount, Transition
+from lakeplan.simulation import objects as frames
+from lakeplan.simulation.addresses import Addresses
+from lakeplan.simulation.classes import classes_of
+from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
+from lakeplan.simulation.reading import Source
+from lakeplan.simulation.seen import Seen
+from lakeplan.simulation.session import SparkOptions, explained, open_session
+from lakeplan.simulation.totals import ObjectClass
+from lakeplan.simulation.work import WorkItem, pack
+
+REPOSITORIES_AT_ONCE = 4
+"""Repositories whose metaranges are read at the same time; each has its own few connections."""
+MAX_PREFIXES = 1000
+CANDIDATES = Seen.ENTRY | Seen.CANDIDATE
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A repository whose ranges have to be read. ``tags``: their order is that of the holders' bits."""
+
+    request: ImpactRequest
+    collected: Collected
+    tags: tuple[str, ...]
+
+    @property
+    def detail(self) -> Transition:
+        return self.request.transitions[self.request.detail]
+
+    def items(self, source: int) -> list[WorkItem]:
+        return [item._replace(source=source) for item in self.collected.items]
+
+
+class SparkSimulator:
+    """``lakeplan.ports.simulation.Simulator`` on Spark. No session is started when nothing can go."""
+
+    def __init__(self, options: SparkOptions | None = None, progress: Progress | None = None) -> None:
+        self._options = options or SparkOptions()
+        self._progress = progress or Silent()
+
+    def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
+        """See the port. A repository that cannot be read, and all that Spark fails for, get their error."""
+        results: dict[str, ImpactResult | LakeplanError] = {}
+        asked: list[_Asked] = []
+        for request, answer in zip(requests, self._prepare_all(requests), strict=True):
+            if isinstance(answer, _Asked):
+                asked.append(answer)
+            else:
+                results[request.key] = answer
+        if asked:
+            try:
+                results.update(self._run(asked))
+            except LakeplanError as error:
+                results.update({one.request.key: error for one in asked})
+        return results
+
+    def _prepare_all(self, requests: Sequence[ImpactRequest]) -> list[_Asked | ImpactResult | LakeplanError]:
+        with (
+            self._progress.task("reading metaranges", len(requests)) as step,
+            ThreadPoolExecutor(REPOSITORIES_AT_ONCE) as pool,
+        ):
+            prepared = []
+            for answer in pool.map(_prepare, requests):
+                prepared.append(answer)
+                step()
+            return prepared
+
+    def _run(self, asked: list[_Asked]) -> dict[str, ImpactResult | LakeplanError]:
+        size = sum(one.collected.size_bytes for one in asked)
+        ranges = sum(len(one.collected.items) for one in asked)
+        with (
+            self._progress.task(f"reading {ranges} ranges", None),
+            open_session(self._options, estimated_bytes=size) as session,
+            explained(),
+        ):
+            objects = _objects(session, asked)
+            objects.persist(StorageLevel.MEMORY_AND_DISK)
+            try:
+                classes = classes_of(objects, listing=False)
+                prefixes = _prefixes(objects, asked) if _any_detail(classes, asked) else {}
+            finally:
+                objects.unpersist()
+        return {
+            one.request.key: _result(one, classes.get(source, []), prefixes.get(source, ()))
+            for source, one in enumerate(asked)
+        }
+
+
+def _prepare(request: ImpactRequest) -> _Asked | ImpactResult | LakeplanError:
+    """The ranges to read; or the answer, when no commit and then no range changes sides. An object goes only
+    if all its ranges go, and a range only if a metarange does, so nothing is missed by not reading."""
+    tags = tuple(sorted(request.tags))
+    nothing = ImpactResult({}, tags=dict.fromkeys(tags, Amount()))
+    if not _may_go(request, request.metaranges.values()):
+        return nothing
+    facts = {id: Facts(mask, holders=(0,)) for id, mask in request.metaranges.items()}
+    for bit, tag in enumerate(tags):
+        if request.tags[tag]:  # a tag of a repository's first commit loses nothing
+            fact = facts.setdefault(request.tags[tag], Facts(holders=(0,)))
+            fact.holders = (fact.holders[0] | 1 << bit,)
+    try:
+        collected = collect_ranges(request.metadata, facts, name=request.key)
+    except LakeplanError as error:
+        return error
+    if not _may_go(request, (item.mask for item in collected.items)):
+        return nothing
+    return _Asked(request, collected, tags)
+
+
+def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
+    distinct = set(masks)
+    return any(t.goes(mask) for t in request.transitions.values() for mask in distinct)
+
+
+def _objects(session: SparkSession, asked: list[_Asked]) -> DataFrame:
+    # Objects are told apart by repository and address: the same range id in two namespaces has other objects.
+    sources = [
+        Source(one.request.key, one.request.metadata, Addresses((one.request.storage_namespace,)))
+        for one in asked
+    ]
+    items = [item for source, one in enumerate(asked) for item in one.items(source)]
+    bins = pack(items, session.sparkContext.defaultParallelism)
+    return frames.objects(frames.sightings(session, bins, sources))
+
+
+def _any_detail(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list[_Asked]) -> bool:
+    return any(
+        isinstance(found, list) and any(asked[source].detail.goes(each.mask) for each in found)
+        for source, found in classes.items()
+    )
+
+
+def _prefixes(objects: DataFrame, asked: list[_Asked]) -> dict[int, list[PrefixAmount]]:
+    """Per repository, the largest prefixes of what goes in its ``detail`` transition."""
+
+    def bits(values: list[int]) -> Column:
+        of_each = F.array(*(F.lit(value).cast(LongType()) for value in values))
+        return F.col("mask").bitwiseAND(F.element_at(of_each, F.col("source") + 1))
+
+    before = bits([one.detail.before for one in asked])
+    after = bits([one.detail.after for one in asked])
+    candidate = frames.has(Seen.ENTRY) & frames.has(Seen.CANDIDATE)
+    going = objects.where(candidate & (before != 0) & (after == 0)).withColumn("size_bytes", F.col("size"))
+    largest_first = Window.partitionBy("source").orderBy(
+        F.desc("size_bytes"), F.desc("objects"), F.asc("prefix")
+    )
+    rows = (
+        frames.by_prefix(going, "source", "paths")
+        .withColumn("position", F.row_number().over(largest_first))
+        .where(F.col("position") <= MAX_PREFIXES)
+        .orderBy("source", "position")
+    )
+    found: dict[int, list[PrefixAmount]] = {}
+    for row in rows.toArrow().to_pylist():
+        amount = Amount(row["objects"], row["size_bytes"])
+        found.setdefault(row["source"], []).append(PrefixAmount(row["prefix"], row["depth"], amount))
+    return found
+
+
+def _result(
+    asked: _Asked, classes: list[ObjectClass] | LakeplanError, prefixes: Sequence[PrefixAmount]
+) -> ImpactResult | LakeplanError:
+    if isinstance(classes, LakeplanError):
+        return classes
+    by_mask: dict[int, Amount] = {}
+    tags = dict.fromkeys(asked.tags, Amount())
+    for each in classes:
+        if each.seen & CANDIDATES != CANDIDATES:
+            continue  # no collector looks where it is stored
+        if each.mask:
+            by_mask[each.mask] = by_mask.get(each.mask, Amount()) + each.amount
+        if each.holders and asked.detail.goes(each.mask):
+            holding = union([asked.collected.holder_sets[n] for n in each.holders])[0]
+            for bit, tag in enumerate(asked.tags):
+                if holding >> bit & 1:
+                    tags[tag] += each.amount
+    collected = asked.collected
+    return ImpactResult(by_mask, tuple(prefixes), tags, len(collected.items), collected.entries)
