@@ -34,7 +34,8 @@ class FolderReader:
         path = self._path(key)
         where = f"{self._url}/{key}"
         try:
-            with open(path, "rb") as file:
+            # Not blocking: opening a pipe would wait for a writer.
+            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     raise StorageNotFound("there is no such object", where=where)

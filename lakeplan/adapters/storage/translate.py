@@ -8,6 +8,7 @@ Messages are ours: a vendor's text can carry a signed URL, so it never reaches a
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -76,3 +77,135 @@ def translate_os_error(error: OSError, where: str) -> StorageError:
     if kind is None:
         return StorageError(f"cannot be used: {error.strerror or type(error).__name__}", where=where)
     return error_of(kind, where, detail=f"{type(error).__name__}: {error.strerror}")
+
+
+def _named(groups: Mapping[Kind, str]) -> dict[str, Kind]:
+    return {name: kind for kind, names in groups.items() for name in names.split()}
+
+
+S3_CODES = _named(
+    {
+        Kind.MISSING: "NoSuchKey NoSuchVersion NotFound 404",
+        Kind.NO_CONTAINER: "NoSuchBucket",
+        Kind.DENIED: "AccessDenied AllAccessDisabled AccountProblem InvalidAccessKeyId InvalidSecurity"
+        " SignatureDoesNotMatch Forbidden Unauthorized 401 403 InvalidPayer NotSignedUp",
+        Kind.NO_CREDENTIALS: "ExpiredToken InvalidToken TokenRefreshRequired ExpiredTokenException"
+        " RequestExpired CredentialsNotSupported",
+        Kind.CONFLICT: "PreconditionFailed ConditionalRequestConflict 409 412",
+        Kind.BUSY: "SlowDown Throttling ThrottlingException RequestLimitExceeded TooManyRequests Busy"
+        " InternalError ServiceUnavailable OperationAborted RequestTimeout 500 502 503 504",
+        Kind.REGION: "PermanentRedirect TemporaryRedirect IllegalLocationConstraintException"
+        " AuthorizationHeaderMalformed 301 307",
+        Kind.ARCHIVED: "InvalidObjectState",
+        Kind.UNSUPPORTED: "NotImplemented MethodNotAllowed 405 501",
+        Kind.BROKEN: "BadDigest XAmzContentSHA256Mismatch IncompleteBody",
+        Kind.SETTINGS: "InvalidBucketName RequestTimeTooSkewed InvalidRequest 400",
+    }
+)
+"""Error codes of S3's answers; a code that is not here is a StorageError that names it."""
+
+BOTO_CLASSES = _named(
+    {
+        Kind.UNREACHABLE: "EndpointConnectionError ConnectTimeoutError ConnectionError"
+        " ConnectionClosedError ReadTimeoutError HTTPClientError ProxyConnectionError",
+        Kind.TLS: "SSLError",
+        Kind.BROKEN: "IncompleteReadError ResponseStreamingError ChecksumError FlexibleChecksumError"
+        " AwsChunkedWrapperError MD5UnavailableError EventStreamError",
+        Kind.NO_CREDENTIALS: "NoCredentialsError PartialCredentialsError CredentialRetrievalError"
+        " UnknownCredentialError TokenRetrievalError NoAuthTokenError MetadataRetrievalError"
+        " UnauthorizedSSOTokenError SSOError SSOTokenLoadError LoginError LoginRefreshRequired"
+        " LoginInsufficientPermissions LoginTokenLoadError LoginAuthorizationCodeError"
+        " RefreshWithMFAUnsupportedError UnknownTokenProviderError InvalidIMDSEndpointError"
+        " InvalidIMDSEndpointModeError",
+        Kind.SETTINGS: "NoRegionError InvalidRegionError UnknownRegionError ProfileNotFound ConfigNotFound"
+        " ConfigParseError InvalidConfigError InfiniteLoopConfigError InvalidChecksumConfigError"
+        " InvalidRetryConfigurationError InvalidRetryModeError InvalidMaxRetryAttemptsError"
+        " InvalidProxiesConfigError InvalidS3AddressingStyleError InvalidDefaultsMode"
+        " InvalidS3UsEast1RegionalEndpointConfigError InvalidSTSRegionalEndpointsConfigError"
+        " InvalidEndpointConfigurationError InvalidEndpointDiscoveryConfigurationError"
+        " BaseEndpointResolverError UnknownEndpointError UnknownFIPSEndpointError EndpointVariantError"
+        " EndpointProviderError EndpointResolutionError UnknownEndpointResolutionBuiltInName"
+        " InvalidDNSNameError InvalidHostLabelError ServiceNotInRegionError UnsupportedS3ArnError"
+        " UnsupportedS3AccesspointConfigurationError UnsupportedS3ConfigurationError"
+        " UnsupportedS3ControlArnError UnsupportedS3ControlConfigurationError"
+        " UnsupportedOutpostResourceError UnknownSignatureVersionError UnsupportedSignatureVersionError"
+        " MissingDependencyException UnsupportedServiceProtocolsError",
+        Kind.MISUSE: "ParamValidationError ValidationError AliasConflictParameterError RangeError"
+        " UnknownKeyError UnknownParameterError MissingParametersError OperationNotPageableError"
+        " PaginationError UnseekableStreamError UnknownClientMethodError InvalidExpressionError"
+        " ApiVersionNotFoundError DataNotFoundError UnknownServiceError UnknownServiceStyle"
+        " MissingServiceIdError UndefinedModelAttributeError StubResponseError StubAssertionError"
+        " UnStubbedResponseError WaiterError WaiterConfigError CapacityNotAvailableError"
+        " BotoCoreError ClientError",
+    }
+)
+"""Every error class of botocore (``ClientError`` by its code, above)."""
+
+AZURE_CODES = _named(
+    {
+        Kind.MISSING: "BlobNotFound ResourceNotFound",
+        Kind.NO_CONTAINER: "ContainerNotFound ContainerBeingDeleted ContainerDisabled AccountNotFound",
+        Kind.DENIED: "AuthenticationFailed AuthorizationFailure AuthorizationPermissionMismatch"
+        " AuthorizationProtocolMismatch AuthorizationResourceTypeMismatch AuthorizationServiceMismatch"
+        " AuthorizationSourceIPMismatch InsufficientAccountPermissions AccountIsDisabled"
+        " NoAuthenticationInformation InvalidAuthenticationInfo PublicAccessNotPermitted",
+        Kind.CONFLICT: "ConditionNotMet TargetConditionNotMet BlobAlreadyExists ResourceAlreadyExists"
+        " UnauthorizedBlobOverwrite BlobImmutableDueToPolicy LeaseIdMissing",
+        Kind.BUSY: "ServerBusy InternalError OperationTimedOut",
+        Kind.ARCHIVED: "BlobArchived BlobBeingRehydrated",
+        Kind.BROKEN: "Md5Mismatch Crc64Mismatch",
+        Kind.UNSUPPORTED: "UnsupportedHttpVerb FeatureVersionMismatch UnsupportedHeader"
+        " ConditionHeadersNotSupported MultipleConditionHeadersNotSupported",
+    }
+)
+"""Error codes of Azure's answers; a code that is not here is told by the class of its error."""
+
+AZURE_CLASSES = _named(
+    {
+        Kind.MISSING: "ResourceNotFoundError",
+        Kind.DENIED: "ClientAuthenticationError",
+        Kind.CONFLICT: "ResourceExistsError ResourceModifiedError",
+        Kind.UNREACHABLE: "ServiceRequestError ServiceRequestTimeoutError ServiceResponseTimeoutError",
+        Kind.BROKEN: "ServiceResponseError IncompleteReadError DecodeError DeserializationError",
+        Kind.UNSUPPORTED: "TooManyRedirectsError HttpResponseError ODataV4Error",
+        Kind.MISUSE: "AzureError ResourceNotModifiedError ResponseNotReadError SerializationError"
+        " StreamClosedError StreamConsumedError",
+    }
+)
+"""Every error class of azure-core."""
+
+
+def translate_boto_error(error: Exception, where: str) -> StorageError:
+    """Of botocore. The code and the class are shown, never the library's text."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        code = str(response.get("Error", {}).get("Code", ""))
+        status = str(response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
+        kind = S3_CODES.get(code) or S3_CODES.get(status)
+        if kind is None:
+            return StorageError(f"the storage answered {code or status or 'an error'}", where=where)
+        return error_of(kind, where, detail=f"{code} (status {status})")
+    return error_of(_by_class(error, BOTO_CLASSES, Kind.SETTINGS), where, detail=type(error).__name__)
+
+
+def translate_azure_error(error: Exception, where: str) -> StorageError:
+    """Of azure-core and azure-storage-blob, by the storage's code, then by the class."""
+    code = str(getattr(error, "error_code", None) or "").rpartition(".")[2]
+    status = getattr(error, "status_code", None)
+    kind = AZURE_CODES.get(code) or _azure_status(status) or _by_class(error, AZURE_CLASSES, Kind.SETTINGS)
+    detail = f"{code or type(error).__name__}" + (f" (status {status})" if status else "")
+    if kind is Kind.UNSUPPORTED:
+        return error_of(kind, where, detail=detail, message=f"the storage answered {detail}")
+    return error_of(kind, where, detail=detail)
+
+
+def _azure_status(status: object) -> Kind | None:
+    if isinstance(status, int) and status >= 500:
+        return Kind.BUSY
+    return {401: Kind.DENIED, 403: Kind.DENIED, 404: Kind.MISSING, 412: Kind.CONFLICT, 429: Kind.BUSY}.get(
+        status if isinstance(status, int) else 0
+    )
+
+
+def _by_class(error: Exception, table: Mapping[str, Kind], otherwise: Kind) -> Kind:
+    return next((table[c.__name__] for c in type(error).__mro__ if c.__name__ in table), otherwise)

@@ -1,0 +1,75 @@
+"""A storage namespace in Azure blob storage, or in Azurite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobPrefix, BlobProperties
+
+from lakeplan.adapters.storage.azure_client import AzureClient
+from lakeplan.adapters.storage.translate import Kind, error_of, translate_azure_error
+from lakeplan.adapters.storage.urls import AzureLocation
+from lakeplan.model.objects import StoredObject
+
+
+class AzureReader:
+    """Reads and lists one path of a container. Workers of Spark open their own client, from their own
+    environment: only the location travels in a pickle."""
+
+    def __init__(self, location: AzureLocation) -> None:
+        self._location = location
+        self._client = AzureClient(location)
+        self._base = f"{location.prefix}/" if location.prefix else ""
+
+    @property
+    def url(self) -> str:
+        return self._location.url
+
+    def __repr__(self) -> str:
+        return f"AzureReader({self.url!r})"
+
+    def read(self, key: str) -> bytes:
+        where = f"{self.url}/{key}"
+        try:
+            # The library asks again for what is missing when a body breaks off.
+            download = self._client.get().download_blob(self._base + key)
+            data: bytes = download.readall()
+        except AzureError as error:
+            raise translate_azure_error(error, where) from error
+        if len(data) != download.size:
+            raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {download.size} bytes")
+        return data
+
+    def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
+        for item in self._items(prefix, recursive=recursive):
+            if isinstance(item, BlobPrefix):
+                continue
+            name, size, modified = item.name, item.size, item.last_modified
+            key = name[len(self._base) :]
+            if not key or _is_folder(item) or (key.endswith("/") and size == 0):
+                continue
+            yield StoredObject(key, size, round(modified.timestamp() * 1_000_000))
+
+    def list_prefixes(self, prefix: str = "") -> list[str]:
+        return sorted(
+            item.name[len(self._base) :]
+            for item in self._items(prefix, recursive=False)
+            if isinstance(item, BlobPrefix)
+        )
+
+    def _items(self, prefix: str, *, recursive: bool) -> Iterator[BlobProperties | BlobPrefix]:
+        start = self._base + prefix
+        try:
+            container = self._client.get()
+            if recursive:
+                yield from container.list_blobs(name_starts_with=start, include=["metadata"])
+            else:
+                yield from container.walk_blobs(name_starts_with=start, include=["metadata"], delimiter="/")
+        except AzureError as error:
+            raise translate_azure_error(error, f"{self.url}/{prefix}") from error
+
+
+def _is_folder(item: BlobProperties) -> bool:
+    """Accounts with a hierarchical namespace list their folders as blobs that say so."""
+    return (item.metadata or {}).get("hdi_isfolder", "").lower() == "true"

@@ -1,0 +1,143 @@
+"""Azure container clients: made lazily, one per process, with credentials from the environment."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.exceptions import AzureError
+from azure.storage.blob import ContainerClient
+
+from lakeplan.adapters.storage.translate import Kind, error_of, translate_azure_error
+from lakeplan.adapters.storage.urls import AZURE_SUFFIXES, AzureLocation
+from lakeplan.errors import StorageDenied, StorageError
+
+# The library's own first wait is 15 seconds.
+RETRIES: dict[str, Any] = {
+    "retry_total": 3,
+    "initial_backoff": 1,
+    "increment_base": 2,
+    "random_jitter_range": 1,
+}
+LIMITS: dict[str, Any] = {"connection_timeout": 10, "read_timeout": 60}
+
+
+class AzureClient:
+    """Makes the client on first use, in whichever process that is. Thread-safe; a pickle carries the
+    location only, never credentials."""
+
+    def __init__(self, location: AzureLocation) -> None:
+        self.location = location
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._client: ContainerClient | None = None
+
+    def __getstate__(self) -> AzureLocation:
+        return self.location
+
+    def __setstate__(self, state: AzureLocation) -> None:
+        self.location = state
+        self._reset()
+
+    def get(self) -> ContainerClient:
+        with self._lock:
+            if self._client is None:
+                quiet_vendor_logs()
+                credential = find_credential(self.location, os.environ)
+                try:
+                    self._client = ContainerClient(
+                        self.location.account_url,
+                        self.location.container,
+                        credential=credential,
+                        **RETRIES,
+                        **LIMITS,
+                    )
+                except (AzureError, ValueError) as error:
+                    # No cause: the library's text may quote the credential.
+                    raise translate_azure_error(error, self.location.url) from None
+            return self._client
+
+
+def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:
+    """The credential for one account: ``AZURE_STORAGE_CONNECTION_STRING``, ``AZURE_STORAGE_KEY``,
+    ``AZURE_STORAGE_SAS_TOKEN``, or azure-identity's default chain where that package is installed.
+
+    A credential that names another account or endpoint is not used: StorageDenied. So is a token or SAS for
+    an address that is not Azure's (or, for a SAS, not of this machine): it would give the secret away.
+    """
+    if text := environ.get("AZURE_STORAGE_CONNECTION_STRING", "").strip():
+        return _from_connection_string(location, text)
+    account = environ.get("AZURE_STORAGE_ACCOUNT", "").strip()
+    if account and account != location.account:
+        raise _other(location, "AZURE_STORAGE_ACCOUNT names another account")
+    if key := environ.get("AZURE_STORAGE_KEY", "").strip():
+        return AzureNamedKeyCredential(location.account, key)
+    if sas := environ.get("AZURE_STORAGE_SAS_TOKEN", "").strip():
+        return _sas(location, sas)
+    return _default_chain(location)
+
+
+def _from_connection_string(location: AzureLocation, text: str) -> Any:
+    fields = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
+    account = fields.get("AccountName", "")
+    if account and account != location.account:
+        raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names another account")
+    endpoint = fields.get("BlobEndpoint", "").rstrip("/")
+    if endpoint and endpoint.lower() != location.account_url.lower():
+        raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names another endpoint")
+    if key := fields.get("AccountKey"):
+        return AzureNamedKeyCredential(location.account, key)
+    if sas := fields.get("SharedAccessSignature"):
+        return _sas(location, sas)
+    raise StorageDenied(
+        "AZURE_STORAGE_CONNECTION_STRING has neither AccountKey nor SharedAccessSignature",
+        where=location.url,
+    )
+
+
+def _sas(location: AzureLocation, sas: str) -> AzureSasCredential:
+    parts = urlsplit(location.account_url)
+    loopback = (parts.hostname or "") in ("localhost", "127.0.0.1", "::1")
+    if not loopback and not _is_azure(location):
+        raise _other(location, "a SAS is sent to Azure's own addresses only")
+    return AzureSasCredential(sas)
+
+
+def _default_chain(location: AzureLocation) -> Any:
+    try:
+        identity = importlib.import_module("azure.identity")
+    except ImportError:
+        raise error_of(
+            Kind.NO_CREDENTIALS,
+            location.url,
+            message="no Azure credentials: set AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY or"
+            " AZURE_STORAGE_SAS_TOKEN, or install azure-identity",
+        ) from None
+    if not _is_azure(location):
+        raise _other(location, "a token is sent to Azure's own addresses only")
+    return identity.DefaultAzureCredential()
+
+
+def _is_azure(location: AzureLocation) -> bool:
+    parts = urlsplit(location.account_url)
+    return parts.scheme == "https" and (parts.hostname or "").endswith(AZURE_SUFFIXES)
+
+
+def _other(location: AzureLocation, message: str) -> StorageError:
+    return StorageDenied(message, where=location.url, hint="nothing was sent; check the environment")
+
+
+def quiet_vendor_logs() -> None:
+    """At info azure-core logs every request; a log of ours never holds a signed URL."""
+    for name in ("azure", "azure.core.pipeline.policies.http_logging_policy", "urllib3", "msal"):
+        logger = logging.getLogger(name)
+        if logger.level < logging.WARNING:
+            logger.setLevel(logging.WARNING)

@@ -1,0 +1,81 @@
+"""A storage namespace in S3, or in a store that speaks its protocol (``s3://``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from lakeplan.adapters.storage.s3_client import S3Client
+from lakeplan.adapters.storage.translate import Kind, error_of, translate_boto_error
+from lakeplan.adapters.storage.urls import S3Location
+from lakeplan.model.objects import StoredObject
+
+READ_TRIES = 3
+"""Of one object: botocore tries requests again, but not a body that breaks off."""
+
+
+class S3Reader:
+    """Reads and lists one prefix of a bucket. Workers of Spark open their own client, from their own
+    environment: only location, endpoint and region travel in a pickle."""
+
+    def __init__(
+        self, location: S3Location, *, endpoint_url: str | None = None, region: str | None = None
+    ) -> None:
+        self._location = location
+        self._client = S3Client(endpoint_url, region)
+        self._base = f"{location.prefix}/" if location.prefix else ""
+
+    @property
+    def url(self) -> str:
+        return self._location.url
+
+    def __repr__(self) -> str:
+        return f"S3Reader({self.url!r})"
+
+    def read(self, key: str) -> bytes:
+        where = f"{self.url}/{key}"
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                answer = self._client.get().get_object(Bucket=self._location.bucket, Key=self._base + key)
+                announced = int(answer["ContentLength"])
+                data: bytes = answer["Body"].read()
+            except ClientError as error:
+                raise translate_boto_error(error, where) from error
+            except BotoCoreError as error:
+                translated = translate_boto_error(error, where)
+                if tries >= READ_TRIES:
+                    raise translated from error
+                continue
+            if len(data) == announced:
+                return data
+            if tries >= READ_TRIES:
+                raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {announced} bytes")
+
+    def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
+        for page in self._pages(prefix, recursive=recursive):
+            for item in page.get("Contents", ()):
+                key = item["Key"][len(self._base) :]
+                if (key.endswith("/") and item["Size"] == 0) or not key:
+                    continue  # what consoles and file tools leave to show a folder
+                modified = item["LastModified"]
+                yield StoredObject(key, item["Size"], round(modified.timestamp() * 1_000_000))
+
+    def list_prefixes(self, prefix: str = "") -> list[str]:
+        return sorted(
+            item["Prefix"][len(self._base) :]
+            for page in self._pages(prefix, recursive=False)
+            for item in page.get("CommonPrefixes", ())
+        )
+
+    def _pages(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
+        where = f"{self.url}/{prefix}"
+        options = {} if recursive else {"Delimiter": "/"}
+        try:
+            paginator = self._client.get().get_paginator("list_objects_v2")
+            yield from paginator.paginate(Bucket=self._location.bucket, Prefix=self._base + prefix, **options)
+        except (BotoCoreError, ClientError) as error:
+            raise translate_boto_error(error, where) from error
