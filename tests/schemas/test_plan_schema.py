@@ -1,0 +1,273 @@
+"""Plan files: their schema, and that what is loaded is exactly what was made."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from datetime import datetime, timezone
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakeplan.config.schemas import load_schema
+from lakeplan.core.diff import action_of, diff_rules
+from lakeplan.errors import LakeplanError
+from lakeplan.model.plan import (
+    Backlog,
+    Failure,
+    GateOutcome,
+    GateResult,
+    Horizon,
+    HorizonImpact,
+    Impact,
+    ImpactStatus,
+    Plan,
+    PrefixImpact,
+    RepositoryPlan,
+    TagLoss,
+)
+from lakeplan.model.plan_document import digest_of, dump_plan, load_plan, to_document
+from lakeplan.model.rules import GcRules
+
+# Lone surrogates too: a path need not be UTF-8, and is read with surrogateescape.
+TEXT = st.text(st.characters() | st.sampled_from("\udc80\udcff\x00\x1b\u2028"), max_size=8)
+COUNT = st.integers(0, 2**63)
+MAYBE = st.none() | COUNT
+DAYS = st.integers(-(2**31), 2**31 - 1)
+HEX = st.integers(0, 2**256 - 1).map(lambda n: f"{n:064x}")
+TEXTS = st.lists(TEXT, max_size=3).map(tuple)
+TIMES = st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1), timezones=st.just(timezone.utc))  # noqa: DTZ001
+NUMBERS = st.none() | COUNT | st.floats(allow_nan=False, allow_infinity=False)
+RULES = st.none() | st.builds(GcRules, DAYS, st.dictionaries(TEXT, DAYS, max_size=4))
+HORIZON = st.builds(HorizonImpact, TIMES, *[COUNT] * 5, *[MAYBE] * 6)
+IMPACT = st.builds(
+    Impact,
+    status=st.sampled_from(ImpactStatus),
+    reason=TEXT,
+    horizons=st.dictionaries(st.sampled_from([h.value for h in Horizon]), HORIZON),
+    tags=st.lists(st.builds(TagLoss, TEXT, HEX, MAYBE, MAYBE), max_size=2).map(tuple),
+    prefixes=st.lists(st.builds(PrefixImpact, TEXT, COUNT, COUNT, COUNT), max_size=2).map(tuple),
+    backlog=st.none() | st.builds(Backlog, COUNT, MAYBE, MAYBE),
+    ranges_read=COUNT,
+    entries_read=COUNT,
+    commits_digest=st.just("") | HEX,
+    blind_to=TEXTS,
+)
+GATES = st.lists(
+    st.builds(
+        GateResult,
+        TEXT,
+        TEXT,
+        st.sampled_from(GateOutcome),
+        TEXT,
+        NUMBERS,
+        NUMBERS,
+        TEXT,
+        TEXT,
+        st.sampled_from([h.value for h in Horizon]),
+    ),
+    max_size=2,
+).map(tuple)
+
+
+@st.composite
+def repositories(draw: st.DrawFn) -> RepositoryPlan:
+    before, after = draw(RULES), draw(RULES)
+    return RepositoryPlan(
+        *(draw(TEXT) for _ in range(4)),
+        config_hash=draw(HEX),
+        action=action_of(before, after),
+        before=before,
+        after=after,
+        managed=draw(st.booleans()),
+        adopted=draw(st.booleans()),
+        owner=draw(st.none() | TEXT),
+        source=draw(TEXT),
+        changes=diff_rules(before, after),
+        branches=draw(st.dictionaries(TEXT, HEX, max_size=3)),
+        impact=draw(IMPACT),
+        gates=draw(GATES),
+        warnings=draw(TEXTS),
+        unexpanded=draw(st.dictionaries(TEXT, DAYS, max_size=3)),
+        failure=draw(st.none() | st.builds(Failure, TEXT, TEXT, TEXT, st.integers(0, 255))),
+    )
+
+
+PLANS = st.builds(
+    Plan,
+    as_of=TIMES,
+    lakeplan_version=TEXT,
+    tree_digest=TEXT,
+    tree_commit=st.none() | TEXT,
+    repositories=st.lists(repositories(), max_size=3).map(tuple),
+    gates=GATES,
+    allowed=TEXTS,
+    targets=TEXTS,
+    unmanaged=TEXTS,
+    warnings=TEXTS,
+    simulate=st.sampled_from(["changed", "all", "none"]),
+    read_only=st.booleans(),
+)
+SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def a_plan() -> Plan:
+    rules = GcRules(21, {"main": 28, "dév": 7})
+    repository = RepositoryPlan(
+        server="prod",
+        name="analytics",
+        entry="analytics",
+        endpoint_url="https://lakefs.example.com",
+        config_hash="5f" * 32,
+        action=action_of(None, rules),
+        before=None,
+        after=rules,
+        changes=diff_rules(None, rules),
+        branches={"main": "ab" * 32},
+    )
+    return Plan(datetime(2026, 3, 31, 12, tzinfo=timezone.utc), "0.1.0", "7e" * 32, None, (repository,))
+
+
+def validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(load_schema("plan"))
+
+
+def objects_of(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every object schema inside ``schema``."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield schema
+        for child in schema.values():
+            yield from objects_of(child)
+    elif isinstance(schema, list):
+        for child in schema:
+            yield from objects_of(child)
+
+
+class DescribeTheSchema:
+    def it_is_a_schema(self) -> None:
+        jsonschema.Draft202012Validator.check_schema(load_schema("plan"))
+
+    def it_describes_every_field_and_takes_no_other(self) -> None:
+        found = list(objects_of(load_schema("plan")))
+        assert len(found) > 10
+        for schema in found:
+            assert schema.get("description")
+            if schema["additionalProperties"] is False:
+                assert all(p.get("description") for p in schema["properties"].values())
+                assert schema.get("required") in (None, list(schema["properties"]))
+
+    @pytest.mark.parametrize(
+        ("kind", "where"),
+        [
+            (RepositoryPlan, "repository"),
+            (Impact, "impact"),
+            (HorizonImpact, "horizon_impact"),
+            (GateResult, "gate"),
+        ],
+    )
+    def it_has_the_fields_of_the_model(self, kind: Any, where: str) -> None:
+        derived = {"before_etag", "after_etag"} if kind is RepositoryPlan else set()
+        named = set(load_schema("plan")["$defs"][where]["properties"])
+        assert named == {f.name for f in fields(kind)} | derived
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda d: d.update(extra=1),
+            lambda d: d.pop("digest"),
+            lambda d: d.update(as_of="2026-03-31"),
+            lambda d: d["repositories"][0].update(action="delete"),
+            lambda d: d["repositories"][0].update(before_etag="abc"),
+            lambda d: d["repositories"][0]["after"]["branches"][0].update(retention_days="7"),
+            lambda d: d["repositories"][0]["impact"].update(status="zero"),
+            lambda d: d["summary"].update(objects_expire=None),
+        ],
+    )
+    def it_refuses_what_is_no_plan(self, damage: Any) -> None:
+        document = to_document(a_plan())
+        validator().validate(document)
+        damage(document)
+        with pytest.raises(jsonschema.ValidationError):
+            validator().validate(document)
+
+    @SOME
+    @given(PLANS)
+    def it_takes_every_plan_that_can_be_made(self, plan: Plan) -> None:
+        validator().validate(to_document(plan))
+        validator().validate(json.loads(dump_plan(plan)))
+
+
+class DescribeAPlanFile:
+    @SOME
+    @given(PLANS)
+    def it_loads_as_exactly_the_plan_that_was_made(self, plan: Plan) -> None:
+        text = dump_plan(plan)
+        loaded = load_plan(text.encode("utf-8").decode("utf-8"), where="plan.json")
+        assert loaded == plan
+        assert dump_plan(loaded) == text
+
+    @SOME
+    @given(PLANS, st.data())
+    def it_is_refused_when_cut_anywhere(self, plan: Plan, data: st.DataObject) -> None:
+        text = dump_plan(plan).rstrip()
+        kept = data.draw(st.integers(0, len(text) - 1))
+        with pytest.raises(LakeplanError) as caught:
+            load_plan(text[:kept], where="plan.json")
+        assert caught.value.where == "plan.json"
+        assert "lakeplan plan" in caught.value.hint
+
+    @pytest.mark.parametrize(
+        "edit",
+        [
+            ('retention_days": 28', 'retention_days": 1'),
+            ('"action": "add"', '"action": "none"'),
+            ('"branch_id": "main"', '"branch_id": "dev"'),
+            ('"objects_expire": 0', '"objects_expire": 1'),
+            ('"read_only": false', '"read_only": true'),
+            ('"before": null', '"before": 7'),
+        ],
+    )
+    def it_is_refused_when_edited(self, edit: tuple[str, str]) -> None:
+        text = dump_plan(a_plan())
+        assert edit[0] in text
+        with pytest.raises(LakeplanError, match="changed after it was made"):
+            load_plan(text.replace(edit[0], edit[1], 1), where="plan.json")
+
+    @SOME
+    @given(st.data())
+    def it_is_refused_whichever_value_is_of_another_kind(self, data: st.DataObject) -> None:
+        """Even with a digest made again: a plan of a later or broken lakeplan never gives a traceback."""
+        document = to_document(a_plan())
+        place: Any = document
+        while True:
+            keys = list(place) if isinstance(place, dict) else range(len(place))
+            key = data.draw(st.sampled_from(list(keys)))
+            if not isinstance(place[key], (dict, list)) or not place[key] or data.draw(st.booleans()):
+                break
+            place = place[key]
+        place[key] = data.draw(st.sampled_from([None, 7, 7.5, True, "text", [], {}, ["x"], {"a": 1}]))
+        document["digest"] = digest_of(document)
+        text = json.dumps(document)
+        loaded = None
+        with contextlib.suppress(LakeplanError):  # any other error fails this test
+            loaded = load_plan(text, where="plan.json")
+        assert loaded is None or load_plan(dump_plan(loaded), where="plan.json") == loaded
+
+    @pytest.mark.parametrize("text", ["", "[]", "null", "7", '{"format": "lakeplan.plan/v2"}', "[" * 100_000])
+    def it_is_refused_when_it_is_something_else(self, text: str) -> None:
+        with pytest.raises(LakeplanError) as caught:
+            load_plan(text, where="plan.json")
+        assert caught.value.where == "plan.json"
+
+    def it_keeps_whole_numbers_of_gates_whole(self) -> None:
+        gate = GateResult("expired-bytes", "plan", GateOutcome.PASSED, "", value=2**53 + 1, limit=5.0)
+        plan = Plan(a_plan().as_of, "0.1.0", "", None, (), gates=(gate,))
+        again = load_plan(dump_plan(plan), where="plan.json")
+        assert again.gates[0].value == 2**53 + 1
+        assert to_document(again)["digest"] == to_document(plan)["digest"]
