@@ -34,7 +34,7 @@ ZONES: list[tzinfo] = [
     ZoneInfo("America/New_York"),  # clocks went forward on 2022-03-13
     ZoneInfo("Europe/London"),  # on 2022-03-27
 ]
-DAYS = st.sampled_from([-2, 0, 1, 2, 3, 4, 5, 7, 10, 14, 21, 2**31 - 1])
+DAYS = st.sampled_from([-2, 0, 1, 2, 3, 4, 5, 7, 10, 14, 21, 2**31 - 1, 2**40])
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from lakeplan.core.retention import all_kept, documented_verdict, server_verdict
+from lakeplan.core.retention import CommitGraph, all_kept, documented_verdict, limit_us, server_verdict, to_us
+from lakeplan.model.refs import Branch, Commit, Refs
 from lakeplan.model.rules import GcRules
 
 # picture, rules, what the server keeps, what the documented rule keeps (ids ascending)
@@ -251,21 +253,53 @@ def it_keeps(name: str, draw: Any, kept: Any, now: Any) -> None:
 
 
 def it_gives_the_worked_example_of_the_lakefs_documents(draw: Any, kept: Any, now: Any) -> None:
-    # On 2022-03-31, main 21 days, dev 7 days. Named by date: a commit is kept on the day it was made HEAD
-    # and for as long as it, or its child, is inside the days.
+    # lakeFS documents, "Committed Garbage Collection Internals": on 2022-03-31, main 21 days, dev 7 days.
+    # 21 days ago, on 2022-03-10, the HEAD of main was 2022-03-09; 7 days ago, on 2022-03-24, that of dev was
+    # d:2022-03-23. These and all later commits stay; 2022-02-27, 2022-03-01 and the older d: ones go.
+    assert limit_us(now, 21) == to_us(datetime(2022, 3, 10, 12, tzinfo=timezone.utc))
+    assert limit_us(now, 7) == to_us(datetime(2022, 3, 24, 12, tzinfo=timezone.utc))
     graph = draw(
         """
-        main -> m-03-25   6  m-03-15
-                m-03-15  16  m-03-10
-                m-03-10  21  m-03-05
-                m-03-05  26
-        dev ->  n-03-28   3  n-03-24
-                n-03-24   7  n-03-20
-                n-03-20  11
+        main -> 2022-03-27     4  2022-03-12
+                2022-03-12    19  2022-03-09
+                2022-03-09    22  2022-03-01
+                2022-03-01    30  2022-02-27
+                2022-02-27    32
+        dev ->  d:2022-03-30   1  d:2022-03-23
+                d:2022-03-23   8  d:2022-03-20
+                d:2022-03-20  11  d:2022-03-14
+                d:2022-03-14  17  2022-02-27
         """
     )
-    rules = GcRules(21, {"dev": 7})
-    expected = "m-03-10 m-03-15 m-03-25 n-03-24 n-03-28"
+    rules = GcRules(14, {"main": 21, "dev": 7})
+    expected = "2022-03-09 2022-03-12 2022-03-27 d:2022-03-23 d:2022-03-30"
+    assert kept(graph, server_verdict(graph, rules, now)) == expected
+    assert kept(graph, documented_verdict(graph, rules, now).active) == expected
+
+
+@pytest.mark.parametrize(("main_age", "dev_age"), [("21", "7"), ("20.9", "6.9")])
+def it_keeps_the_head_of_that_very_moment(
+    main_age: str, dev_age: str, draw: Any, kept: Any, now: Any
+) -> None:
+    # The same moment and days, with commits on 2022-03-10 and 2022-03-24 themselves: the HEADs of then.
+    graph = draw(
+        f"""
+        main -> m5  3  m4
+                m4 16  m-2022-03-10
+                m-2022-03-10 {main_age} m2
+                m2 30  m1
+                m1 31
+        dev ->  d5  3  d-2022-03-24
+                d-2022-03-24 {dev_age} d3
+                d3 11  d2
+                d2 12
+        """
+    )
+    rules = GcRules(14, {"main": 21, "dev": 7})
+    exactly_then = main_age == "21"
+    expected = (
+        "d-2022-03-24 d5 m-2022-03-10 m4 m5" if exactly_then else "d-2022-03-24 d3 d5 m-2022-03-10 m2 m4 m5"
+    )
     assert kept(graph, server_verdict(graph, rules, now)) == expected
     assert kept(graph, documented_verdict(graph, rules, now).active) == expected
 
@@ -335,3 +369,16 @@ def it_counts_days_in_the_zone_of_the_server(draw: Any, kept: Any, now: Any) -> 
 def it_keeps_everything_without_rules(draw: Any, kept: Any) -> None:
     graph = draw("main -> b 900 a\n a 901\n x 902")
     assert kept(graph, all_kept(graph)) == "a b x"
+
+
+def it_stops_at_an_equal_limit_that_other_days_gave(kept: Any) -> None:
+    # Samoa had no 2011-12-30: one and two days before this moment are the same instant.
+    apia = ZoneInfo("Pacific/Apia")
+    as_of = datetime(2011, 12, 31, 20, tzinfo=timezone.utc)
+    assert limit_us(as_of, 1, apia) == limit_us(as_of, 2, apia) == to_us(as_of - timedelta(days=1))
+    young, old = to_us(as_of) - 1, to_us(as_of - timedelta(days=20))
+    commits = (Commit("a", old, "", ("p",)), Commit("b", young, "", ("p",)), Commit("p", old, ""))
+    refs = Refs(commits, (Branch("main", "a"), Branch("feature", "b")), ())
+    graph, rules = CommitGraph.from_refs(refs), GcRules(1, {"feature": 2})
+    assert kept(graph, server_verdict(graph, rules, as_of, apia)) == "a b"
+    assert kept(graph, server_verdict(graph, rules, as_of, timezone.utc)) == "a b p"
