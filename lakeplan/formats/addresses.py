@@ -28,6 +28,6 @@ def normalize(address: str, address_type: int, storage_namespace: str) -> str | 
 
 
 def prefix_of(storage_namespace: str) -> str:
-    """What every full address inside the namespace begins with: the namespace and exactly one slash, so
-    that ``s3://bucket/ns-other`` is not inside ``s3://bucket/ns``."""
-    return storage_namespace.rstrip("/") + "/"
+    """What every full address inside the namespace begins with: the namespace and the slash that ends it, so
+    that ``s3://bucket/ns-other`` is not inside ``s3://bucket/ns``. A second slash is part of the keys."""
+    return storage_namespace if storage_namespace.endswith("/") else storage_namespace + "/"

@@ -61,15 +61,28 @@ def run_time(run_id: str) -> int:
 def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
     """One file of a run. Raises FormatError naming ``name``."""
     try:
-        table = pq.read_table(io.BytesIO(data), page_checksum_verification=True)
-        columns = table.select(_SCHEMA.names).cast(_SCHEMA)
+        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        _check_row_counts(file.metadata)
+        columns = file.read().select(_SCHEMA.names).cast(_SCHEMA)
         addresses, dates = (column.to_pylist() for column in columns.columns)
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        message = "is not a Parquet file of uncommitted addresses"
+        message = "is not a whole Parquet file of uncommitted addresses"
         raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
     if None in addresses:
         raise FormatError("holds an address that is null", where=name, hint=HINT)
+    if len(addresses) != file.metadata.num_rows:
+        raise FormatError("holds another number of addresses than it says", where=name, hint=HINT)
     return UncommittedAddresses(addresses, dates)
+
+
+def _check_row_counts(metadata: pq.FileMetaData) -> None:
+    """The footer has no checksum, and a lost address is a lost object: the counts in it must agree."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    if sum(group.num_rows for group in groups) != metadata.num_rows:
+        raise ValueError("the row groups' rows are not the file's")
+    for group in groups:
+        if any(group.column(i).num_values != group.num_rows for i in range(group.num_columns)):
+            raise ValueError("a column has another number of values than its row group has rows")
 
 
 def write_uncommitted(addresses: Sequence[str], creation_dates: Sequence[int]) -> bytes:

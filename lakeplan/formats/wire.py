@@ -18,7 +18,10 @@ def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """
     position, end = 0, len(data)
     while position < end:
-        tag, position = read_uvarint(data, position, end)
+        tag = data[position]
+        position += 1
+        if tag >= 0x80:
+            tag, position = read_uvarint(data, position - 1, end)
         number, kind = tag >> 3, tag & 7
         if number == 0:
             raise damaged("a protobuf field has the number 0")

@@ -54,5 +54,6 @@ def it_makes_addresses_comparable(address: str, kind: int, namespace: str, expec
     st.sampled_from(["", "/", "//"]),
 )
 def it_gives_every_key_of_the_namespace_the_same_name(key: str, namespace: str, slashes: str) -> None:
-    full = f"{namespace}/{key}"
+    # a namespace that ends in two slashes has them in front of all its keys
+    full = namespace + (slashes or "/") + key
     assert normalize(full, FULL, namespace + slashes) == normalize(key, RELATIVE, namespace) == key

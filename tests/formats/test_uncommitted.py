@@ -72,6 +72,18 @@ def it_writes_the_servers_columns() -> None:
     assert not any(field.nullable for field in file.schema_arrow)
 
 
+@settings(max_examples=200)
+@given(st.integers(0, len(SAMPLE) - 1), st.integers(1, 255))
+def it_never_loses_an_address_to_a_flipped_byte(position: int, mask: int) -> None:
+    damaged = bytearray(SAMPLE)
+    damaged[position] ^= mask
+    try:
+        read = read_uncommitted(bytes(damaged), name="x")
+    except FormatError:
+        return
+    assert read.addresses == [f"data/p/{i}" for i in range(50)]
+
+
 def _parquet(columns: dict[str, list[object]]) -> bytes:
     out = io.BytesIO()
     pq.write_table(pa.table(columns), out)

@@ -112,10 +112,10 @@ class DescribeDamage:
     def it_never_gives_other_records_for_missing_bytes(self, position: int, size: int) -> None:
         self._same_or_refused(GOOD[:position] + GOOD[position + size :])
 
-    @given(st.binary(max_size=200))
-    def it_never_fails_otherwise_on_a_block_of_anything(self, raw: bytes) -> None:
+    @given(st.binary(max_size=200), st.sampled_from([0, 1]))
+    def it_never_fails_otherwise_on_a_block_of_anything(self, raw: bytes, kind: int) -> None:
         with pytest.raises(FormatError):
-            read_sstable(table([], raw=raw, count=b"77"), name="x")
+            read_sstable(table([], raw=raw, kind=kind, count=b"77"), name="x")
 
     @staticmethod
     def _same_or_refused(data: bytes) -> None:
