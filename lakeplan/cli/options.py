@@ -34,3 +34,16 @@ NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.")]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bars.")]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.", metavar="LEVEL")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only results and errors.")]
+LakectlConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--lakectl-config", help="lakectl's file, for credentials of a tree with one server.", metavar="FILE"
+    ),
+]
+Master = Annotated[
+    str | None, typer.Option("--master", help="Spark master; local[*] by default.", metavar="URL")
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", help="A Spark setting, KEY=VALUE; repeatable.", metavar="K=V"),
+]

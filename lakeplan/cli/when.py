@@ -26,3 +26,8 @@ def parse_time(text: str) -> datetime:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return moment.astimezone(timezone.utc)
+
+
+def now_utc() -> datetime:
+    """The clock of a run, read here and nowhere below."""
+    return datetime.now(tz=timezone.utc)

@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import typer
 
-from lakeplan.cli.commands import sandbox, schema, simulate, validate
+from lakeplan.cli.commands import apply, plan, sandbox, schema, show, simulate, validate
 
 COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     validate.register,
+    plan.register,
+    show.register,
+    apply.register,
     simulate.register,
     schema.register,
     sandbox.register,

@@ -1,0 +1,165 @@
+"""``lakeplan apply``: does what was reviewed and no more."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeplan.app.apply import ApplyOptions, apply_plan
+from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
+from lakeplan.app.report import exit_code_of, report_document
+from lakeplan.app.state import known_repositories
+from lakeplan.app.write import ApplyPorts, Run
+from lakeplan.cli import options
+from lakeplan.cli.commands.plan import FORMATS, Allow, show_plan
+from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
+from lakeplan.cli.commands.show import read_plan
+from lakeplan.cli.console import configure_logging, stderr
+from lakeplan.cli.gates import check_gate_names
+from lakeplan.cli.outputs import RICH, Output, emit, pair_outputs
+from lakeplan.cli.who import this_run
+from lakeplan.cli.wiring import Session
+from lakeplan.errors import ExitCode, UsageError
+from lakeplan.model.plan import Plan
+from lakeplan.model.plan_document import to_document
+from lakeplan.render.apply import render_apply
+
+Force = Annotated[bool, typer.Option("--force", help="Skip the ETag checks, and nothing else.")]
+AutoApprove = Annotated[
+    bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal when no plan is given.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("apply", help="Push what a plan file says, and no more.")
+    def apply(
+        plan_file: Annotated[
+            Path | None, typer.Argument(metavar="[PLAN]", help="A reviewed plan; without it, plan and ask.")
+        ] = None,
+        tree: options.TreeDir = Path(),
+        target: options.Targets = None,
+        owner: options.Owner = None,
+        server: options.Server = None,
+        format: options.Formats = None,
+        out: options.Outs = None,
+        force: Annotated[
+            bool, typer.Option("--force", help="Skip the ETag checks, and nothing else.")
+        ] = False,
+        auto_approve: AutoApprove = False,
+        allow: Allow = None,
+        refresh_patterns: Annotated[
+            bool,
+            typer.Option(
+                "--refresh-patterns",
+                help="Also give branches that appeared since the plan their pattern's days; never fewer.",
+            ),
+        ] = False,
+        lakectl_config: options.LakectlConfig = None,
+        master: options.Master = None,
+        spark_conf: options.SparkConf = None,
+        no_color: options.NoColor = False,
+        no_progress: options.NoProgress = False,
+        log_level: options.LogLevel = "warning",
+        quiet: options.Quiet = False,
+    ) -> int:
+        configure_logging(log_level)
+        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+        allowed = check_gate_names(allow)
+        if allowed and not sys.stdin.isatty():
+            raise UsageError(
+                "--allow opens a gate only at a terminal",
+                hint="give it to lakeplan plan, which records it for review, or acknowledge it in the tree",
+            )
+        session = Session.open(
+            tree,
+            lakectl_config=lakectl_config,
+            master=master,
+            spark_conf=spark_conf,
+            progress=not (no_progress or quiet),
+        )
+        flow = ApplyFlow(
+            session,
+            this_run(tree),
+            ApplyOptions(force, allowed, refresh_patterns, Selection(tuple(target or ()), owner, server)),
+            outputs,
+            no_color=no_color,
+        )
+        if plan_file is not None:
+            return flow.apply(read_plan(plan_file))
+        return flow.plan_and_apply(auto_approve=auto_approve)
+
+
+@dataclass(frozen=True)
+class ApplyFlow:
+    """One apply at the terminal or in a pipeline."""
+
+    session: Session
+    run: Run
+    options: ApplyOptions
+    outputs: tuple[Output, ...]
+    no_color: bool = False
+
+    def plan_and_apply(self, *, auto_approve: bool) -> int:
+        """Plans, shows, asks for the word ``yes``, applies."""
+        plan = make_plan(
+            self.session.tree,
+            PlanOptions(
+                as_of=self.session.as_of,
+                selection=self.options.selection,
+                allowed=self.options.allowed,
+                tree_commit=self.run.tree_commit,
+                known=known_repositories(self.session.state()),
+            ),
+            self._plan_ports(),
+        )
+        show_plan(plan, (Output(RICH, None),), no_color=self.no_color, to_stderr=self._results_on_stdout)
+        planned = plan_exit_code(plan, detailed=False)
+        if plan.refused or not plan.writes:
+            return planned
+        if not auto_approve and not self._approved():
+            return ExitCode.ERROR
+        return self.apply(plan) or planned
+
+    def apply(self, plan: Plan) -> int:
+        """Applies a reviewed plan, shows the report, and gives the exit code."""
+        report = apply_plan(
+            plan,
+            self.session.tree,
+            self.options,
+            self._plan_ports(),
+            ApplyPorts(self.session.connection, self.session.state(), self.session.progress),
+            self.run,
+            plan_digest=to_document(plan)["digest"],
+        )
+        document = report_document(report)
+        emit(
+            self.outputs,
+            {"json": lambda: json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"},
+            lambda console: render_apply(document, console),
+            no_color=self.no_color,
+        )
+        return exit_code_of(report)
+
+    def _plan_ports(self) -> Ports:
+        return Ports(self.session.reader, self.session.simulator, self.session.progress)
+
+    @property
+    def _results_on_stdout(self) -> bool:
+        return any(o.path is None and o.format != RICH for o in self.outputs)
+
+    def _approved(self) -> bool:
+        if not sys.stdin.isatty():
+            raise UsageError(
+                "apply without a plan file asks for the word yes, and there is no terminal to ask at",
+                hint="apply a reviewed plan file, or pass --auto-approve",
+            )
+        answer = typer.prompt("Apply this? Only the word yes does", default="", show_default=False)
+        if answer.strip() == "yes":
+            return True
+        stderr(no_color=self.no_color).print("Nothing was written.")
+        return False

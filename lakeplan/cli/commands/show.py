@@ -1,0 +1,75 @@
+"""``lakeplan show``: a stored plan, or with ``--resolved`` where every value of a repository comes from."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from lakeplan.cli import options
+from lakeplan.cli.commands.show_resolved import show_resolved
+from lakeplan.cli.console import configure_logging
+from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.plan import Plan
+from lakeplan.model.plan_document import dump_plan, load_plan, to_document
+from lakeplan.render.plan import render_plan
+from lakeplan.render.show import render_repository
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("show", help="Show a plan file again, or with --resolved a repository's configuration.")
+    def show(
+        plan_file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan file.")] = None,
+        resolved: Annotated[
+            str | None,
+            typer.Option("--resolved", metavar="REPO", help="Print every value with the file it came from."),
+        ] = None,
+        tree: options.TreeDir = Path(),
+        target: options.Targets = None,
+        format: options.Formats = None,
+        out: options.Outs = None,
+        no_color: options.NoColor = False,
+        log_level: options.LogLevel = "warning",
+    ) -> None:
+        configure_logging(log_level)
+        if (plan_file is None) == (resolved is None):
+            raise UsageError("give a plan file, or --resolved REPO", hint="lakeplan show plan.json")
+        outputs = pair_outputs(format, out, ("rich", "json"))
+        if resolved is not None:
+            show_resolved(tree, resolved, outputs, no_color=no_color)
+            return
+        assert plan_file is not None
+        plan = read_plan(plan_file)
+        document = to_document(plan)
+        targets = target or []
+        wanted = [
+            r
+            for r in document["repositories"]
+            if any(fnmatchcase(n, t) for t in targets for n in (r["name"], f"{r['server']}/{r['name']}"))
+        ]
+        if targets and not wanted:
+            raise LakeplanError("no repository of the plan matches --target", where=str(plan_file))
+
+        def rich_form(console: Console) -> None:
+            if not targets:
+                render_plan(document, console)
+            for repository in wanted:
+                render_repository(repository, console)
+
+        emit(outputs, {"json": lambda: dump_plan(plan)}, rich_form, no_color=no_color)
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan file from disk. Raises LakeplanError that names it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise LakeplanError(
+            f"cannot read the plan: {reason}", where=str(path), hint="make one with: lakeplan plan --out FILE"
+        ) from None
+    return load_plan(text, where=str(path))

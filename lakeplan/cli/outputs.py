@@ -1,0 +1,92 @@
+"""``--format`` and ``--out``, repeatable and in pairs: which document goes where."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from lakeplan.cli.console import stdout
+from lakeplan.errors import LakeplanError, UsageError
+
+STANDARD_OUTPUT = Path("-")
+RICH = "rich"
+
+
+@dataclass(frozen=True)
+class Output:
+    format: str
+    path: Path | None
+    """None is standard output."""
+
+
+def pair_outputs(
+    formats: Sequence[str] | None,
+    outs: Sequence[Path] | None,
+    supported: Sequence[str],
+    *,
+    quiet: bool = False,
+) -> tuple[Output, ...]:
+    """Formats and files, paired in the order given.
+
+    A format without a file goes to standard output; ``--out FILE`` without a format is JSON. When nothing
+    goes to standard output people still see the rich form, unless ``quiet``. Raises UsageError.
+    """
+    named, paths = list(formats or ()), list(outs or ())
+    for name in named:
+        if name not in supported:
+            raise UsageError(f"unknown format {name!r}", hint=f"one of {', '.join(supported)}")
+    if not named and paths:
+        named = ["json"] * len(paths)
+    if len(paths) > len(named):
+        raise UsageError(
+            f"{len(paths)} --out for {len(named)} --format", hint="give each --out its --format, in order"
+        )
+    outputs = [
+        Output(name, None if i >= len(paths) or paths[i] == STANDARD_OUTPUT else paths[i])
+        for i, name in enumerate(named)
+    ]
+    if sum(1 for o in outputs if o.path is None) > 1:
+        raise UsageError("two formats go to standard output", hint="give each --format its --out FILE")
+    if not any(o.path is None for o in outputs) and not quiet:
+        outputs.append(Output(RICH, None))
+    return tuple(outputs)
+
+
+def emit(
+    outputs: Sequence[Output],
+    texts: Mapping[str, Callable[[], str]],
+    show: Callable[[Console], None],
+    *,
+    no_color: bool,
+) -> None:
+    """Writes every output. ``texts`` makes the formats that are text; ``show`` is the rich form."""
+    for output in outputs:
+        if output.format == RICH:
+            _emit_rich(output, show, no_color=no_color)
+        elif output.path is None:
+            sys.stdout.write(texts[output.format]())
+        else:
+            _write(output.path, texts[output.format]())
+
+
+def _emit_rich(output: Output, show: Callable[[Console], None], *, no_color: bool) -> None:
+    if output.path is None:
+        show(stdout(no_color=no_color))
+        return
+    console = Console(record=True, no_color=True, highlight=False, width=120, file=io.StringIO())
+    show(console)
+    _write(output.path, console.export_text())
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LakeplanError(
+            f"cannot write: {error.strerror}", where=str(path), hint="name a file in a folder that exists"
+        ) from None

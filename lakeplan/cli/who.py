@@ -1,0 +1,69 @@
+"""Who runs, and from which commit of the tree: for histories and leases."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import socket
+import subprocess
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from lakeplan.app.write import Run
+from lakeplan.cli.when import now_utc
+
+
+def this_run(tree: Path) -> Run:
+    """A run of this process: a new id, who and where, and the tree's commit."""
+    return Run(
+        run_id=new_run_id(now_utc()),
+        holder={"user": _user(), "host": socket.gethostname(), "pid": os.getpid()},
+        now=now_utc,
+        is_gone=is_gone,
+        tree_commit=tree_commit(tree),
+    )
+
+
+def new_run_id(now: datetime) -> str:
+    """Sorts by time; unique within it."""
+    return f"{now.astimezone(timezone.utc):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+
+
+def is_gone(holder: Mapping[str, Any]) -> bool:
+    """Whether a lease's process ran on this host and does not any more. False when that cannot be told."""
+    pid = holder.get("pid")
+    if holder.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def tree_commit(tree: Path) -> str | None:
+    """The git commit the tree is checked out at, or None outside git."""
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(tree), "rev-parse", "--verify", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # No name for this user id, as in many containers.
+        return str(os.getuid())

@@ -1,0 +1,131 @@
+"""The one place where ports meet their adapters: tree, servers, state, simulation."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from lakeplan.adapters.lakefs import (
+    Credentials,
+    LakeFSRulesWriter,
+    LakeFSServer,
+    connect,
+    connect_rules_writer,
+)
+from lakeplan.adapters.lakefs.credentials import STATE_URL, check_binding, find_credentials
+from lakeplan.adapters.lakefs.lakectl import LakectlSettings, read_lakectl
+from lakeplan.adapters.state import open_state
+from lakeplan.cli.progress import progress_for
+from lakeplan.cli.when import now_utc, parse_time
+from lakeplan.config.tree import Tree, load_tree
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.ports.progress import Progress
+from lakeplan.ports.simulation import ImpactRequest, ImpactResult, Simulator
+from lakeplan.ports.storage import StateWriter
+
+
+@dataclass(frozen=True)
+class ServerConnection:
+    """A server to write to: its reader, and apart from it the writer of rules."""
+
+    reader: LakeFSServer
+    writer: LakeFSRulesWriter
+
+
+@dataclass
+class Session:
+    """One command's view of the world. Servers are connected to once, when first asked for."""
+
+    tree: Tree
+    as_of: datetime
+    progress: Progress
+    simulator: Simulator
+    lakectl_config: Path | None = None
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    _readers: dict[str, LakeFSServer] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def open(
+        cls,
+        tree: Path,
+        *,
+        progress: bool,
+        as_of: str | None = None,
+        lakectl_config: Path | None = None,
+        master: str | None = None,
+        spark_conf: Sequence[str] | None = None,
+    ) -> Session:
+        """Loads the tree and settles the moment of the run. Raises ConfigError, UsageError."""
+        shown = progress_for(shown=progress)
+        return cls(
+            tree=load_tree(tree, os.environ),
+            as_of=now_utc() if as_of is None else parse_time(as_of),
+            progress=shown,
+            simulator=LazySimulator(master, parse_spark_conf(spark_conf), shown),
+            lakectl_config=lakectl_config,
+        )
+
+    def reader(self, server: str) -> LakeFSServer:
+        """Raises CredentialsError when there are none, or when they belong to another endpoint."""
+        if server not in self._readers:
+            self._readers[server] = connect(self.tree.servers[server], self._credentials(server))
+        return self._readers[server]
+
+    def connection(self, server: str) -> ServerConnection:
+        config = self.tree.servers[server]
+        return ServerConnection(self.reader(server), connect_rules_writer(config, self._credentials(server)))
+
+    def state(self) -> StateWriter:
+        """The tree's state store. Raises CredentialsError when a remote one is not bound."""
+        url = self.tree.state_url
+        bound = self.environ.get(STATE_URL)
+        check_binding("state", url, bound, variable=STATE_URL, is_terminal=sys.stdin.isatty())
+        return open_state(url)
+
+    def _credentials(self, server: str) -> Credentials:
+        alone = len(self.tree.servers) == 1
+        return find_credentials(
+            self.tree.servers[server],
+            self.environ,
+            is_terminal=sys.stdin.isatty(),
+            only_server=alone,
+            lakectl=self._lakectl() if alone else None,
+        )
+
+    def _lakectl(self) -> LakectlSettings:
+        return read_lakectl(self.environ, config=self.lakectl_config, home=_home(self.environ))
+
+
+@dataclass(frozen=True)
+class LazySimulator:
+    """Spark is imported and started only when something has to be simulated."""
+
+    master: str | None
+    conf: Mapping[str, str]
+    progress: Progress
+
+    def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
+        from lakeplan.simulation.impact import SparkSimulator
+        from lakeplan.simulation.session import SparkOptions
+
+        options = SparkOptions(master=self.master, conf=self.conf)
+        return SparkSimulator(options, self.progress).impact(requests)
+
+
+def _home(environ: Mapping[str, str]) -> Path | None:
+    return Path(environ["HOME"]) if environ.get("HOME") else None
+
+
+def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
+    """``KEY=VALUE`` pairs. Raises UsageError."""
+    found = {}
+    for setting in settings or ():
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--spark-conf {setting!r} is not KEY=VALUE")
+        found[key.strip()] = value
+    return found

@@ -1,0 +1,146 @@
+"""lakeplan as a user runs it: a tree on disk, the sandbox over HTTP, one command line at a time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from lakeplan.cli.main import run
+from lakeplan.sandbox import SandboxHandle, start_sandbox
+
+DAY = 86400
+
+
+class Api:
+    """The few lakeFS calls that draw a history."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.root = f"{endpoint}/api/v1"
+        self.session = requests.Session()
+        self.session.auth = ("sandbox", "sandbox-secret")
+
+    def call(self, method: str, path: str, **more: Any) -> Any:
+        answer = self.session.request(method, f"{self.root}{path}", timeout=30, **more)
+        answer.raise_for_status()
+        kind = answer.headers.get("Content-Type", "")
+        return answer.json() if answer.content and "json" in kind else None
+
+    def repository(self, name: str) -> None:
+        body = {"name": name, "storage_namespace": f"local://{name}", "default_branch": "main"}
+        self.call("POST", "/repositories", json=body)
+
+    def upload(self, repository: str, branch: str, path: str, data: bytes) -> None:
+        self.call(
+            "POST",
+            f"/repositories/{repository}/branches/{branch}/objects",
+            params={"path": path},
+            data=data,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+
+    def delete(self, repository: str, branch: str, path: str) -> None:
+        self.call("DELETE", f"/repositories/{repository}/branches/{branch}/objects", params={"path": path})
+
+    def commit(self, repository: str, branch: str, age_days: float, **files: int) -> str:
+        """Uploads ``files`` (name → size) and commits them, back-dated by ``age_days``."""
+        for name, size in files.items():
+            self.upload(repository, branch, f"{name}.bin", name.encode().ljust(size, b"."))
+        body = {"message": f"{age_days} days ago", "date": int(time.time() - age_days * DAY)}
+        return str(
+            self.call("POST", f"/repositories/{repository}/branches/{branch}/commits", json=body)["id"]
+        )
+
+    def branch(self, repository: str, name: str, source: str = "main") -> None:
+        self.call("POST", f"/repositories/{repository}/branches", json={"name": name, "source": source})
+
+    def tag(self, repository: str, name: str, ref: str) -> None:
+        self.call("POST", f"/repositories/{repository}/tags", json={"id": name, "ref": ref})
+
+    def rules(self, repository: str) -> dict[str, int] | None:
+        """Stored rules as a flat map; the default under ``*``."""
+        answer = self.session.get(f"{self.root}/repositories/{repository}/settings/gc_rules", timeout=30)
+        if answer.status_code == 404:
+            return None
+        body = answer.json()
+        branches = {b["branch_id"]: b["retention_days"] for b in body["branches"] or []}
+        return {"*": body["default_retention_days"], **branches}
+
+    def set_rules(self, repository: str, default: int, **branches: int) -> None:
+        rules = [{"branch_id": b, "retention_days": d} for b, d in branches.items()]
+        body = {"default_retention_days": default, "branches": rules}
+        self.call("PUT", f"/repositories/{repository}/settings/gc_rules", json=body)
+
+
+@dataclass
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class World:
+    """A sandbox, a tree, and the command."""
+
+    def __init__(self, folder: Path, handle: SandboxHandle, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.tree = folder / "tree"
+        self.tree.mkdir()
+        self.handle = handle
+        self.api = Api(handle.endpoint_url)
+        self._capsys = capsys
+        self.write(
+            "lakeplan.yaml",
+            "apiVersion: lakeplan/v1\n"
+            f"servers: {{prod: {{endpoint_url: {handle.endpoint_url}}}}}\n"
+            "safety: {max_expired_objects_percent: 100, on_tag_loss: warn}\n",
+        )
+
+    def write(self, file: str, text: str) -> None:
+        path = self.tree / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def rules(self, repository: str, default: int, **branches: int) -> None:
+        """The tree's entry of one repository, in a file of its own."""
+        lines = "".join(f"        - {{branch_id: {b}, retention_days: {d}}}\n" for b, d in branches.items())
+        self.write(
+            f"repositories/{repository}.yaml",
+            f"apiVersion: lakeplan/v1\nrepositories:\n  {repository}:\n    gc:\n"
+            f"      default_retention_days: {default}\n" + (f"      branches:\n{lines}" if lines else ""),
+        )
+
+    def lakeplan(self, *arguments: str | Path) -> Result:
+        self._capsys.readouterr()
+        command, *rest = (str(a) for a in arguments)
+        code = run([command, "-C", str(self.tree), *rest])
+        out, err = self._capsys.readouterr()
+        return Result(int(code), out, err)
+
+    def plan_file(self, name: str = "plan.json", *more: str) -> Path:
+        path = self.folder / name
+        result = self.lakeplan("plan", "--format", "json", "--out", path, "-q", *more)
+        assert result.code in (0, 4), result.err
+        return path
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[World]:
+    with start_sandbox(tmp_path / "sandbox") as handle:
+        monkeypatch.setenv("LAKEPLAN_PROD_ENDPOINT_URL", handle.endpoint_url)
+        monkeypatch.setenv("LAKEPLAN_PROD_ACCESS_KEY_ID", handle.access_key_id)
+        monkeypatch.setenv("LAKEPLAN_PROD_SECRET_ACCESS_KEY", handle.secret_access_key)
+        monkeypatch.setenv("COLUMNS", "120")
+        yield World(tmp_path, handle, capsys)
