@@ -52,7 +52,7 @@ class TreeFiles:
             self._problems.add(at, path, f"cannot read {file}: {reason}")
             return None
         try:
-            return data.decode("utf-8-sig").replace("\r\n", "\n")
+            return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             before = data[: error.start]
             line = before.count(b"\n") + 1

@@ -129,7 +129,7 @@ class TreeReader:
                 self._check.gc(node, ())
             elif node is not None:
                 self._check.branch_lifecycle(node, ())
-        if self._rules_files[target] is None:
+        if self._rules_files[target] is None or self._wrong.get(target):
             self._wrong[at.file].add(path)
         return self._rules_files[target]
 
@@ -160,7 +160,7 @@ class TreeReader:
             self.profiles[name] = make_layer(f"profile {name}", source, node, partial(self._rules_file, path))
 
     def _broken_profiles(self) -> set[str]:
-        return {n for n, p in self.profiles.items() if self._is_broken(ROOT_FILE, ("profiles", n), p)}
+        return {n for n in self.profiles if self._is_broken(ROOT_FILE, ("profiles", n))}
 
     def _known_server(self, name: str, at: Source, path: ProblemPath) -> bool:
         if name in self.servers:
@@ -182,7 +182,7 @@ class TreeReader:
             self._check.settings(child, path, may_clear=may_clear)
             layer = make_layer(f"entry {key}", at, child, partial(self._rules_file, path))
             if server_name is not None:
-                broken = not isinstance(child, MapNode) or self._is_broken(file, path, layer)
+                broken = not isinstance(child, MapNode) or self._is_broken(file, path)
                 yield Entry(key, *server_name, layer, broken)
 
     def _server_and_name(
@@ -228,9 +228,6 @@ class TreeReader:
             return False
         return True
 
-    def _is_broken(self, file: str, path: ProblemPath, layer: Layer) -> bool:
-        """Whether values of a layer may be missing because something in its files is wrong."""
-        others = {value.source.file for value in layer.values.values()} - {file}
-        if any(self._wrong.get(other) for other in others):
-            return True
+    def _is_broken(self, file: str, path: ProblemPath) -> bool:
+        """Whether values of an entry or profile may be missing because something in it is wrong."""
         return any(wrong[: len(path)] == path for wrong in self._wrong[file])

@@ -48,13 +48,19 @@ def disagreements(one: Layer, other: Layer) -> Iterator[Conflict]:
             if not _drops(path, value):
                 continue
             for deeper, given in second.values.items():
-                if len(deeper) > len(path) and is_under(deeper, path):
+                if len(deeper) > len(path) and is_under(deeper, path) and not _is_name(deeper):
                     yield Conflict(deeper, given, value) if swapped else Conflict(deeper, value, given)
 
 
 def touches(layer: Layer, path: FlatPath) -> bool:
     """Whether a layer settles what a path is: by giving it a value, or by removing what it is in."""
     return path in layer.values or any(is_under(path, p) for p in layer.values if len(p) < len(path))
+
+
+def _is_name(path: FlatPath) -> bool:
+    """Whether a value is just what its item is called by."""
+    item = path[-2] if len(path) > 1 else None
+    return isinstance(item, Item) and item.by == path[-1]
 
 
 def _drops(path: FlatPath, value: Value) -> bool:

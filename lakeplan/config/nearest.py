@@ -27,7 +27,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word at the smallest distance, when that is small for its length. Ties: the first."""
     if len(word) > 100:
         return None
-    limit = max(1, min(4, len(word) // 3 + 1))
+    limit = min(4, (len(word) + 1) // 3)
     scored = [(edit_distance(word.lower(), k.lower(), limit), i, k) for i, k in enumerate(known)]
     best = min(scored, default=None)
     return best[2] if best and best[0] <= limit else None

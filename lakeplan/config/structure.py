@@ -8,7 +8,8 @@ from typing import Any
 
 from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import ValidationError
-from referencing import Registry, Resource
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
 
 from lakeplan.config.nearest import nearest
 from lakeplan.config.problems import Path, Problems
@@ -151,7 +152,11 @@ def _is_integer(_: object, value: object) -> bool:
 @cache
 def _validator(name: str) -> Draft202012Validator:
     document, _, definition = name.partition("#")
-    resources = [(f"{n}.v1.json", Resource.from_contents(load_schema(n))) for n in ("tree", "repository")]
+    # Without its $schema line: jsonschema would take it for a sign to leave our type checker behind.
+    contents = {
+        n: {k: v for k, v in load_schema(n).items() if k != "$schema"} for n in ("tree", "repository")
+    }
+    resources = [(f"{n}.v1.json", DRAFT202012.create_resource(c)) for n, c in contents.items()]
     registry: Registry[Any] = Registry().with_resources(resources)
     checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
     kind: Any = validators.extend(Draft202012Validator, type_checker=checker)  # type: ignore[no-untyped-call]

@@ -25,8 +25,10 @@ MAX_DEPTH = 64
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
 _ANY_TAGS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
+# YAML's printable characters, without the line breaks that only YAML 1.1 knows: a line is what editors
+# call a line.
 _NOT_PRINTABLE = re.compile(
-    "[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", re.UNICODE
+    "[^\x09\x0a\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", re.UNICODE
 )
 
 
@@ -65,7 +67,7 @@ Node = ScalarNode | ListNode | MapNode
 def parse_yaml(text: str, file: str, problems: Problems, *, loader: Any = None) -> Node | None:
     """The one document of a file. None when it cannot be read; ``problems`` then says why and where."""
     found = len(problems)
-    text = text.removeprefix("\ufeff")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if len(text) > MAX_CHARACTERS:
         problems.add(Source(file, 1, 1), (), f"the file is longer than {MAX_CHARACTERS:,} characters")
         return None
@@ -111,7 +113,7 @@ class _Frame:
 
 class _Builder:
     def __init__(self, text: str, file: str, problems: Problems) -> None:
-        self._lines = text.splitlines() or [""]
+        self._lines = text.split("\n")
         self._text = text
         self._file = file
         self._problems = problems

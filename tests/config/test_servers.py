@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+import pytest
+from typer.main import get_command
+
+from lakeplan.cli.main import build_app, with_environment
+from lakeplan.config.servers import RESERVED_WORDS, SERVER_SUFFIXES, environment_word
+
+HEAD = "apiVersion: lakeplan/v1\nservers:\n"
+
+
+@pytest.mark.parametrize(
+    ("servers", "line"),
+    [
+        ("  prod: {endpoint_url: 'ftp://x'}", "3:24: servers.prod.endpoint_url: expected a URL such as"),
+        ("  prod: {endpoint_url: 'https://'}", "3:24: servers.prod.endpoint_url: expected a URL such as"),
+        ("  prod: {endpoint_url: 'https://x:y/'}", "3:24: servers.prod.endpoint_url: this is not a URL"),
+        ("  prod: {endpoint_url: 'https://x/?a=b'}", "3:24: servers.prod.endpoint_url: an endpoint has no ?"),
+        ("  prod: {}", "3:9: servers.prod: the key endpoint_url is missing"),
+        ("  prod: {endpoint_url: 'http://x', time_zone: Mars/Base}", "3:47: servers.prod.time_zone: there is no"),
+        ("  state: {endpoint_url: 'http://x'}", "3:3: servers.state: LAKEPLAN_STATE_… means something else"),
+        ("  Var-x: {endpoint_url: 'http://x'}", "3:3: servers.Var-x: LAKEPLAN_VAR_… means something else"),
+        ("  9x: {endpoint_url: 'http://x'}", "3:3: servers.9x: a server's name begins with a letter"),
+        (
+            "  a-b: {endpoint_url: 'http://x'}\n  A_b: {endpoint_url: 'http://x'}",
+            "4:3: servers.A_b: 'A_b' and 'a-b' share the variables LAKEPLAN_A_B_…",
+        ),
+        (
+            "  p: {endpoint_url: 'http://x', branch_lifecycle: {engine: auto}}",
+            "3:60: servers.p.branch_lifecycle.engine: expected one of server, lakeplan, none",
+        ),
+        (
+            "  p: {endpoint_url: 'http://x', storages: {'': {type: gcs}}}",
+            "3:55: servers.p.storages..type: expected one of s3, azure, local",
+        ),
+        ("  p: {endpoint_url: 'http://x', storages: {a: {type: local}}}", "3:47: servers.p.storages.a: a local"),
+    ],
+)  # fmt: skip
+def it_reports_a_server_that_cannot_be_meant(problem: Callable[..., str], servers: str, line: str) -> None:
+    assert problem(HEAD + servers + "\n").startswith(f"lakeplan.yaml:{line}")
+
+
+def it_never_repeats_a_password(problem: Callable[..., str]) -> None:
+    text = problem(HEAD + "  prod: {endpoint_url: 'https://me:hunter2@x'}\n")
+    assert "a URL in a tree holds no user or password" in text
+    assert "hunter2" not in text
+
+
+class DescribeVariables:
+    TREE = HEAD + "  prod: {endpoint_url: 'https://${HOST}:${LAKEPLAN_VAR_PORT}/'}\n"
+
+    def it_reads_only_variables_of_trees(self, tree: Any) -> None:
+        environ = {"LAKEPLAN_VAR_HOST": "a.example.com", "LAKEPLAN_VAR_PORT": "8000", "HOST": "evil"}
+        assert (
+            tree.load(self.TREE, environ=environ).servers["prod"].endpoint_url == "https://a.example.com:8000"
+        )
+
+    def it_reports_each_one_that_is_missing(self, tree: Any) -> None:
+        found = tree.problems(self.TREE, environ={"HOST": "a.example.com"})
+        assert [line.partition(" reads ")[2].partition(",")[0] for line in found] == [
+            "the variable LAKEPLAN_VAR_HOST",
+            "the variable LAKEPLAN_VAR_PORT",
+        ]
+
+    def it_refuses_what_is_no_name(self, problem: Callable[..., str]) -> None:
+        assert "is not the name of a variable" in problem(HEAD + "  p: {endpoint_url: 'http://${a b}'}\n")
+        assert "a ${ is never closed" in problem(HEAD + "  p: {endpoint_url: 'http://${a'}\n")
+
+
+def it_keeps_servers_apart_from_every_option_of_the_command() -> None:
+    def variables(command: click.Command) -> set[str]:
+        own = {p.envvar for p in command.params if isinstance(p.envvar, str)}
+        children = command.commands.values() if isinstance(command, click.Group) else ()
+        return own.union(*(variables(child) for child in children))
+
+    options = variables(with_environment(get_command(build_app())))
+    assert options
+    for option in options:
+        for suffix in SERVER_SUFFIXES:
+            word = option.removeprefix("LAKEPLAN_").removesuffix(f"_{suffix}")
+            if option == f"LAKEPLAN_{word}_{suffix}":
+                assert word.split("_")[0] in RESERVED_WORDS, f"a server called {word} would set {option}"
+
+
+def it_writes_a_name_as_the_environment_has_it() -> None:
+    assert environment_word("my-prod") == "MY_PROD"

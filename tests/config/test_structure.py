@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("root", "line"),
+    [
+        (
+            "default: {server: prod}\n",
+            "lakeplan.yaml:3:1: default: unknown key 'default': did you mean defaults?",
+        ),
+        (
+            "zzzzzzzz: 1\n",
+            "lakeplan.yaml:3:1: zzzzzzzz: unknown key 'zzzzzzzz': known here: apiVersion, servers",
+        ),
+        (
+            "unmanaged: wran\n",
+            "lakeplan.yaml:3:12: unmanaged: expected one of ignore, warn, fail, this is the text",
+        ),
+        (
+            "include: x\n",
+            "lakeplan.yaml:3:10: include: expected a list of paths or globs, this is the text 'x'",
+        ),
+        ("state: {}\n", "lakeplan.yaml:3:8: state: the key url is missing"),
+        (
+            "state: {url: ftp://x}\n",
+            "lakeplan.yaml:3:14: state.url: expected an s3://, file:// or Azure blob URL",
+        ),
+        ("safety: {}\n", "lakeplan.yaml:3:9: safety: this is empty"),
+        (
+            "safety: {max_expired_objects_percent: 101}\n",
+            "lakeplan.yaml:3:39: safety.max_expired_objects_percent:",
+        ),
+        (
+            "safety: {max_expired_bytes: 5 XB}\n",
+            "lakeplan.yaml:3:29: safety.max_expired_bytes: expected bytes",
+        ),
+        (
+            "safety: {max_plan_age: 0d}\n",
+            "lakeplan.yaml:3:24: safety.max_plan_age: a duration is more than zero",
+        ),
+        ("safety: {max_plan_age: 7}\n", "lakeplan.yaml:3:24: safety.max_plan_age: expected a duration"),
+        (
+            "bounds: {min_retention_days: 9, max_retention_days: 8}\n",
+            "lakeplan.yaml:3:1: bounds: min_retention",
+        ),
+        ("profiles: {a: {use: [b]}}\n", "lakeplan.yaml:3:22: profiles.a.use[0]: there is no profile 'b'"),
+        (
+            "profiles: {a: {use: [a]}}\n",
+            "lakeplan.yaml:3:22: profiles.a.use: the profiles go round in a circle: a → a",
+        ),
+        ("profiles: {a: {gc: clear}}\n", "lakeplan.yaml:3:20: profiles.a.gc: `gc: clear` stands only in"),
+        (
+            "state: {url: 's3://${X}/y'}\n",
+            "lakeplan.yaml:3:14: state.url: variables are read in the settings of",
+        ),
+    ],
+)
+def it_reports_a_problem_of_the_root_file(problem: Callable[..., str], root: str, line: str) -> None:
+    assert problem(root).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "apiVersion: lakeplan/v2\nservers: {p: {endpoint_url: 'https://x'}}\n",
+            "lakeplan.yaml:1:13: apiVersion: expec",
+        ),
+        (
+            "servers: {p: {endpoint_url: 'https://x'}}\n",
+            "lakeplan.yaml:1:1: (top): the key apiVersion is missing",
+        ),
+        ("apiVersion: lakeplan/v1\n", "lakeplan.yaml:1:1: (top): the key servers is missing"),
+        ("- a\n", "lakeplan.yaml:1:1: (top): expected a map with apiVersion and servers, this is a list"),
+        (
+            "hello\n",
+            "lakeplan.yaml:1:1: (top): expected a map with apiVersion and servers, this is the text 'hello'",
+        ),
+    ],
+)
+def it_reports_a_root_file_that_is_none(problem: Callable[..., str], text: str, line: str) -> None:
+    assert problem(files={"lakeplan.yaml": text}).startswith(line)
+
+
+GC = "gc: {default_retention_days: 9, branches: [%s]}"
+EMPTY_GC = "nothing stands here: write `gc: clear` (in the entry of one exactly named repository)"
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ("gc:", f"5: repositories.data-a.gc: {EMPTY_GC}"),
+        ("gc: ~", f"9: repositories.data-a.gc: {EMPTY_GC}"),
+        ("gc: null", f"9: repositories.data-a.gc: {EMPTY_GC}"),
+        ("gc: {}", f"9: repositories.data-a.gc: {EMPTY_GC}"),
+        ("gc: ''", "9: repositories.data-a.gc: expected rules, {file: rules.json}, or the word clear, this is"),
+        ("gc: cleared", "9: repositories.data-a.gc: expected rules"),
+        ("gc: []", "9: repositories.data-a.gc: expected rules, {file: rules.json}, or the word clear, this is a list"),
+        ("branch_lifecycle:", "5: repositories.data-a.branch_lifecycle: nothing stands here: write `branch_lifecycle: "),
+        ("branch_lifecycle: {policies: []}", "34: repositories.data-a.branch_lifecycle.policies: nothing stands here"),
+        ("object_lifecycle: {rules: ~}", "31: repositories.data-a.object_lifecycle.rules: nothing stands here"),
+        ("sweep: ~", "12: repositories.data-a.sweep: nothing stands here: write settings of the sweep"),
+        ("gc: {default_retention_days: 0}", "34: repositories.data-a.gc.default_retention_days: expected a whole"),
+        ("gc: {default_retention_days: 36501}", "34: repositories.data-a.gc.default_retention_days: expected a whole"),
+        ("gc: {default_retention_days: 21.0}", "34: repositories.data-a.gc.default_retention_days: expected a whole"),
+        ("gc: {default_retention_days: true}", "34: repositories.data-a.gc.default_retention_days: expected a whole"),
+        ("gc: {default_retention_days: 21d}", "34: repositories.data-a.gc.default_retention_days: expected a whole"),
+        ("gc: {branches: []}", "5: repositories.data-a.gc: gc resolves without default_retention_days"),
+        (GC % "{branch_id: a}", "48: repositories.data-a.gc.branches[0]: the key retention_days is missing"),
+        (GC % "{retention_days: 4}", "48: repositories.data-a.gc.branches[0]: a rule has either"),
+        (GC % "{branch_id: a, pattern: b, retention_days: 4}", "48: repositories.data-a.gc.branches[0]: a rule has"),
+        (GC % "{branch_id: 7, retention_days: 4}", "60: repositories.data-a.gc.branches[0].branch_id: expected a name, "
+         'this is the number 7: put it in quotes, "7"'),
+        (GC % "{branch_id: true, retention_days: 4}", "60: repositories.data-a.gc.branches[0].branch_id: expected a name"),
+        (GC % "{branch_id: off, retention_days: 4}", "60: repositories.data-a.gc.branches[0].branch_id: off is true or"),
+        (GC % "{branch_id: a-*, retention_days: 4}", "60: repositories.data-a.gc.branches[0].branch_id: 'a-*' is not a"),
+        (GC % "{branch_id: a b, retention_days: 4}", "60: repositories.data-a.gc.branches[0].branch_id: 'a b' cannot be"),
+        (GC % "{pattern: a/*, retention_days: 4}", "58: repositories.data-a.gc.branches[0].pattern: the pattern 'a/*' ca"),
+        (GC % "{pattern: '[!-_a-zA-Z0-9]', retention_days: 4}", "58: repositories.data-a.gc.branches[0].pattern: the patt"),
+        (GC % "{branch_id: a, remove: false}", "71: repositories.data-a.gc.branches[0].remove: expected true"),
+        (GC % "{branch_id: a, retention_days: 4, day: 4}", "82: repositories.data-a.gc.branches[0].day: unknown key 'd"),
+        ("lifecycle: {require_merged: no}", "33: repositories.data-a.lifecycle.require_merged: 'no' is text to YAML 1.2"),
+        ("lifecycle: {assume_created: 2026-02-30}", "33: repositories.data-a.lifecycle.assume_created: 2026-02-30 is not"),
+        ("holds: [{prefix: a, branch: b, reason: r}]", "13: repositories.data-a.holds[0]: a hold has one of"),
+        ("holds: [{prefix: a}]", "13: repositories.data-a.holds[0]: the key reason is missing"),
+        ("holds: [{tag: a, reason: r, until: 1.1.2027}]", "40: repositories.data-a.holds[0].until: expected a date"),
+        ("sweep: {max_bytes: 50 XB}", "24: repositories.data-a.sweep.max_bytes: expected bytes"),
+        ("sweep: {min_age: 24}", "22: repositories.data-a.sweep.min_age: expected a duration"),
+        ("sweep: {engine: other}", "21: repositories.data-a.sweep.engine: expected builtin, this is the text 'other'"),
+        ("branch_lifecycle: {policies: [{id: a b, patterns: [x], max_age: 1d}]}", "40: repositories.data-a.branch_lifecy"),
+        ("branch_lifecycle: {policies: [{id: a, patterns: [x]}]}", "40: repositories.data-a.branch_lifecycle.policies[a]: a"),
+        ("branch_lifecycle: {policies: [{patterns: [x], max_age: 0s}]}", "60: repositories.data-a.branch_lifecycle.polic"),
+        ("object_lifecycle: {rules: [{id: A}]}", "37: repositories.data-a.object_lifecycle.rules[0].id: expected an id"),
+        ("object_lifecycle: {rules: [{id: a, branches: [x], prefix: p, expire_after_days: 3}]}", "63: repositories.data-a"),
+        ("use: standard", "10: repositories.data-a.use: expected a list of names, this is the text 'standard'"),
+    ],
+)  # fmt: skip
+def it_reports_a_problem_of_an_entry(problem: Callable[..., str], settings: str, line: str) -> None:
+    assert problem("", f"  data-a:\n    {settings}\n").startswith(f"repositories/a.yaml:4:{line}")
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("Data", "'Data' cannot be a repository's name"),
+        ("da", "'da' cannot be a repository's name"),
+        ("'da_*'", "the pattern 'da_*' can match nothing: no repository has '_'"),
+        ("'da[ta'", "can match nothing: the [ is never closed"),
+        ("'[^a]*'", "write [!a]"),
+        ("'-*'", "can match nothing"),
+        ("nowhere/data", "there is no server 'nowhere'"),
+        ("yes", "put it in quotes"),
+    ],
+)
+def it_reports_a_key_that_names_no_repository(problem: Callable[..., str], key: str, says: str) -> None:
+    text = problem("", f"  {key}: {{}}")
+    assert text.startswith("repositories/a.yaml:3:3: repositories")
+    assert says in text
+
+
+def it_refuses_clear_on_a_glob(problem: Callable[..., str]) -> None:
+    for block in ("gc", "branch_lifecycle", "object_lifecycle"):
+        text = problem("", f'  "data-*": {{{block}: clear}}')
+        assert (
+            f"repositories.data-*.{block}: `{block}: clear` stands only in the entry of one exactly" in text
+        )
+
+
+def it_refuses_an_entry_whose_children_were_commented_out(problem: Callable[..., str]) -> None:
+    text = problem("", "  data-a:\n    # gc: {default_retention_days: 3}\n")
+    assert text.startswith("repositories/a.yaml:3:3: repositories.data-a: nothing stands here")
+
+
+def it_takes_an_entry_that_manages_nothing_on_purpose(tree: Any) -> None:
+    repository = tree.load("", "  data-a: {}").resolve("prod", [])[0]
+    assert (repository.gc, repository.resolved) == (None, {})
+
+
+def it_holds_every_day_to_the_bounds(tree: Any) -> None:
+    root = (
+        "bounds: {min_retention_days: 5, max_retention_days: 50}\n"
+        "profiles: {p: {gc: {default_retention_days: 51}}}\n"
+    )
+    entries = (
+        "  data-a: {gc: {default_retention_days: 5, branches: [{pattern: x, retention_days: 4}]}}\n"
+        "  data-b: {gc: {file: gc.json}}\n"
+    )
+    files = {"repositories/gc.json": '{"default_retention_days": 60}'}
+    assert [line.split(":")[0] + line.rpartition(":")[2] for line in tree.problems(root, entries, files)] == [
+        "lakeplan.yaml 51 days is outside the tree's bounds, 5 to 50",
+        "repositories/a.yaml 4 days is outside the tree's bounds, 5 to 50",
+        "repositories/gc.json 60 days is outside the tree's bounds, 5 to 50",
+    ]
+
+
+def it_reports_all_problems_at_once_in_the_order_of_their_places(tree: Any) -> None:
+    entries = """
+  data-a: {gc: {default_retention_days: 0}, onwer: x}
+  data-b:
+    use: [gone]
+    gc: {branches: [{branch_id: main, retention_days: 3}, {branch_id: main, retention_days: 4}]}
+  data-c: {gc: }
+  data-c: {}
+  "a*": {gc: {default_retention_days: 3}}
+  "*a": {gc: {default_retention_days: 4}}
+"""
+    files = {"repositories/z.yaml": "apiVersion: lakeplan/v1\nrepositories:\n\tdata: {}\n"}
+    found = tree.problems("unmanaged: no\nprofiles: {q: {use: [q]}}\n", entries, files)
+    assert [":".join(line.split(":")[:2]) for line in found] == [
+        "lakeplan.yaml:3",
+        "lakeplan.yaml:4",
+        "repositories/a.yaml:4",
+        "repositories/a.yaml:4",
+        "repositories/a.yaml:6",
+        "repositories/a.yaml:7",
+        "repositories/a.yaml:8",
+        "repositories/a.yaml:9",
+        "repositories/a.yaml:11",
+        "repositories/z.yaml:3",
+    ]
+
+
+def it_says_one_thing_about_one_value(tree: Any) -> None:
+    found = tree.problems("safety: {max_plan_age: 5y, impact_tolerance_percent: 010}\n")
+    assert len(found) == 2
