@@ -18,7 +18,7 @@ _DONE = {
     ("change", "applied"): "rules changed",
     ("clear", "applied"): "rules removed",
 }
-_ALREADY = "already as planned (an earlier run wrote it)"
+_ALREADY = "already as planned"
 _BRANCHES_SHOWN = 10
 
 
@@ -29,7 +29,7 @@ def render_apply(document: Json, console: Console) -> None:
     done = [r for r in results if r["outcome"] != "failed"]
     if done:
         page.heading("Applied")
-        page.table(("", "", "", "etag"), [_row(page, r) for r in done])
+        page.table(("", "", "", "etag"), [_row(page, r) for r in done], solid=(0, 2, 3))
     _left_out(page, document)
     _failures(page, [r for r in results if r["outcome"] == "failed"])
     summary = document["summary"]
@@ -59,7 +59,7 @@ def _left_out(page: Page, document: Json) -> None:
         page.heading("Not written", "in the tree and not in the plan; plan again to have them reviewed")
         page.line(names(keys), indent=2)
     if document["unexpanded"]:
-        page.heading("Unexpanded", "branches that came after the plan and that a pattern of the tree matches")
+        page.heading("Unexpanded", "branches newer than the plan that a pattern of the tree matches")
         for key, branches in document["unexpanded"].items():
             text = f"{counted(len(branches), 'branch')}: {names(branches, _BRANCHES_SHOWN)}"
             page.hanging(Cell("!", "bold yellow"), page.join(Cell(f"{key}: ", "bold"), text))

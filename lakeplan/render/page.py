@@ -10,13 +10,14 @@ import unicodedata
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
 # Control, format (bidirectional overrides, zero width), surrogate, private, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_NARROWEST = 40
 _NAME_WIDTH = 14
 """Cells a column of names gets at least before columns of figures may be folded."""
 
@@ -56,7 +57,8 @@ class Page:
 
     @property
     def width(self) -> int:
-        return self.console.width
+        """Cells of a line. A terminal too narrow for any table gets longer lines, which it wraps itself."""
+        return max(self.console.width, _NARROWEST)
 
     def text(self, value: str, style: str = "") -> Text:
         return Text(safe(value, self.console.encoding), style=style, overflow="fold")
@@ -78,7 +80,8 @@ class Page:
         self.show(self.join(*parts), indent=indent)
 
     def show(self, what: RenderableType, *, indent: int = 0) -> None:
-        self.console.print(Padding(what, (0, 0, 0, indent), expand=False) if indent else what)
+        padded = Padding(what, (0, 0, 0, indent), expand=False) if indent else what
+        self.console.print(_WideEnough(padded), crop=False)
 
     def blank(self) -> None:
         self.console.print()
@@ -127,6 +130,16 @@ class Page:
 
     def _width(self, header: str, texts: Iterable[str]) -> int:
         return max([*map(len, header.split("\n")), *(self.text(text).cell_len for text in texts)])
+
+
+@dataclass(frozen=True)
+class _WideEnough:
+    """Lays its content out for a width that tables can live with, whatever the terminal's is."""
+
+    content: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self.content, options.update_width(max(options.max_width, _NARROWEST)))
 
 
 def names(values: Sequence[str], limit: int | None = None) -> str:

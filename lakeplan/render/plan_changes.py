@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ _WHAT = {
     "clear": "clear: all rules are removed, nothing is collected any more",
 }
 _BRANCH = "branches/"
-_MANY_GROUPS = 10
+_MANY_SINGLE = 8
 _MANY_ROWS = 12
 _NAMES_SHOWN = 5
 
@@ -35,6 +35,15 @@ class ChangeRow:
     effect: str
 
 
+@dataclass(frozen=True)
+class Group:
+    """What repositories have in common that change alike."""
+
+    action: str
+    adopted: bool
+    rows: tuple[ChangeRow, ...]
+
+
 def key_of(repository: Json) -> str:
     return f"{repository['server']}/{repository['name']}"
 
@@ -45,37 +54,44 @@ def writing(document: Json) -> list[Json]:
 
 
 def render_changes(page: Page, document: Json) -> None:
-    """Every change. Repositories that change alike share one block, and many share one table."""
-    groups: dict[tuple[str, bool, tuple[ChangeRow, ...]], list[str]] = {}
+    """Every change. Repositories that change alike share one block; very many single ones share a table."""
+    groups: dict[Group, list[str]] = {}
     for repository in writing(document):
-        rows = tuple(fold(change_rows(repository)))
-        groups.setdefault((repository["action"], repository["adopted"], rows), []).append(key_of(repository))
+        group = Group(repository["action"], repository["adopted"], tuple(fold(change_rows(repository))))
+        groups.setdefault(group, []).append(key_of(repository))
     if not groups:
         return
     page.heading("Changes")
-    if len(groups) > _MANY_GROUPS:
-        _one_table(page, groups)
-        return
-    for (action, adopted, rows), keys in groups.items():
-        page.blank()
-        title = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'repository')} alike"
-        lines = [page.join(Cell(title, "bold"), Cell("  adopted" if adopted else "", "yellow"))]
-        if len(keys) > 1:
-            lines.append(page.join(names(keys)))
-        if action in _WHAT:
-            lines.append(page.join(Cell(_WHAT[action], "dim")))
-        page.hanging(MARKS[action], *lines)
-        cells = [_cells(page, row) for row in rows]
-        page.table(("", "", "now", "proposed", ""), cells, solid=(0, 2, 3, 4), indent=3)
+    single = {group: keys[0] for group, keys in groups.items() if len(keys) == 1}
+    in_one_table = len(single) > _MANY_SINGLE
+    for group, keys in groups.items():
+        if not (in_one_table and group in single):
+            _block(page, group, keys)
+    if in_one_table:
+        _one_table(page, single)
 
 
-def _one_table(page: Page, groups: Mapping[tuple[str, bool, tuple[ChangeRow, ...]], Sequence[str]]) -> None:
+def _block(page: Page, group: Group, keys: Sequence[str]) -> None:
+    page.blank()
+    title = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'repository')} alike"
+    lines = [page.join(Cell(title, "bold"), Cell("  adopted" if group.adopted else "", "yellow"))]
+    if len(keys) > 1:
+        lines.append(page.join(names(keys)))
+    if group.action in _WHAT:
+        lines.append(page.join(Cell(_WHAT[group.action], "dim")))
+    page.hanging(MARKS[group.action], *lines)
+    cells = [_cells(page, row) for row in group.rows]
+    page.table(("", "", "now", "proposed", ""), cells, solid=(0, 2, 3, 4), indent=3)
+
+
+def _one_table(page: Page, groups: Mapping[Group, str]) -> None:
+    page.blank()
     rows: list[list[str | Cell]] = []
-    for (action, adopted, changes), keys in groups.items():
-        for number, change in enumerate(changes):
-            title = (names(keys) + (" (adopted)" if adopted else "")) if not number else ""
-            rows.append([MARKS[action] if not number else "", title, *_cells(page, change)[1:]])
-    page.table(("", "repository", "value", "now", "proposed", ""), rows, solid=(0, 3, 4, 5), indent=0)
+    for group, key in groups.items():
+        title = key + ("  adopted" if group.adopted else "")
+        leads: Iterator[list[str | Cell]] = iter([[MARKS[group.action], title]])
+        rows += [[*next(leads, ["", ""]), *_cells(page, row)[1:]] for row in group.rows]
+    page.table(("", "", "value", "now", "proposed", ""), rows, solid=(0, 3, 4, 5), indent=0)
 
 
 def _cells(page: Page, row: ChangeRow) -> list[str | Cell]:

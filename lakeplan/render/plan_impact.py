@@ -80,7 +80,7 @@ def _figures(
     for label, h in moments:
         row: list[str | Cell] = [
             Cell(label, "dim"),
-            f"{count(h['commits_kept_before'])} {page.arrow} {count(h['commits_kept_after'])}",
+            _commits_kept(page, h),
             amount(h["commits_expire"]),
             amount(h["objects_expire"]),
             _share(h["objects_expire"], h["objects_kept"]),
@@ -94,6 +94,10 @@ def _figures(
             ]
         rows.append(row)
     return headers, rows
+
+
+def _commits_kept(page: Page, h: Json) -> str:
+    return f"{count(h['commits_kept_before'])} {page.arrow} {count(h['commits_kept_after'])}"
 
 
 def amount(value: int | None, form: Any = count) -> Cell:
@@ -146,44 +150,43 @@ def _same_child(prefix: Json, held: Iterable[tuple[str, int, int]]) -> bool:
 
 def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
     """Many repositories, one line each: the unknown ones first, then by bytes that expire."""
-
-    def order(repository: Json) -> tuple[bool, int, str]:
-        now = repository["impact"]["horizons"].get("now") or {}
-        size_bytes = now.get("bytes_expire")
-        return (size_bytes is not None, -(size_bytes or 0), key_of(repository))
-
+    wide = page.width >= _WIDE
     rows: list[list[str | Cell]] = []
     unknown: dict[str, list[str]] = {}
-    for repository in sorted(repositories, key=order):
+    for repository in sorted(repositories, key=_largest_first):
         impact = repository["impact"]
         if impact["status"] == "unknown":
             unknown.setdefault(impact["reason"], []).append(key_of(repository))
-        if not impact["horizons"]:
-            continue
-        now, month = (impact["horizons"].get(name, {}) for name in ("now", "plus_30_days"))
-        rows.append(
-            [
-                key_of(repository),
-                amount(now.get("commits_expire")),
-                amount(now.get("objects_expire")),
-                _share(now.get("objects_expire"), now.get("objects_kept")),
-                amount(now.get("bytes_expire"), size),
-                amount(month.get("objects_expire")),
-            ]
-        )
-    headers = (
-        "",
-        "commits\nexpire",
-        "objects\nexpire",
-        "of objects\nkept",
-        "bytes\nexpire",
-        "objects\nin 30 days",
-    )
+        if impact["horizons"]:
+            rows.append([Cell(key_of(repository), "bold"), *_one_line(page, impact["horizons"], wide=wide)])
+    headers = ["", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire"]
+    headers += ["objects in\n30 days", *(("bytes in\n30 days", "commits\nkept") if wide else ())]
+    headers.append("objects\nat risk")
     if rows:
         page.table(headers, rows, figures=range(1, len(headers)), indent=0)
     for reason, keys in unknown.items():
         where = f"{counted(len(keys), 'repository')}: {names(keys)}"
         page.line(Cell(UNKNOWN, "bold red"), f": {reason or NO_REASON} ({where})")
+
+
+def _largest_first(repository: Json) -> tuple[bool, int, str]:
+    size_bytes = (repository["impact"]["horizons"].get("now") or {}).get("bytes_expire")
+    return (size_bytes is not None, -(size_bytes or 0), key_of(repository))
+
+
+def _one_line(page: Page, horizons: Json, *, wide: bool) -> list[str | Cell]:
+    now, month = horizons.get("now", {}), horizons.get("plus_30_days", {})
+    cells: list[str | Cell] = [
+        amount(now.get("commits_expire")),
+        amount(now.get("objects_expire")),
+        _share(now.get("objects_expire"), now.get("objects_kept")),
+        amount(now.get("bytes_expire"), size),
+        amount(month.get("objects_expire")),
+    ]
+    if wide:
+        cells.append(amount(month.get("bytes_expire"), size))
+        cells.append(_commits_kept(page, now) if now else Cell(UNKNOWN, "bold red"))
+    return [*cells, _risk(now.get("objects_at_risk"))]
 
 
 def render_backlog(page: Page, document: Json) -> None:

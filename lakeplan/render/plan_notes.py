@@ -67,7 +67,7 @@ def render_warnings(
     tags_shown: int | None = _TAGS_SHOWN,
 ) -> None:
     """Objects at risk, tags that lose data, then every other warning with the repositories it is about."""
-    at_risk = [line for r in repositories for line in _risk_lines(r)]
+    at_risk = [row for r in repositories if (row := _risk_row(r)) is not None]
     tags = [r for r in repositories if r["impact"]["tags"]]
     texts: dict[str, list[str]] = {text: [] for text in others}
     for repository in repositories:
@@ -81,8 +81,8 @@ def render_warnings(
         return
     page.heading("Warnings")
     bullet = Cell("!", "bold yellow")
-    for line in at_risk:
-        page.hanging(Cell("!", "bold red"), page.join(*line))
+    if at_risk:
+        _at_risk(page, at_risk)
     for repository in tags:
         _tags(page, repository, tags_shown)
     for text, keys in texts.items():
@@ -93,23 +93,26 @@ def render_warnings(
         page.hanging(bullet, page.join(Cell(where, "bold"), text, Cell(after, "dim")))
 
 
-def _risk_lines(repository: Json) -> list[tuple[Cell, str]]:
-    """The worst moment of one repository: what the server takes although the documented rule keeps it."""
+def _risk_row(repository: Json) -> list[str] | None:
+    """The worst moment of one repository; None when nothing is at risk."""
     horizons = repository["impact"]["horizons"]
     known = [(horizons[name], label) for name, label in HORIZONS.items() if name in horizons]
     worst = max(known, key=lambda pair: pair[0]["objects_at_risk"] or 0, default=None)
     if worst is None or not worst[0]["objects_at_risk"]:
-        return []
+        return None
     figures, label = worst
     size_bytes = figures["bytes_at_risk"]
-    amount = counted(figures["objects_at_risk"], "object")
-    if size_bytes is not None:
-        amount += f", {size(size_bytes)}"
+    known_bytes = UNKNOWN if size_bytes is None else size(size_bytes)
+    return [key_of(repository), label, count(figures["objects_at_risk"]), known_bytes]
+
+
+def _at_risk(page: Page, rows: Sequence[Sequence[str]]) -> None:
     text = (
-        f"at risk ({label}): {amount}. The server would take them although the documented"
-        " rule keeps them: its walk of the history stops early"
+        "the server would take these although the documented rule keeps them:"
+        " its walk of the history can stop early"
     )
-    return [(Cell(f"{key_of(repository)}: ", "bold"), text)]
+    page.hanging(Cell("!", "bold red"), page.join(Cell("objects at risk: ", "bold"), text))
+    page.table(("", "when", "objects", "bytes"), rows, figures=(2, 3), solid=(1,), indent=3)
 
 
 def _tags(page: Page, repository: Json, limit: int | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.render.amounts import counted, days, size
-from lakeplan.render.page import Cell, Page
+from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_changes import DEFAULT, MARKS, NOT_SET, key_of
 from lakeplan.render.plan_impact import AT_MOST, impact_details
 from lakeplan.render.plan_notes import render_failures, render_gates, render_warnings
@@ -57,6 +57,7 @@ def _facts(page: Page, repository: Json) -> None:
         "owner": repository["owner"] or "",
         "endpoint": repository["endpoint_url"],
         "branches": str(len(repository["branches"])),
+        "unexpanded": names([f"{b} ({days(d)})" for b, d in repository["unexpanded"].items()]),
         "etag": f"{repository['before_etag'][:12]} {page.arrow} {repository['after_etag'][:12]}",
         "config hash": repository["config_hash"][:12],
     }
