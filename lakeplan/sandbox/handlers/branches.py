@@ -73,7 +73,7 @@ def reset_staged(service: Service, request: Request) -> Response:
 
 
 def hard_reset(service: Service, request: Request) -> Response:
-    """Moves a branch to another commit; what was staged is gone."""
+    """Moves a branch to another commit. What is staged stays staged, over the new commit."""
     repository = service.writable(request)
     branch, ref = request.params["branch"], request.required("ref")
     service.records.branch(repository.id, branch)
@@ -82,7 +82,6 @@ def hard_reset(service: Service, request: Request) -> Response:
         commit_id = service.resolve(repository, ref).commit_id
     except ApiError as error:
         raise ApiError(error.status, f"hard-reset {branch} to {ref}: {error.message}") from None
-    service.staging.clear(repository.id, branch)
     service.records.move_branch(repository.id, branch, commit_id)
     return NO_CONTENT
 
