@@ -62,11 +62,14 @@ def azurite() -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", folder, "--silent"]
-        # In memory and with a version check off: the library may be newer than the server knows.
-        options += ["--skipApiVersionCheck", "--disableTelemetry", "--inMemoryPersistence"]
+        options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent", "--inMemoryPersistence"]
+        # The library may be newer than the server knows.
+        options += ["--skipApiVersionCheck", "--disableTelemetry"]
         with subprocess.Popen(
-            ["node", str(program), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ["node", str(program), *options],
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         ) as process:
             try:
                 _wait_for(port, process)
@@ -115,10 +118,10 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            pytest.skip(f"Azurite ended at once, with status {process.returncode}")
+            pytest.fail(f"Azurite ended at once, with status {process.returncode}")
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1):
                 return
         except OSError:
             time.sleep(0.1)
-    pytest.skip("Azurite did not answer within a minute")
+    pytest.fail("Azurite did not answer within a minute")

@@ -1,0 +1,141 @@
+"""State in a folder: atomic and safe with several processes on one machine (``file://``)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+
+from lakeplan.adapters.state.keys import check_data, check_key
+from lakeplan.adapters.storage.translate import Kind, error_of, translate_os_error
+from lakeplan.adapters.storage.urls import FolderLocation
+from lakeplan.errors import StorageError
+from lakeplan.ports.storage import Versioned
+
+LOCK = ".lock"
+LEFTOVER = ".new-"
+
+
+class FolderState:
+    """``lakeplan.ports.storage.StateWriter`` in a folder. A version is the SHA-256 of the record.
+
+    Writers take turns by a lock on one file of the folder, which the system releases when a process dies. A
+    record is written beside its place, flushed to the disk and then renamed: whoever is killed, and
+    whenever, a reader finds the old record or the new one, whole.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._root = path
+        self._url = FolderLocation(path).url
+
+    def __repr__(self) -> str:
+        return f"FolderState({self._url!r})"
+
+    def read(self, key: str) -> Versioned | None:
+        check_key(key, self._url)
+        try:
+            with open(self._path(key), "rb") as file:
+                data = file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise translate_os_error(error, self._where(key)) from error
+        return Versioned(data, _version(data))
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        found: list[str] = []
+
+        def fail(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise translate_os_error(error, self._url) from error
+
+        for folder, names, files in os.walk(self._root, onerror=fail):
+            names[:] = [name for name in names if not name.startswith(".")]
+            relative = os.path.relpath(folder, self._root)
+            base = "" if relative == "." else relative.replace(os.sep, "/") + "/"
+            found += [base + name for name in files if not name.startswith(".")]
+        return sorted(key for key in found if key.startswith(prefix))
+
+    def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
+        check_key(key, self._url)
+        check_data(data, self._where(key))
+        with self._locked(key):
+            self._require(key, if_version)
+            self._replace(self._path(key), data)
+        return _version(data)
+
+    def delete(self, key: str, *, if_version: str) -> None:
+        check_key(key, self._url)
+        with self._locked(key):
+            self._require(key, if_version)
+            os.unlink(self._path(key))
+            _flush_folder(os.path.dirname(self._path(key)))
+
+    def _require(self, key: str, version: str | None) -> None:
+        present = self.read(key)
+        if (present.version if present else None) != version:
+            raise error_of(Kind.CONFLICT, self._where(key))
+
+    def _replace(self, path: str, data: bytes) -> None:
+        folder = os.path.dirname(path)
+        _make_folders(folder)
+        for name in os.listdir(folder):
+            if name.startswith(LEFTOVER):
+                os.unlink(os.path.join(folder, name))  # we hold the lock: its writer was killed
+        new = os.path.join(folder, LEFTOVER + secrets.token_hex(8))
+        try:
+            with open(new, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(new)
+            raise
+        _flush_folder(folder)
+
+    @contextlib.contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        try:
+            _make_folders(self._root)
+            with open(os.path.join(self._root, LOCK), "ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+        except StorageError:
+            raise
+        except OSError as error:
+            raise translate_os_error(error, self._where(key)) from error
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._root, *key.split("/"))
+
+    def _where(self, key: str) -> str:
+        return f"{self._url}/{key}"
+
+
+def _version(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _make_folders(path: str) -> None:
+    """Like makedirs, and each new folder's name is on the disk before anything is put into it."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    _make_folders(parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+    _flush_folder(parent)
+
+
+def _flush_folder(path: str) -> None:
+    """A rename survives a power cut only when the folder is flushed too."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
