@@ -13,13 +13,14 @@ from zoneinfo import ZoneInfo
 from lakeplan import __version__
 from lakeplan.app.gather import Gathered, failed, gather, read_graph
 from lakeplan.core.planning import gates, impact
-from lakeplan.core.planning.verdicts import Verdicts, judge
+from lakeplan.core.planning.verdicts import Verdicts, expire_name, judge, transitions
 from lakeplan.errors import LakeplanError
 from lakeplan.model.desired import DesiredRepository
-from lakeplan.model.plan import Failure, Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.model.plan import Failure, Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.model.simulation import ImpactResult
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Progress
-from lakeplan.ports.simulation import ImpactRequest, ImpactResult, Simulator
+from lakeplan.ports.simulation import ImpactRequest, Simulator
 from lakeplan.ports.tree import DesiredTree
 
 SimulateMode = Literal["changed", "all", "none"]
@@ -209,9 +210,14 @@ def _judge_one(
         return _Judged(gathered, impact=reviewed)
     if options.simulate == "none":
         return _Judged(gathered, impact=impact.unknown(verdicts, "not simulated (--no-simulate)", blind_to))
-    metadata = reader.metadata_reader(desired.name)
-    request = impact.request_for(
-        desired.key, gathered.repository, metadata, verdicts, backlog=options.backlog
+    request = ImpactRequest(
+        key=desired.key,
+        storage_namespace=gathered.repository.storage_namespace,
+        metadata=reader.metadata_reader(desired.name),
+        metaranges=verdicts.metaranges(),
+        transitions=transitions(backlog=options.backlog),
+        detail=expire_name(Horizon.NOW),
+        tags=impact.tag_metaranges(verdicts),
     )
     return _Judged(gathered, request, verdicts, blind_to)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,13 +11,15 @@ from threading import RLock
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 from rich.progress import Progress as RichProgress
+from rich.text import Text
 
 from lakeplan.cli.console import stderr
 from lakeplan.ports.progress import Progress, Silent
@@ -93,16 +96,23 @@ def progress_for(*, shown: bool, no_color: bool = False) -> Progress:
     return TerminalProgress(stderr(no_color=no_color)) if shown else Silent()
 
 
+class _Steps(ProgressColumn):
+    """``3/12``; nothing where the number of steps is not known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.total is None else f"{int(task.completed):,}/{int(task.total):,}")
+
+
 def _bars(console: Console) -> RichProgress:
-    # Standard output stays untouched: it may be a pipe that somebody reads as JSON.
+    # Standard output stays untouched where it is a pipe: somebody may read it as JSON.
     return RichProgress(
         SpinnerColumn("line"),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
+        _Steps(),
         TimeElapsedColumn(),
         console=console,
         transient=True,
         refresh_per_second=8,
-        redirect_stdout=False,
+        redirect_stdout=sys.stdout.isatty(),
     )

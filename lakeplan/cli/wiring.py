@@ -23,8 +23,9 @@ from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.simulation import ImpactResult
 from lakeplan.ports.progress import Progress
-from lakeplan.ports.simulation import ImpactRequest, ImpactResult, Simulator
+from lakeplan.ports.simulation import ImpactRequest, Simulator
 from lakeplan.ports.storage import StateWriter
 
 

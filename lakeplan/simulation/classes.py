@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakeplan.errors import LakeplanError
-from lakeplan.ports.simulation import Amount
+from lakeplan.model.simulation import Amount
 from lakeplan.simulation.objects import has
 from lakeplan.simulation.reading import failure
 from lakeplan.simulation.seen import Seen

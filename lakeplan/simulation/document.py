@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeplan import __version__
 from lakeplan.core.retention import CommitGraph, to_us
-from lakeplan.ports.simulation import Amount
+from lakeplan.model.simulation import Amount
 from lakeplan.simulation.inputs import History, iso
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.totals import BranchTotals, Totals

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from lakeplan.ports.simulation import Amount
+from lakeplan.model.simulation import Amount
 from lakeplan.simulation.ranges import Holders, union
 from lakeplan.simulation.totals import BranchTotals, ObjectClass
 

@@ -12,8 +12,9 @@ from pyspark.sql.types import LongType
 from pyspark.storagelevel import StorageLevel
 
 from lakeplan.errors import LakeplanError
+from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.progress import Progress, Silent
-from lakeplan.ports.simulation import Amount, ImpactRequest, ImpactResult, PrefixAmount, Transition
+from lakeplan.ports.simulation import ImpactRequest
 from lakeplan.simulation import objects as frames
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.classes import classes_of

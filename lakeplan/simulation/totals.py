@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lakeplan.ports.simulation import Amount
+from lakeplan.model.simulation import Amount
 from lakeplan.simulation.rulesets import RuleSetBits
 from lakeplan.simulation.seen import Seen
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakeplan.core.planning.verdicts import BACKLOG, Verdicts, expire_name, side_bits, transitions
+from lakeplan.core.planning.verdicts import BACKLOG, Verdicts, side_bits, transitions
 from lakeplan.model.plan import (
     Backlog,
     Horizon,
@@ -14,26 +14,9 @@ from lakeplan.model.plan import (
     PrefixImpact,
     TagLoss,
 )
-from lakeplan.model.repository import Repository
-from lakeplan.ports.lakefs import MetadataReader
-from lakeplan.ports.simulation import Amount, ImpactRequest, ImpactResult
+from lakeplan.model.simulation import Amount, ImpactResult
 
 STAGED_DATA = "staged data is not read by a plan; it only protects more, so the figures are upper bounds"
-
-
-def request_for(
-    key: str, repository: Repository, metadata: MetadataReader, verdicts: Verdicts, *, backlog: bool
-) -> ImpactRequest:
-    """What to ask the simulation for one repository."""
-    return ImpactRequest(
-        key=key,
-        storage_namespace=repository.storage_namespace,
-        metadata=metadata,
-        metaranges=verdicts.metaranges(),
-        transitions=transitions(backlog=backlog),
-        detail=expire_name(Horizon.NOW),
-        tags=_tag_metaranges(verdicts),
-    )
 
 
 def unaffected(verdicts: Verdicts, blind_to: tuple[str, ...] = ()) -> Impact:
@@ -128,7 +111,8 @@ def _expiring_tags(verdicts: Verdicts) -> dict[str, str]:
     return {tag.id: tag.commit_id for tag in verdicts.graph.tags if tag.commit_id in expiring}
 
 
-def _tag_metaranges(verdicts: Verdicts) -> dict[str, str]:
+def tag_metaranges(verdicts: Verdicts) -> dict[str, str]:
+    """Tag → metarange of its commit, of tags whose commit expires through the change."""
     graph = verdicts.graph
     metaranges = {
         tag: graph.meta_range_ids[graph.index[commit_id]]

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 from lakeplan.core.retention import CommitGraph, DocumentedRule, ServerWalk, all_kept
 from lakeplan.model.plan import Horizon, HorizonImpact
 from lakeplan.model.rules import GcRules
-from lakeplan.ports.simulation import Transition
+from lakeplan.model.simulation import Transition
 
 BACKLOG = "backlog"
 EXISTS_BIT = 1 << 60

@@ -10,7 +10,7 @@ from lakeplan.core.retention import CommitGraph
 from lakeplan.model.plan import Horizon, ImpactStatus
 from lakeplan.model.refs import Branch, Commit, Refs, Tag
 from lakeplan.model.rules import GcRules
-from lakeplan.ports.simulation import Amount, ImpactResult
+from lakeplan.model.simulation import Amount, ImpactResult
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 UTC = timezone.utc

@@ -1,0 +1,78 @@
+"""Verdict masks, and what a simulation answers.
+
+A *verdict bit* is one question of the form "does this verdict keep the commit?"; planning asks several at
+once (present and proposed rules, now and later, the server's walk and the documented rule). Per commit the
+answers form a mask, and an object's mask is the OR over the commits that hold it, under whatever path: the
+bit is clear when no commit that holds the object is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MAX_VERDICT_BITS = 62
+"""Masks travel as a signed 64-bit column."""
+
+
+@dataclass(frozen=True)
+class Transition:
+    """An object *goes* when any ``before`` bit is set in its mask and no ``after`` bit is."""
+
+    before: int
+    after: int
+
+    def goes(self, mask: int) -> bool:
+        return bool(mask & self.before) and not mask & self.after
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Distinct objects (by address inside the namespace) and their bytes."""
+
+    objects: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.objects + other.objects, self.size_bytes + other.size_bytes)
+
+
+@dataclass(frozen=True)
+class PrefixAmount:
+    """``prefix`` ends in ``/``, or is "" at depth 0 (everything)."""
+
+    prefix: str
+    depth: int
+    amount: Amount
+
+
+@dataclass(frozen=True)
+class ImpactResult:
+    """``by_mask``: objects of the namespace by their mask, over every range that was read.
+
+    When no range can change sides in any transition nothing is read: ``by_mask`` is then empty and
+    ``ranges_read`` 0, and all transitions are zero. ``prefixes`` holds at most the 1,000 largest rows.
+    Figures come from metadata alone, so they say *at most*: what is no longer stored cannot go.
+    """
+
+    by_mask: Mapping[int, Amount]
+    prefixes: tuple[PrefixAmount, ...] = ()
+    tags: Mapping[str, Amount] = field(default_factory=dict)
+    ranges_read: int = 0
+    entries_read: int = 0
+
+    def amount(self, transition: Transition) -> Amount:
+        """What goes in a transition."""
+        total = Amount()
+        for mask, amount in self.by_mask.items():
+            if transition.goes(mask):
+                total = total + amount
+        return total
+
+    def kept(self, bits: int) -> Amount:
+        """What at least one of ``bits`` keeps, among what was read."""
+        total = Amount()
+        for mask, amount in self.by_mask.items():
+            if mask & bits:
+                total = total + amount
+        return total
