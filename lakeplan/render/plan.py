@@ -72,25 +72,26 @@ def summary_line(document: Json) -> list[str | Cell]:
             f" {count(summary['add'])} to add, {count(summary['change'])} to change,"
             f" {count(summary['clear'])} to clear, {count(summary['unchanged'])} unchanged{failed}. ",
             Cell("Impact:", "bold"),
-            f" {_impact(summary)}.",
+            " ",
+            *_impact(summary),
         ]
     if summary["refused_gates"]:
         parts += [" ", Cell(f"BLOCKED by {counted(summary['refused_gates'], 'gate')}.", "bold red")]
     return parts
 
 
-def _impact(summary: Json) -> str:
-    now = f"{counted(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
-    later = ""
+def _impact(summary: Json) -> list[str | Cell]:
+    """What goes now, in 30 days where that is more, and at risk; unknown impacts first."""
+    text = f"{counted(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
     if summary["objects_expire_plus_30_days"] > summary["objects_expire"]:
-        later = (
+        text += (
             f" ({counted(summary['objects_expire_plus_30_days'], 'object')},"
             f" {size(summary['bytes_expire_plus_30_days'])} in 30 days)"
         )
     if summary["objects_at_risk"]:
-        later += f", {counted(summary['objects_at_risk'], 'object')} at risk"
+        text += f", {counted(summary['objects_at_risk'], 'object')} at risk"
     if summary["impact_known"]:
-        return now + later
-    unknown = f"UNKNOWN in {counted(summary['impact_unknown'], 'repository')}"
+        return [f"{text}."]
+    unknown = Cell(f"UNKNOWN in {counted(summary['impact_unknown'], 'repository')}", "bold red")
     everywhere = summary["impact_unknown"] == summary["add"] + summary["change"] + summary["clear"]
-    return unknown if everywhere else f"{unknown}; elsewhere {now}{later}"
+    return [unknown, "." if everywhere else f"; elsewhere {text}."]
