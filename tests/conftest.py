@@ -6,11 +6,15 @@ import functools
 import json
 import os
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from lakeplan.simulation.session import SparkOptions
 
 _REASON = "no golden cases: set LAKEPLAN_GOLDEN to a folder that has them"
 
@@ -78,3 +82,13 @@ def golden_case(golden_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="session")
 def golden(request: pytest.FixtureRequest, golden_case: Callable[[str], GoldenCase]) -> GoldenCase:
     return golden_case(request.param)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkOptions]:
+    """One Spark session for all tests of a process: while it is open, every run uses it."""
+    from lakeplan.simulation.session import SparkOptions, open_session
+
+    options = SparkOptions(conf={"spark.sql.shuffle.partitions": "2"})
+    with open_session(options, estimated_bytes=0):
+        yield options
