@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lakeplan.cli.console import stdout
 from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.render.json import json_for
 
 STANDARD_OUTPUT = Path("-")
 RICH = "rich"
@@ -69,7 +70,7 @@ def emit(
         if output.format == RICH:
             _emit_rich(output, show, no_color=no_color)
         elif output.path is None:
-            sys.stdout.write(texts[output.format]())
+            sys.stdout.write(json_for(texts[output.format](), sys.stdout.encoding))
         else:
             _write(output.path, texts[output.format]())
 

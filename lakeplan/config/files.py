@@ -40,6 +40,13 @@ class TreeFiles:
         self._parsed[file] = node
         return node
 
+    def mentions(self, file: str, word: str) -> bool:
+        """Whether a word stands anywhere in a file. False when it cannot be read."""
+        try:
+            return word.encode() in (self.root / file).read_bytes()
+        except (OSError, ValueError):
+            return False
+
     def _read(self, file: str, at: Source, path: ProblemPath) -> str | None:
         try:
             place = self.root / file

@@ -108,6 +108,8 @@ class TreeReader:
         named: set[str] = set()
         quiet = TreeFiles(self._files.root, Problems())
         for file in files:
+            if not quiet.mentions(file, "file"):
+                continue
             node = quiet.parse(file, Source(file, 1, 1), ())
             for path, child in walk(node) if node is not None else ():
                 if path[-1:] == ("file",) and path[-2:-1] in (("gc",), ("branch_lifecycle",)):

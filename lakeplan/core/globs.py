@@ -76,6 +76,7 @@ def specificity(pattern: str) -> tuple[int, int, int, int]:
     return (len(parts) - stars - singles - classes, classes, singles, -stars)
 
 
+@lru_cache(maxsize=10_000)
 def why_nothing(pattern: str, rule: NameRule) -> str | None:
     """Why a glob can match no name at all; None when it can match one."""
     for part in tokens(pattern):

@@ -21,7 +21,7 @@ def render_repository(repository: Json, console: Console) -> None:
     page = Page(console)
     page.blank()
     mark = MARKS.get(repository["action"], Cell(" "))
-    page.line(mark, " ", Cell(key_of(repository), "bold"), f"  {_action(repository)}")
+    page.hanging(mark, page.join(Cell(key_of(repository), "bold")), page.join(_action(repository)))
     _facts(page, repository)
     _rules(page, repository)
     impact = repository["impact"]

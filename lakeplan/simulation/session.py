@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO
@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from lakeplan.errors import SimulationFailed, UsageError
+from lakeplan.errors import SimulationFailed
 
 _log = logging.getLogger(__name__)
 
@@ -46,17 +46,6 @@ class SparkOptions:
     @property
     def is_local(self) -> bool:
         return (self.master or "local[*]").startswith("local") and not _submitted()
-
-
-def parse_settings(settings: Iterable[str]) -> dict[str, str]:
-    """``KEY=VALUE`` texts of ``--spark-conf`` as a mapping. Raises UsageError."""
-    found = {}
-    for text in settings:
-        key, equals, value = text.partition("=")
-        if not equals or not key.startswith("spark."):
-            raise UsageError(f"{key!r} is not a Spark setting", hint="--spark-conf spark.some.key=value")
-        found[key] = value
-    return found
 
 
 @contextmanager

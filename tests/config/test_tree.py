@@ -314,7 +314,10 @@ class DescribeServersAndEntries:
 
 class DescribeAcknowledgements:
     def it_reads_them_from_the_root_and_beside_the_entries(self, tree: Any) -> None:
-        root = "acknowledge: [{repository: data-a, gate: expired-bytes, max: 5TB, reason: r, expires: 2027-01-31}]\n"
+        root = (
+            "acknowledge:\n"
+            "  - {repository: data-a, gate: expired-bytes, max: 5TB, reason: r, expires: 2027-01-31}\n"
+        )
         entries = "  data-a: {}\nacknowledge: [{repository: '*', gate: adoption, reason: new}]\n"
         one, two = tree.load(root, entries).acknowledgements
         assert (one.repository, one.gate, one.max) == ("data-a", "expired-bytes", 5e12)

@@ -1,4 +1,4 @@
-"""``lakeplan simulate`` over every recorded case: exactly the server's commits and the collector's objects."""
+"""``lakeplan simulate`` over recorded cases: the server's commits and the collector's objects, exactly."""
 
 from __future__ import annotations
 

@@ -30,4 +30,4 @@ def it_keeps_readable_text_readable() -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def it_escapes_where_the_terminal_is_not_unicode(encoding: str) -> None:
-    assert json_text({"a": "→"}, encoding=encoding) == '{\n  "a": "\\u2192"\n}\n'
+    assert json_text({"a": "→🌊"}, encoding=encoding) == '{\n  "a": "\\u2192\\ud83c\\udf0a"\n}\n'

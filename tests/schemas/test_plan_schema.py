@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import datetime, timezone
@@ -13,6 +15,7 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from lakeplan.config.schemas import load_schema
 from lakeplan.core.diff import action_of, diff_rules
@@ -33,6 +36,8 @@ from lakeplan.model.plan import (
 )
 from lakeplan.model.plan_document import digest_of, dump_plan, load_plan, to_document
 from lakeplan.model.rules import GcRules
+from lakeplan.render.plan import render_plan
+from lakeplan.render.show import render_repository
 
 # Lone surrogates too: a path need not be UTF-8, and is read with surrogateescape.
 TEXT = st.text(st.characters() | st.sampled_from("\udc80\udcff\x00\x1b\u2028"), max_size=8)
@@ -201,6 +206,35 @@ class DescribeTheSchema:
     def it_takes_every_plan_that_can_be_made(self, plan: Plan) -> None:
         validator().validate(to_document(plan))
         validator().validate(json.loads(dump_plan(plan)))
+
+
+class DescribeShowingAPlan:
+    """Whatever a valid document holds can be shown, at any width and in any encoding."""
+
+    @SOME
+    @given(PLANS, st.integers(1, 200), st.sampled_from(["utf-8", "ascii", "cp1252"]))
+    def it_never_fails_and_never_lets_control_characters_through(
+        self, plan: Plan, width: int, encoding: str
+    ) -> None:
+        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
+        console = Console(file=stream, width=width, highlight=False)
+        document = json.loads(dump_plan(plan))
+        render_plan(document, console)
+        for repository in document["repositories"]:
+            render_repository(repository, console)
+        stream.seek(0)
+        text = stream.read()
+        assert all(c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text)
+
+    @SOME
+    @given(PLANS)
+    def it_says_so_when_an_impact_is_unknown_or_a_gate_refuses(self, plan: Plan) -> None:
+        stream = io.StringIO()
+        render_plan(to_document(plan), Console(file=stream, width=500, highlight=False))
+        last = stream.getvalue().splitlines()[-1]
+        unknown = [r for r in plan.writes if r.impact.now is None or r.impact.now.objects_expire is None]
+        assert ("UNKNOWN" in last) == bool(unknown)
+        assert ("BLOCKED" in last) == bool(plan.refused)
 
 
 class DescribeAPlanFile:

@@ -127,11 +127,12 @@ def _simulate(
     progress: Progress,
 ) -> dict[str, object]:
     # Spark takes longer to import than --commits-only takes to run.
+    from lakeplan.cli.wiring import parse_spark_conf
     from lakeplan.simulation.run import simulate
-    from lakeplan.simulation.session import SparkOptions, parse_settings
+    from lakeplan.simulation.session import SparkOptions
 
-    settings = parse_settings(spark_conf)
-    return simulate(request, reader, SparkOptions(master=master, conf=settings), progress)
+    options = SparkOptions(master=master, conf=parse_spark_conf(spark_conf))
+    return simulate(request, reader, options, progress)
 
 
 def _rule_sets(rules: Path, compare: Path | None) -> tuple[RuleSet, ...]:

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakeplan.core.globs import (
+    BRANCH_NAMES,
+    REPOSITORY_NAMES,
+    NameRule,
+    is_glob,
+    specificity,
+    tokens,
+    why_nothing,
+    witness,
+)
+
+TINY = NameRule("thing", "ab", "ab-", 1, 4)
+EVERY = [
+    n for length in range(1, 5) for n in ("".join(c) for c in product("ab-", repeat=length)) if TINY.allows(n)
+]
+GLOBS = st.lists(
+    st.sampled_from(["*", "?", "a", "b", "-", "[ab]", "[!a]", "[a-b]", "[-]", "[", "]", "!"]), max_size=5
+).map("".join)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "parts"),
+    [
+        ("a**b?", ("a", "*", "b", "?")),
+        ("[abc]x", ("[abc]", "x")),
+        ("[]a]", ("[]a]",)),
+        ("[!]a]", ("[!]a]",)),
+        ("[a", ("[", "a")),
+        ("", ()),
+    ],
+)
+def it_takes_a_glob_apart(pattern: str, parts: tuple[str, ...]) -> None:
+    assert tokens(pattern) == parts
+
+
+@pytest.mark.parametrize(
+    ("weaker", "stronger"),
+    [
+        ("*", "a*"),
+        ("a*", "team-*"),
+        ("*-prod", "team-*-prod"),
+        ("a-*", "a-?"),
+        ("a-*", "a-?*"),
+        ("a-?", "a-[xy]"),
+        ("a*b*", "a*b"),
+    ],
+)
+def it_orders_globs_by_how_much_they_say(weaker: str, stronger: str) -> None:
+    assert specificity(weaker) < specificity(stronger)
+
+
+def it_calls_globs_equal_that_say_as_much() -> None:
+    assert specificity("team-*") == specificity("*-prod")
+
+
+@pytest.mark.parametrize("pattern", ["*", "main", "release-*", "[abc]*", "[!a]?", "__*", "A-1", "[]a]"])
+def it_finds_nothing_wrong_with_a_glob_that_can_match(pattern: str) -> None:
+    assert why_nothing(pattern, BRANCH_NAMES) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("release/*", "no branch has '/' in its name"),
+        ("a.b", "no branch has '.'"),
+        ("{a,b}", "no {a,b} groups"),
+        ("[a", "never closed"),
+        ("[z-a]", "matches no character"),
+        ("[.]", "matches no character"),
+        ("[^a]", "write [!a]"),
+        ("-*", "no branch can have such a name"),
+        ("", "no branch can have such a name"),
+        ("é*", "no branch has 'é'"),
+    ],
+)
+def it_says_why_a_glob_matches_no_branch(pattern: str, why: str) -> None:
+    assert why in (why_nothing(pattern, BRANCH_NAMES) or "")
+
+
+def it_knows_how_long_a_repositorys_name_is() -> None:
+    assert why_nothing("??", REPOSITORY_NAMES) is not None
+    assert why_nothing("?" * 63, REPOSITORY_NAMES) is None
+    assert why_nothing("?" * 64, REPOSITORY_NAMES) is not None
+    assert why_nothing("A*", REPOSITORY_NAMES) is not None
+
+
+@settings(max_examples=300)
+@given(GLOBS)
+def it_finds_a_name_exactly_when_there_is_one(pattern: str) -> None:
+    name = witness([pattern], [], TINY)
+    assert (name is not None) == any(fnmatchcase(n, pattern) for n in EVERY)
+    assert name is None or (fnmatchcase(name, pattern) and TINY.allows(name))
+
+
+@settings(max_examples=300)
+@given(GLOBS, GLOBS, st.lists(GLOBS, max_size=2))
+def it_finds_a_name_of_two_globs_outside_of_others(one: str, two: str, others: list[str]) -> None:
+    def fits(n: str) -> bool:
+        inside = fnmatchcase(n, one) and fnmatchcase(n, two)
+        return inside and not any(fnmatchcase(n, other) for other in others)
+
+    name = witness([one, two], others, TINY)
+    assert (name is not None) == any(map(fits, EVERY))
+    assert name is None or fits(name)
+
+
+@given(GLOBS)
+def it_never_complains_about_a_glob_that_matches(pattern: str) -> None:
+    if any(fnmatchcase(n, pattern) for n in EVERY) and "[^" not in pattern:
+        assert why_nothing(pattern, TINY) is None
+
+
+@given(st.text("ab-", min_size=1, max_size=5))
+def it_takes_a_plain_name_for_itself(name: str) -> None:
+    assert not is_glob(name)
+    assert tokens(name) == tuple(name)
+
+
+def it_gives_up_on_a_monster_without_hanging() -> None:
+    name = witness(["*a" + "?" * 30, "*b" + "?" * 31], ["*c" + "?" * 29, "*d" + "?" * 28], REPOSITORY_NAMES)
+    assert name is not None

@@ -1,0 +1,223 @@
+"""The simulation that planning asks: masks of objects over several repositories."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakeplan.adapters.storage import open_namespace
+from lakeplan.errors import FormatError, LakeplanError, SimulationFailed, StorageNotFound
+from lakeplan.formats.range_writer import write_metarange, write_range
+from lakeplan.model.objects import AddressType, Entry
+from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
+from lakeplan.ports.simulation import ImpactRequest
+from lakeplan.simulation import impact
+from lakeplan.simulation.impact import SparkSimulator
+from lakeplan.simulation.inputs import NamespaceMetadata
+from lakeplan.simulation.session import SparkOptions
+from tests.simulation.namespaces import SERVER_URL, entry, full
+
+BEFORE, AFTER, LATER = 1, 2, 4
+EXPIRE = {"expire": Transition(BEFORE, AFTER), "later": Transition(BEFORE, LATER)}
+
+
+class Repository:
+    """A folder of metaranges, one for each commit."""
+
+    def __init__(self, root: Path, key: str = "lab/one") -> None:
+        self.key, self.root = key, root
+        (root / "_lakefs").mkdir(parents=True)
+        self.metaranges: dict[str, int] = {}
+        self.tags: dict[str, str] = {}
+
+    def commit(self, mask: int, *entries: Entry) -> str:
+        """A commit of one range a first letter, with the verdicts of ``mask``."""
+        groups: dict[str, list[Entry]] = defaultdict(list)
+        for each in sorted(entries, key=lambda e: e.path.encode()):
+            groups[each.path[0]].append(each)
+        infos = []
+        for group in groups.values():
+            info, data = write_range(group)
+            self._write(info.id, data)
+            infos.append(info)
+        metarange, data = write_metarange(infos)
+        self._write(metarange, data)
+        self.metaranges[metarange] = self.metaranges.get(metarange, 0) | mask
+        return metarange
+
+    def tag(self, name: str, metarange: str) -> None:
+        self.tags[name] = metarange
+
+    def _write(self, name: str, data: bytes) -> None:
+        (self.root / "_lakefs" / name).write_bytes(data)
+
+    def request(self, storage_namespace: str = SERVER_URL) -> ImpactRequest:
+        return ImpactRequest(
+            self.key,
+            storage_namespace,
+            NamespaceMetadata(open_namespace(f"file://{self.root}")),
+            {id: mask for id, mask in self.metaranges.items() if mask},
+            EXPIRE,
+            "expire",
+            self.tags,
+        )
+
+
+def ask(spark: SparkOptions, *repositories: Repository) -> dict[str, ImpactResult | LakeplanError]:
+    return dict(SparkSimulator(spark).impact([repository.request() for repository in repositories]))
+
+
+def answer(spark: SparkOptions, repository: Repository) -> ImpactResult:
+    found = ask(spark, repository)[repository.key]
+    assert isinstance(found, ImpactResult)
+    return found
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "one")
+
+
+class DescribeWithoutSpark:
+    @pytest.fixture(autouse=True)
+    def no_session(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*args: object, **options: object) -> None:
+            raise SimulationFailed("Java is missing")
+
+        monkeypatch.setattr(impact, "open_session", fail)
+
+    def it_starts_nothing_when_no_commit_changes_sides(self, repository: Repository) -> None:
+        kept = repository.commit(BEFORE | AFTER | LATER, entry("a", "data/1"))
+        repository.tag("v1", kept)
+        found = SparkSimulator().impact([repository.request()])
+        assert found == {"lab/one": ImpactResult({}, tags={"v1": Amount()})}
+
+    def it_starts_nothing_when_kept_commits_share_every_range(self, repository: Repository) -> None:
+        repository.commit(BEFORE, entry("a", "data/1"))
+        repository.commit(BEFORE | AFTER | LATER, entry("a", "data/1"), entry("b", "data/2"))
+        found = SparkSimulator().impact([repository.request()])
+        assert found == {"lab/one": ImpactResult({})}
+
+    def it_gives_the_error_to_every_repository_that_needs_spark(
+        self, repository: Repository, tmp_path: Path
+    ) -> None:
+        repository.commit(BEFORE, entry("a", "data/1"))
+        calm = Repository(tmp_path / "calm", "lab/calm")
+        calm.commit(BEFORE | AFTER | LATER, entry("a", "data/1"))
+        found = SparkSimulator().impact([repository.request(), calm.request()])
+        assert isinstance(found["lab/one"], SimulationFailed)
+        assert found["lab/calm"] == ImpactResult({})
+
+
+@pytest.mark.spark
+class DescribeImpact:
+    def it_counts_objects_by_the_verdicts_of_all_commits_that_hold_them(
+        self, spark: SparkOptions, repository: Repository
+    ) -> None:
+        repository.commit(BEFORE, entry("a/1", "data/1", 5), entry("b/2", "data/2", 7))
+        repository.commit(BEFORE | AFTER, entry("c/copy", "data/2", 7))
+        found = answer(spark, repository)
+        assert found.by_mask == {BEFORE: Amount(1, 5), BEFORE | AFTER: Amount(1, 7)}
+        assert found.amount(EXPIRE["expire"]) == Amount(1, 5)
+        assert found.amount(EXPIRE["later"]) == Amount(2, 12)
+        assert found.prefixes == (PrefixAmount("", 0, Amount(1, 5)), PrefixAmount("a/", 1, Amount(1, 5)))
+        assert (found.ranges_read, found.entries_read) == (3, 3)
+
+    def it_counts_full_addresses_inside_and_none_outside(
+        self, spark: SparkOptions, repository: Repository
+    ) -> None:
+        repository.commit(
+            BEFORE,
+            full("a", f"{SERVER_URL}/data/1", 5),
+            full("b", "s3://imports/data/9", 100),
+            entry("c", "elsewhere/deep", 3),
+        )
+        repository.commit(BEFORE | AFTER | LATER, full("d", f"{SERVER_URL}-2/data/1", 5))
+        assert answer(spark, repository).by_mask == {BEFORE: Amount(1, 5)}
+
+    def it_counts_what_tags_lose(self, spark: SparkOptions, repository: Repository) -> None:
+        old = repository.commit(BEFORE, entry("a", "data/1", 5), entry("b", "data/2", 7))
+        kept = repository.commit(BEFORE | AFTER, entry("b", "data/2", 7))
+        forgotten = repository.commit(0, entry("a", "data/1", 5), entry("z", "data/9", 1))
+        for name, at in (("v1", old), ("v2", kept), ("v0", forgotten), ("first", "")):
+            repository.tag(name, at)
+        found = answer(spark, repository)
+        assert found.tags == {
+            "first": Amount(),
+            "v0": Amount(1, 5),
+            "v1": Amount(1, 5),
+            "v2": Amount(),
+        }
+        assert 0 not in found.by_mask
+
+    def it_never_mixes_the_same_range_in_two_namespaces(self, spark: SparkOptions, tmp_path: Path) -> None:
+        one, two = Repository(tmp_path / "1", "lab/one"), Repository(tmp_path / "2", "lab/two")
+        same = entry("a", "data/1", 5)
+        one.commit(BEFORE, same)
+        two.commit(BEFORE | AFTER, same)
+        found = ask(spark, one, two)
+        assert found["lab/one"].by_mask == {BEFORE: Amount(1, 5)}  # type: ignore[union-attr]
+        assert found["lab/two"].by_mask == {BEFORE | AFTER: Amount(1, 5)}  # type: ignore[union-attr]
+        assert found["lab/two"].prefixes == ()  # type: ignore[union-attr]
+
+    def it_gives_a_repository_that_cannot_be_read_its_own_error(
+        self, spark: SparkOptions, tmp_path: Path
+    ) -> None:
+        good, damaged, empty = (Repository(tmp_path / n, f"lab/{n}") for n in ("good", "damaged", "empty"))
+        for repository in (good, damaged, empty):
+            repository.commit(BEFORE, entry("a", "data/1", 5))
+        broken = next(p for p in (damaged.root / "_lakefs").iterdir() if b"data/1" in p.read_bytes())
+        broken.write_bytes(broken.read_bytes()[:-10])
+        for path in (empty.root / "_lakefs").iterdir():
+            path.unlink()
+        found = ask(spark, good, damaged, empty)
+        assert found["lab/good"].by_mask == {BEFORE: Amount(1, 5)}  # type: ignore[union-attr]
+        assert isinstance(found["lab/damaged"], FormatError)
+        assert broken.name in str(found["lab/damaged"])
+        assert isinstance(found["lab/empty"], StorageNotFound)
+
+
+KEYS = [f"data/p/{n}" for n in range(6)]
+held = st.lists(
+    st.builds(
+        Entry,
+        st.sampled_from(["a/1", "a/2", "b/x/3", "c"]),
+        st.sampled_from(KEYS),
+        st.just(AddressType.RELATIVE),
+        st.just(2),
+    ),
+    unique_by=lambda e: e.path,
+)
+commits = st.lists(st.tuples(st.integers(1, 7), held), min_size=1, max_size=6)
+
+
+@pytest.mark.spark
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(commits, min_size=1, max_size=3))
+def test_masks_are_those_of_the_commits_that_hold_an_object(
+    spark: SparkOptions, histories: Sequence[list[tuple[int, list[Entry]]]]
+) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        repositories, expected = [], {}
+        for n, history in enumerate(histories):
+            repository = Repository(Path(root) / str(n), f"lab/{n}")
+            masks: dict[str, int] = defaultdict(int)
+            for mask, entries in history:
+                repository.commit(mask, *entries)
+                for each in entries:
+                    masks[each.address] |= mask
+            repositories.append(repository)
+            expected[repository.key] = masks
+        for key, found in ask(spark, *repositories).items():
+            assert isinstance(found, ImpactResult)
+            for transition in EXPIRE.values():
+                gone = [address for address, mask in expected[key].items() if transition.goes(mask)]
+                assert found.amount(transition) == Amount(len(gone), 2 * len(gone))
+            if found.ranges_read:
+                assert sum(a.objects for a in found.by_mask.values()) == len(expected[key])
