@@ -112,8 +112,6 @@ class SettingsCheck:
         for at, pattern in _texts(node, "exempt", path):
             self._pattern(pattern, at)
         self._parsed(node, "min_keep", path, parse_count)
-        if text_of(node.items.get("assume_created")) != "never":
-            self._parsed(node, "assume_created", path, parse_date)
 
     def _sweep(self, node: Node, path: Path) -> None:
         if not isinstance(node, MapNode):

@@ -14,12 +14,13 @@ from lakeplan.config.entries import (
     profile_depths,
 )
 from lakeplan.config.layers import Layer, Value
-from lakeplan.config.merge import disagreements, touches
+from lakeplan.config.merge import Merged, disagreements, touches
 from lakeplan.config.nearest import nearest
+from lakeplan.config.policies import BLOCK, why_no_engine
 from lakeplan.config.problems import Path, Problems
 from lakeplan.config.resolve import check_complete, conflict_text, describe
 from lakeplan.core.globs import REPOSITORY_NAMES, is_glob, matches, specificity, witness
-from lakeplan.model.desired import Acknowledgement
+from lakeplan.model.desired import Acknowledgement, ServerConfig
 
 
 def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str]:
@@ -75,9 +76,11 @@ def check_entries(
     entries: Iterable[Entry],
     directory: Directory,
     bad_profiles: set[str],
+    servers: Mapping[str, ServerConfig],
     problems: Problems,
 ) -> None:
-    """What single entries use and resolve to, and where globs disagree."""
+    """What single entries use and resolve to, whether their servers have an engine for their policies, and
+    where globs disagree."""
     usable: list[Entry] = []
     unsound: set[int] = set()
     for entry in entries:
@@ -92,7 +95,10 @@ def check_entries(
         naming = directory.naming(entry.server, name) if name else None
         if naming is None or any(id(e) in unsound for e in naming.entries):
             continue
-        _check_resolved(entry, naming, directory, problems)
+        merged = _check_resolved(entry, naming, directory, problems)
+        why = why_no_engine(entry.server, servers[entry.server].branch_lifecycle_engine)
+        if BLOCK in merged.blocks and why:
+            problems.add(merged.blocks[BLOCK], (*("repositories", entry.key), BLOCK), why)
     for _, globs in groupby(sorted((e for e in usable if e.is_glob), key=_rank), key=_rank):
         for one, other in combinations(list(globs), 2):
             _check_pair(one, other, directory, problems)
@@ -102,20 +108,22 @@ def _rank(entry: Entry) -> tuple[str, tuple[int, int, int, int]]:
     return (entry.server, specificity(entry.name))
 
 
-def _check_resolved(entry: Entry, naming: Naming, directory: Directory, problems: Problems) -> None:
+def _check_resolved(entry: Entry, naming: Naming, directory: Directory, problems: Problems) -> Merged:
     path: Path = ("repositories", entry.key)
     if entry.is_glob:
         # Stronger globs that happen to match the example name are left out: other names lack them.
         rank = specificity(entry.name)
         weaker = tuple(e for e in naming.globs if specificity(e.name) <= rank)
-        check_complete(directory.merged(Naming(weaker, None)), path, problems)
-        return
+        merged = directory.merged(Naming(weaker, None))
+        check_complete(merged, path, problems)
+        return merged
     merged = directory.merged(naming)
     check_complete(merged, path, problems)
     for where, value in merged.idle_removals:
         if entry.layer.values.get(where) is value:
             text = f"nothing inherited is called {describe(where)}, so there is nothing to remove"
             problems.add(value.source, path, text)
+    return merged
 
 
 def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Problems) -> None:

@@ -67,7 +67,7 @@ class TreeReader:
         bad_profiles = check_profiles(self.profiles, self._problems) | self._broken_profiles()
         self.entries = check_duplicates(found, self._problems)
         directory = Directory(self.entries, self.profiles)
-        check_entries(self.entries, directory, bad_profiles, self._problems)
+        check_entries(self.entries, directory, bad_profiles, self.servers, self._problems)
         if not self._unreadable:
             # The repository may be named in the file that could not be read.
             check_acknowledged(self.acknowledgements, self.entries, self._problems)

@@ -10,6 +10,7 @@ from typing import Any
 from lakeplan.config.entries import Naming
 from lakeplan.config.layers import CLEAR, FlatPath, Item
 from lakeplan.config.merge import Conflict, Merged, to_document
+from lakeplan.config.policies import lifecycle_settings, policies_setting
 from lakeplan.config.problems import Path, Problems
 from lakeplan.model.desired import (
     BranchRule,
@@ -21,7 +22,7 @@ from lakeplan.model.desired import (
     Source,
 )
 
-UNSUPPORTED = ("branch_lifecycle", "object_lifecycle", "holds", "lifecycle", "sweep")
+UNSUPPORTED = ("object_lifecycle", "holds", "sweep")
 """Blocks that this version validates and does not act on."""
 
 
@@ -47,6 +48,8 @@ def build(server: str, name: str, naming: Naming, merged: Merged, safety: Safety
         safety=safety,
         source=naming.entry.source,
         unsupported=tuple(block for block in UNSUPPORTED if block in document),
+        branch_lifecycle=policies_setting(document, sources),
+        lifecycle=lifecycle_settings(document),
     )
 
 

@@ -8,6 +8,8 @@ from datetime import date
 from enum import Enum
 from typing import Literal
 
+from lakeplan.model.lifecycle import LifecycleSettings, Policy
+
 
 @dataclass(frozen=True, order=True)
 class Source:
@@ -46,13 +48,25 @@ class GcDesired:
 
 
 class Cleared(Enum):
-    """``gc: clear``: the rules are to be removed from the server."""
+    """``gc: clear`` (or another block's): the rules are to be removed from the server."""
 
     CLEAR = "clear"
 
 
 GcSetting = GcDesired | Cleared | None
 """None: the key is absent, so not managed."""
+
+
+@dataclass(frozen=True)
+class PoliciesDesired:
+    """A resolved ``branch_lifecycle`` block: the policies in the order of the tree, and where each stands."""
+
+    policies: tuple[Policy, ...]
+    sources: tuple[Source, ...]
+    source: Source
+
+
+PoliciesSetting = PoliciesDesired | Cleared | None
 
 
 @dataclass(frozen=True)
@@ -122,6 +136,8 @@ class DesiredRepository:
     safety: Safety = field(default_factory=Safety)
     source: Source | None = None
     unsupported: tuple[str, ...] = ()
+    branch_lifecycle: PoliciesSetting = None
+    lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
 
     @property
     def by_glob(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,24 @@ class Policy:
     max_age_seconds: int | None = None
     max_idle_seconds: int | None = None
     description: str = ""
+
+
+@dataclass(frozen=True)
+class LifecycleSettings:
+    """The ``lifecycle`` block: what keeps lakeplan itself from deleting a branch that a policy lets go.
+
+    ``exempt`` are globs over branch names. ``require_merged``: only branches whose HEAD the default branch
+    reaches. ``min_keep``: so many of the branches that a policy matches stay, the most recently written.
+    ``assume_created``: ``head_commit`` takes the HEAD commit's date for the creation time of branches that
+    were there when lakeplan first looked; ``never`` counts from that first look.
+    """
+
+    exempt: tuple[str, ...] = ()
+    require_merged: bool = False
+    min_keep: int = 0
+    keep_with_uncommitted: bool = True
+    keep_with_open_pull_request: bool = True
+    assume_created: Literal["never", "head_commit"] = "never"
 
 
 class Evidence(str, Enum):

@@ -12,7 +12,10 @@ from lakeplan.config.problems import TreeError
 from lakeplan.config.tree import Tree, load_tree
 
 HEAD = "apiVersion: lakeplan/v1\n"
-SERVERS = HEAD + "servers: {prod: {endpoint_url: 'https://lakefs.example.com'}}\n"
+SERVERS = (
+    HEAD
+    + "servers: {prod: {endpoint_url: 'https://lakefs.example.com', branch_lifecycle: {engine: server}}}\n"
+)
 ENTRIES = HEAD + "repositories:\n"
 
 
