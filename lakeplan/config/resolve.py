@@ -10,6 +10,7 @@ from typing import Any
 from lakeplan.config.entries import Naming
 from lakeplan.config.layers import CLEAR, FlatPath, Item
 from lakeplan.config.merge import Conflict, Merged, to_document
+from lakeplan.config.object_rules import object_rules_setting
 from lakeplan.config.policies import lifecycle_settings, policies_setting
 from lakeplan.config.problems import Path, Problems
 from lakeplan.model.desired import (
@@ -22,7 +23,7 @@ from lakeplan.model.desired import (
     Source,
 )
 
-UNSUPPORTED = ("object_lifecycle", "holds", "sweep")
+UNSUPPORTED = ("holds", "sweep")
 """Blocks that this version validates and does not act on."""
 
 
@@ -50,6 +51,7 @@ def build(server: str, name: str, naming: Naming, merged: Merged, safety: Safety
         unsupported=tuple(block for block in UNSUPPORTED if block in document),
         branch_lifecycle=policies_setting(document, sources),
         lifecycle=lifecycle_settings(document),
+        object_lifecycle=object_rules_setting(document, sources),
     )
 
 

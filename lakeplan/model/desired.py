@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Literal
 
 from lakeplan.model.lifecycle import LifecycleSettings, Policy
+from lakeplan.model.settings import ObjectRule
 
 
 @dataclass(frozen=True, order=True)
@@ -70,6 +71,17 @@ PoliciesSetting = PoliciesDesired | Cleared | None
 
 
 @dataclass(frozen=True)
+class ObjectRulesDesired:
+    """A resolved ``object_lifecycle`` block."""
+
+    rules: tuple[ObjectRule, ...]
+    source: Source
+
+
+ObjectRulesSetting = ObjectRulesDesired | Cleared | None
+
+
+@dataclass(frozen=True)
 class Safety:
     """Gate limits (the design's ``safety`` block). None means no limit. Bytes are bytes, ages seconds."""
 
@@ -109,6 +121,8 @@ class ServerConfig:
     name: str
     endpoint_url: str
     branch_lifecycle_engine: Literal["server", "lakeplan", "none"] = "none"
+    branch_lifecycle_schedule: str | None = None
+    """Cron line of the server's own job, when the tree tells it: a server's API does not."""
     time_zone: str = "UTC"
     storages: Mapping[str, StorageConfig] = field(default_factory=dict)
     source: Source | None = None
@@ -138,6 +152,7 @@ class DesiredRepository:
     unsupported: tuple[str, ...] = ()
     branch_lifecycle: PoliciesSetting = None
     lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
+    object_lifecycle: ObjectRulesSetting = None
 
     @property
     def by_glob(self) -> bool:

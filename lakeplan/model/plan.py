@@ -11,22 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from lakeplan.model.action import Action as Action
 from lakeplan.model.rules import GcRules, etag_of
+from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
 
 PLAN_FORMAT = "lakeplan.plan/v1"
-
-
-class Action(str, Enum):
-    """What happens to a repository's GC rules."""
-
-    ADD = "add"
-    CHANGE = "change"
-    CLEAR = "clear"
-    NONE = "none"
-
-    @property
-    def writes(self) -> bool:
-        return self is not Action.NONE
 
 
 class Horizon(str, Enum):
@@ -177,7 +166,9 @@ class Failure:
 class RepositoryPlan:
     """One repository of the plan. ``branches`` maps every branch to its HEAD when planned: patterns are
     expanded over these alone when the plan is applied. ``unexpanded`` are branches that appeared later, with
-    the days their pattern would give them."""
+    the days their pattern would give them. ``action``, ``before``, ``after`` and ``changes`` are of the GC
+    rules; ``branch_lifecycle`` and ``object_lifecycle`` are there when the tree manages them on the server.
+    """
 
     server: str
     name: str
@@ -197,6 +188,8 @@ class RepositoryPlan:
     gates: tuple[GateResult, ...] = ()
     warnings: tuple[str, ...] = ()
     unexpanded: Mapping[str, int] = field(default_factory=dict)
+    branch_lifecycle: PoliciesPlan | None = None
+    object_lifecycle: ObjectRulesPlan | None = None
     failure: Failure | None = None
 
     @property
@@ -212,9 +205,28 @@ class RepositoryPlan:
         return etag_of(self.after)
 
     @property
+    def settings(self) -> tuple[PoliciesPlan | ObjectRulesPlan, ...]:
+        """The further settings that the tree manages here."""
+        return tuple(s for s in (self.branch_lifecycle, self.object_lifecycle) if s is not None)
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything is to be written: rules, policies or object rules."""
+        return self.overall.writes
+
+    @property
+    def overall(self) -> Action:
+        """One word for all settings: what happens to those that are written when it is the same, else
+        ``change``."""
+        actions = {a for a in (self.action, *(s.action for s in self.settings)) if a.writes}
+        if not actions:
+            return Action.NONE
+        return actions.pop() if len(actions) == 1 else Action.CHANGE
+
+    @property
     def shortens(self) -> bool:
         """True when some data may be kept for less time than before: such writes go last."""
-        return shortens(self.before, self.after)
+        return shortens(self.before, self.after) or any(s.shortens for s in self.settings)
 
 
 def shortens(before: GcRules | None, after: GcRules | None) -> bool:
@@ -250,7 +262,7 @@ class Plan:
 
     @property
     def writes(self) -> tuple[RepositoryPlan, ...]:
-        return tuple(r for r in self.repositories if r.action.writes and r.failure is None)
+        return tuple(r for r in self.repositories if r.writes and r.failure is None)
 
     @property
     def failed(self) -> tuple[RepositoryPlan, ...]:
@@ -262,4 +274,4 @@ class Plan:
         return tuple(g for g in every if g.outcome is GateOutcome.REFUSED)
 
     def count(self, action: Action) -> int:
-        return sum(1 for r in self.repositories if r.failure is None and r.action is action)
+        return sum(1 for r in self.repositories if r.failure is None and r.overall is action)

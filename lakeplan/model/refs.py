@@ -34,8 +34,13 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
+    """``creation_date`` and ``update_date`` (last write) are epoch seconds as Enterprise servers list them;
+    None on open-source servers and in refs dumps."""
+
     id: str
     commit_id: str
+    creation_date: int | None = None
+    update_date: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

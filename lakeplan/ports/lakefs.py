@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from lakeplan.model.refs import Branch, Commit, RefsDumpIds, Tag
 from lakeplan.model.repository import Repository
 from lakeplan.model.rules import GcRules
+from lakeplan.ports.policies import SettingsReader
 
 MetadataKind = Literal["meta_range", "range"]
 
@@ -19,7 +20,7 @@ class MetadataReader(Protocol):
         """The whole file. Raises DataGone or StorageNotFound when it is not there."""
 
 
-class LakeFSReader(Protocol):
+class LakeFSReader(SettingsReader, Protocol):
     """Everything a plan asks of a server. Errors are those of ``lakeplan.errors.ServerError``."""
 
     @property

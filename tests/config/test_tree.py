@@ -45,7 +45,7 @@ class DescribeAWholeTree:
 
     def it_says_which_blocks_this_version_does_not_act_on(self) -> None:
         found = {r.name: r.unsupported for r in load_tree(SMALL, {}).resolve("prod", [])}
-        assert found["analytics"] == ("object_lifecycle", "holds", "sweep")
+        assert found["analytics"] == ("holds", "sweep")
         assert found["scratch-pad"] == ()
 
     def it_keeps_the_source_of_every_value(self) -> None:

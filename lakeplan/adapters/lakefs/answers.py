@@ -172,7 +172,18 @@ def rules_of(fields: Fields) -> GcRules:
 
 
 def branch_of(fields: Fields) -> Branch:
-    return Branch(fields.name("id"), fields.name("commit_id"))
+    """Only Enterprise servers give the two dates; 0 is how a server writes a moment it does not know."""
+    return Branch(
+        fields.name("id"),
+        fields.name("commit_id"),
+        _moment(fields, "creation_date"),
+        _moment(fields, "update_date"),
+    )
+
+
+def _moment(fields: Fields, name: str) -> int | None:
+    seconds = 0 if fields.data.get(name) is None else fields.integer(name)
+    return seconds if seconds > 0 else None
 
 
 def tag_of(fields: Fields) -> Tag:

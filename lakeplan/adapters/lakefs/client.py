@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Iterator
 
-from lakeplan.adapters.lakefs import answers, dump
+from lakeplan.adapters.lakefs import answers, dump, policies
 from lakeplan.adapters.lakefs.answers import Fields, list_all, parse_json
 from lakeplan.adapters.lakefs.endpoint import normalise_endpoint
 from lakeplan.adapters.lakefs.metadata import LakeFSMetadata
@@ -15,9 +15,11 @@ from lakeplan.adapters.lakefs.secret import Credentials
 from lakeplan.adapters.lakefs.transport import Clock, Connection, RetryPolicy, Timeouts, Transport
 from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, RepositoryNotFound
 from lakeplan.model.desired import ServerConfig
+from lakeplan.model.lifecycle import Policy
 from lakeplan.model.refs import Branch, Commit, RefsDumpIds, Tag
 from lakeplan.model.repository import Repository
 from lakeplan.model.rules import GcRules
+from lakeplan.model.settings import ObjectRule, Stored
 
 READS_AND_DUMPS = re.compile(r"GET .*|PUT /repositories/[^/]+/refs/dump|POST /repositories/[^/]+/dump")
 """All that a reader's connection lets through: a plan's only request that is not a GET is the refs dump."""
@@ -121,6 +123,12 @@ class LakeFSServer:
         return parse_json(
             response, answers.rules_of, transport=self._transport, operation=operation, repository=repository
         )
+
+    def get_policies(self, repository: str) -> Stored[Policy]:
+        return policies.read_policies(self._transport, repository)
+
+    def get_object_rules(self, repository: str) -> Stored[ObjectRule]:
+        return policies.read_object_rules(self._transport, repository)
 
     def list_branches(self, repository: str, prefix: str = "") -> Iterator[Branch]:
         return list_all(

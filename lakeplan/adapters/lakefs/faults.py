@@ -28,6 +28,7 @@ from lakeplan.errors import (
 
 _RULES = "retention:SetGarbageCollectionRules"
 _DUMP = "fs:ListBranches, fs:ListTags and fs:ListCommits"
+_POLICIES = "branches:SetBranchLifecyclePolicies"
 
 PERMISSIONS = {
     "read the server's version": "fs:ReadConfig",
@@ -38,10 +39,22 @@ PERMISSIONS = {
     "ask whether GC rules may be set": _RULES,
     "set the GC rules": _RULES,
     "delete the GC rules": _RULES,
+    "read the branch lifecycle policies": "branches:GetBranchLifecyclePolicies",
+    "ask whether branch lifecycle policies may be set": _POLICIES,
+    "set the branch lifecycle policies": _POLICIES,
+    "delete the branch lifecycle policies": _POLICIES,
     "list branches": "fs:ListBranches",
     "list tags": "fs:ListTags",
     "read a commit": "fs:ReadCommit",
     "list commits": "fs:ReadBranch",
+    "read a branch": "fs:ReadBranch",
+    "read uncommitted changes": "fs:ListObjects",
+    "read when an object was written": "fs:ReadObject",
+    "list objects of a commit": "fs:ListObjects",
+    "read an object": "fs:ReadObject",
+    "list pull requests": "pr:ListPullRequests",
+    "delete a branch": "fs:DeleteBranch",
+    "create a branch": "fs:CreateBranch",
     "dump the refs": _DUMP,
     "read the state of the refs dump": _DUMP,
     "read metadata": "fs:ListObjects and fs:ReadRepository",

@@ -125,6 +125,7 @@ class Transport:
         operation: str,
         repository: str | None = None,
         params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         body: object = None,
         accept: frozenset[int] = frozenset(),
         retry_timeouts: bool = True,
@@ -141,7 +142,7 @@ class Transport:
         policy, clock = self.connection.retries, self.connection.clock
         attempt = 1
         while True:
-            outcome = self._attempt(method, relative, params, body)
+            outcome = self._attempt(method, relative, params, headers, body)
             if isinstance(outcome, requests.Response):
                 if 200 <= outcome.status_code < 300 or outcome.status_code in accept:
                     return outcome
@@ -163,15 +164,25 @@ class Transport:
             attempt += 1
 
     def _attempt(
-        self, method: str, relative: str, params: Mapping[str, str] | None, body: object
+        self,
+        method: str,
+        relative: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        body: object,
     ) -> requests.Response | requests.RequestException:
         try:
-            return self._send(method, relative, params, body)
+            return self._send(method, relative, params, headers, body)
         except requests.RequestException as error:
             return error
 
     def _send(
-        self, method: str, relative: str, params: Mapping[str, str] | None, body: object
+        self,
+        method: str,
+        relative: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        body: object,
     ) -> requests.Response:
         limits = self.connection.timeouts
         started = self.connection.clock.monotonic()
@@ -179,6 +190,7 @@ class Transport:
             method,
             self.connection.endpoint + API_PATH + relative,
             params=dict(params or {}),
+            headers=dict(headers or {}),
             json=body,
             auth=BasicAuth(self.connection.credentials),
             timeout=(limits.connect, limits.read),
