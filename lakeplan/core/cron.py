@@ -1,0 +1,121 @@
+"""Cron lines of five fields, as lakeFS and cron read them: when does the next run come?
+
+Minute, hour, day of month, month, day of week (0 and 7 are Sunday); ``*``, lists, ranges, steps, names of
+months and days, and ``@hourly`` and its like. When both days are restricted, either is enough. Times that a
+change of clocks leaves out are not run; those it repeats are run twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
+
+_MONTHS = {name: n for n, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
+_DAYS = {name: n for n, name in enumerate("sun mon tue wed thu fri sat".split())}
+_FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
+    ("minute", 0, 59, {}),
+    ("hour", 0, 23, {}),
+    ("day of month", 1, 31, {}),
+    ("month", 1, 12, _MONTHS),
+    ("day of week", 0, 7, _DAYS),
+)
+_WORDS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_LONGEST_WAIT_DAYS = 366 * 8 + 2
+"""29 February can be eight years away."""
+
+
+@dataclass(frozen=True)
+class Cron:
+    """A parsed line. ``text`` is the line as written."""
+
+    text: str
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    either_day: bool
+
+    def next_after(self, moment: datetime, zone: tzinfo = timezone.utc) -> datetime | None:
+        """The first run after an aware moment, in UTC; None when there is none (30 February)."""
+        day = moment.astimezone(zone).date()
+        for _ in range(_LONGEST_WAIT_DAYS):
+            if self._runs_on(day):
+                later = [run for run in self._runs(day, zone) if run > moment]
+                if later:
+                    return min(later)
+            if day == date.max:
+                break
+            day += timedelta(days=1)
+        return None
+
+    def _runs_on(self, day: date) -> bool:
+        if day.month not in self.months:
+            return False
+        by_month, by_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return (by_month or by_week) if self.either_day else (by_month and by_week)
+
+    def _runs(self, day: date, zone: tzinfo) -> list[datetime]:
+        found = []
+        for hour in self.hours:
+            for minute in self.minutes:
+                for fold in (0, 1):
+                    local = datetime.combine(day, time(hour, minute, fold=fold), zone)
+                    run = local.astimezone(timezone.utc)
+                    back = run.astimezone(zone)
+                    if (back.date(), back.hour, back.minute) == (day, hour, minute):
+                        found.append(run)
+        return found
+
+
+def parse_cron(text: str) -> Cron:
+    """Raises ValueError in words."""
+    parts = _WORDS.get(text.strip().lower(), text).split()
+    if len(parts) != len(_FIELDS):
+        raise ValueError(f"{text!r} is not a cron line of five fields such as '0 * * * *'")
+    minutes, hours, days, months, weekdays = (
+        _field(part, *field) for part, field in zip(parts, _FIELDS, strict=True)
+    )
+    return Cron(
+        text.strip(),
+        minutes,
+        hours,
+        days,
+        months,
+        frozenset(day % 7 for day in weekdays),
+        # As in cron: a field that begins with a star does not restrict.
+        either_day=not parts[2].startswith(("*", "?")) and not parts[4].startswith(("*", "?")),
+    )
+
+
+def _field(text: str, name: str, low: int, high: int, words: dict[str, int]) -> frozenset[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        body, slash, step_text = part.partition("/")
+        step = _number(step_text, name, text, {}) if slash else 1
+        if body in ("*", "?"):
+            first, last = low, high - (name == "day of week")
+        else:
+            first_text, dash, last_text = body.partition("-")
+            first = _number(first_text, name, text, words)
+            last = _number(last_text, name, text, words) if dash else (high if slash else first)
+        if not (low <= first <= last <= high) or step < 1:
+            raise ValueError(f"the {name} {text!r} of a cron line is not within {low} to {high}")
+        found.update(range(first, last + 1, step))
+    return frozenset(found)
+
+
+def _number(text: str, name: str, field: str, words: dict[str, int]) -> int:
+    if text.lower() in words:
+        return words[text.lower()]
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4):
+        raise ValueError(f"the {name} {field!r} of a cron line cannot be read")
+    return int(text)
