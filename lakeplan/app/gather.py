@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from typing_extensions import assert_never
 
+from lakeplan.app.gather_settings import gather_settings, server_policies
 from lakeplan.core.diff import action_of, diff_rules
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, missing_heads
 from lakeplan.formats.refs_dump import read_refs
-from lakeplan.model.desired import Cleared, DesiredRepository, GcDesired
+from lakeplan.model.desired import Cleared, DesiredRepository, GcDesired, ServerConfig
 from lakeplan.model.plan import Action, Failure, RepositoryPlan
-from lakeplan.model.refs import Commit, Refs
+from lakeplan.model.refs import Branch, Commit, Refs
 from lakeplan.model.repository import Repository
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.lakefs import LakeFSReader
@@ -33,43 +35,50 @@ class Gathered:
 def gather(
     desired: DesiredRepository,
     reader: LakeFSReader,
-    endpoint_url: str,
+    server: ServerConfig,
     *,
+    as_of: datetime,
     adopted: bool,
     expand_over: frozenset[str] | None = None,
 ) -> Gathered:
     """Reads what a diff needs. ``expand_over`` limits pattern expansion to those branches (an apply expands
-    over the branches of the plan file). Raises ServerError subclasses."""
+    over the branches of the plan file). Raises ServerError subclasses; ConfigError for policies that a
+    server would not take."""
     repository = reader.get_repository(desired.name)
     before = reader.get_gc_rules(desired.name)
-    branches: dict[str, str] = {}
-    if desired.gc is not None:
-        branches = {b.id: b.commit_id for b in reader.list_branches(desired.name)}
+    listed: list[Branch] = []
+    if desired.gc is not None or desired.object_lifecycle is not None or server_policies(desired, server):
+        listed = list(reader.list_branches(desired.name))
+    branches = {b.id: b.commit_id for b in listed}
     over = branches.keys() if expand_over is None else expand_over
     after, warnings = _proposed(desired, before, over, branches.keys())
     later = _unexpanded(desired, over, branches.keys())
     warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
     warnings += [f"{block} is validated but not acted on by this version" for block in desired.unsupported]
+    settings = gather_settings(desired, reader, server, repository, listed, as_of)
+    warnings += settings.warnings
     action = action_of(before, after)
     plan = RepositoryPlan(
         server=desired.server,
         name=desired.name,
         entry=desired.entry,
-        endpoint_url=endpoint_url,
+        endpoint_url=server.endpoint_url,
         config_hash=desired.config_hash,
         action=action,
         before=before,
         after=after,
         managed=desired.gc is not None,
-        adopted=adopted and action.writes,
         owner=desired.owner,
         source=str(desired.source) if desired.source else "",
         changes=diff_rules(before, after),
         branches=dict(sorted(branches.items())),
         warnings=tuple(warnings),
         unexpanded=later,
+        branch_lifecycle=settings.branch_lifecycle,
+        object_lifecycle=settings.object_lifecycle,
     )
-    if repository.read_only and action.writes:
+    plan = replace(plan, adopted=adopted and plan.writes)
+    if repository.read_only and plan.writes:
         plan = replace(
             plan,
             failure=Failure(
@@ -102,17 +111,23 @@ def failed(desired: DesiredRepository, endpoint_url: str, failure: Failure) -> R
 def read_graph(
     reader: LakeFSReader, repository: str, *, read_only: bool
 ) -> tuple[CommitGraph, tuple[str, ...]]:
-    """The commit graph, and what could not be seen, in words.
+    """The commit graph, and what could not be seen, in words (see ``read_all_refs``)."""
+    refs, blind_to = read_all_refs(reader, repository, read_only=read_only)
+    return CommitGraph.from_refs(refs), blind_to
+
+
+def read_all_refs(reader: LakeFSReader, repository: str, *, read_only: bool) -> tuple[Refs, tuple[str, ...]]:
+    """Commits, branches and tags, and what could not be seen, in words.
 
     A refs dump lists everything, dangling commits too; under load a HEAD can be missing from the dumped
     commits and is then fetched (api.md). ``read_only`` asks for no dump and reads the logs instead.
     Raises ServerError, StorageError or FormatError.
     """
     if read_only:
-        return CommitGraph.from_refs(_refs_from_logs(reader, repository)), (DANGLING_UNSEEN,)
+        return _refs_from_logs(reader, repository), (DANGLING_UNSEEN,)
     ids = reader.dump_refs(repository)
     refs = read_refs(ids, reader.metadata_reader(repository).read_metadata)
-    return CommitGraph.from_refs(_with_missing_heads(reader, repository, refs)), ()
+    return _with_missing_heads(reader, repository, refs), ()
 
 
 def _with_missing_heads(reader: LakeFSReader, repository: str, refs: Refs) -> Refs:

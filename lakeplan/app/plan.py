@@ -182,14 +182,15 @@ def _judge_one(
         gathered = gather(
             desired,
             reader,
-            server.endpoint_url,
+            server,
+            as_of=options.as_of,
             adopted=desired.by_glob and desired.key not in options.known,
             expand_over=options.expand_over.get(desired.key),
         )
     except LakeplanError as error:
         return failed(desired, server.endpoint_url, failure_of(error))
     plan = gathered.plan
-    asked = plan.action.writes or (options.simulate == "all" and plan.managed)
+    asked = plan.writes or (options.simulate == "all" and plan.managed)
     left_out = options.judge is not None and desired.key not in options.judge
     if plan.failure is not None or left_out or not asked:
         return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
@@ -198,7 +199,15 @@ def _judge_one(
     except LakeplanError as error:
         return _Judged(gathered, impact=impact.unknown(None, str(error)))
     zone = ZoneInfo(server.time_zone)
-    verdicts = judge(graph, plan.before, plan.after, options.as_of, zone, backlog=options.backlog)
+    verdicts = judge(
+        graph,
+        plan.before,
+        plan.after,
+        options.as_of,
+        zone,
+        backlog=options.backlog,
+        deleted=plan.branch_lifecycle.deleted if plan.branch_lifecycle is not None else None,
+    )
     if not verdicts.changes_sides(backlog=options.backlog):
         return _Judged(gathered, impact=impact.unaffected(verdicts, blind_to))
     reviewed = options.reviewed.get(desired.key)

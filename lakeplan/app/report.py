@@ -18,6 +18,7 @@ def report_document(report: ApplyReport) -> dict[str, Any]:
         "results": [
             {
                 "repository": r.repository,
+                "setting": r.setting,
                 "action": r.action,
                 "outcome": r.outcome.value,
                 "before_etag": r.before_etag,
@@ -30,6 +31,7 @@ def report_document(report: ApplyReport) -> dict[str, Any]:
         ],
         "not_written": list(report.not_written),
         "unexpanded": {key: list(branches) for key, branches in sorted(report.unexpanded.items())},
+        "elsewhere": list(report.elsewhere),
         "summary": {o.value: sum(1 for r in report.results if r.outcome is o) for o in Outcome},
     }
 

@@ -41,17 +41,42 @@ def known_repositories(state: StateReader) -> frozenset[str]:
 def record_applied(
     state: StateWriter, repository: str, rules: GcRules | None, *, config_hash: str, run_id: str, at: datetime
 ) -> None:
-    """Remembers what was read back after a write."""
+    """Remembers GC rules that were read back after a write."""
+    record = {"etag": etag_of(rules), "body": rules.to_body() if rules is not None else None}
+    _record(state, repository, record, config_hash=config_hash, run_id=run_id, at=at)
+
+
+def record_setting(
+    state: StateWriter,
+    repository: str,
+    setting: str,
+    record: Mapping[str, Any],
+    *,
+    config_hash: str,
+    run_id: str,
+    at: datetime,
+) -> None:
+    """Remembers policies or object rules that were read back, under ``settings``, beside the GC rules."""
+    _record(state, repository, {"settings": {setting: record}}, config_hash=config_hash, run_id=run_id, at=at)
+
+
+def _record(
+    state: StateWriter,
+    repository: str,
+    changes: Mapping[str, Any],
+    *,
+    config_hash: str,
+    run_id: str,
+    at: datetime,
+) -> None:
     key = repository_key("applied", repository)
-    record = {
-        "repository": repository,
-        "etag": etag_of(rules),
-        "body": rules.to_body() if rules is not None else None,
-        "config_hash": config_hash,
-        "run_id": run_id,
-        "at": _text(at),
-    }
     current = state.read(key)
+    record: dict[str, Any] = json.loads(current.data) if current is not None else {}
+    settings = {**record.get("settings", {}), **changes.get("settings", {})}
+    record |= changes
+    record |= {"repository": repository, "config_hash": config_hash, "run_id": run_id, "at": _text(at)}
+    if settings:
+        record["settings"] = settings
     state.write(key, _json(record), if_version=current.version if current else None)
 
 
@@ -92,6 +117,21 @@ class Lease:
                 hint="wait for it, then apply again",
             ) from None
         return self
+
+    def renew(self) -> None:
+        """Holds it for as long again. Raises LeaseHeld when somebody took it over meanwhile."""
+        until = self.now() + timedelta(seconds=LEASE_SECONDS)
+        record = {"holder": dict(self.holder), "until": _text(until)}
+        try:
+            self._version = self.state.write(
+                repository_key("leases", self.repository), _json(record), if_version=self._version
+            )
+        except WriteConflict:
+            raise LeaseHeld(
+                "this run's lease expired and another run took it over",
+                where=self.repository,
+                hint="see what the other run does, then run again",
+            ) from None
 
     def __exit__(self, *_: object) -> None:
         try:

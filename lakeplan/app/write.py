@@ -5,80 +5,23 @@ Every end is what was seen, not what was intended. Repositories fail one by one,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
-from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
-from lakeplan.app.state import History, Lease, record_applied
+from lakeplan.app.gather_settings import ENFORCED_BY_LAKEPLAN
+from lakeplan.app.run import GC, Connection
+from lakeplan.app.run import Applied as Applied
+from lakeplan.app.run import ApplyPorts as ApplyPorts
+from lakeplan.app.run import ApplyReport as ApplyReport
+from lakeplan.app.run import Outcome as Outcome
+from lakeplan.app.run import Run as Run
+from lakeplan.app.state import History, Lease, record_applied, record_setting
+from lakeplan.app.write_settings import applied_record, bodies, push_setting
 from lakeplan.errors import LakeplanError, PermissionDenied, StalePlan
 from lakeplan.model.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules, etag_of
-from lakeplan.ports.lakefs import GcRulesWriter, LakeFSReader
-from lakeplan.ports.progress import Progress
-from lakeplan.ports.storage import StateWriter
-
-
-class Outcome(str, Enum):
-    """How one repository ended. ``already`` is the work of an earlier, interrupted run."""
-
-    APPLIED = "applied"
-    ALREADY = "already"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class Applied:
-    """One repository's end, as seen and not as intended. ``exit_code`` is the error's when it failed."""
-
-    repository: str
-    action: str
-    outcome: Outcome
-    before_etag: str
-    after_etag: str
-    message: str = ""
-    hint: str = ""
-    exit_code: int = 0
-
-
-@dataclass(frozen=True)
-class ApplyReport:
-    run_id: str
-    results: tuple[Applied, ...]
-    not_written: tuple[str, ...] = ()
-    unexpanded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def failed(self) -> tuple[Applied, ...]:
-        return tuple(r for r in self.results if r.outcome is Outcome.FAILED)
-
-
-class Connection(Protocol):
-    """A server to write to: a reader and, apart from it, a writer."""
-
-    @property
-    def reader(self) -> LakeFSReader: ...
-    @property
-    def writer(self) -> GcRulesWriter: ...
-
-
-@dataclass(frozen=True)
-class Run:
-    """Who runs, when and where: recorded in the history and in leases."""
-
-    run_id: str
-    holder: Mapping[str, Any]
-    now: Callable[[], datetime]
-    is_gone: Callable[[Mapping[str, Any]], bool]
-    tree_commit: str | None = None
-
-
-@dataclass(frozen=True)
-class ApplyPorts:
-    connect: Callable[[str], Connection]
-    state: StateWriter
-    progress: Progress
+from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
 
 
 def gate_text(gate: GateResult) -> str:
@@ -101,19 +44,14 @@ def write(
     work = list(steps)
     history = History(ports.state, run.run_id, _history_head(plan, run, plan_digest, force))
     history.save()
-    results = []
+    results: list[Applied] = []
     with ports.progress.task("applying", len(work)) as step_done:
         for repository in work:
             current = again.get(repository.key)
-            history.step(
-                repository.key,
-                status="pending",
-                before=_body(repository.before),
-                after=_body(repository.after),
-            )
-            result = _write_one(repository, current, run, ports, force=force)
-            history.step(repository.key, status=result.outcome.value, message=result.message)
-            results.append(result)
+            history.step(repository.key, status="pending", **_bodies(repository))
+            ended = _write_one(repository, current, run, ports, force=force)
+            history.step(repository.key, **_ends(ended))
+            results += ended
             step_done()
     history.record["finished_at"] = run.now().isoformat()
     history.save()
@@ -121,14 +59,62 @@ def write(
     extra = tuple(sorted(r.key for r in live.writes if r.key not in written))
     later = {r.key: tuple(sorted(_still_without(r, work))) for r in live.repositories if r.unexpanded}
     return ApplyReport(
-        run.run_id, tuple(results), not_written=extra, unexpanded={k: v for k, v in later.items() if v}
+        run.run_id,
+        tuple(results),
+        not_written=extra,
+        unexpanded={k: v for k, v in later.items() if v},
+        elsewhere=tuple(sorted(r.key for r in plan.repositories if ENFORCED_BY_LAKEPLAN in r.warnings)),
     )
+
+
+def _bodies(repository: RepositoryPlan) -> dict[str, Any]:
+    """What the history says of a repository before it is written: each setting before and after."""
+    found: dict[str, Any] = {}
+    if repository.action.writes:
+        found = {"before": _body(repository.before), "after": _body(repository.after)}
+    for setting in repository.settings:
+        if setting.action.writes:
+            found[setting.kind.value] = {"before": bodies(setting.before), "after": bodies(setting.after)}
+    return found
+
+
+def _ends(ended: Iterable[Applied]) -> dict[str, Any]:
+    """The worst end of a repository's settings, and what was said."""
+    results = list(ended)
+    order = (Outcome.FAILED, Outcome.APPLIED, Outcome.ALREADY)
+    worst = next(o for o in order if any(r.outcome is o for r in results))
+    return {"status": worst.value, "message": "; ".join(r.message for r in results if r.message)}
 
 
 def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) -> set[str]:
     """Branches that appeared since the plan and got no rule."""
     given = {b for s in steps if s.key == repository.key and s.after for b in s.after.branches}
     return set(repository.unexpanded) - given
+
+
+@dataclass
+class _Part:
+    """One setting of a repository on its way to the server."""
+
+    repository: RepositoryPlan
+    setting: str
+    action: str
+    before_etag: str
+    after_etag: str
+    write: Callable[[], Outcome] = field(repr=False)
+
+    def ended(self, outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
+        return Applied(
+            self.repository.key,
+            self.action,
+            outcome,
+            self.before_etag,
+            self.after_etag,
+            message,
+            hint,
+            exit_code,
+            self.setting,
+        )
 
 
 def _write_one(
@@ -138,37 +124,71 @@ def _write_one(
     ports: ApplyPorts,
     *,
     force: bool,
-) -> Applied:
-    def ended(outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
-        return Applied(
-            repository.key,
-            repository.action.value,
-            outcome,
-            repository.before_etag,
-            repository.after_etag,
-            message,
-            hint,
-            exit_code,
-        )
-
+) -> list[Applied]:
+    """Every setting of one repository under one lease; the first failure ends it."""
+    parts = _parts(repository, run, ports, force=force)
     if live is not None and live.failure is not None:
         failure = live.failure
-        return ended(Outcome.FAILED, failure.message, failure.hint, failure.exit_code)
+        return [p.ended(Outcome.FAILED, failure.message, failure.hint, failure.exit_code) for p in parts]
+    done: list[Applied] = []
     try:
-        connection = ports.connect(repository.server)
         with Lease(ports.state, repository.key, run.holder, run.now, run.is_gone):
-            outcome = _set_rules(repository, connection, force=force)
-            record_applied(
+            for part in parts:
+                outcome = part.write()
+                done.append(part.ended(outcome))
+    except LakeplanError as error:
+        done = done[: len(parts) - 1]  # all of them when the lease could not be given back
+        failed, *rest = parts[len(done) :]
+        code = int(error.exit_code)
+        after = f"not tried, because its {failed.setting} could not be written"
+        ends = [failed.ended(Outcome.FAILED, str(error), error.hint, code)]
+        return [*done, *ends, *(p.ended(Outcome.FAILED, after, "", code) for p in rest)]
+    return done
+
+
+def _parts(repository: RepositoryPlan, run: Run, ports: ApplyPorts, *, force: bool) -> list[_Part]:
+    """What is to be written, in order: GC rules, then policies, then object rules."""
+
+    def rules() -> Outcome:
+        outcome = _set_rules(repository, ports.connect(repository.server), force=force)
+        record_applied(
+            ports.state,
+            repository.key,
+            repository.after,
+            config_hash=repository.config_hash,
+            run_id=run.run_id,
+            at=run.now(),
+        )
+        return outcome
+
+    def pushing(setting: PoliciesPlan | ObjectRulesPlan) -> Callable[[], Outcome]:
+        def push() -> Outcome:
+            connection = ports.connect(repository.server)
+            pushed = push_setting(repository, setting, connection, ports.state, run, force=force)
+            record_setting(
                 ports.state,
                 repository.key,
-                repository.after,
+                setting.kind.value,
+                applied_record(setting, pushed),
                 config_hash=repository.config_hash,
                 run_id=run.run_id,
                 at=run.now(),
             )
-    except LakeplanError as error:
-        return ended(Outcome.FAILED, str(error), error.hint, int(error.exit_code))
-    return ended(outcome)
+            return pushed.outcome
+
+        return push
+
+    parts = []
+    if repository.action.writes:
+        etags = (repository.before_etag, repository.after_etag)
+        parts.append(_Part(repository, GC, repository.action.value, *etags, rules))
+    for setting in repository.settings:
+        if setting.action.writes:
+            etags = (setting.before_etag, setting.after_etag)
+            parts.append(
+                _Part(repository, setting.kind.value, setting.action.value, *etags, pushing(setting))
+            )
+    return parts
 
 
 def _set_rules(repository: RepositoryPlan, connection: Connection, *, force: bool) -> Outcome:

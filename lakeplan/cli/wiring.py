@@ -13,12 +13,18 @@ from lakeplan.adapters.lakefs import (
     Credentials,
     LakeFSRulesWriter,
     LakeFSServer,
+    LakeFSSettingsWriter,
     connect,
     connect_rules_writer,
+    connect_settings_writer,
 )
+from lakeplan.adapters.lakefs.branches import LakeFSBranchReader, connect_branch_reader
+from lakeplan.adapters.lakefs.branches import connect_branch_reader
+from lakeplan.adapters.lakefs.branches_writer import LakeFSBranchWriter, connect_branch_writer
 from lakeplan.adapters.lakefs.credentials import STATE_URL, check_binding, find_credentials
 from lakeplan.adapters.lakefs.lakectl import LakectlSettings, read_lakectl
 from lakeplan.adapters.state import open_state
+from lakeplan.app.lifecycle.survey import Readers
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.config.tree import Tree, load_tree
@@ -31,10 +37,12 @@ from lakeplan.ports.storage import StateWriter
 
 @dataclass(frozen=True)
 class ServerConnection:
-    """A server to write to: its reader, and apart from it the writer of rules."""
+    """A server to write to: its readers, and apart from them the writers of rules and of policies."""
 
     reader: LakeFSServer
     writer: LakeFSRulesWriter
+    settings_writer: LakeFSSettingsWriter
+    branches: LakeFSBranchReader
 
 
 @dataclass
@@ -78,7 +86,22 @@ class Session:
 
     def connection(self, server: str) -> ServerConnection:
         config = self.tree.servers[server]
-        return ServerConnection(self.reader(server), connect_rules_writer(config, self._credentials(server)))
+        credentials = self._credentials(server)
+        return ServerConnection(
+            self.reader(server),
+            connect_rules_writer(config, credentials),
+            connect_settings_writer(config, credentials),
+            connect_branch_reader(config, credentials),
+        )
+
+    def branch_readers(self, server: str) -> Readers:
+        """What a look at a server's branches needs; nothing in it writes but the refs dump."""
+        config = self.tree.servers[server]
+        return Readers(self.reader(server), connect_branch_reader(config, self._credentials(server)))
+
+    def branch_writer(self, server: str) -> LakeFSBranchWriter:
+        """Deletes and makes branches, on a connection of its own."""
+        return connect_branch_writer(self.tree.servers[server], self._credentials(server))
 
     def state(self) -> StateWriter:
         """The tree's state store. Raises CredentialsError when a remote one is not bound."""

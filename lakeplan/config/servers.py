@@ -12,8 +12,10 @@ from zoneinfo import available_timezones
 from lakeplan.config.checks import text_of
 from lakeplan.config.problems import Path, Problems
 from lakeplan.config.yaml_nodes import MapNode, ScalarNode
+from lakeplan.core.cron import parse_cron
 from lakeplan.model.desired import ServerConfig, Source, StorageConfig
 
+Engine = Literal["server", "lakeplan", "none"]
 VARIABLE_PREFIX = "LAKEPLAN_VAR_"
 SERVER_SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
 """``LAKEPLAN_<SERVER>_…``: what the environment may say about a server (the design's "Credentials")."""
@@ -72,10 +74,7 @@ class ServersReader:
                 self._problems.add(at, path, text)
 
     def _server(self, name: str, node: MapNode, path: Path) -> ServerConfig:
-        engine = "none"
-        lifecycle = node.items.get("branch_lifecycle")
-        if isinstance(lifecycle, MapNode):
-            engine = text_of(lifecycle.items.get("engine")) or engine
+        engine, schedule = self._lifecycle(node, (*path, "branch_lifecycle"))
         storages = node.items.get("storages")
         found: dict[str, StorageConfig] = {}
         for id_, child in storages.items.items() if isinstance(storages, MapNode) else ():
@@ -84,11 +83,31 @@ class ServersReader:
         return ServerConfig(
             name=name,
             endpoint_url=self._url(node, path) or "",
-            branch_lifecycle_engine=cast(Literal["server", "lakeplan", "none"], engine),
+            branch_lifecycle_engine=engine,
+            branch_lifecycle_schedule=schedule,
             time_zone=self._time_zone(node, path),
             storages=found,
             source=node.source,
         )
+
+    def _lifecycle(self, node: MapNode, path: Path) -> tuple[Engine, str | None]:
+        """The engine, and the cron line of the server's job."""
+        block = node.items.get("branch_lifecycle")
+        if not isinstance(block, MapNode):
+            return "none", None
+        engine = cast(Engine, text_of(block.items.get("engine")) or "none")
+        line = self._text(block, "schedule", path)
+        if line is None:
+            return engine, None
+        at = block.items["schedule"].source
+        if engine != "server":
+            text = "this is the schedule of the server's own job, which works with the engine server only"
+            self._problems.add(at, (*path, "schedule"), text)
+        try:
+            parse_cron(line)
+        except ValueError as error:
+            self._problems.add(at, (*path, "schedule"), str(error))
+        return engine, line
 
     def _storage(self, node: MapNode, path: Path) -> StorageConfig:
         kind = text_of(node.items.get("type"))

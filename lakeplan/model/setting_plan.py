@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from lakeplan.model.action import Action
 from lakeplan.model.lifecycle import Policy
@@ -23,6 +24,27 @@ class SettingChange:
 
 
 @dataclass(frozen=True)
+class BranchFate:
+    """A branch that policies let go, by now or within thirty days if nobody writes. ``goes_at`` is when the
+    proposed policies have all their thresholds crossed (``policy`` names the first), ``before_at`` when the
+    stored ones have; None: not within that time. ``idle`` says that an idle age is among what decides."""
+
+    branch_id: str
+    commit_id: str
+    created: datetime
+    last_write: datetime | None
+    policy: str
+    goes_at: datetime | None
+    before_at: datetime | None
+    idle: bool = False
+
+    def newly(self, moment: datetime) -> bool:
+        """Whether the change lets it go by ``moment``: the stored policies would not have."""
+        stored = self.before_at is not None and self.before_at <= moment
+        return self.goes_at is not None and self.goes_at <= moment and not stored
+
+
+@dataclass(frozen=True)
 class SettingPlan:
     """``server_etag`` is the server's own, "" while nothing is set or when it gives none; it is what an apply
     sends in ``If-Match``. ``notes`` say what a reviewer should know, one line each."""
@@ -36,11 +58,21 @@ class SettingPlan:
 @dataclass(frozen=True)
 class PoliciesPlan(SettingPlan):
     """``after`` is what the tree says: a policy without an id gets the server's. ``reordered`` means that
-    nothing but the order differs, which has no effect on which branches go."""
+    nothing but the order differs, which has no effect on which branches go. ``fates`` are the branches that
+    go, soonest first; ``deletions`` counts, by horizon, those that the change newly lets go;
+    ``exempt_branches`` those that the server gives no creation time for."""
 
     before: tuple[Policy, ...] | None = None
     after: tuple[Policy, ...] | None = None
     reordered: bool = False
+    fates: tuple[BranchFate, ...] = ()
+    deletions: Mapping[str, int] = field(default_factory=dict)
+    exempt_branches: int = 0
+
+    def deleted(self, moment: datetime, proposed: bool) -> frozenset[str]:
+        """Branches that the stored or the proposed policies have let go by then."""
+        gone = ((fate.branch_id, fate.goes_at if proposed else fate.before_at) for fate in self.fates)
+        return frozenset(name for name, at in gone if at is not None and at <= moment)
 
     @property
     def kind(self) -> SettingKind:

@@ -18,6 +18,9 @@ T = TypeVar("T")
 PAGE = 1000
 """The largest page a server gives (api.md)."""
 
+_LAST_SECOND = 253402300799
+"""The end of the year 9999."""
+
 HEX = frozenset("0123456789abcdef")
 
 
@@ -183,6 +186,8 @@ def branch_of(fields: Fields) -> Branch:
 
 def _moment(fields: Fields, name: str) -> int | None:
     seconds = 0 if fields.data.get(name) is None else fields.integer(name)
+    if seconds > _LAST_SECOND:
+        raise Malformed(f"{name} is {seconds}, which is no time in seconds")
     return seconds if seconds > 0 else None
 
 

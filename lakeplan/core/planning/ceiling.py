@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from lakeplan.core.settings import same_setting, what_changed
 from lakeplan.model.desired import Safety
 from lakeplan.model.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
 
+SettingPlans = PoliciesPlan | ObjectRulesPlan
 DAY = timedelta(days=1)
 
 
@@ -30,12 +33,36 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
             f"the rules on the server changed: ETag {live.before_etag[:12]} is not the plan's"
             f" {reviewed.before_etag[:12]}"
         )
+    now = {setting.kind: setting for setting in live.settings}
+    for setting in reviewed.settings:
+        current = now.get(setting.kind)
+        if current is None:
+            reasons.append(f"the tree does not manage its {setting.kind.label} on the server any more")
+        else:
+            reasons += _setting_reasons(setting, current, check_etag=check_etag)
     return reasons
 
 
+def _setting_reasons(reviewed: SettingPlans, live: SettingPlans, *, check_etag: bool) -> list[str]:
+    """The server's ETag tells a change, and what changed is said; the reviewed list itself is no change."""
+    what = reviewed.kind.label
+    if live.after_etag != reviewed.after_etag:
+        return [f"the {what} that would be written differ from the reviewed ones"]
+    if not check_etag or same_setting(live.before, reviewed.after):
+        return []
+    if live.server_etag == reviewed.server_etag and same_setting(live.before, reviewed.before):
+        return []
+    changed = what_changed(reviewed.before, live.before)
+    return [f"the {what} on the server changed: {changed}"]
+
+
 def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
-    """The server already has the reviewed rules: an earlier, interrupted run wrote them."""
-    return live.before_etag == reviewed.after_etag
+    """The server already has all that was reviewed: an earlier, interrupted run wrote it."""
+    now = {setting.kind: setting for setting in live.settings}
+    return live.before_etag == reviewed.after_etag and all(
+        setting.kind in now and same_setting(now[setting.kind].before, setting.after)
+        for setting in reviewed.settings
+    )
 
 
 def growth(reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta) -> list[str]:
@@ -44,16 +71,16 @@ def growth(reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, ag
     Objects at risk may not grow at all. A plan older than a day is held against what it showed for +7 days
     where that is more, since time alone lets commits expire.
     """
+    found = _branch_growth(reviewed, live, safety, age)
     if live.impact.commits_digest and live.impact.commits_digest == reviewed.impact.commits_digest:
-        return []
+        return found
     if reviewed.impact.status is ImpactStatus.UNKNOWN:
-        return []  # it was let through its own gate, unknown as it was
+        return found  # it was let through its own gate, unknown as it was
     if live.impact.status is ImpactStatus.UNKNOWN:
-        return [f"what expires is not known any more: {live.impact.reason}"]
+        return [*found, f"what expires is not known any more: {live.impact.reason}"]
     current = live.impact.now
     if current is None:
-        return []
-    found = []
+        return found
     for name, measure in (("objects", "objects_expire"), ("bytes", "bytes_expire")):
         ceiling = _ceiling(reviewed.impact, measure, age) * (1 + safety.impact_tolerance_percent / 100)
         value = getattr(current, measure) or 0
@@ -68,6 +95,21 @@ def growth(reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, ag
     if new_tags:
         found.append(f"tags would lose data that were not reviewed: {', '.join(sorted(new_tags))}")
     return found
+
+
+def _branch_growth(
+    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta
+) -> list[str]:
+    """Branches that the policies would let go now, beyond what was reviewed and the tolerance."""
+    if live.branch_lifecycle is None:
+        return []
+    shown = reviewed.branch_lifecycle.deletions if reviewed.branch_lifecycle is not None else {}
+    horizons = [Horizon.NOW] if age <= DAY else [Horizon.NOW, Horizon.WEEK]
+    most = max(shown.get(h.value, 0) for h in horizons)
+    value = live.branch_lifecycle.deletions.get(Horizon.NOW.value, 0)
+    if value <= most * (1 + safety.impact_tolerance_percent / 100):
+        return []
+    return [f"{value:,} branches would go, {most:,} were reviewed"]
 
 
 def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:

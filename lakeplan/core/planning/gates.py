@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, Protocol
 
 from lakeplan.model.desired import Acknowledgement, Safety
 from lakeplan.model.plan import (
@@ -30,8 +30,29 @@ ADOPTION = "adoption"
 CLEAR = "clear"
 UNKNOWN_IMPACT = "unknown-impact"
 UNMANAGED = "unmanaged"
-GATES = (EXPIRED_OBJECTS, EXPIRED_BYTES, TAG_LOSS, AT_RISK, ADOPTION, CLEAR, UNKNOWN_IMPACT, UNMANAGED)
+DELETED_BRANCHES = "deleted-branches"
+"""Branches that ``lifecycle run`` would delete in one run (``safety.max_deleted_branches``)."""
+GATES = (
+    EXPIRED_OBJECTS,
+    EXPIRED_BYTES,
+    TAG_LOSS,
+    AT_RISK,
+    ADOPTION,
+    CLEAR,
+    UNKNOWN_IMPACT,
+    UNMANAGED,
+    DELETED_BRANCHES,
+)
 WHOLE_PLAN = "plan"
+
+
+class Named(Protocol):
+    """A repository, by its name and as ``server/name``."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +63,7 @@ class Openers:
     acknowledgements: tuple[Acknowledgement, ...]
     today: date
 
-    def decide(self, refused: GateResult, repository: RepositoryPlan | None) -> GateResult:
+    def decide(self, refused: GateResult, repository: Named | None) -> GateResult:
         """The outcome of a gate that would refuse."""
         if refused.gate in self.allowed:
             return replace(refused, outcome=GateOutcome.ALLOWED, opens_with=f"--allow {refused.gate}")
@@ -56,7 +77,7 @@ class Openers:
             opens_with=f"--allow {refused.gate}, or acknowledge it in the tree",
         )
 
-    def _covers(self, note: Acknowledgement, gate: GateResult, repository: RepositoryPlan | None) -> bool:
+    def _covers(self, note: Acknowledgement, gate: GateResult, repository: Named | None) -> bool:
         if note.expires is not None and note.expires < self.today:
             return False
         if note.max is not None and (gate.value is None or gate.value > note.max):
@@ -68,11 +89,12 @@ class Openers:
 
 def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> tuple[GateResult, ...]:
     """Every gate of one repository that has something to say; a passed limit is listed too."""
-    if not plan.action.writes or plan.failure is not None:
+    if not plan.writes or plan.failure is not None:
         return ()
     found = [
         *_presence_gates(plan),
         *_limit_gates(plan.key, tuple(plan.impact.horizons.values()), safety),
+        *_branch_gate(plan.key, [plan], safety),
         *_tag_gate(plan, safety),
         *_risk_gate(plan, safety),
     ]
@@ -89,10 +111,11 @@ def plan_gates(
 ) -> tuple[GateResult, ...]:
     """The limits over the whole plan. Such a gate counts as acknowledged when it is in every repository
     that contributes to it."""
-    writing = [r for r in repositories if r.action.writes and r.failure is None]
+    writing = [r for r in repositories if r.writes and r.failure is None]
     results = []
     totals = tuple(_total(writing, horizon) for horizon in Horizon)
-    for gate in _limit_gates(WHOLE_PLAN, tuple(t for t in totals if t is not None), safety):
+    limits = _limit_gates(WHOLE_PLAN, tuple(t for t in totals if t is not None), safety)
+    for gate in [*limits, *_branch_gate(WHOLE_PLAN, writing, safety)]:
         if gate.outcome is not GateOutcome.REFUSED:
             results.append(gate)
             continue
@@ -115,9 +138,14 @@ def plan_gates(
 
 
 def _all_open(writing: list[RepositoryPlan], gate: str) -> bool:
-    contributing = [
-        r for r in writing if any((h.objects_expire or 0) > 0 for h in r.impact.horizons.values())
-    ]
+    if gate == DELETED_BRANCHES:
+        contributing = [
+            r for r in writing if r.branch_lifecycle and any(r.branch_lifecycle.deletions.values())
+        ]
+    else:
+        contributing = [
+            r for r in writing if any((h.objects_expire or 0) > 0 for h in r.impact.horizons.values())
+        ]
     opened = (GateOutcome.ACKNOWLEDGED, GateOutcome.ALLOWED)
     return bool(contributing) and all(
         any(g.gate == gate and g.outcome in opened for g in r.gates) for r in contributing
@@ -132,6 +160,14 @@ def _presence_gates(plan: RepositoryPlan) -> list[GateResult]:
     if plan.action is Action.CLEAR:
         text = "all GC rules are removed: no collector runs without rules, so nothing is reclaimed any more"
         gates.append(GateResult(CLEAR, plan.key, GateOutcome.REFUSED, text))
+    for setting in plan.settings:
+        if setting.action is Action.CLEAR:
+            text = f"all {setting.kind.label} are removed from the server"
+            gates.append(GateResult(CLEAR, plan.key, GateOutcome.REFUSED, text))
+    rules = plan.object_lifecycle
+    if rules is not None and any(c.action is not Action.CLEAR for c in rules.changes):
+        text = "what the object lifecycle rules expire is not simulated"
+        gates.append(GateResult(UNKNOWN_IMPACT, plan.key, GateOutcome.REFUSED, text))
     if plan.impact.status is ImpactStatus.UNKNOWN:
         text = f"what expires is not known: {plan.impact.reason}"
         gates.append(GateResult(UNKNOWN_IMPACT, plan.key, GateOutcome.REFUSED, text))
@@ -166,6 +202,19 @@ def _limit_gates(scope: str, horizons: tuple[HorizonImpact, ...], safety: Safety
             )
         )
     return gates
+
+
+def _branch_gate(scope: str, plans: list[RepositoryPlan], safety: Safety) -> list[GateResult]:
+    """Branches that the policies of a server newly let go, at the worst moment."""
+    managed = [p.branch_lifecycle for p in plans if p.branch_lifecycle and p.branch_lifecycle.action.writes]
+    if safety.max_deleted_branches is None or not managed:
+        return []
+    counts = {h.value: sum(policies.deletions.get(h.value, 0) for policies in managed) for h in Horizon}
+    horizon = max(counts, key=lambda name: counts[name])
+    value, limit = counts[horizon], safety.max_deleted_branches
+    text = f"{value:,} branches go by policy ({horizon.replace('_', ' ')}); the limit is {limit:,}"
+    outcome = GateOutcome.REFUSED if value > limit else GateOutcome.PASSED
+    return [GateResult(DELETED_BRANCHES, scope, outcome, text, value, limit, "branches", horizon=horizon)]
 
 
 def _tag_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:

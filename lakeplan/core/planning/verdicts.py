@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
@@ -122,9 +122,14 @@ def judge(
     zone: tzinfo,
     *,
     backlog: bool = False,
+    deleted: Callable[[datetime, bool], frozenset[str]] | None = None,
 ) -> Verdicts:
     """All verdicts of a change. Unset rules keep everything: without them no collector runs
-    (retention.md), so taking rules away expires nothing and setting the first ones may expire a lot."""
+    (retention.md), so taking rules away expires nothing and setting the first ones may expire a lot.
+
+    ``deleted(moment, proposed)`` names the branches that the stored or the proposed policies have deleted by
+    then: what only they reached falls to the default days.
+    """
     moments = {h: as_of + timedelta(days=h.days) for h in Horizon}
     masks = [EXISTS_BIT if backlog else 0] * len(graph.ids)
     for proposed, rules in ((False, before), (True, after)):
@@ -133,8 +138,12 @@ def judge(
             every = sum(side.server | side.documented for side in sides.values())
             masks = _with_bit(masks, all_kept(graph), every)
             continue
-        walk, documented = ServerWalk(graph, rules), DocumentedRule(graph, rules)
+        walk, documented, without = ServerWalk(graph, rules), DocumentedRule(graph, rules), frozenset[str]()
         for horizon, moment in moments.items():
+            gone = deleted(moment, proposed) if deleted is not None else without
+            if gone != without:
+                left, without = graph.without_branches(gone), gone
+                walk, documented = ServerWalk(left, rules), DocumentedRule(left, rules)
             masks = _with_bit(masks, walk.active(moment, zone), sides[horizon].server)
             masks = _with_bit(masks, documented.active(moment, zone), sides[horizon].documented)
     return Verdicts(graph, masks, moments)

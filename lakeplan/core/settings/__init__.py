@@ -8,7 +8,19 @@ from lakeplan.core.settings.difference import (
     diff_setting,
     is_reordering,
     same_setting,
+    what_changed,
     with_server_ids,
 )
+from lakeplan.core.settings.fates import EVEREST, fates_of, first_deletion
 
-__all__ = ["action_of_setting", "diff_setting", "is_reordering", "same_setting", "with_server_ids"]
+__all__ = [
+    "EVEREST",
+    "action_of_setting",
+    "diff_setting",
+    "fates_of",
+    "first_deletion",
+    "is_reordering",
+    "same_setting",
+    "what_changed",
+    "with_server_ids",
+]

@@ -14,6 +14,8 @@ from lakeplan.model.lifecycle import Policy
 from lakeplan.model.setting_plan import SettingChange
 from lakeplan.model.settings import ObjectRule, SettingItem, canonical
 
+ORDER = "order"
+"""What a change is called that moves items and nothing else."""
 Items = Sequence[SettingItem]
 Pair = tuple[SettingItem | None, SettingItem | None]
 
@@ -61,8 +63,28 @@ def diff_setting(stored: Items | None, wanted: Items | None) -> tuple[SettingCha
         if old is None or new is None or not _fits(old, new):
             changes.append(_change(old, new))
     if not changes and not same_setting(stored, wanted):
-        changes.append(SettingChange("order", Action.CHANGE, _names(stored), _names(wanted)))
+        changes.append(SettingChange(ORDER, Action.CHANGE, _names(stored), _names(wanted)))
     return tuple(changes)
+
+
+def what_changed(planned: Items | None, stored: Items | None) -> str:
+    """In one line, what somebody did to a list since it was planned."""
+    changes = diff_setting(planned, stored)
+    if not changes:
+        return "its ETag is another, its content the same"
+    words = {Action.ADD: "added", Action.CHANGE: "changed", Action.CLEAR: "removed"}
+    return "; ".join(
+        "the order" if change.item == ORDER else f"{change.item!r} {words[change.action]}{_details(change)}"
+        for change in changes
+    )
+
+
+def _details(change: SettingChange) -> str:
+    if change.action is not Action.CHANGE:
+        return ""
+    keys = sorted({*change.before, *change.after})
+    values = (f"{k} {change.before.get(k, 'not set')} to {change.after.get(k, 'not set')}" for k in keys)
+    return f" ({', '.join(values)})"
 
 
 def _change(old: SettingItem | None, new: SettingItem | None) -> SettingChange:

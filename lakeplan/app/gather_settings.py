@@ -1,0 +1,212 @@
+"""Reading a repository's policies and object rules for a plan, and what changing them does.
+
+Under the engine ``server`` a server without policies is an error: an expired licence must not turn lakeplan
+into the deleter. Under ``lakeplan`` nothing is read here: ``lifecycle run`` enforces the policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from lakeplan.core.lifecycle.verdicts import default_branch_problems
+from lakeplan.core.settings import (
+    EVEREST,
+    action_of_setting,
+    diff_setting,
+    fates_of,
+    first_deletion,
+    is_reordering,
+)
+from lakeplan.errors import ConfigError, FeatureMissing
+from lakeplan.model.action import Action
+from lakeplan.model.desired import (
+    DesiredRepository,
+    ObjectRulesDesired,
+    PoliciesDesired,
+    ServerConfig,
+)
+from lakeplan.model.lifecycle import Policy
+from lakeplan.model.plan import Horizon
+from lakeplan.model.refs import Branch
+from lakeplan.model.repository import Repository
+from lakeplan.model.setting_plan import BranchFate, ObjectRulesPlan, PoliciesPlan
+from lakeplan.ports.policies import SettingsReader
+
+ENFORCED_BY_LAKEPLAN = "`lakeplan lifecycle run` enforces its branch lifecycle policies (engine: lakeplan)"
+NO_EFFECT = "only the order of the policies changes: no effect on which branches go"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The plans of what the tree manages on the server, and warnings about what it does not."""
+
+    branch_lifecycle: PoliciesPlan | None = None
+    object_lifecycle: ObjectRulesPlan | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def server_policies(desired: DesiredRepository, server: ServerConfig) -> bool:
+    """Whether the tree manages policies that the server itself is to enforce."""
+    return desired.branch_lifecycle is not None and server.branch_lifecycle_engine == "server"
+
+
+def gather_settings(
+    desired: DesiredRepository,
+    reader: SettingsReader,
+    server: ServerConfig,
+    repository: Repository,
+    branches: Sequence[Branch],
+    as_of: datetime,
+) -> Settings:
+    """What the tree asks of policies and object rules beside what the server stores. Raises ServerError
+    subclasses; ConfigError for policies that a server would not take."""
+    policies, warnings = None, []
+    if server_policies(desired, server):
+        policies = _policies(desired, reader, server, repository, branches, as_of)
+    elif isinstance(desired.branch_lifecycle, PoliciesDesired):
+        _check_default_branch(desired.branch_lifecycle, desired, repository)
+        warnings.append(ENFORCED_BY_LAKEPLAN)
+    rules = _object_rules(desired, reader, branches)
+    return Settings(policies, rules, tuple(warnings))
+
+
+def _policies(
+    desired: DesiredRepository,
+    reader: SettingsReader,
+    server: ServerConfig,
+    repository: Repository,
+    branches: Sequence[Branch],
+    as_of: datetime,
+) -> PoliciesPlan:
+    try:
+        stored = reader.get_policies(desired.name)
+    except FeatureMissing as error:
+        raise FeatureMissing(
+            "the server has no branch lifecycle, and the tree says that it is the engine",
+            where=error.where,
+            hint="check its edition and licence; where lakeplan is to delete branches itself, set"
+            f" servers.{server.name}.branch_lifecycle.engine to lakeplan (it never does so on its own)",
+        ) from None
+    wanted: tuple[Policy, ...] | None = None
+    if isinstance(desired.branch_lifecycle, PoliciesDesired):
+        _check_default_branch(desired.branch_lifecycle, desired, repository)
+        wanted = desired.branch_lifecycle.policies
+    action = action_of_setting(stored.items, wanted)
+    fates = (
+        fates_of(branches, stored.items, wanted, as_of, default_branch=repository.default_branch)
+        if action.writes
+        else ()
+    )
+    reordered = is_reordering(stored.items, wanted)
+    exempt = sum(1 for b in branches if b.creation_date is None and b.id != repository.default_branch)
+    return PoliciesPlan(
+        action,
+        server_etag=stored.etag,
+        changes=diff_setting(stored.items, wanted),
+        notes=_notes(action, wanted, fates, server, as_of, reordered=reordered, exempt=exempt),
+        before=stored.items,
+        after=wanted,
+        reordered=reordered,
+        fates=fates,
+        deletions={
+            h.value: sum(1 for fate in fates if fate.newly(as_of + timedelta(days=h.days))) for h in Horizon
+        },
+        exempt_branches=exempt,
+    )
+
+
+def _check_default_branch(
+    policies: PoliciesDesired, desired: DesiredRepository, repository: Repository
+) -> None:
+    """A pattern that matches the default branch is an error that names both (branch-lifecycle.md)."""
+    found = default_branch_problems(policies.policies, repository.default_branch)
+    if found:
+        raise ConfigError(
+            "; ".join(found),
+            where=f"{desired.key} at {policies.source}",
+            hint="narrow the pattern: a server refuses such policies, and the default branch never goes",
+        )
+
+
+def _notes(
+    action: Action,
+    wanted: Sequence[Policy] | None,
+    fates: Sequence[BranchFate],
+    server: ServerConfig,
+    as_of: datetime,
+    *,
+    reordered: bool,
+    exempt: int,
+) -> tuple[str, ...]:
+    """What a reviewer should know of policies that are pushed."""
+    if not action.writes or not wanted:
+        return ()
+    notes = [NO_EFFECT] if reordered else []
+    if not reordered:
+        notes += [_first_deletion(fates, server, as_of)]
+    if any(policy.max_idle_seconds is not None for policy in wanted):
+        notes.append(EVEREST)
+    if exempt:
+        word = "branch has" if exempt == 1 else "branches have"
+        notes.append(f"{exempt:,} {word} no recorded creation time: the server never deletes such branches")
+    return tuple(notes)
+
+
+def _first_deletion(fates: Sequence[BranchFate], server: ServerConfig, as_of: datetime) -> str:
+    """When the first deletion can come, as far as the tree tells the schedule of the server's job."""
+    going = [fate for fate in fates if fate.goes_at is not None]
+    if not going:
+        return "no branch goes within 30 days if nobody writes"
+    line = server.branch_lifecycle_schedule
+    if line is None:
+        return (
+            "the server's job deletes at its next run (hourly unless its configuration says otherwise); write"
+            f" its cron line to servers.{server.name}.branch_lifecycle.schedule to see when"
+        )
+    first = first_deletion(going, as_of, line, ZoneInfo(server.time_zone))
+    if first is None:
+        return f"the server's job (schedule {line!r}) never runs"
+    return (
+        f"the first deletion can come at {first:%Y-%m-%dT%H:%MZ}, by the server's job (schedule {line!r},"
+        f" {server.time_zone})"
+    )
+
+
+def _object_rules(
+    desired: DesiredRepository, reader: SettingsReader, branches: Sequence[Branch]
+) -> ObjectRulesPlan | None:
+    if desired.object_lifecycle is None:
+        return None
+    try:
+        stored = reader.get_object_rules(desired.name)
+    except FeatureMissing as error:
+        raise FeatureMissing(
+            "the server has no object lifecycle, and the tree has rules for it",
+            where=error.where,
+            hint="it needs lakeFS Enterprise 1.101 or later with a licence; else take object_lifecycle out of"
+            " the tree",
+        ) from None
+    wanted = (
+        desired.object_lifecycle.rules if isinstance(desired.object_lifecycle, ObjectRulesDesired) else None
+    )
+    action = action_of_setting(stored.items, wanted)
+    existing = {branch.id for branch in branches}
+    unknown = sorted({b for rule in wanted or () for b in rule.branches} - existing)
+    notes = []
+    if action.writes and wanted:
+        notes.append(
+            "the server expires these objects by commits of its own; what goes is not simulated here"
+        )
+    if unknown:
+        notes.append(f"rules name branches that do not exist: {', '.join(unknown[:5])}")
+    return ObjectRulesPlan(
+        action,
+        server_etag=stored.etag,
+        changes=diff_setting(stored.items, wanted),
+        notes=tuple(notes),
+        before=stored.items,
+        after=wanted,
+    )

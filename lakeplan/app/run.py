@@ -1,0 +1,95 @@
+"""One run of an apply: who runs, whom it writes to, how each part ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol
+
+from lakeplan.model.branches import LiveBranch
+from lakeplan.ports.lakefs import GcRulesWriter, LakeFSReader
+from lakeplan.ports.policies import SettingsWriter
+from lakeplan.ports.progress import Progress
+from lakeplan.ports.storage import StateWriter
+
+
+class Outcome(str, Enum):
+    """How one setting of a repository ended. ``already`` is the work of an earlier, interrupted run."""
+
+    APPLIED = "applied"
+    ALREADY = "already"
+    FAILED = "failed"
+
+
+GC = "gc"
+"""The setting that GC rules are, beside the values of ``SettingKind``."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One setting's end, as seen and not as intended. ``exit_code`` is the error's when it failed;
+    ``setting`` is ``gc``, ``branch_lifecycle`` or ``object_lifecycle``."""
+
+    repository: str
+    action: str
+    outcome: Outcome
+    before_etag: str
+    after_etag: str
+    message: str = ""
+    hint: str = ""
+    exit_code: int = 0
+    setting: str = GC
+
+
+@dataclass(frozen=True)
+class ApplyReport:
+    """``elsewhere`` are repositories whose policies this apply does not write: ``lifecycle run`` enforces
+    them."""
+
+    run_id: str
+    results: tuple[Applied, ...]
+    not_written: tuple[str, ...] = ()
+    unexpanded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    elsewhere: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> tuple[Applied, ...]:
+        return tuple(r for r in self.results if r.outcome is Outcome.FAILED)
+
+
+class HeadsReader(Protocol):
+    def list_live(self, repository: str) -> list[LiveBranch]:
+        """All branches with their hidden flag."""
+
+
+class Connection(Protocol):
+    """A server to write to: readers and, apart from them, writers."""
+
+    @property
+    def reader(self) -> LakeFSReader: ...
+    @property
+    def writer(self) -> GcRulesWriter: ...
+    @property
+    def settings_writer(self) -> SettingsWriter: ...
+    @property
+    def branches(self) -> HeadsReader: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """Who runs, when and where: recorded in the history and in leases."""
+
+    run_id: str
+    holder: Mapping[str, Any]
+    now: Callable[[], datetime]
+    is_gone: Callable[[Mapping[str, Any]], bool]
+    tree_commit: str | None = None
+
+
+@dataclass(frozen=True)
+class ApplyPorts:
+    connect: Callable[[str], Connection]
+    state: StateWriter
+    progress: Progress

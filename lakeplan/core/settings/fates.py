@@ -1,0 +1,97 @@
+"""Which branches the server's own job deletes under its stored policies and under the proposed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone, tzinfo
+
+from lakeplan.core.cron import parse_cron
+from lakeplan.core.lifecycle.verdicts import judge_branch, names_of
+from lakeplan.model.lifecycle import BranchFacts, Evidence, Policy
+from lakeplan.model.refs import Branch
+from lakeplan.model.setting_plan import BranchFate
+
+LOOK_AHEAD = timedelta(days=30)
+EVEREST = (
+    "idle time knows only what reached the server: a branch written to through an Everest mount that was"
+    " not synced looks idle"
+)
+"""A caveat of the documents (branch-lifecycle.md: unsynced Everest mounts do not reset the idle clock)."""
+
+
+def facts_of(branch: Branch) -> BranchFacts:
+    """What an Enterprise server says of a branch. Without a creation time it is exempt."""
+    created, written = _moment(branch.creation_date), _moment(branch.update_date)
+    return BranchFacts(
+        branch.id,
+        branch.commit_id,
+        created,
+        Evidence.SERVER if created else None,
+        written,
+        Evidence.SERVER if written else None,
+    )
+
+
+def fates_of(
+    branches: Iterable[Branch],
+    stored: Sequence[Policy] | None,
+    wanted: Sequence[Policy] | None,
+    as_of: datetime,
+    *,
+    default_branch: str,
+) -> tuple[BranchFate, ...]:
+    """Every branch that either set of policies lets go by thirty days after ``as_of``, soonest first."""
+    found = []
+    idle = {name: p.max_idle_seconds is not None for name, p in _named(wanted)}
+    for branch in branches:
+        facts = facts_of(branch)
+        if facts.created is None:
+            continue
+        after, policy = _goes_at(facts, wanted or (), as_of, default_branch)
+        before, old_policy = _goes_at(facts, stored or (), as_of, default_branch)
+        if after is None and before is None:
+            continue
+        found.append(
+            BranchFate(
+                branch.id,
+                branch.commit_id,
+                facts.created,
+                facts.last_write,
+                policy or old_policy,
+                after,
+                before,
+                idle=idle.get(policy, False),
+            )
+        )
+    return tuple(sorted(found, key=lambda f: (f.goes_at is None, f.goes_at or f.before_at, f.branch_id)))
+
+
+def _goes_at(
+    facts: BranchFacts, policies: Sequence[Policy], as_of: datetime, default_branch: str
+) -> tuple[datetime | None, str]:
+    verdict = judge_branch(facts, policies, as_of, default_branch=default_branch)
+    moment = verdict.since if verdict.goes else verdict.due
+    if moment is None or moment > as_of + LOOK_AHEAD:
+        return None, ""
+    return moment, verdict.policy or ""
+
+
+def first_deletion(
+    fates: Iterable[BranchFate], as_of: datetime, schedule: str, zone: tzinfo
+) -> datetime | None:
+    """The first run of the server's job that finds a branch to delete; None when no branch goes soon. Raises
+    ValueError for a schedule that cannot be read."""
+    moments = [fate.goes_at for fate in fates if fate.goes_at is not None]
+    if not moments:
+        return None
+    # A run at the very moment of the crossing counts.
+    start = max(as_of, min(moments)) - timedelta(microseconds=1)
+    return parse_cron(schedule).next_after(start, zone)
+
+
+def _named(policies: Sequence[Policy] | None) -> list[tuple[str, Policy]]:
+    return list(zip(names_of(policies or ()), policies or (), strict=True))
+
+
+def _moment(seconds: int | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
