@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import typer
 
-from lakeplan.cli.commands import apply, plan, sandbox, schema, show, simulate, validate
+from lakeplan.cli.commands import apply, lifecycle, plan, sandbox, schema, show, simulate, validate
 
 COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     validate.register,
     plan.register,
     show.register,
     apply.register,
+    lifecycle.register,
     simulate.register,
     schema.register,
     sandbox.register,

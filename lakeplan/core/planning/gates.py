@@ -165,7 +165,7 @@ def _presence_gates(plan: RepositoryPlan) -> list[GateResult]:
             text = f"all {setting.kind.label} are removed from the server"
             gates.append(GateResult(CLEAR, plan.key, GateOutcome.REFUSED, text))
     rules = plan.object_lifecycle
-    if rules is not None and any(c.action is not Action.CLEAR for c in rules.changes):
+    if rules is not None and rules.tightened:
         text = "what the object lifecycle rules expire is not simulated"
         gates.append(GateResult(UNKNOWN_IMPACT, plan.key, GateOutcome.REFUSED, text))
     if plan.impact.status is ImpactStatus.UNKNOWN:

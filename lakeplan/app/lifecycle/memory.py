@@ -1,0 +1,181 @@
+"""What lakeplan remembers of branches between runs: the ledger of a repository, and what each run deleted.
+
+Keys: ``branches/<server>/<repository>.json`` (the ledger) and ``deletions/<server>/<repository>/<run>.json``
+(one record a run that deletes something, stored before the first deletion).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from lakeplan.app.state import repository_key
+from lakeplan.core.lifecycle.ledger import Ledger, dump_ledger, load_ledger
+from lakeplan.errors import FormatError
+from lakeplan.ports.storage import StateReader, StateWriter
+
+DELETIONS_FORMAT = "lakeplan.deletions/v1"
+
+
+@dataclass(frozen=True)
+class KeptLedger:
+    """A ledger as it was read, and the version a write must present (None: there was none)."""
+
+    ledger: Ledger | None
+    version: str | None
+
+
+def read_ledger(state: StateReader, repository: str) -> KeptLedger:
+    """``repository`` is ``server/name``. Raises FormatError on a damaged one."""
+    key = repository_key("branches", repository)
+    found = state.read(key)
+    if found is None:
+        return KeptLedger(None, None)
+    return KeptLedger(load_ledger(found.data, key), found.version)
+
+
+def write_ledger(state: StateWriter, repository: str, ledger: Ledger, kept: KeptLedger) -> None:
+    """Raises WriteConflict when another run stored its own meanwhile: nothing of it is lost."""
+    state.write(repository_key("branches", repository), dump_ledger(ledger), if_version=kept.version)
+
+
+class Fate(str, Enum):
+    """What became of a branch that a run set out to delete. ``INTENDED``: the run was stopped before it
+    could say. ``SEEN``: nobody set out to; its HEAD was recorded because somebody else may delete it."""
+
+    INTENDED = "intended"
+    DELETED = "deleted"
+    KEPT = "kept"
+    RESTORED = "restored"
+    SEEN = "seen"
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """One branch of a record. ``uncommitted`` counts what was staged and cannot come back (``more``: at
+    least); ``safe_until`` as ISO 8601 text."""
+
+    head: str
+    hidden: bool = False
+    fate: Fate = Fate.INTENDED
+    policy: str | None = None
+    since: str | None = None
+    safe_until: str | None = None
+    uncommitted: int = 0
+    uncommitted_more: bool = False
+    message: str = ""
+
+
+@dataclass
+class DeletionRecord:
+    """The record of one run on one repository; stored again as it goes on. ``finished`` False: it was
+    stopped, so branches that are still ``intended`` may be gone or not."""
+
+    state: StateWriter
+    repository: str
+    run_id: str
+    at: str
+    by: Mapping[str, Any]
+    branches: dict[str, Deletion]
+    finished: bool = False
+    version: str | None = field(default=None)
+
+    @property
+    def key(self) -> str:
+        return f"{_folder(self.repository)}{self.run_id}.json"
+
+    def save(self) -> None:
+        """Raises WriteConflict when somebody else wrote it."""
+        document = {
+            "format": DELETIONS_FORMAT,
+            "repository": self.repository,
+            "run_id": self.run_id,
+            "at": self.at,
+            "by": dict(self.by),
+            "finished": self.finished,
+            "branches": {name: _row(d) for name, d in sorted(self.branches.items())},
+        }
+        data = (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+        self.version = self.state.write(self.key, data, if_version=self.version)
+
+    def settle(self, branch_id: str, fate: Fate, message: str = "") -> None:
+        self.branches[branch_id] = replace(self.branches[branch_id], fate=fate, message=message)
+
+
+def list_runs(state: StateReader, repository: str) -> list[str]:
+    """Run ids with a record of a repository, oldest first."""
+    folder = _folder(repository)
+    return sorted(key[len(folder) : -len(".json")] for key in state.list_keys(folder))
+
+
+def read_deletions(state: StateWriter, repository: str, run_id: str) -> DeletionRecord | None:
+    """Raises FormatError on a damaged record."""
+    key = f"{_folder(repository)}{run_id}.json"
+    found = state.read(key)
+    if found is None:
+        return None
+    try:
+        document = json.loads(found.data)
+        if document["format"] != DELETIONS_FORMAT:
+            raise ValueError(f"its format is {document['format']!r}, not {DELETIONS_FORMAT}")
+        return DeletionRecord(
+            state,
+            repository,
+            run_id,
+            at=document["at"],
+            by=document["by"],
+            branches={n: Deletion(**{**row, "fate": Fate(row["fate"])}) for n, row in _rows(document)},
+            finished=bool(document["finished"]),
+            version=found.version,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(
+            f"the record of deleted branches is damaged ({error})",
+            where=key,
+            hint="restore it; the branches' HEADs are in it",
+        ) from None
+
+
+def unfinished(state: StateWriter, repository: str) -> DeletionRecord | None:
+    """The newest record when its run was stopped, else None. Older ones were settled by the runs after."""
+    runs = list_runs(state, repository)
+    record = read_deletions(state, repository, runs[-1]) if runs else None
+    return None if record is None or record.finished else record
+
+
+def maybe_new(record: DeletionRecord | None) -> set[str]:
+    """Names that a stopped run may have freed: a branch that has one now may be another one."""
+    if record is None:
+        return set()
+    return {name for name, deletion in record.branches.items() if deletion.fate is not Fate.KEPT}
+
+
+def text_of(moment: datetime | None) -> str | None:
+    """ISO 8601 UTC to the second, as records and documents have it."""
+    return None if moment is None else moment.replace(microsecond=0).isoformat().replace("+00:00", "Z")
+
+
+def _rows(document: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return list(document["branches"].items())
+
+
+def _row(deletion: Deletion) -> dict[str, Any]:
+    return {
+        "head": deletion.head,
+        "hidden": deletion.hidden,
+        "fate": deletion.fate.value,
+        "policy": deletion.policy,
+        "since": deletion.since,
+        "safe_until": deletion.safe_until,
+        "uncommitted": deletion.uncommitted,
+        "uncommitted_more": deletion.uncommitted_more,
+        "message": deletion.message,
+    }
+
+
+def _folder(repository: str) -> str:
+    return repository_key("deletions", repository).removesuffix(".json") + "/"

@@ -1,0 +1,298 @@
+"""``lifecycle plan``: every branch and its verdict, and what retention makes of the deletions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from lakeplan.app.lifecycle.memory import read_ledger
+from lakeplan.app.lifecycle.survey import Readers, Survey, When, survey
+from lakeplan.app.plan import Selection, failure_of
+from lakeplan.core.lifecycle.consequences import Consequences, MomentTotal, consequences
+from lakeplan.core.planning import gates
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.branches import BranchOutlook
+from lakeplan.model.desired import DesiredRepository, PoliciesDesired
+from lakeplan.model.plan import Failure, GateOutcome, GateResult
+from lakeplan.model.simulation import ImpactResult
+from lakeplan.ports.progress import Progress
+from lakeplan.ports.simulation import ImpactRequest, Simulator
+from lakeplan.ports.storage import StateReader
+from lakeplan.ports.tree import DesiredTree
+
+SKEW_SECONDS = 300
+EVEREST = "writes through an Everest mount count only once they are synced (branch-lifecycle.md)"
+
+
+@dataclass(frozen=True)
+class LifecycleOptions:
+    """``now`` is the moment of the look and ``as_of`` the one to judge at. ``simulate``: whether objects are
+    read."""
+
+    now: datetime
+    as_of: datetime
+    selection: Selection = field(default_factory=Selection)
+    simulate: bool = True
+    read_only: bool = False
+    allowed: frozenset[str] = frozenset()
+    workers: int = 4
+
+
+@dataclass(frozen=True)
+class LifecyclePorts:
+    """``readers`` gives a server's readers by name."""
+
+    readers: Callable[[str], Readers]
+    simulator: Simulator
+    progress: Progress
+    state: StateReader
+
+
+@dataclass(frozen=True)
+class RepositoryOutlook:
+    """One repository of a lifecycle plan; ``failure`` when it could not be looked at."""
+
+    desired: DesiredRepository
+    survey: Survey | None = None
+    totals: Mapping[str, MomentTotal] = field(default_factory=dict)
+    objects_unknown: str = ""
+    gates: tuple[GateResult, ...] = ()
+    warnings: tuple[str, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def key(self) -> str:
+        return self.desired.key
+
+    @property
+    def outlooks(self) -> tuple[BranchOutlook, ...]:
+        return () if self.survey is None else tuple(o for _, o in sorted(self.survey.outlooks.items()))
+
+
+@dataclass(frozen=True)
+class LifecyclePlan:
+    now: datetime
+    as_of: datetime
+    repositories: tuple[RepositoryOutlook, ...]
+    gates: tuple[GateResult, ...] = ()
+    not_ours: tuple[str, ...] = ()
+    """Repositories with policies that their server enforces itself."""
+
+    @property
+    def failed(self) -> tuple[RepositoryOutlook, ...]:
+        return tuple(r for r in self.repositories if r.failure is not None)
+
+    @property
+    def refused(self) -> tuple[GateResult, ...]:
+        every = (*self.gates, *(g for r in self.repositories for g in r.gates))
+        return tuple(g for g in every if g.outcome is GateOutcome.REFUSED)
+
+    @property
+    def deletions(self) -> int:
+        return sum(1 for r in self.repositories for o in r.outlooks if o.verdict.goes)
+
+
+def select(
+    tree: DesiredTree, options: LifecycleOptions, readers: Callable[[str], Readers]
+) -> tuple[list[DesiredRepository], list[RepositoryOutlook], list[str]]:
+    """Repositories with policies for lakeplan to enforce; those of servers that do not answer; and those
+    whose server has its own job. Raises UsageError when there is no policy at all."""
+    wanted: list[DesiredRepository] = []
+    broken: list[RepositoryOutlook] = []
+    others: list[str] = []
+    for name, server in tree.servers.items():
+        if options.selection.server not in (None, name) or server.branch_lifecycle_engine == "none":
+            continue
+        named = tree.resolve(name, ())
+        try:
+            live = [r.id for r in readers(name).refs.list_repositories()]
+            found = tree.resolve(name, live)
+        except LakeplanError as error:
+            found = [d for d in named if _has_policies(d) and options.selection.takes(d)]
+            if server.branch_lifecycle_engine == "lakeplan":
+                broken += [RepositoryOutlook(d, failure=failure_of(error)) for d in found]
+            continue
+        ours = [d for d in found if _has_policies(d) and options.selection.takes(d)]
+        if server.branch_lifecycle_engine == "server":
+            others += [d.key for d in ours]
+        else:
+            wanted += ours
+    if not wanted and not broken and not others:
+        raise UsageError(
+            "no selected repository has branch_lifecycle policies",
+            hint="write some in the tree, and set servers.<name>.branch_lifecycle.engine",
+        )
+    return wanted, broken, others
+
+
+def _has_policies(desired: DesiredRepository) -> bool:
+    return isinstance(desired.branch_lifecycle, PoliciesDesired)
+
+
+def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: LifecyclePorts) -> LifecyclePlan:
+    """Looks at every selected repository, judges every branch, and simulates what follows. Writes nothing."""
+    wanted, broken, others = select(tree, options, ports.readers)
+
+    def look(desired: DesiredRepository) -> RepositoryOutlook:
+        zone = ZoneInfo(tree.servers[desired.server].time_zone)
+        try:
+            readers = ports.readers(desired.server)
+            warning = clock_problem(readers, desired.name, options.now)
+            found = survey(
+                desired,
+                readers,
+                read_ledger(ports.state, desired.key).ledger,
+                When(options.now, options.as_of, zone),
+                whole=True,
+                read_only=options.read_only,
+            )
+        except LakeplanError as error:
+            return RepositoryOutlook(desired, failure=failure_of(error))
+        finally:
+            step()
+        return RepositoryOutlook(desired, found, warnings=(warning,) if warning else ())
+
+    with (
+        ports.progress.task("looking at branches", len(wanted)) as step,
+        ThreadPoolExecutor(max_workers=max(1, options.workers)) as pool,
+    ):
+        looked = list(pool.map(look, wanted))
+    followed = _follow(tree, looked, options, ports)
+    openers = gates.Openers(options.allowed, tuple(tree.acknowledgements), options.now.date())
+    gated = [replace(r, gates=repository_gates(r.desired, _count(r), openers)) for r in followed]
+    repositories = sorted((*gated, *broken), key=lambda r: r.key)
+    return LifecyclePlan(
+        options.now,
+        options.as_of,
+        tuple(repositories),
+        whole_gates(tree, sum(map(_count, repositories)), openers, gated),
+        tuple(sorted(others)),
+    )
+
+
+def _count(outlook: RepositoryOutlook) -> int:
+    return sum(1 for o in outlook.outlooks if o.verdict.goes)
+
+
+# ---- what follows
+def _follow(
+    tree: DesiredTree,
+    looked: list[RepositoryOutlook],
+    options: LifecycleOptions,
+    ports: LifecyclePorts,
+) -> list[RepositoryOutlook]:
+    judged: dict[str, Consequences] = {}
+    requests = []
+    for repository in looked:
+        found = repository.survey
+        if found is None or not found.deleted or found.graph is None or found.rules is None:
+            continue
+        zone = ZoneInfo(tree.servers[repository.desired.server].time_zone)
+        names = [o.id for o in found.deleted]
+        judged[repository.key] = what = consequences(found.graph, names, found.rules, options.as_of, zone)
+        if what.any_follow and options.simulate:
+            requests.append(_request(repository, what, ports))
+    results: Mapping[str, ImpactResult | LakeplanError] = {}
+    if requests:
+        with ports.progress.task(f"simulating {len(requests)} repositories", None):
+            results = ports.simulator.impact(requests)
+    return [_fold(r, judged.get(r.key), results.get(r.key), options) for r in looked]
+
+
+def _request(repository: RepositoryOutlook, what: Consequences, ports: LifecyclePorts) -> ImpactRequest:
+    assert repository.survey is not None
+    reader = ports.readers(repository.desired.server).refs
+    return ImpactRequest(
+        key=repository.key,
+        storage_namespace=repository.survey.repository.storage_namespace,
+        metadata=reader.metadata_reader(repository.desired.name),
+        metaranges=what.metaranges(),
+        transitions=what.transitions(),
+        detail="settled",
+    )
+
+
+def _fold(
+    repository: RepositoryOutlook,
+    what: Consequences | None,
+    result: ImpactResult | LakeplanError | None,
+    options: LifecycleOptions,
+) -> RepositoryOutlook:
+    found = repository.survey
+    if what is None or found is None:
+        return repository
+    unknown = ""
+    if isinstance(result, LakeplanError):
+        unknown, result = str(result), None
+    elif result is None and what.any_follow:
+        unknown = "the simulation gave no answer" if options.simulate else "not simulated (--no-simulate)"
+    elif result is None:
+        result = ImpactResult({})
+    follows = what.by_branch(result)
+    outlooks = {n: replace(o, follows=follows.get(n)) for n, o in found.outlooks.items()}
+    return replace(
+        repository,
+        survey=replace(found, outlooks=outlooks),
+        totals=what.totals(result),
+        objects_unknown=unknown,
+    )
+
+
+# ---- gates
+def repository_gates(
+    desired: DesiredRepository, count: int, openers: gates.Openers
+) -> tuple[GateResult, ...]:
+    """How many branches one run may delete in a repository (``safety.max_deleted_branches``)."""
+    return _gate(desired.key, count, desired.safety.max_deleted_branches, openers, desired)
+
+
+def whole_gates(
+    tree: DesiredTree,
+    count: int,
+    openers: gates.Openers,
+    repositories: list[RepositoryOutlook],
+) -> tuple[GateResult, ...]:
+    """The same over all repositories; acknowledged when it is in every repository that deletes."""
+    found = _gate(gates.WHOLE_PLAN, count, tree.safety.max_deleted_branches, openers, None)
+    opened = (GateOutcome.ACKNOWLEDGED, GateOutcome.ALLOWED)
+    deleting = [r for r in repositories if _count(r)]
+    if deleting and all(any(g.outcome in opened for g in r.gates) for r in deleting):
+        text = "acknowledged in every repository that contributes"
+        return tuple(
+            replace(g, outcome=GateOutcome.ACKNOWLEDGED, opens_with=text)
+            if g.outcome is GateOutcome.REFUSED
+            else g
+            for g in found
+        )
+    return found
+
+
+def _gate(
+    scope: str, count: int, limit: int | None, openers: gates.Openers, repository: DesiredRepository | None
+) -> tuple[GateResult, ...]:
+    if not count or limit is None:
+        return ()
+    result = GateResult(
+        gates.DELETED_BRANCHES,
+        scope,
+        GateOutcome.REFUSED if count > limit else GateOutcome.PASSED,
+        f"{count:,} branches would be deleted; the limit is {limit:,}",
+        value=count,
+        limit=limit,
+        unit="branches",
+    )
+    return (openers.decide(result, repository) if count > limit else result,)
+
+
+def clock_problem(readers: Readers, repository: str, now: datetime) -> str | None:
+    """Ages are told by this machine's clock: what is wrong with it, compared with the server's."""
+    server = readers.branches.server_time(repository)
+    if server is None or abs((now - server).total_seconds()) <= SKEW_SECONDS:
+        return None
+    return (
+        f"this machine's clock says {now:%Y-%m-%dT%H:%M:%SZ} and the server's {server:%Y-%m-%dT%H:%M:%SZ}:"
+        " ages of branches cannot be told"
+    )

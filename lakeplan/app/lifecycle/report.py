@@ -1,0 +1,259 @@
+"""What plan, run and undo say, as the documents of ``schemas/lifecycle.v1.json``, and their exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from lakeplan.app.lifecycle.memory import text_of
+from lakeplan.app.lifecycle.plan import EVEREST, LifecyclePlan, RepositoryOutlook
+from lakeplan.app.lifecycle.run import (
+    BranchEnd,
+    LifecycleReport,
+    Outcome,
+    RepositoryEnd,
+    Reviewed,
+    is_held_elsewhere,
+)
+from lakeplan.app.lifecycle.undo import BranchRestored, Restored, UndoReport
+from lakeplan.core.lifecycle.consequences import MomentTotal
+from lakeplan.errors import ExitCode, FormatError
+from lakeplan.model.branches import BranchOutlook
+from lakeplan.model.plan import Failure, GateOutcome, GateResult
+
+PLAN_FORMAT = "lakeplan.lifecycle-plan/v1"
+RUN_FORMAT = "lakeplan.lifecycle-run/v1"
+UNDO_FORMAT = "lakeplan.lifecycle-undo/v1"
+Json = dict[str, Any]
+
+
+# ---- plan
+def plan_document(plan: LifecyclePlan) -> Json:
+    branches = [o for r in plan.repositories for o in r.outlooks]
+    return {
+        "format": PLAN_FORMAT,
+        "now": text_of(plan.now),
+        "as_of": text_of(plan.as_of),
+        "repositories": [_repository(r) for r in plan.repositories],
+        "gates": [_gate(g) for g in plan.gates],
+        "not_ours": list(plan.not_ours),
+        "caveats": [EVEREST],
+        "summary": {
+            "branches": len(branches),
+            "delete": sum(1 for b in branches if b.verdict.goes),
+            "keep": sum(1 for b in branches if not b.verdict.goes),
+            "failed": len(plan.failed),
+        },
+    }
+
+
+def _repository(repository: RepositoryOutlook) -> Json:
+    found = repository.survey
+    return {
+        "repository": repository.key,
+        "owner": repository.desired.owner,
+        "default_branch": found.repository.default_branch if found else None,
+        "read_only": found.repository.read_only if found else None,
+        "observed_since": _moment(found.ledger.began) if found else None,
+        "branches": [_branch(o, repository) for o in repository.outlooks],
+        "totals": {name: _total(t) for name, t in repository.totals.items()},
+        "objects_unknown": repository.objects_unknown,
+        "gates": [_gate(g) for g in repository.gates],
+        "warnings": list(repository.warnings),
+        "blind_to": list(found.blind_to) if found else [],
+        "failure": _failure(repository.failure),
+    }
+
+
+def _branch(outlook: BranchOutlook, repository: RepositoryOutlook) -> Json:
+    facts, verdict, staged = outlook.facts, outlook.verdict, outlook.staged
+    follows = outlook.follows
+    return {
+        "branch_id": facts.branch_id,
+        "commit_id": facts.commit_id,
+        "hidden": facts.hidden,
+        "verdict": "delete" if verdict.goes else "keep",
+        "reason": "policy" if verdict.kept_by is None else verdict.kept_by.value,
+        "policy": verdict.policy,
+        "since": text_of(verdict.since),
+        "due": text_of(verdict.due),
+        "created": text_of(facts.created),
+        "created_evidence": facts.created_evidence.value if facts.created_evidence else None,
+        "last_write": text_of(facts.last_write),
+        "last_write_evidence": facts.last_write_evidence.value if facts.last_write_evidence else None,
+        "uncommitted": None if staged is None else len(staged.changes),
+        "uncommitted_more": staged.more if staged is not None else False,
+        "pulls": [p.id for p in outlook.pulls],
+        "tags": list(outlook.tags),
+        "safe_until": text_of(outlook.safe_until),
+        "follows": None
+        if follows is None
+        else {"commits": follows.commits, "objects": follows.objects, "size_bytes": follows.size_bytes},
+        "notes": list(outlook.notes),
+    }
+
+
+def _total(total: MomentTotal) -> Json:
+    return {
+        "as_of": text_of(total.as_of),
+        "commits": total.commits,
+        "objects": total.objects,
+        "size_bytes": total.size_bytes,
+    }
+
+
+def _moment(seconds: int) -> str | None:
+    return text_of(datetime.fromtimestamp(seconds, tz=timezone.utc))
+
+
+def _gate(gate: GateResult) -> Json:
+    return {
+        "gate": gate.gate,
+        "scope": gate.scope,
+        "outcome": gate.outcome.value,
+        "message": gate.message,
+        "value": gate.value,
+        "limit": gate.limit,
+        "unit": gate.unit,
+        "opens_with": gate.opens_with,
+    }
+
+
+def _failure(failure: Failure | None) -> Json | None:
+    if failure is None:
+        return None
+    return {
+        "message": failure.message,
+        "where": failure.where,
+        "hint": failure.hint,
+        "exit_code": failure.exit_code,
+    }
+
+
+def reviewed_of(document: Any, where: str) -> Reviewed:
+    """``server/name`` → branch → HEAD of what a plan document lets go. Raises FormatError on another file."""
+    try:
+        if document["format"] != PLAN_FORMAT:
+            raise ValueError(f"its format is {document['format']!r}")
+        return {
+            str(r["repository"]): {
+                str(b["branch_id"]): str(b["commit_id"]) for b in r["branches"] if b["verdict"] == "delete"
+            }
+            for r in document["repositories"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"this is not a lifecycle plan ({error})",
+            where=where,
+            hint="make one with lakeplan lifecycle plan --format json --out FILE",
+        ) from None
+
+
+def plan_exit_code(plan: LifecyclePlan, *, detailed: bool) -> ExitCode:
+    if plan.failed:
+        return ExitCode.ERROR if len(plan.failed) == len(plan.repositories) else ExitCode.PARTLY_DONE
+    if plan.refused:
+        return ExitCode.REFUSED
+    return ExitCode.CHANGES_PENDING if detailed and plan.deletions else ExitCode.OK
+
+
+# ---- run
+def run_document(report: LifecycleReport) -> Json:
+    ends = [b for r in report.repositories for b in r.branches]
+    return {
+        "format": RUN_FORMAT,
+        "run_id": report.run_id,
+        "at": text_of(report.at),
+        "repositories": [_end(r) for r in report.repositories],
+        "gates": [_gate(g) for g in report.gates],
+        "not_ours": list(report.not_ours),
+        "summary": {
+            **{o.value: sum(1 for e in ends if e.outcome is o) for o in Outcome},
+            "kept": sum(r.kept for r in report.repositories),
+            "repositories_failed": sum(1 for r in report.repositories if r.failure is not None),
+        },
+    }
+
+
+def _end(repository: RepositoryEnd) -> Json:
+    return {
+        "repository": repository.key,
+        "branches": [_branch_end(e) for e in repository.branches],
+        "kept": repository.kept,
+        "observed": repository.observed,
+        "gates": [_gate(g) for g in repository.gates],
+        "failure": _failure(repository.failure),
+    }
+
+
+def _branch_end(end: BranchEnd) -> Json:
+    outlook = end.outlook
+    return {
+        "branch_id": outlook.id,
+        "commit_id": outlook.facts.commit_id,
+        "hidden": outlook.facts.hidden,
+        "outcome": end.outcome.value,
+        "policy": outlook.verdict.policy,
+        "since": text_of(outlook.verdict.since),
+        "safe_until": text_of(outlook.safe_until),
+        "uncommitted": len(outlook.staged.changes) if outlook.staged else 0,
+        "message": end.message,
+    }
+
+
+def run_exit_code(report: LifecycleReport) -> ExitCode:
+    """The worst: nothing could be done, another run is at it, a gate refused, some of it failed."""
+    failed = [r for r in report.repositories if r.failure is not None]
+    every = (*report.gates, *(g for r in report.repositories for g in r.gates))
+    if failed and all(is_held_elsewhere(r) for r in failed):
+        return ExitCode.STALE if len(failed) == len(report.repositories) else ExitCode.PARTLY_DONE
+    if failed:
+        return ExitCode.ERROR if len(failed) == len(report.repositories) else ExitCode.PARTLY_DONE
+    if any(g.outcome is GateOutcome.REFUSED for g in every):
+        return ExitCode.REFUSED
+    ends = [b.outcome for r in report.repositories for b in r.branches]
+    return ExitCode.PARTLY_DONE if Outcome.FAILED in ends or Outcome.STOPPED in ends else ExitCode.OK
+
+
+# ---- undo
+def undo_document(report: UndoReport) -> Json:
+    ends = [b for r in report.repositories for b in r.branches]
+    return {
+        "format": UNDO_FORMAT,
+        "run_id": report.run_id,
+        "repositories": [
+            {
+                "repository": r.repository,
+                "of_run": r.run_id,
+                "at": r.at,
+                "branches": [_restored(b) for b in r.branches],
+                "failure": _failure(r.failure),
+            }
+            for r in report.repositories
+        ],
+        "summary": {o.value: sum(1 for e in ends if e.outcome is o) for o in Restored},
+    }
+
+
+def _restored(end: BranchRestored) -> Mapping[str, Any]:
+    return {
+        "branch_id": end.branch_id,
+        "commit_id": end.deletion.head,
+        "hidden": end.deletion.hidden,
+        "outcome": end.outcome.value,
+        "message": end.message,
+        "warnings": list(end.warnings),
+        "safe_until": end.deletion.safe_until,
+        "uncommitted_lost": end.deletion.uncommitted,
+        "objects_sampled": end.sampled,
+        "objects_gone": end.gone,
+    }
+
+
+def undo_exit_code(report: UndoReport) -> ExitCode:
+    ends = [b.outcome for r in report.repositories for b in r.branches]
+    failed: Iterable[Failure] = [r.failure for r in report.repositories if r.failure is not None]
+    if any(failed) or Restored.FAILED in ends:
+        return ExitCode.PARTLY_DONE if Restored.RESTORED in ends else ExitCode.ERROR
+    return ExitCode.OK

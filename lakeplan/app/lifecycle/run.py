@@ -1,0 +1,371 @@
+"""``lifecycle run``: looks, records, deletes. Each branch is read again just before it goes.
+
+Order, so that a run may be killed at any point: lease; look; record of what is about to go (with HEADs);
+deletions one by one; ledger; record finished. A run that finds an unfinished record takes branches it names
+for new ones, which only keeps them longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from zoneinfo import ZoneInfo
+
+from lakeplan.app.lifecycle.memory import (
+    Deletion,
+    DeletionRecord,
+    Fate,
+    KeptLedger,
+    maybe_new,
+    read_ledger,
+    text_of,
+    unfinished,
+    write_ledger,
+)
+from lakeplan.app.lifecycle.plan import (
+    LifecycleOptions,
+    RepositoryOutlook,
+    clock_problem,
+    repository_gates,
+    select,
+    whole_gates,
+)
+from lakeplan.app.lifecycle.survey import Readers, Survey, When, survey
+from lakeplan.app.plan import failure_of
+from lakeplan.app.state import LEASE_SECONDS, Lease
+from lakeplan.app.write import Run
+from lakeplan.core.lifecycle.ledger import without
+from lakeplan.core.planning import gates
+from lakeplan.errors import LakeplanError, LeaseHeld, NotFound, PreconditionFailed, RepositoryNotFound
+from lakeplan.model.branches import BranchOutlook
+from lakeplan.model.desired import DesiredRepository
+from lakeplan.model.plan import Failure, GateOutcome, GateResult
+from lakeplan.ports.branches import BranchWriter
+from lakeplan.ports.progress import Progress
+from lakeplan.ports.storage import StateWriter
+from lakeplan.ports.tree import DesiredTree
+
+SAVE_EVERY = 50
+"""Deletions between two saves of the record; what a killed run had not saved is still ``intended``."""
+
+
+class Outcome(str, Enum):
+    """How one branch ended. ``MOVED``: its HEAD moved since it was judged; ``WRITTEN``: its uncommitted
+    changes are others; ``GONE``: somebody else deleted it; ``NOT_REVIEWED``: not in the plan file."""
+
+    DELETED = "deleted"
+    MOVED = "moved"
+    WRITTEN = "written"
+    GONE = "gone"
+    NOT_REVIEWED = "not_reviewed"
+    HOOK_REFUSED = "hook_refused"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    GATE_REFUSED = "gate_refused"
+
+
+@dataclass(frozen=True)
+class BranchEnd:
+    outlook: BranchOutlook
+    outcome: Outcome
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class RepositoryEnd:
+    """One repository of a run; ``observed`` counts branches in the stored ledger."""
+
+    desired: DesiredRepository
+    branches: tuple[BranchEnd, ...] = ()
+    kept: int = 0
+    observed: int = 0
+    gates: tuple[GateResult, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def key(self) -> str:
+        return self.desired.key
+
+
+@dataclass(frozen=True)
+class LifecycleReport:
+    run_id: str
+    at: datetime
+    repositories: tuple[RepositoryEnd, ...]
+    gates: tuple[GateResult, ...] = ()
+    not_ours: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunPorts:
+    """``stop`` is asked before every deletion (SIGTERM)."""
+
+    readers: Callable[[str], Readers]
+    writer: Callable[[str], BranchWriter]
+    state: StateWriter
+    progress: Progress
+    stop: Callable[[], bool] = lambda: False
+
+
+@dataclass
+class _Held:
+    """A repository with deletions to make, its lease held."""
+
+    desired: DesiredRepository
+    lease: Lease
+    renewed: datetime
+    kept: KeptLedger
+    survey: Survey
+    stack: ExitStack
+    old: DeletionRecord | None
+    gates: tuple[GateResult, ...] = field(default=())
+
+
+Reviewed = Mapping[str, Mapping[str, str]]
+"""``server/name`` → branch → HEAD: what a reviewed plan lets go."""
+
+
+def run_lifecycle(
+    tree: DesiredTree,
+    options: LifecycleOptions,
+    ports: RunPorts,
+    run: Run,
+    *,
+    reviewed: Reviewed | None = None,
+) -> LifecycleReport:
+    """Looks at every selected repository, then deletes where no gate refuses. Repositories fail one by one;
+    the rest goes on."""
+    wanted, broken, others = select(tree, options, ports.readers)
+    runner = _Runner(tree, options, ports, run, reviewed)
+    with (
+        ports.progress.task("looking at branches", len(wanted)) as step,
+        ThreadPoolExecutor(max_workers=max(1, options.workers)) as pool,
+    ):
+
+        def look(desired: DesiredRepository) -> _Held | RepositoryEnd:
+            try:
+                return runner.look(desired)
+            finally:
+                step()
+
+        looked = list(pool.map(look, wanted))
+    held = [item for item in looked if isinstance(item, _Held)]
+    ends = [item for item in looked if isinstance(item, RepositoryEnd)]
+    ends += [RepositoryEnd(b.desired, failure=b.failure) for b in broken]
+    whole = runner.weigh(held)
+    refused = any(g.outcome is GateOutcome.REFUSED for g in whole)
+    total = sum(len(item.survey.deleted) for item in held)
+    with ports.progress.task("deleting branches", total) as step:
+        ends += [runner.finish(item, step, refused=refused) for item in held]
+    return LifecycleReport(
+        run.run_id, options.now, tuple(sorted(ends, key=lambda e: e.key)), whole, tuple(sorted(others))
+    )
+
+
+class _Runner:
+    def __init__(
+        self,
+        tree: DesiredTree,
+        options: LifecycleOptions,
+        ports: RunPorts,
+        run: Run,
+        reviewed: Reviewed | None,
+    ) -> None:
+        self._tree = tree
+        self._options = options
+        self._ports = ports
+        self._run = run
+        self._reviewed = reviewed
+
+    # ---- looking
+    def look(self, desired: DesiredRepository) -> _Held | RepositoryEnd:
+        """One look under the repository's lease; it stays held where something is to be deleted."""
+        with ExitStack() as stack:
+            try:
+                lease = stack.enter_context(self._lease(desired))
+                held = self._survey(desired, lease, stack)
+                if held.survey.deleted:
+                    held.stack = stack.pop_all()
+                    return held
+                return self._nothing_to_delete(held)
+            except LakeplanError as error:
+                return RepositoryEnd(desired, failure=failure_of(error))
+
+    def _lease(self, desired: DesiredRepository) -> Lease:
+        return Lease(self._ports.state, desired.key, self._run.holder, self._run.now, self._run.is_gone)
+
+    def _survey(self, desired: DesiredRepository, lease: Lease, stack: ExitStack) -> _Held:
+        readers = self._ports.readers(desired.server)
+        problem = clock_problem(readers, desired.name, self._options.now)
+        if problem is not None:
+            raise LakeplanError(problem, where=desired.key, hint="set the clocks right, then run again")
+        old = unfinished(self._ports.state, desired.key)
+        kept = read_ledger(self._ports.state, desired.key)
+        before = without(kept.ledger, maybe_new(old)) if kept.ledger is not None else None
+        zone = ZoneInfo(self._tree.servers[desired.server].time_zone)
+        when = When(self._options.now, self._options.now, zone)
+        found = survey(desired, readers, before, when, whole=False)
+        return _Held(desired, lease, self._run.now(), kept, found, stack, old)
+
+    def _nothing_to_delete(self, held: _Held) -> RepositoryEnd:
+        self._remember(held, deleted=())
+        count = len(held.survey.outlooks)
+        return RepositoryEnd(held.desired, kept=count, observed=count)
+
+    def _remember(self, held: _Held, deleted: tuple[str, ...]) -> None:
+        """The run's one write of the ledger; then a stopped run's record is settled."""
+        write_ledger(self._ports.state, held.desired.key, without(held.survey.ledger, deleted), held.kept)
+        if held.old is None:
+            return
+        for name, deletion in held.old.branches.items():
+            if deletion.fate is Fate.INTENDED:
+                there = name in held.survey.outlooks
+                text = "the run was stopped; the branch was still there" if there else ""
+                held.old.settle(name, Fate.KEPT if there else Fate.DELETED, text)
+        held.old.finished = True
+        held.old.save()
+
+    # ---- gates
+    def weigh(self, held: list[_Held]) -> tuple[GateResult, ...]:
+        """Gates of each repository, and those over all of them."""
+        openers = gates.Openers(
+            self._options.allowed, tuple(self._tree.acknowledgements), self._options.now.date()
+        )
+        outlooks = []
+        for item in held:
+            item.gates = repository_gates(item.desired, len(item.survey.deleted), openers)
+            outlooks.append(RepositoryOutlook(item.desired, item.survey, gates=item.gates))
+        return whole_gates(self._tree, sum(len(i.survey.deleted) for i in held), openers, outlooks)
+
+    # ---- deleting
+    def finish(self, held: _Held, step: Callable[[], None], *, refused: bool) -> RepositoryEnd:
+        """Deletes what may go, stores the ledger, lets the lease go."""
+        refused = refused or any(g.outcome is GateOutcome.REFUSED for g in held.gates)
+        ends: list[BranchEnd] = []
+        with held.stack:
+            try:
+                if refused:
+                    ends = [BranchEnd(o, Outcome.GATE_REFUSED) for o in held.survey.deleted]
+                    self._remember(held, deleted=())
+                else:
+                    self._renew(held, always=True)
+                    self._delete_all(held, ends, step)
+            except LakeplanError as error:
+                return self._end(held, ends, failure_of(error))
+        return self._end(held, ends, None)
+
+    def _end(self, held: _Held, ends: list[BranchEnd], failure: Failure | None) -> RepositoryEnd:
+        count = len(held.survey.outlooks)
+        deleted = sum(1 for e in ends if e.outcome in (Outcome.DELETED, Outcome.GONE))
+        return RepositoryEnd(
+            held.desired,
+            tuple(ends),
+            kept=count - deleted,
+            observed=count - deleted,
+            gates=held.gates,
+            failure=failure,
+        )
+
+    def _delete_all(self, held: _Held, ends: list[BranchEnd], step: Callable[[], None]) -> None:
+        going = held.survey.deleted
+        record = self._record(held, going)
+        record.save()
+        for number, outlook in enumerate(going, 1):
+            end = self._delete_one(held, outlook)
+            ends.append(end)
+            step()
+            record.settle(
+                outlook.id, Fate.DELETED if end.outcome is Outcome.DELETED else Fate.KEPT, end.message
+            )
+            if number % SAVE_EVERY == 0:
+                record.save()
+        self._remember(held, tuple(e.outlook.id for e in ends if e.outcome is Outcome.DELETED))
+        record.finished = True
+        record.save()
+
+    def _delete_one(self, held: _Held, outlook: BranchOutlook) -> BranchEnd:
+        if self._ports.stop():
+            return BranchEnd(outlook, Outcome.STOPPED, "the run was asked to stop")
+        self._renew(held)
+        reader = self._ports.readers(held.desired.server).branches
+        name, branch = held.desired.name, outlook.id
+        try:
+            why = self._changed(held, outlook)
+            if why is not None:
+                return why
+            self._ports.writer(held.desired.server).delete_branch(name, branch)
+        except PreconditionFailed as error:
+            return BranchEnd(outlook, Outcome.HOOK_REFUSED, error.message)
+        except RepositoryNotFound as error:
+            return BranchEnd(outlook, Outcome.FAILED, str(error))
+        except NotFound:
+            # Asked again after a lost answer: the first try deleted it.
+            return BranchEnd(outlook, Outcome.DELETED)
+        except LakeplanError as error:
+            try:
+                still_there = reader.find_branch(name, branch) is not None
+            except LakeplanError:
+                still_there = True
+            if still_there:
+                return BranchEnd(outlook, Outcome.FAILED, str(error))
+        return BranchEnd(outlook, Outcome.DELETED)
+
+    def _changed(self, held: _Held, outlook: BranchOutlook) -> BranchEnd | None:
+        """What is different from the look, or from the reviewed plan."""
+        name, branch = held.desired.name, outlook.id
+        judged = outlook.facts.commit_id
+        if self._reviewed is not None:
+            head = self._reviewed.get(held.desired.key, {}).get(branch)
+            if head is None:
+                return BranchEnd(outlook, Outcome.NOT_REVIEWED, "not among the deletions of the plan")
+            if head != judged:
+                return BranchEnd(outlook, Outcome.MOVED, f"its HEAD was {head[:12]} in the plan")
+        reader = self._ports.readers(held.desired.server).branches
+        staged = reader.staged(name, branch) if outlook.staged is not None else None
+        head = reader.find_branch(name, branch)
+        if head is None:
+            return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
+        if head != judged:
+            return BranchEnd(outlook, Outcome.MOVED, f"its HEAD moved to {head[:12]} meanwhile")
+        before = outlook.staged
+        if staged is None or before is None or staged.fingerprint != before.fingerprint:
+            return BranchEnd(outlook, Outcome.WRITTEN, "its uncommitted changes are others than a moment ago")
+        return None
+
+    def _record(self, held: _Held, going: tuple[BranchOutlook, ...]) -> DeletionRecord:
+        return DeletionRecord(
+            self._ports.state,
+            held.desired.key,
+            self._run.run_id,
+            at=text_of(self._options.now) or "",
+            by=dict(self._run.holder),
+            branches={o.id: _deletion(o) for o in going},
+        )
+
+    def _renew(self, held: _Held, *, always: bool = False) -> None:
+        now = self._run.now()
+        if always or (now - held.renewed).total_seconds() > LEASE_SECONDS / 3:
+            held.lease.renew()
+            held.renewed = now
+
+
+def _deletion(outlook: BranchOutlook) -> Deletion:
+    staged = outlook.staged
+    return Deletion(
+        head=outlook.facts.commit_id,
+        hidden=outlook.facts.hidden,
+        policy=outlook.verdict.policy,
+        since=text_of(outlook.verdict.since),
+        safe_until=text_of(outlook.safe_until),
+        uncommitted=len(staged.changes) if staged else 0,
+        uncommitted_more=staged.more if staged else False,
+    )
+
+
+def is_held_elsewhere(end: RepositoryEnd) -> bool:
+    """Whether another run is at this repository."""
+    return end.failure is not None and end.failure.exit_code == int(LeaseHeld.exit_code)

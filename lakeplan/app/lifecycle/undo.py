@@ -1,0 +1,204 @@
+"""``lifecycle undo``: makes deleted branches again from the record of a run, at the HEAD they had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from lakeplan.app.lifecycle.memory import Deletion, DeletionRecord, Fate, list_runs, read_deletions, text_of
+from lakeplan.app.lifecycle.run import RunPorts
+from lakeplan.app.plan import Selection, failure_of
+from lakeplan.app.state import Lease
+from lakeplan.app.write import Run
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.branches import LiveBranch
+from lakeplan.model.desired import DesiredRepository
+from lakeplan.model.plan import Failure
+from lakeplan.ports.branches import BranchReader, BranchWriter
+from lakeplan.ports.storage import StateWriter
+from lakeplan.ports.tree import DesiredTree
+
+SAMPLE = 10
+"""Objects of a restored branch that are read, to see whether a collection took its data."""
+
+
+class Restored(str, Enum):
+    """``EXISTS``: there is a branch of that name, which is left alone."""
+
+    RESTORED = "restored"
+    EXISTS = "exists"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class BranchRestored:
+    """``sampled`` objects were read, ``gone`` of them were not there any more."""
+
+    branch_id: str
+    deletion: Deletion
+    outcome: Restored
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    sampled: int = 0
+    gone: int = 0
+
+
+@dataclass(frozen=True)
+class RepositoryRestored:
+    repository: str
+    run_id: str = ""
+    at: str = ""
+    branches: tuple[BranchRestored, ...] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class UndoReport:
+    run_id: str
+    repositories: tuple[RepositoryRestored, ...]
+
+
+@dataclass(frozen=True)
+class UndoOptions:
+    """``run_id`` None: of each repository the newest run that has something to bring back. ``branches``
+    empty: all of them."""
+
+    selection: Selection
+    run_id: str | None = None
+    branches: frozenset[str] = frozenset()
+
+
+def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run: Run) -> UndoReport:
+    """Brings branches back, repository by repository. Raises UsageError when no record has any."""
+    found = []
+    for server, config in tree.servers.items():
+        if options.selection.server not in (None, server) or config.branch_lifecycle_engine == "none":
+            continue
+        live = _live(ports, server)
+        for desired in tree.resolve(server, live):
+            if options.selection.takes(desired):
+                record = _record(ports, desired, options)
+                if record is not None:
+                    found.append((desired, record))
+    if not found:
+        what = f"run {options.run_id}" if options.run_id else "any run"
+        raise UsageError(
+            f"no record of {what} has a deleted branch to bring back",
+            hint="records are in the tree's state store; see --target, --run and --branch",
+        )
+    return UndoReport(run.run_id, tuple(_undo(d, r, options, ports, run) for d, r in found))
+
+
+def _live(ports: RunPorts, server: str) -> list[str]:
+    return [r.id for r in ports.readers(server).refs.list_repositories()]
+
+
+def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -> DeletionRecord | None:
+    """The newest record, or the named one, that has something to bring back."""
+    runs = list_runs(ports.state, desired.key)
+    for run_id in reversed(runs):
+        if options.run_id not in (None, run_id):
+            continue
+        record = read_deletions(ports.state, desired.key, run_id)
+        if record is not None and _to_restore(record, options):
+            return record
+    return None
+
+
+def _to_restore(record: DeletionRecord, options: UndoOptions) -> dict[str, Deletion]:
+    """What the run deleted or may have deleted. What was only seen (by somebody else's job) comes back when
+    it is asked for by run or by name."""
+    wanted = {Fate.DELETED, Fate.INTENDED}
+    if options.run_id is not None or options.branches:
+        wanted |= {Fate.SEEN}
+    return {
+        name: deletion
+        for name, deletion in record.branches.items()
+        if deletion.fate in wanted and (not options.branches or name in options.branches)
+    }
+
+
+def _undo(
+    desired: DesiredRepository, record: DeletionRecord, options: UndoOptions, ports: RunPorts, run: Run
+) -> RepositoryRestored:
+    done: list[BranchRestored] = []
+    failure = None
+    try:
+        with Lease(ports.state, desired.key, run.holder, run.now, run.is_gone) as lease:
+            # Read again under the lease: another undo may have been first.
+            fresh = read_deletions(ports.state, desired.key, record.run_id) or record
+            reader = ports.readers(desired.server).branches
+            writer = ports.writer(desired.server)
+            for name, deletion in sorted(_to_restore(fresh, options).items()):
+                if ports.stop():
+                    break
+                lease.renew()
+                end = _restore(desired.name, name, deletion, reader, writer, run.now)
+                done.append(end)
+                if end.outcome is Restored.RESTORED:
+                    fresh.settle(name, Fate.RESTORED, f"by {run.run_id}")
+                    fresh.save()
+    except LakeplanError as error:
+        failure = failure_of(error)
+    return RepositoryRestored(desired.key, record.run_id, record.at, tuple(done), failure)
+
+
+def _restore(
+    repository: str,
+    name: str,
+    deletion: Deletion,
+    reader: BranchReader,
+    writer: BranchWriter,
+    now: Callable[[], datetime],
+) -> BranchRestored:
+    try:
+        head = reader.find_branch(repository, name)
+        if head is not None:
+            text = f"there is a branch of this name, at {head[:12]}: it is left alone"
+            return BranchRestored(name, deletion, Restored.EXISTS, text)
+        writer.create_branch(repository, LiveBranch(name, deletion.head, deletion.hidden))
+    except LakeplanError as error:
+        return BranchRestored(name, deletion, Restored.FAILED, str(error))
+    warnings = _warnings(deletion, now())
+    try:
+        sampled, gone = reader.readable_sample(repository, deletion.head, SAMPLE)
+    except LakeplanError as error:
+        warnings.append(f"its data could not be looked at: {error.message}")
+        return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings))
+    if gone:
+        warnings.append(
+            f"a collection ran since: {gone} of {sampled} objects that were read are gone for good"
+        )
+    return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
+
+
+def _warnings(deletion: Deletion, now: datetime) -> list[str]:
+    found = []
+    if deletion.uncommitted:
+        more = "more than " if deletion.uncommitted_more else ""
+        found.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot come back")
+    if deletion.safe_until is not None and (text_of(now) or "") > deletion.safe_until:
+        found.append(
+            f"its commits were safe until {deletion.safe_until}: a collection since then may have taken data"
+        )
+    return found
+
+
+def record_heads(
+    state: StateWriter, repository: str, branches: Iterable[LiveBranch], run: Run
+) -> DeletionRecord:
+    """Records branch → HEAD of branches that somebody else (a server's own job) may delete, so that undo can
+    bring them back by name or run."""
+    record = DeletionRecord(
+        state,
+        repository,
+        run.run_id,
+        at=text_of(run.now()) or "",
+        by=dict(run.holder),
+        branches={b.id: Deletion(b.commit_id, b.hidden, Fate.SEEN) for b in branches},
+        finished=True,
+    )
+    record.save()
+    return record

@@ -1,0 +1,288 @@
+"""``lakeplan lifecycle plan|run|undo``: deleting branches by policy, where a server's engine is lakeplan."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from lakeplan.app.lifecycle import report
+from lakeplan.app.lifecycle.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
+from lakeplan.app.lifecycle.run import Reviewed, RunPorts, run_lifecycle
+from lakeplan.app.lifecycle.service import serve
+from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
+from lakeplan.app.plan import Selection
+from lakeplan.cli import options
+from lakeplan.cli.commands.plan import Allow
+from lakeplan.cli.console import configure_logging
+from lakeplan.cli.gates import check_gate_names
+from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.when import now_utc
+from lakeplan.cli.who import this_run
+from lakeplan.cli.wiring import Session
+from lakeplan.core.lifecycle.schedule import parse_cron
+from lakeplan.errors import FormatError, UsageError
+from lakeplan.render.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
+
+FORMATS = ("rich", "json")
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Branches that policies let go: plan, run, undo.", no_args_is_help=True)
+    group.command("plan", help="List every branch with its verdict, and what follows. Writes nothing.")(plan)
+    group.command("run", help="Delete what the policies let go; once, or on a schedule with --every.")(run)
+    group.command("undo", help="Make deleted branches again, at the HEAD they had.")(undo)
+    app.add_typer(group, name="lifecycle")
+
+
+def plan(
+    tree: options.TreeDir = Path(),
+    target: options.Targets = None,
+    owner: options.Owner = None,
+    server: options.Server = None,
+    format: options.Formats = None,
+    out: options.Outs = None,
+    as_of: options.AsOf = None,
+    no_simulate: Annotated[
+        bool, typer.Option("--no-simulate", help="Do not read what objects and bytes follow.")
+    ] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
+    ] = False,
+    detailed_exitcode: Annotated[
+        bool, typer.Option("--detailed-exitcode", help="Exit 2 when branches would be deleted.")
+    ] = False,
+    lakectl_config: options.LakectlConfig = None,
+    master: options.Master = None,
+    spark_conf: options.SparkConf = None,
+    no_color: options.NoColor = False,
+    no_progress: options.NoProgress = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
+) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    session = Session.open(
+        tree,
+        as_of=as_of,
+        lakectl_config=lakectl_config,
+        master=master,
+        spark_conf=spark_conf,
+        progress=not (no_progress or quiet),
+    )
+    made = plan_lifecycle(
+        session.tree,
+        LifecycleOptions(
+            now=now_utc(),
+            as_of=session.as_of,
+            selection=Selection(tuple(target or ()), owner, server),
+            simulate=not no_simulate,
+            read_only=read_only,
+        ),
+        LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
+    )
+    _emit(outputs, report.plan_document(made), render_lifecycle_plan, no_color=no_color)
+    return report.plan_exit_code(made, detailed=detailed_exitcode)
+
+
+def run(
+    plan_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PLAN]", help="A reviewed lifecycle plan: nothing it does not have goes."),
+    ] = None,
+    tree: options.TreeDir = Path(),
+    target: options.Targets = None,
+    owner: options.Owner = None,
+    server: options.Server = None,
+    format: options.Formats = None,
+    out: options.Outs = None,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", help='Serve on a cron schedule in UTC, such as "0 * * * *".', metavar="CRON"),
+    ] = None,
+    allow: Allow = None,
+    lakectl_config: options.LakectlConfig = None,
+    no_color: options.NoColor = False,
+    no_progress: options.NoProgress = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
+) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    allowed = check_gate_names(allow)
+    if allowed and not sys.stdin.isatty():
+        raise UsageError(
+            "--allow opens a gate only at a terminal", hint="acknowledge the gate in the tree, for review"
+        )
+    if every is not None and (plan_file is not None or allowed):
+        raise UsageError("--every serves for long: a plan file and --allow are for one run")
+    cron = parse_cron(every) if every is not None else None
+    runner = _Runner(
+        tree,
+        Selection(tuple(target or ()), owner, server),
+        allowed,
+        outputs,
+        reviewed=read_reviewed(plan_file) if plan_file is not None else None,
+        lakectl_config=lakectl_config,
+        progress=not (no_progress or quiet),
+        no_color=no_color,
+    )
+    with stopping() as stop:
+        runner.stop = stop.is_set
+        if cron is None:
+            return runner.once()
+        runner.open()  # a tree with problems is told before the first wait
+        serve(cron, runner.once, now_utc, stop.wait)
+    return 0
+
+
+def undo(
+    tree: options.TreeDir = Path(),
+    target: options.Targets = None,
+    owner: options.Owner = None,
+    server: options.Server = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run", help="Of this run; by default the newest.", metavar="RUN_ID")
+    ] = None,
+    branch: Annotated[
+        list[str] | None, typer.Option("--branch", help="Only this branch; repeatable.", metavar="NAME")
+    ] = None,
+    format: options.Formats = None,
+    out: options.Outs = None,
+    lakectl_config: options.LakectlConfig = None,
+    no_color: options.NoColor = False,
+    no_progress: options.NoProgress = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
+) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    with stopping() as stop:
+        done = undo_lifecycle(
+            session.tree,
+            UndoOptions(Selection(tuple(target or ()), owner, server), run_id, frozenset(branch or ())),
+            _ports(session, stop.is_set),
+            this_run(tree),
+        )
+    _emit(outputs, report.undo_document(done), render_lifecycle_undo, no_color=no_color)
+    return report.undo_exit_code(done)
+
+
+@dataclass
+class _Runner:
+    """One run, or the runs of a service: each reads the tree anew."""
+
+    tree: Path
+    selection: Selection
+    allowed: frozenset[str]
+    outputs: tuple[Output, ...]
+    reviewed: Reviewed | None = None
+    lakectl_config: Path | None = None
+    progress: bool = True
+    no_color: bool = False
+    stop: Callable[[], bool] = field(default=lambda: False)
+
+    def open(self) -> Session:
+        session = Session.open(self.tree, lakectl_config=self.lakectl_config, progress=self.progress)
+        check_engines(session, self.selection)
+        check_lasting_state(session.tree.state_url, os.environ)
+        return session
+
+    def once(self) -> int:
+        """Raises LakeplanError where nothing can be done at all."""
+        session = self.open()
+        done = run_lifecycle(
+            session.tree,
+            LifecycleOptions(
+                now=session.as_of, as_of=session.as_of, selection=self.selection, allowed=self.allowed
+            ),
+            _ports(session, self.stop),
+            this_run(self.tree),
+            reviewed=self.reviewed,
+        )
+        _emit(self.outputs, report.run_document(done), render_lifecycle_run, no_color=self.no_color)
+        return report.run_exit_code(done)
+
+
+def _ports(session: Session, stop: Callable[[], bool]) -> RunPorts:
+    return RunPorts(session.branch_readers, session.branch_writer, session.state(), session.progress, stop)
+
+
+def check_engines(session: Session, selection: Selection) -> None:
+    """Raises UsageError when no selected server has the engine ``lakeplan``: where the server deletes
+    branches itself, a second deleter would only disagree with it."""
+    servers = {
+        name: config.branch_lifecycle_engine
+        for name, config in session.tree.servers.items()
+        if selection.server in (None, name)
+    }
+    if "lakeplan" in servers.values():
+        return
+    shown = ", ".join(f"{name}: {engine}" for name, engine in sorted(servers.items())) or "no server"
+    raise UsageError(
+        f"lifecycle run deletes branches only where a server's branch_lifecycle.engine is lakeplan ({shown})",
+        hint="under engine server the server's own job deletes them: lakeplan apply pushes the policies",
+    )
+
+
+def check_lasting_state(url: str, environ: Any) -> None:
+    """Raises UsageError for a state folder in CI: what was observed would vanish with the runner, and with
+    it every branch's age."""
+    if environ.get("CI") and url.startswith("file://"):
+        raise UsageError(
+            "the state is a folder and CI is set: records of branches would vanish with the runner",
+            hint="set state.url to an s3:// or Azure blob URL",
+        )
+
+
+def read_reviewed(path: Path) -> Reviewed:
+    """Raises FormatError, UsageError."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read the plan: {error.strerror}", where=str(path)) from None
+    except ValueError as error:
+        raise FormatError(f"this is not JSON ({error})", where=str(path)) from None
+    return report.reviewed_of(document, str(path))
+
+
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """SIGTERM sets the event: the branch at hand is finished, records are stored, and the run ends."""
+    stop = threading.Event()
+
+    def ask(signum: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    before = signal.signal(signal.SIGTERM, ask)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _emit(
+    outputs: tuple[Output, ...],
+    document: dict[str, Any],
+    render: Callable[[dict[str, Any], Console], None],
+    *,
+    no_color: bool,
+) -> None:
+    emit(
+        outputs,
+        {"json": lambda: json.dumps(document, indent=2, ensure_ascii=False) + "\n"},
+        lambda console: render(document, console),
+        no_color=no_color,
+    )

@@ -1,0 +1,1 @@
+"""Which branches go, by which policy, since when; and what is known of each."""

@@ -1,0 +1,159 @@
+"""What retention makes of deleted branches: their commits fall to the default days (retention.md).
+
+The rules are the same before and after; the graph is not. Four moments are asked about: now, in 7 and 30
+days, and ``settled``: once everything that exists today is past the default days, if nobody writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone, tzinfo
+
+from lakeplan.core.retention import CommitGraph, ServerWalk, expiry_us
+from lakeplan.model.branches import Consequence
+from lakeplan.model.rules import GcRules
+from lakeplan.model.simulation import Amount, ImpactResult, Transition
+
+MOMENTS = ("now", "plus_7_days", "plus_30_days", "settled")
+SETTLED = "settled"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+MAX_BRANCHES = 50
+"""Branches whose objects are counted one by one: each takes a bit of the mask, beside eight."""
+
+
+def before_bit(moment: str) -> int:
+    return 1 << (2 * MOMENTS.index(moment))
+
+
+def after_bit(moment: str) -> int:
+    return 1 << (2 * MOMENTS.index(moment) + 1)
+
+
+def branch_bit(place: int) -> int:
+    return 1 << (2 * len(MOMENTS) + place)
+
+
+@dataclass(frozen=True)
+class MomentTotal:
+    """All deletions together, at one moment: commits kept with the branches and not without them."""
+
+    as_of: datetime
+    commits: int
+    objects: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Consequences:
+    """``masks`` has one mask per commit of ``graph``; ``counted`` are the branches that have a bit, in
+    order; ``commits`` says by branch how many of its commits follow once settled."""
+
+    graph: CommitGraph
+    masks: list[int]
+    moments: Mapping[str, datetime]
+    commits: Mapping[str, int]
+    counted: tuple[str, ...] = field(default=())
+
+    @property
+    def any_follow(self) -> bool:
+        return any(t.goes(mask) for mask in set(self.masks) for t in self.transitions().values())
+
+    def transitions(self) -> dict[str, Transition]:
+        asked = {m: Transition(before_bit(m), after_bit(m)) for m in MOMENTS}
+        for place, name in enumerate(self.counted):
+            asked[f"branch:{name}"] = Transition(branch_bit(place), after_bit(SETTLED))
+        return asked
+
+    def metaranges(self) -> dict[str, int]:
+        """Metarange id → mask, over commits that some verdict keeps."""
+        found: dict[str, int] = {}
+        for meta_range_id, mask in zip(self.graph.meta_range_ids, self.masks, strict=True):
+            if mask and meta_range_id:
+                found[meta_range_id] = found.get(meta_range_id, 0) | mask
+        return found
+
+    def totals(self, result: ImpactResult | None) -> dict[str, MomentTotal]:
+        """By moment; objects are None without a simulation."""
+        totals = {}
+        for moment, transition in list(self.transitions().items())[: len(MOMENTS)]:
+            commits = sum(1 for mask in self.masks if transition.goes(mask))
+            amount = _amount(result, transition) if commits else Amount()
+            totals[moment] = MomentTotal(
+                self.moments[moment],
+                commits,
+                amount.objects if amount else None,
+                amount.size_bytes if amount else None,
+            )
+        return totals
+
+    def by_branch(self, result: ImpactResult | None) -> dict[str, Consequence]:
+        """By branch; an object that two deleted branches hold counts for both."""
+        asked = self.transitions()
+        found = {}
+        for name, commits in self.commits.items():
+            amount = Amount() if not commits else None
+            if commits and name in self.counted:
+                amount = _amount(result, asked[f"branch:{name}"])
+            found[name] = Consequence(
+                commits, amount.objects if amount else None, amount.size_bytes if amount else None
+            )
+        return found
+
+
+def _amount(result: ImpactResult | None, transition: Transition) -> Amount | None:
+    return None if result is None else result.amount(transition)
+
+
+def consequences(
+    graph: CommitGraph, deleted: Sequence[str], rules: GcRules, as_of: datetime, zone: tzinfo
+) -> Consequences:
+    """The verdicts with and without the branches, under the stored rules."""
+    newest = max(graph.creation_us, default=0) / 1_000_000
+    ahead = max(0.0, newest - as_of.timestamp())
+    settled = as_of + timedelta(days=max(rules.default_retention_days, 0) + 2, seconds=ahead)
+    moments = {
+        "now": as_of,
+        "plus_7_days": as_of + timedelta(days=7),
+        "plus_30_days": as_of + timedelta(days=30),
+        SETTLED: max(settled, as_of + timedelta(days=30)),
+    }
+    after_graph = graph.without_branches(deleted)
+    with_branches, without = ServerWalk(graph, rules), ServerWalk(after_graph, rules)
+    masks = [0] * len(graph.ids)
+    for name, moment in moments.items():
+        for walk, bit in ((with_branches, before_bit(name)), (without, after_bit(name))):
+            masks = [m | bit if flag else m for m, flag in zip(masks, walk.active(moment, zone), strict=True)]
+    counts, masks = _attribute(graph, deleted, masks)
+    return Consequences(graph, masks, moments, counts, tuple(deleted[:MAX_BRANCHES]))
+
+
+def _attribute(
+    graph: CommitGraph, deleted: Collection[str], masks: list[int]
+) -> tuple[dict[str, int], list[int]]:
+    """Commits of each branch's main line that follow once settled, and their bits."""
+    follows = Transition(before_bit(SETTLED), after_bit(SETTLED))
+    heads = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
+    gone = [follows.goes(mask) for mask in masks]
+    marked = list(masks)
+    counts = {}
+    for place, name in enumerate(deleted):
+        commit, count = heads.get(name, -1), 0
+        while commit >= 0 and gone[commit]:
+            count += 1
+            if place < MAX_BRANCHES:
+                marked[commit] |= branch_bit(place)
+            commit = graph.main_parent[commit]
+        counts[name] = count
+    return counts, marked
+
+
+def safe_until(head_created_us: int, rules: GcRules | None, zone: tzinfo) -> datetime | None:
+    """Until when a deleted branch's HEAD is kept under the default days (a dangling commit is kept only
+    while younger). None without rules, or with days beyond any calendar: nothing is collected then."""
+    if rules is None:
+        return None
+    try:
+        return _EPOCH + timedelta(microseconds=expiry_us(head_created_us, rules.default_retention_days, zone))
+    except OverflowError:
+        return None

@@ -1,0 +1,60 @@
+"""What keeps a branch that a policy lets go: the ``lifecycle`` settings of the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from lakeplan.core.globs import matches
+from lakeplan.core.lifecycle.verdicts import names_of, takes
+from lakeplan.model.branches import BranchOutlook, Keep
+from lakeplan.model.lifecycle import LifecycleSettings, Policy
+
+_NEVER = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def is_exempt(branch_id: str, settings: LifecycleSettings) -> bool:
+    return any(matches(branch_id, pattern) for pattern in settings.exempt)
+
+
+def keeper_of(
+    outlook: BranchOutlook, settings: LifecycleSettings, *, merged: bool | None = None
+) -> Keep | None:
+    """The first setting that keeps a branch. ``merged`` None: it could not be told, which keeps a branch
+    under ``require_merged``."""
+    if is_exempt(outlook.id, settings):
+        return Keep.EXEMPT
+    staged = outlook.staged
+    if settings.keep_with_uncommitted and staged is not None and (staged.changes or staged.more):
+        return Keep.UNCOMMITTED
+    if settings.keep_with_open_pull_request and outlook.pulls:
+        return Keep.OPEN_PULL_REQUEST
+    if settings.require_merged and merged is not True:
+        return Keep.NOT_MERGED
+    return None
+
+
+def keep(outlook: BranchOutlook, why: Keep) -> BranchOutlook:
+    """The same branch, staying. The policy that would let it go, and since when, remain to be seen."""
+    return replace(outlook, verdict=replace(outlook.verdict, kept_by=why))
+
+
+def spare_newest(
+    outlooks: Mapping[str, BranchOutlook], policies: Sequence[Policy], min_keep: int
+) -> dict[str, BranchOutlook]:
+    """``min_keep``: of the branches that a policy matches at least so many stay; what is spared is what was
+    written last (then: the first by name)."""
+    after = dict(outlooks)
+    if not min_keep:
+        return after
+    for name, policy in zip(names_of(policies), policies, strict=True):
+        matched = [o for o in after.values() if takes(policy, o.id)]
+        staying = sum(1 for o in matched if not o.verdict.goes)
+        going = sorted(
+            (o for o in matched if o.verdict.goes and o.verdict.policy == name),
+            key=lambda o: (-(o.facts.last_write or o.facts.created or _NEVER).timestamp(), o.id),
+        )
+        for outlook in going[: max(0, min_keep - staying)]:
+            after[outlook.id] = keep(outlook, Keep.MIN_KEEP)
+    return after

@@ -1,0 +1,267 @@
+"""Lifecycle plans, runs and undos for people, from their documents (``schemas/lifecycle.v1.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.render.amounts import UNKNOWN, count, counted, duration, moment, size
+from lakeplan.render.page import Cell, Page, names
+from lakeplan.render.plan_notes import render_gates
+
+Json = Mapping[str, Any]
+
+_REASONS = {
+    "default_branch": "the default branch",
+    "no_creation_time": "no creation time is recorded",
+    "read_only": "the repository is read-only",
+    "no_policy": "no policy matches",
+    "exempt": "exempt by the tree",
+    "uncommitted": "uncommitted changes",
+    "open_pull_request": "an open pull request",
+    "not_merged": "not merged into the default branch",
+    "min_keep": "kept by min_keep",
+}
+_MOMENTS = {
+    "now": "now",
+    "plus_7_days": "in 7 days",
+    "plus_30_days": "in 30 days",
+    "settled": "once all is past the default days",
+}
+_ENDS = {
+    "deleted": Cell("deleted", "red"),
+    "moved": Cell("kept: moved", "cyan"),
+    "written": Cell("kept: written", "cyan"),
+    "gone": Cell("already gone", "dim"),
+    "not_reviewed": Cell("kept: not reviewed", "cyan"),
+    "hook_refused": Cell("kept: a hook refused", "yellow"),
+    "failed": Cell("FAILED", "bold red"),
+    "stopped": Cell("kept: stopped", "yellow"),
+    "gate_refused": Cell("kept: a gate refused", "yellow"),
+}
+
+
+def render_lifecycle_plan(document: Json, console: Console) -> None:
+    """Every branch of every repository: what goes first, then what stays and until when."""
+    page = Page(console)
+    for repository in document["repositories"]:
+        page.heading(repository["repository"], _subtitle(repository))
+        if repository["failure"]:
+            _failure(page, repository["failure"])
+            continue
+        for warning in repository["warnings"]:
+            page.hanging(Cell("!", "bold yellow"), page.join(warning))
+        going = [b for b in repository["branches"] if b["verdict"] == "delete"]
+        if going:
+            page.table(
+                ("", "goes", "age", "idle", "policy", "crossed", "lost with it", "then"),
+                [_going(b, document["as_of"]) for b in going],
+                figures=(2, 3),
+                solid=(0,),
+            )
+        staying = [b for b in repository["branches"] if b["verdict"] != "delete"]
+        if staying:
+            page.table(
+                ("", "stays", "age", "idle", "because", "goes at"),
+                [_staying(b, document["as_of"]) for b in staying],
+                figures=(2, 3),
+                solid=(0,),
+            )
+        _follows(page, repository)
+        _notes(page, repository)
+    render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
+    _not_ours(page, document)
+    for caveat in document["caveats"]:
+        page.line(Cell(f"Idle ages: {caveat}.", "dim"))
+    summary = document["summary"]
+    page.blank()
+    page.line(
+        Cell("Lifecycle plan:", "bold"),
+        f" {count(summary['delete'])} to delete, {count(summary['keep'])} to keep",
+        f", {count(summary['failed'])} repositories failed" if summary["failed"] else "",
+        f". Judged at {moment(document['as_of'])}.",
+    )
+
+
+def _subtitle(repository: Json) -> str:
+    since = repository["observed_since"]
+    return f"observed since {moment(since)}" if since else ""
+
+
+def _age(since: str | None, until: str) -> str:
+    if since is None:
+        return UNKNOWN
+    seconds = (_time(until) - _time(since)).total_seconds()
+    return duration(max(seconds, 0.0))
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _going(branch: Json, as_of: str) -> list[str | Cell]:
+    lost = []
+    if branch["uncommitted"]:
+        more = "+" if branch["uncommitted_more"] else ""
+        lost.append(f"{count(branch['uncommitted'])}{more} uncommitted")
+    if branch["pulls"]:
+        lost.append(f"open pull requests {names(branch['pulls'], 3)}")
+    if branch["tags"]:
+        lost.append(f"tags on it {names(branch['tags'], 3)}")
+    return [
+        Cell("-", "bold red"),
+        _name(branch),
+        _age(branch["created"], as_of),
+        _age(branch["last_write"], as_of),
+        branch["policy"] or "",
+        moment(branch["since"] or ""),
+        ", ".join(lost),
+        _then(branch),
+    ]
+
+
+def _then(branch: Json) -> str:
+    follows, parts = branch["follows"], []
+    if branch["safe_until"]:
+        parts.append(f"its commits are safe until {moment(branch['safe_until'])}")
+    if follows is not None:
+        objects = (
+            UNKNOWN + " objects"
+            if follows["objects"] is None
+            else f"{counted(follows['objects'], 'object')}, {size(follows['size_bytes'])}"
+        )
+        parts.append(f"then {counted(follows['commits'], 'commit')} go, {objects}")
+    return "; ".join(parts)
+
+
+def _staying(branch: Json, as_of: str) -> list[str | Cell]:
+    return [
+        " ",
+        _name(branch),
+        _age(branch["created"], as_of),
+        _age(branch["last_write"], as_of),
+        _because(branch),
+        moment(branch["due"]) if branch["due"] else "",
+    ]
+
+
+def _because(branch: Json) -> str:
+    if branch["reason"] == "not_crossed":
+        return f"{branch['policy']} not crossed yet"
+    text = _REASONS.get(branch["reason"], str(branch["reason"]))
+    if branch["reason"] in ("default_branch", "no_policy", "no_creation_time", "read_only"):
+        return text
+    return f"{text} (else {branch['policy']} lets it go)" if branch["policy"] else text
+
+
+def _name(branch: Json) -> str:
+    return f"{branch['branch_id']} (hidden)" if branch["hidden"] else str(branch["branch_id"])
+
+
+def _follows(page: Page, repository: Json) -> None:
+    totals = repository["totals"]
+    if not totals:
+        return
+    page.line(Cell("What follows, if nobody writes (at most)", "bold"), indent=2)
+    rows: list[list[str | Cell]] = [
+        [
+            _MOMENTS[name],
+            count(total["commits"]),
+            UNKNOWN if total["objects"] is None else count(total["objects"]),
+            UNKNOWN if total["size_bytes"] is None else size(total["size_bytes"]),
+        ]
+        for name, total in totals.items()
+    ]
+    page.table(("", "commits", "objects", "bytes"), rows, figures=(1, 2, 3), indent=4)
+    if repository["objects_unknown"]:
+        page.line(Cell(f"objects are unknown: {repository['objects_unknown']}", "yellow"), indent=4)
+
+
+def _notes(page: Page, repository: Json) -> None:
+    texts: dict[str, list[str]] = {}
+    for branch in repository["branches"]:
+        for note in branch["notes"]:
+            texts.setdefault(note, []).append(branch["branch_id"])
+    for text in repository["blind_to"]:
+        texts.setdefault(f"not seen: {text}", [])
+    for text, branches in texts.items():
+        lead = f"{names(branches, 5)}: " if branches else ""
+        page.hanging(Cell("i", "cyan"), page.join(Cell(lead, "bold"), text), indent=2)
+
+
+def _not_ours(page: Page, document: Json) -> None:
+    if document["not_ours"]:
+        text = "their server deletes branches itself (engine: server), lakeplan does not"
+        page.heading("Not lakeplan's", text)
+        page.line(names(document["not_ours"], 20), indent=2)
+
+
+def _failure(page: Page, failure: Json) -> None:
+    lines = [page.join(Cell("failed: ", "bold red"), failure["message"])]
+    if failure["hint"]:
+        lines.append(page.join(Cell("hint: ", "dim"), failure["hint"]))
+    page.hanging(Cell("x", "bold red"), *lines, indent=2)
+
+
+def render_lifecycle_run(document: Json, console: Console) -> None:
+    """What a run did, branch by branch."""
+    page = Page(console)
+    for repository in document["repositories"]:
+        if not repository["branches"] and not repository["failure"]:
+            continue
+        page.heading(repository["repository"], f"{counted(repository['kept'], 'branch')} kept")
+        rows: Sequence[Sequence[str | Cell]] = [
+            [_name(b), b["commit_id"][:12], b["policy"] or "", _ENDS[b["outcome"]], b["message"]]
+            for b in repository["branches"]
+        ]
+        if rows:
+            page.table(("branch", "HEAD", "policy", "", ""), rows, solid=(1, 3))
+        if repository["failure"]:
+            _failure(page, repository["failure"])
+    render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
+    _not_ours(page, document)
+    summary = document["summary"]
+    page.blank()
+    failed = summary["repositories_failed"]
+    page.line(
+        Cell("Lifecycle run:", "bold"),
+        f" {count(summary['deleted'])} deleted, {count(summary['kept'])} kept",
+        f", {counted(failed, 'repository')} failed" if failed else "",
+        f". Run {document['run_id']}.",
+    )
+
+
+def render_lifecycle_undo(document: Json, console: Console) -> None:
+    """What came back, and what cannot."""
+    page = Page(console)
+    for repository in document["repositories"]:
+        page.heading(repository["repository"], f"run {repository['of_run']} of {moment(repository['at'])}")
+        for branch in repository["branches"]:
+            style = {"restored": "green", "exists": "dim", "failed": "bold red"}[branch["outcome"]]
+            parts = [
+                page.join(
+                    Cell(_name(branch), "bold"),
+                    Cell(f"  {branch['outcome']}", style),
+                    f" at {branch['commit_id'][:12]}" if branch["outcome"] == "restored" else "",
+                )
+            ]
+            parts += [page.join(text) for text in (branch["message"], *branch["warnings"]) if text]
+            if branch["outcome"] == "restored":
+                until = branch["safe_until"]
+                text = (
+                    f"its commits were safe until {moment(until)}" if until else "there were no GC rules then"
+                )
+                parts.append(page.join(Cell(text, "dim")))
+            page.hanging(Cell("+" if branch["outcome"] == "restored" else " ", "green"), *parts, indent=2)
+        if repository["failure"]:
+            _failure(page, repository["failure"])
+    summary = document["summary"]
+    page.blank()
+    page.line(
+        Cell("Lifecycle undo:", "bold"),
+        f" {count(summary['restored'])} restored, {count(summary['exists'])} exist already, "
+        f"{count(summary['failed'])} failed.",
+    )
