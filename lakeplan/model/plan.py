@@ -215,6 +215,13 @@ class RepositoryPlan:
         return self.overall.writes
 
     @property
+    def impact_known(self) -> bool:
+        """Whether the objects that go are known. What object rules newly expire is not simulated."""
+        now, rules = self.impact.now, self.object_lifecycle
+        tightened = rules is not None and rules.tightened
+        return now is not None and now.objects_expire is not None and not tightened
+
+    @property
     def overall(self) -> Action:
         """One word for all settings: what happens to those that are written when it is the same, else
         ``change``."""

@@ -27,6 +27,9 @@ def to_document(plan: Plan) -> dict[str, Json]:
     for encoded, repository in zip(document["repositories"], plan.repositories, strict=True):
         encoded["before_etag"] = repository.before_etag
         encoded["after_etag"] = repository.after_etag
+        for setting in repository.settings:
+            encoded[setting.kind.value]["before_etag"] = setting.before_etag
+            encoded[setting.kind.value]["after_etag"] = setting.after_etag
     document["summary"] = summarise(plan)
     document["digest"] = digest_of(document)
     return document
@@ -38,7 +41,8 @@ def summarise(plan: Plan) -> dict[str, Json]:
     writes = plan.writes
     now = [h for r in writes if (h := r.impact.now) is not None]
     month = [h for r in writes if (h := r.impact.horizons.get(Horizon.MONTH.value)) is not None]
-    known = [h for h in now if h.objects_expire is not None]
+    known = [r for r in writes if r.impact_known]
+    read = [h for h in now if h.objects_expire is not None]
     return {
         "add": plan.count(Action.ADD),
         "change": plan.count(Action.CHANGE),
@@ -47,9 +51,9 @@ def summarise(plan: Plan) -> dict[str, Json]:
         "failed": len(plan.failed),
         "refused_gates": len(plan.refused),
         "commits_expire": sum(h.commits_expire for h in now),
-        "objects_expire": sum(h.objects_expire or 0 for h in known),
-        "bytes_expire": sum(h.bytes_expire or 0 for h in known),
-        "objects_at_risk": sum(h.objects_at_risk or 0 for h in known),
+        "objects_expire": sum(h.objects_expire or 0 for h in read),
+        "bytes_expire": sum(h.bytes_expire or 0 for h in read),
+        "objects_at_risk": sum(h.objects_at_risk or 0 for h in read),
         "objects_expire_plus_30_days": sum(h.objects_expire or 0 for h in month),
         "bytes_expire_plus_30_days": sum(h.bytes_expire or 0 for h in month),
         "impact_known": len(known) == len(writes),

@@ -113,3 +113,8 @@ class ObjectRulesPlan(SettingPlan):
     @property
     def shortens(self) -> bool:
         return self.action.writes and self.after is not None
+
+    @property
+    def tightened(self) -> bool:
+        """Whether some rule is added or changed: objects may go that were kept."""
+        return any(change.action is not Action.CLEAR for change in self.changes)

@@ -18,6 +18,7 @@ _DONE = {
     ("change", "applied"): "rules changed",
     ("clear", "applied"): "rules removed",
 }
+_SETTINGS = {"gc": "", "branch_lifecycle": "policies", "object_lifecycle": "object rules"}
 _ALREADY = "already as planned"
 _BRANCHES_SHOWN = 10
 
@@ -31,6 +32,7 @@ def render_apply(document: Json, console: Console) -> None:
         page.heading("Applied")
         page.table(("", "", "", "etag"), [_row(page, r) for r in done], solid=(0, 2, 3))
     _left_out(page, document)
+    _elsewhere(page, document)
     _failures(page, [r for r in results if r["outcome"] == "failed"])
     summary = document["summary"]
     page.blank()
@@ -45,6 +47,8 @@ def render_apply(document: Json, console: Console) -> None:
 
 def _row(page: Page, result: Json) -> list[str | Cell]:
     text = _DONE.get((result["action"], result["outcome"]), _ALREADY)
+    if _SETTINGS[result["setting"]]:
+        text = f"{_SETTINGS[result['setting']]} {text.removeprefix('rules ')}"
     if result["message"]:
         text += f": {result['message']}"
     etags = f"{result['before_etag'][:12]} {page.arrow} {result['after_etag'][:12]}"
@@ -65,13 +69,25 @@ def _left_out(page: Page, document: Json) -> None:
             page.hanging(Cell("!", "bold yellow"), page.join(Cell(f"{key}: ", "bold"), text))
 
 
+def _what(result: Json) -> str:
+    return f"{_SETTINGS[result['setting']]} {result['action']}".strip()
+
+
+def _elsewhere(page: Page, document: Json) -> None:
+    if document["elsewhere"]:
+        page.heading(
+            "Enforced by lakeplan", "`lakeplan lifecycle run` deletes by these policies"
+        )
+        page.line(names(document["elsewhere"]), indent=2)
+
+
 def _failures(page: Page, failed: Sequence[Json]) -> None:
     if not failed:
         return
     page.heading("Failed", "the others went on; plan again to see where these stand")
     for result in failed:
         message = result["message"].removeprefix(f"{result['repository']}: ")
-        lines = [page.join(Cell(result["repository"], "bold"), Cell(f"  ({result['action']})", "dim"))]
+        lines = [page.join(Cell(result["repository"], "bold"), Cell(f"  ({_what(result)})", "dim"))]
         lines.append(page.join(message or "no reason was given"))
         if result["hint"]:
             lines.append(page.join(Cell("hint: ", "dim"), result["hint"]))

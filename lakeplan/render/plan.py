@@ -12,7 +12,7 @@ from rich.console import Console
 
 from lakeplan.render.amounts import count, counted, moment, size
 from lakeplan.render.page import Cell, Page, names
-from lakeplan.render.plan_changes import render_changes
+from lakeplan.render.plan_changes import render_changes, writing
 from lakeplan.render.plan_impact import render_backlog, render_impact
 from lakeplan.render.plan_notes import (
     gates_of,
@@ -22,6 +22,7 @@ from lakeplan.render.plan_notes import (
     render_unmanaged,
     render_warnings,
 )
+from lakeplan.render.plan_settings import render_branches, render_setting_changes
 
 Json = Mapping[str, Any]
 
@@ -31,6 +32,8 @@ def render_plan(document: Json, console: Console) -> None:
     page = Page(console)
     repositories = document["repositories"]
     render_changes(page, document)
+    render_setting_changes(page, writing(document))
+    render_branches(page, document)
     render_impact(page, document)
     render_backlog(page, document)
     render_gates(page, gates_of(document))

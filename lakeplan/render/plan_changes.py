@@ -50,18 +50,24 @@ def key_of(repository: Json) -> str:
 
 def writing(document: Json) -> list[Json]:
     """Repositories that the plan would write to, in the order of the document."""
-    return [r for r in document["repositories"] if r["action"] != "none" and r["failure"] is None]
+    return [r for r in document["repositories"] if writes(r) and r["failure"] is None]
+
+
+def writes(repository: Json) -> bool:
+    """Whether any of its settings is to be written."""
+    settings = (repository["branch_lifecycle"], repository["object_lifecycle"])
+    return repository["action"] != "none" or any(s and s["action"] != "none" for s in settings)
 
 
 def render_changes(page: Page, document: Json) -> None:
-    """Every change. Repositories that change alike share one block; very many single ones share a table."""
+    """Every change of GC rules. Repositories that change alike share one block; very many single ones share
+    a table."""
     groups: dict[Group, list[str]] = {}
-    for repository in writing(document):
+    if writing(document):
+        page.heading("Changes")
+    for repository in (r for r in writing(document) if r["action"] != "none"):
         group = Group(repository["action"], repository["adopted"], tuple(fold(change_rows(repository))))
         groups.setdefault(group, []).append(key_of(repository))
-    if not groups:
-        return
-    page.heading("Changes")
     single = {group: keys[0] for group, keys in groups.items() if len(keys) == 1}
     in_one_table = len(single) > _MANY_SINGLE
     for group, keys in groups.items():

@@ -27,8 +27,9 @@ def render_impact(page: Page, document: Json) -> None:
     if not repositories:
         return
     page.heading("Impact", AT_MOST)
-    quiet = [r for r in repositories if nothing_expires(r["impact"])]
+    quiet = [r for r in repositories if nothing_expires(r["impact"]) and not expires_by_rule(r)]
     loud = [r for r in repositories if not nothing_expires(r["impact"])]
+    by_rule = [key_of(r) for r in repositories if expires_by_rule(r)]
     if len(loud) > _MANY:
         _summary_table(page, loud)
     else:
@@ -39,6 +40,16 @@ def render_impact(page: Page, document: Json) -> None:
     if quiet:
         page.blank()
         page.line("Nothing expires in ", names([key_of(r) for r in quiet], _QUIET_SHOWN), ".")
+    if by_rule:
+        page.blank()
+        what = ": what object lifecycle rules expire is not simulated, in "
+        page.line(Cell(UNKNOWN, "bold red"), what, names(by_rule, _QUIET_SHOWN), ".")
+
+
+def expires_by_rule(repository: Json) -> bool:
+    """Whether object rules are added or changed: their effect is not simulated."""
+    rules = repository["object_lifecycle"]
+    return bool(rules) and any(change["action"] != "clear" for change in rules["changes"])
 
 
 def nothing_expires(impact: Json) -> bool:

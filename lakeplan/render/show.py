@@ -12,6 +12,14 @@ from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_changes import DEFAULT, MARKS, NOT_SET, key_of
 from lakeplan.render.plan_impact import AT_MOST, impact_details
 from lakeplan.render.plan_notes import render_failures, render_gates, render_warnings
+from lakeplan.render.plan_settings import (
+    BY_THE_JOB,
+    TITLES,
+    branches_of,
+    notes,
+    render_setting_changes,
+    settings_of,
+)
 
 Json = Mapping[str, Any]
 
@@ -20,10 +28,17 @@ def render_repository(repository: Json, console: Console) -> None:
     """Prints one entry of the document's ``repositories``, nothing folded or left out."""
     page = Page(console)
     page.blank()
-    mark = MARKS.get(repository["action"], Cell(" "))
+    mark = MARKS.get(_overall(repository), Cell(" "))
     page.hanging(mark, page.join(Cell(key_of(repository), "bold")), page.join(_action(repository)))
     _facts(page, repository)
     _rules(page, repository)
+    render_setting_changes(page, [repository])
+    if any(kind == "branch_lifecycle" for kind, _ in settings_of(repository)):
+        page.heading("Branches", BY_THE_JOB)
+        branches_of(page, repository, limit=None)
+    for kind, setting in settings_of(repository):
+        if kind != "branch_lifecycle":
+            notes(page, setting["notes"])
     impact = repository["impact"]
     page.heading("Impact", AT_MOST)
     impact_details(page, impact, prefixes=None)
@@ -40,6 +55,17 @@ def render_repository(repository: Json, console: Console) -> None:
 def _action(repository: Json) -> str:
     if repository["failure"] is not None:
         return "failed to plan"
+    others = [f"{TITLES[kind]}: {setting['action']}" for kind, setting in settings_of(repository)]
+    return "; ".join([_rules_action(repository), *others])
+
+
+def _overall(repository: Json) -> str:
+    """One word for all its settings, as the model's ``overall``."""
+    actions = {repository["action"], *(s["action"] for _, s in settings_of(repository))} - {"none"}
+    return "none" if not actions else actions.pop() if len(actions) == 1 else "change"
+
+
+def _rules_action(repository: Json) -> str:
     if not repository["managed"]:
         return "its GC rules are not managed by the tree"
     return {

@@ -44,8 +44,8 @@ def set_policies(service: Service, request: Request) -> Response:
 
 
 def delete_policies(service: Service, request: Request) -> Response:
+    """Idempotent; the API takes no If-Match here."""
     repository = service.writable(request)
-    check_if_match(request, service.settings.get(repository.id, BRANCH_LIFECYCLE))
     service.settings.unset(repository.id, BRANCH_LIFECYCLE)
     return NO_CONTENT
 
@@ -83,6 +83,8 @@ def get_object_rules(service: Service, request: Request) -> Response:
 def set_object_rules(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     rules = [_object_rule(rule) for rule in request.object().objects("rules")]
+    if len({rule["id"] for rule in rules}) != len(rules):
+        raise bad_request("rule ids must be unique")
     check_if_match(request, service.settings.get(repository.id, OBJECT_LIFECYCLE))
     service.settings.put(repository.id, OBJECT_LIFECYCLE, rules)
     return NO_CONTENT
