@@ -19,7 +19,6 @@ from lakeplan.adapters.lakefs import (
     connect_settings_writer,
 )
 from lakeplan.adapters.lakefs.branches import LakeFSBranchReader, connect_branch_reader
-from lakeplan.adapters.lakefs.branches import connect_branch_reader
 from lakeplan.adapters.lakefs.branches_writer import LakeFSBranchWriter, connect_branch_writer
 from lakeplan.adapters.lakefs.credentials import STATE_URL, check_binding, find_credentials
 from lakeplan.adapters.lakefs.lakectl import LakectlSettings, read_lakectl

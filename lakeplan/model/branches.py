@@ -86,8 +86,9 @@ class BranchVerdict:
 
 @dataclass(frozen=True)
 class Consequence:
-    """What follows from deleting one branch once its commits are past the default days: data that no commit
-    holds that is still kept then. Objects are None where they were not read."""
+    """What follows from deleting one branch: commits that it keeps now or within 30 days (or when everything
+    is past the default days) and that nothing keeps without it, and the data that no commit holds any more
+    that is still kept in the end. Objects are None where they were not read."""
 
     commits: int
     objects: int | None = None

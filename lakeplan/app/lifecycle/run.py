@@ -21,6 +21,7 @@ from lakeplan.app.lifecycle.memory import (
     Fate,
     KeptLedger,
     maybe_new,
+    read_deletions,
     read_ledger,
     text_of,
     unfinished,
@@ -40,7 +41,14 @@ from lakeplan.app.state import LEASE_SECONDS, Lease
 from lakeplan.app.write import Run
 from lakeplan.core.lifecycle.ledger import without
 from lakeplan.core.planning import gates
-from lakeplan.errors import LakeplanError, LeaseHeld, NotFound, PreconditionFailed, RepositoryNotFound
+from lakeplan.errors import (
+    LakeplanError,
+    LeaseHeld,
+    NotFound,
+    PreconditionFailed,
+    RepositoryNotFound,
+    ServerUnreachable,
+)
 from lakeplan.model.branches import BranchOutlook
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.plan import Failure, GateOutcome, GateResult
@@ -70,9 +78,19 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class BranchEnd:
+    """``uncertain``: the server did not answer, so the branch may still go."""
+
     outlook: BranchOutlook
     outcome: Outcome
     message: str = ""
+    uncertain: bool = False
+
+    @property
+    def fate(self) -> Fate:
+        """What the record says of it: undo looks for what is deleted or uncertain."""
+        if self.outcome is Outcome.DELETED:
+            return Fate.DELETED
+        return Fate.INTENDED if self.uncertain else Fate.KEPT
 
 
 @dataclass(frozen=True)
@@ -274,18 +292,30 @@ class _Runner:
         going = held.survey.deleted
         record = self._record(held, going)
         record.save()
-        for number, outlook in enumerate(going, 1):
-            end = self._delete_one(held, outlook)
-            ends.append(end)
-            step()
-            record.settle(
-                outlook.id, Fate.DELETED if end.outcome is Outcome.DELETED else Fate.KEPT, end.message
-            )
-            if number % SAVE_EVERY == 0:
-                record.save()
+        try:
+            for number, outlook in enumerate(going, 1):
+                end = self._delete_one(held, outlook)
+                ends.append(end)
+                step()
+                record.settle(outlook.id, end.fate, end.message)
+                if number % SAVE_EVERY == 0:
+                    record.save()
+        except LakeplanError:
+            self._save_fates(held, ends)
+            raise
         self._remember(held, tuple(e.outlook.id for e in ends if e.outcome is Outcome.DELETED))
         record.finished = True
         record.save()
+
+    def _save_fates(self, held: _Held, ends: list[BranchEnd]) -> None:
+        """What was deleted goes on record even if another run, which took over, has settled it meanwhile."""
+        fresh = read_deletions(self._ports.state, held.desired.key, self._run.run_id)
+        if fresh is None:
+            return
+        for end in ends:
+            if end.fate is Fate.DELETED:
+                fresh.settle(end.outlook.id, end.fate, end.message)
+        fresh.save()
 
     def _delete_one(self, held: _Held, outlook: BranchOutlook) -> BranchEnd:
         if self._ports.stop():
@@ -311,7 +341,8 @@ class _Runner:
             except LakeplanError:
                 still_there = True
             if still_there:
-                return BranchEnd(outlook, Outcome.FAILED, str(error))
+                lost = isinstance(error, ServerUnreachable)
+                return BranchEnd(outlook, Outcome.FAILED, str(error), uncertain=lost)
         return BranchEnd(outlook, Outcome.DELETED)
 
     def _changed(self, held: _Held, outlook: BranchOutlook) -> BranchEnd | None:

@@ -47,7 +47,7 @@ class MomentTotal:
 @dataclass(frozen=True)
 class Consequences:
     """``masks`` has one mask per commit of ``graph``; ``counted`` are the branches that have a bit, in
-    order; ``commits`` says by branch how many of its commits follow once settled."""
+    order; ``commits`` says by branch how many of its commits follow sooner or later."""
 
     graph: CommitGraph
     masks: list[int]
@@ -131,10 +131,10 @@ def consequences(
 def _attribute(
     graph: CommitGraph, deleted: Collection[str], masks: list[int]
 ) -> tuple[dict[str, int], list[int]]:
-    """Commits of each branch's main line that follow once settled, and their bits."""
-    follows = Transition(before_bit(SETTLED), after_bit(SETTLED))
+    """Commits of each branch's main line that follow at any of the moments, and their bits."""
+    follows = [Transition(before_bit(moment), after_bit(moment)) for moment in MOMENTS]
     heads = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
-    gone = [follows.goes(mask) for mask in masks]
+    gone = [any(t.goes(mask) for t in follows) for mask in masks]
     marked = list(masks)
     counts = {}
     for place, name in enumerate(deleted):

@@ -1,0 +1,157 @@
+"""Undo: what comes back, what cannot, and what is said about it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from lakeplan.app.lifecycle.memory import list_runs, read_deletions
+from lakeplan.app.lifecycle.report import undo_exit_code
+from lakeplan.app.lifecycle.undo import record_heads
+from lakeplan.errors import PermissionDenied, ServerUnreachable, UsageError
+from lakeplan.model.lifecycle import LifecycleSettings
+from lakeplan.model.rules import GcRules
+
+KEY = "prod/analytics"
+
+
+@pytest.fixture
+def deleted(world):
+    """A run that deleted two branches: one with commits of its own, one hidden."""
+    world.lakefs.rules = GcRules(21)
+    world.lakefs.branch("feature-1")
+    world.lakefs.commit("feature-1")
+    world.lakefs.branch("feature-2", hidden=True)
+    world.run()
+    world.clock.wait(4)
+    world.heads = {n: b for n, b in world.lakefs.branches.items() if n != "main"}
+    assert set(world.ends().values()) == {"deleted"}
+    return world
+
+
+def ends(report) -> dict[str, str]:
+    return {b.branch_id: b.outcome.value for r in report.repositories for b in r.branches}
+
+
+def it_brings_branches_back_at_their_heads_hidden_ones_hidden(deleted):
+    assert ends(deleted.undo()) == {"feature-1": "restored", "feature-2": "restored"}
+    assert {n: b for n, b in deleted.lakefs.branches.items() if n != "main"} == deleted.heads
+
+
+def it_does_not_see_them_go_again_at_the_next_run(deleted):
+    deleted.undo()
+    assert deleted.ends() == {}
+    deleted.clock.wait(2.9)
+    assert deleted.ends() == {}
+    deleted.clock.wait(0.1)
+    assert len(deleted.ends()) == 2
+
+
+def it_leaves_a_branch_of_that_name_alone(deleted):
+    deleted.lakefs.branch("feature-1", "main")
+    assert ends(deleted.undo()) == {"feature-1": "exists", "feature-2": "restored"}
+    assert deleted.lakefs.branches["feature-1"] != deleted.heads["feature-1"]
+
+
+def it_brings_back_only_the_branches_that_are_named(deleted):
+    assert ends(deleted.undo(None, "feature-2")) == {"feature-2": "restored"}
+    assert ends(deleted.undo()) == {"feature-1": "restored"}
+
+
+def it_has_nothing_to_do_a_second_time(deleted):
+    deleted.undo()
+    with pytest.raises(UsageError, match="no record of any run"):
+        deleted.undo()
+
+
+def it_undoes_a_named_run(deleted):
+    run = list_runs(deleted.state, KEY)[-1]
+    with pytest.raises(UsageError, match="no record of run nope"):
+        deleted.undo("nope")
+    assert len(ends(deleted.undo(run))) == 2
+
+
+def it_says_until_when_the_commits_are_safe(deleted):
+    record = read_deletions(deleted.state, KEY, list_runs(deleted.state, KEY)[-1])
+    made = deleted.clock.now - timedelta(days=4)
+    assert record.branches["feature-1"].safe_until[:10] == f"{made + timedelta(days=20):%Y-%m-%d}" or (
+        record.branches["feature-1"].safe_until[:10] == f"{made + timedelta(days=21):%Y-%m-%d}"
+    )
+    warnings = deleted.undo().repositories[0].branches[0].warnings
+    assert warnings == ()
+
+
+def it_warns_once_that_is_past_and_when_data_is_gone(deleted):
+    deleted.clock.wait(30)
+    deleted.lakefs.gone_objects = 3
+    (first, _) = deleted.undo().repositories[0].branches
+    assert any("were safe until" in w for w in first.warnings)
+    assert any("a collection ran since: 3 of 4" in w for w in first.warnings)
+
+
+def it_says_that_uncommitted_changes_cannot_come_back(world):
+    world.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+    world.lakefs.branch("feature-1")
+    world.lakefs.stage("feature-1")
+    world.lakefs.stage("feature-1", "b")
+    world.run()
+    world.clock.wait(4)
+    assert world.ends() == {"feature-1": "deleted"}
+    (branch,) = world.undo().repositories[0].branches
+    assert any(w.startswith("2 uncommitted changes were lost") for w in branch.warnings)
+
+
+def it_goes_on_when_one_branch_cannot_be_made(deleted, monkeypatch):
+    original = deleted.lakefs.create_branch
+
+    def refuse(repository, branch):
+        if branch.id == "feature-1":
+            raise PermissionDenied("it needs fs:CreateBranch")
+        original(repository, branch)
+
+    monkeypatch.setattr(deleted.lakefs, "create_branch", refuse)
+    report = deleted.undo()
+    assert ends(report) == {"feature-1": "failed", "feature-2": "restored"}
+    assert undo_exit_code(report) == 3
+
+
+@pytest.mark.parametrize("steps", range(9))
+def it_can_be_killed_at_any_point(deleted, killed, steps):
+    deleted.kill_after(steps)
+    with pytest.raises(killed):
+        deleted.undo()
+        raise killed  # it may be done already
+    deleted.kill_after(None)
+    try:
+        deleted.undo()
+    except UsageError:
+        assert steps > 4  # the killed one had brought everything back
+    assert {n: b for n, b in deleted.lakefs.branches.items() if n != "main"} == deleted.heads
+
+
+def it_finds_a_branch_whose_deletion_was_never_answered(world):
+    world.lakefs.branch("feature-1")
+    world.run()
+    world.clock.wait(4)
+    original = world.lakefs.delete_branch
+
+    def hang(repository, branch):
+        raise ServerUnreachable("no answer within the time limit")
+
+    world.lakefs.delete_branch = hang
+    assert world.ends() == {"feature-1": "failed"}
+    original("analytics", "feature-1")  # the server gets to it later
+    assert ends(world.undo()) == {"feature-1": "restored"}
+
+
+def it_brings_back_what_a_server_s_own_job_deleted_when_it_was_seen(world):
+    world.tree.engine = "server"
+    world.lakefs.branch("feature-1", hidden=True)
+    head = world.lakefs.branches["feature-1"]
+    record_heads(world.state, KEY, world.lakefs.branches.values(), world.this_run())
+    del world.lakefs.branches["feature-1"]
+    with pytest.raises(UsageError):
+        world.undo()
+    assert ends(world.undo(None, "feature-1")) == {"feature-1": "restored"}
+    assert world.lakefs.branches["feature-1"] == head

@@ -1,0 +1,131 @@
+"""What retention makes of deleted branches."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.core.lifecycle.consequences import (
+    MAX_BRANCHES,
+    SETTLED,
+    after_bit,
+    consequences,
+    safe_until,
+)
+from lakeplan.core.retention import CommitGraph, ServerWalk
+from lakeplan.model.refs import Branch, Commit, Refs
+from lakeplan.model.rules import GcRules
+from lakeplan.model.simulation import MAX_VERDICT_BITS, Amount, ImpactResult
+
+NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
+UTC = timezone.utc
+
+
+def us(days: float) -> int:
+    return int((NOW - timedelta(days=days)).timestamp() * 1_000_000)
+
+
+def graph(commits: dict[str, tuple[float, str]], branches: dict[str, str]) -> CommitGraph:
+    """Commits as id → (age in days, parent)."""
+    return CommitGraph.from_refs(
+        Refs(
+            tuple(
+                Commit(id, us(age), f"r{id}", (parent,) if parent else ())
+                for id, (age, parent) in commits.items()
+            ),
+            tuple(Branch(n, c) for n, c in branches.items()),
+            (),
+        )
+    )
+
+
+HISTORY = {"a": (100, ""), "b": (1, "a"), "f1": (40, "a"), "f2": (10, "f1")}
+BRANCHES = {"main": "b", "feature": "f2"}
+
+
+def it_follows_a_deleted_branch_to_the_default_days():
+    old = {**HISTORY, "f2": (30, "f1")}
+    found = consequences(graph(old, BRANCHES), ["feature"], GcRules(21, {"feature": 60}), NOW, UTC)
+    totals = found.totals(None)
+    # The branch's 60 days kept f2 and f1; dangling, f2 is past the default 21 days, and nothing keeps f1.
+    assert totals["now"].commits == 2
+    # In 30 days the branch would keep only its HEAD.
+    assert totals[SETTLED].commits == 1
+    assert found.by_branch(None)["feature"].commits == 2
+    assert found.by_branch(None)["feature"].objects is None
+
+
+def it_may_take_a_while_until_anything_follows():
+    totals = consequences(graph(HISTORY, BRANCHES), ["feature"], GcRules(21), NOW, UTC).totals(None)
+    assert [t.commits for t in totals.values()] == [0, 0, 1, 1]
+
+
+def it_counts_objects_for_each_branch_and_all_together():
+    found = consequences(graph(HISTORY, BRANCHES), ["feature"], GcRules(21), NOW, UTC)
+    mask = found.metaranges()["rf2"]
+    result = ImpactResult({mask: Amount(3, 300), after_bit(SETTLED) | mask: Amount(5, 500)}, ranges_read=1)
+    assert (found.totals(result)[SETTLED].objects, found.totals(result)[SETTLED].size_bytes) == (3, 300)
+    follows = found.by_branch(result)["feature"]
+    assert (follows.commits, follows.objects, follows.size_bytes) == (1, 3, 300)
+
+
+def it_follows_nothing_for_a_branch_at_a_commit_that_another_keeps():
+    found = consequences(graph(HISTORY, {**BRANCHES, "same": "b"}), ["same"], GcRules(21), NOW, UTC)
+    assert not found.any_follow
+    follows = found.by_branch(ImpactResult({}))["same"]
+    assert (follows.commits, follows.objects, follows.size_bytes) == (0, 0, 0)
+
+
+def it_fits_into_the_mask_however_many_branches_go():
+    names = [f"b{n:03d}" for n in range(MAX_BRANCHES + 20)]
+    commits = {"a": (1.0, "")} | {f"c{n}": (1.0, "a") for n in names}
+    found = consequences(graph(commits, {n: f"c{n}" for n in names}), names, GcRules(7), NOW, UTC)
+    assert max(found.masks) < 1 << MAX_VERDICT_BITS
+    counts = found.by_branch(ImpactResult({}))
+    assert all(c.commits == 1 for c in counts.values())
+    assert counts[names[-1]].objects is None
+    assert counts[names[0]].objects == 0
+
+
+@given(st.data())
+def it_never_loses_what_stays_kept_without_the_branches(data):
+    size = data.draw(st.integers(1, 12))
+    commits = {
+        f"c{n}": (
+            float(data.draw(st.integers(0, 60))),
+            f"c{data.draw(st.integers(0, n - 1))}" if n else "",
+        )
+        for n in range(size)
+    }
+    heads = data.draw(st.dictionaries(st.sampled_from("vwxyz"), st.sampled_from(sorted(commits))))
+    deleted = data.draw(st.lists(st.sampled_from(sorted(heads) or ["none"]), unique=True))
+    drawn = graph(commits, heads)
+    rules = GcRules(data.draw(st.integers(1, 40)), {"v": 30})
+    found = consequences(drawn, deleted, rules, NOW, UTC)
+    without = ServerWalk(drawn.without_branches(deleted), rules).active(NOW, UTC)
+    for mask, kept in zip(found.masks, without, strict=True):
+        assert bool(mask & after_bit("now")) == bool(kept)
+    if not deleted:
+        assert not found.any_follow
+
+
+class DescribeSafety:
+    def it_is_safe_for_the_default_days_after_its_head(self):
+        until = safe_until(us(0), GcRules(21), UTC)
+        assert until is not None
+        assert abs(until - (NOW + timedelta(days=21))) < timedelta(seconds=2)
+
+    def it_counts_calendar_days_where_clocks_change(self):
+        zone = ZoneInfo("Europe/Berlin")
+        head = datetime(2026, 3, 20, 12, tzinfo=zone)
+        until = safe_until(int(head.timestamp() * 1_000_000), GcRules(21), zone)
+        assert until is not None
+        # An hour was skipped on the way: 21 days by the calendar are 503 hours.
+        assert abs(until - (head.astimezone(UTC) + timedelta(hours=503))) < timedelta(seconds=2)
+
+    def it_has_no_end_without_rules_or_in_any_calendar(self):
+        assert safe_until(us(0), None, UTC) is None
+        assert safe_until(us(0), GcRules(705_032_704), UTC) is None
