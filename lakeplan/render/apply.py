@@ -75,9 +75,7 @@ def _what(result: Json) -> str:
 
 def _elsewhere(page: Page, document: Json) -> None:
     if document["elsewhere"]:
-        page.heading(
-            "Enforced by lakeplan", "`lakeplan lifecycle run` deletes by these policies"
-        )
+        page.heading("Enforced by lakeplan", "`lakeplan lifecycle run` deletes by these policies")
         page.line(names(document["elsewhere"]), indent=2)
 
 

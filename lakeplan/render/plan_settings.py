@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lakeplan.core.settings import EVEREST
-from lakeplan.render.amounts import count, counted, moment
+from lakeplan.render.amounts import UNKNOWN, count, counted, moment
 from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_changes import MARKS, NOT_SET, key_of
 
@@ -21,6 +21,11 @@ _WHAT = {
     "clear": "clear: all of them are removed from the server",
 }
 BY_THE_JOB = "deleted by the server's own job, if nobody writes"
+IDLE = "idle*"
+_LEGEND = {
+    "already": "the stored policies let it go by then too",
+    "stays": "only the stored policies let it go",
+}
 _ORDER = "order"
 _NO_EFFECT = "no effect on which branches go"
 _FATES_SHOWN = 20
@@ -60,7 +65,7 @@ def _rows(page: Page, change: Json) -> Iterator[Row]:
     """One row a value; what the item is called stands in the first."""
     mark = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}
     lead: Row = [mark[change["action"]], change["item"]]
-    if change["item"] == _ORDER:
+    if _ORDER in change["before"] and _ORDER in change["after"]:  # no policy has a value of that name
         yield [*lead, "", change["before"][_ORDER], f"{page.arrow} {change['after'][_ORDER]}"]
         yield ["", "", "", "", Cell(_NO_EFFECT, "green")]
         return
@@ -86,14 +91,20 @@ def render_branches(page: Page, document: Json) -> None:
     if not repositories:
         return
     page.heading("Branches", BY_THE_JOB)
+    quiet = [
+        r for r in repositories if not (r["branch_lifecycle"]["fates"] or r["branch_lifecycle"]["notes"])
+    ]
     if len(repositories) > _MANY:
         rows: list[Row] = [[key_of(r), *_counts(r["branch_lifecycle"])] for r in repositories]
         headers = ("", "go now", "in 7 days", "in 30 days")
         page.table(headers, rows, figures=(1, 2, 3))
         return
-    for repository in repositories:
+    for repository in (r for r in repositories if r not in quiet):
         page.blank()
         branches_of(page, repository, limit=_FATES_SHOWN)
+    if quiet:
+        page.blank()
+        page.line("No branch goes through the change in ", names([key_of(r) for r in quiet]), ".")
 
 
 def branches_of(page: Page, repository: Json, *, limit: int | None) -> None:
@@ -111,16 +122,22 @@ def branches_of(page: Page, repository: Json, *, limit: int | None) -> None:
         " in 30 days",
     )
     fates = policies["fates"]
-    rows = [_fate(fate) for fate in fates[:limit]]
-    page.table(("branch", "created", "last write", "policy", "goes at", ""), rows, solid=(1, 2, 4))
+    if fates:
+        rows = [_fate(fate) for fate in fates[:limit]]
+        page.table(("branch", "created", "last write", "policy", "goes at", ""), rows, solid=(1, 2, 4, 5))
     if limit is not None and len(fates) > limit:
         page.line(Cell(f"and {count(len(fates) - limit)} more branches in the plan file", "dim"), indent=2)
+    for word, text in _LEGEND.items():
+        if any(word in _remarks(fate) for fate in fates[:limit]):
+            page.hanging(Cell(word, "dim"), page.join(Cell(text, "dim")), indent=2)
     notes(page, policies["notes"])
 
 
 def notes(page: Page, texts: Sequence[str]) -> None:
+    """What to know, one line each; the caveat of idle verdicts has their mark."""
     for text in texts:
-        page.hanging(Cell("!", "bold yellow" if text == EVEREST else "dim"), page.join(text), indent=2)
+        lead = Cell(IDLE, "bold yellow") if text == EVEREST else Cell("!", "dim")
+        page.hanging(lead, page.join(text), indent=2)
 
 
 def _object_notes(page: Page, document: Json) -> None:
@@ -136,23 +153,25 @@ def _counts(policies: Json) -> list[Cell]:
     return [Cell(count(value), "bold yellow" if value else "dim") for value in shown]
 
 
+def _remarks(fate: Json) -> list[str]:
+    if fate["goes_at"] is None:
+        return ["stays"]
+    stored = fate["before_at"] is not None and fate["before_at"] <= fate["goes_at"]
+    return [*(["already"] if stored else []), *([IDLE] if fate["idle"] else [])]
+
+
 def _fate(fate: Json) -> Row:
     """One branch. Idle verdicts are marked: an Everest mount that was not synced is no write."""
-    written = NOT_SET if fate["last_write"] is None else moment(fate["last_write"])
-    if fate["goes_at"] is None:
-        why = Cell("stays: only the stored policies let it go", "green")
-        return [fate["branch_id"], moment(fate["created"]), written, fate["policy"], "", why]
-    said = []
-    if fate["before_at"] is not None and fate["before_at"] <= fate["goes_at"]:
-        said.append("under the stored policies too")
-    if fate["idle"]:
-        said.append("idle*")
-    when = Cell(moment(fate["goes_at"]), "bold")
+    goes = fate["goes_at"]
     return [
         fate["branch_id"],
-        moment(fate["created"]),
-        written,
+        _day(fate["created"]),
+        UNKNOWN if fate["last_write"] is None else _day(fate["last_write"]),
         fate["policy"],
-        when,
-        Cell(", ".join(said), "dim"),
+        Cell("" if goes is None else moment(goes), "bold"),
+        Cell(" ".join(_remarks(fate)), "green" if goes is None else "dim"),
     ]
+
+
+def _day(time: str) -> str:
+    return moment(time)[:10]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,8 +122,7 @@ class World:
 
     def lakeplan(self, *arguments: str | Path) -> Result:
         self._capsys.readouterr()
-        command, *rest = (str(a) for a in arguments)
-        code = run([command, "-C", str(self.tree), *rest])
+        code = run([*(str(a) for a in arguments), "-C", str(self.tree)])
         out, err = self._capsys.readouterr()
         return Result(int(code), out, err)
 
@@ -135,12 +134,22 @@ class World:
 
 
 @pytest.fixture
-def world(
+def make_world(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[World]:
-    with start_sandbox(tmp_path / "sandbox") as handle:
+) -> Callable[[SandboxHandle], World]:
+    """A tree for a sandbox that runs, with credentials for it."""
+
+    def make(handle: SandboxHandle) -> World:
         monkeypatch.setenv("LAKEPLAN_PROD_ENDPOINT_URL", handle.endpoint_url)
         monkeypatch.setenv("LAKEPLAN_PROD_ACCESS_KEY_ID", handle.access_key_id)
         monkeypatch.setenv("LAKEPLAN_PROD_SECRET_ACCESS_KEY", handle.secret_access_key)
         monkeypatch.setenv("COLUMNS", "120")
-        yield World(tmp_path, handle, capsys)
+        return World(tmp_path, handle, capsys)
+
+    return make
+
+
+@pytest.fixture
+def world(tmp_path: Path, make_world: Callable[[SandboxHandle], World]) -> Iterator[World]:
+    with start_sandbox(tmp_path / "sandbox") as handle:
+        yield make_world(handle)

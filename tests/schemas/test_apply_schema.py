@@ -26,12 +26,14 @@ RESULT = st.builds(
     message=TEXT,
     hint=TEXT,
     exit_code=st.integers(0, 130),
+    setting=st.sampled_from(["gc", "branch_lifecycle", "object_lifecycle"]),
 )
 REPORT = st.builds(
     ApplyReport,
     run_id=TEXT,
     results=st.lists(RESULT, max_size=4).map(tuple),
     not_written=st.lists(TEXT, max_size=3).map(tuple),
+    elsewhere=st.lists(TEXT, max_size=3).map(tuple),
     unexpanded=st.dictionaries(TEXT, st.lists(TEXT, max_size=3).map(tuple), max_size=3),
 )
 

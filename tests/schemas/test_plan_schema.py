@@ -20,7 +20,9 @@ from rich.console import Console
 from lakeplan.config.schemas import load_schema
 from lakeplan.core.diff import action_of, diff_rules
 from lakeplan.errors import LakeplanError
+from lakeplan.model.lifecycle import Policy
 from lakeplan.model.plan import (
+    Action,
     Backlog,
     Failure,
     GateOutcome,
@@ -36,6 +38,8 @@ from lakeplan.model.plan import (
 )
 from lakeplan.model.plan_document import digest_of, dump_plan, load_plan, to_document
 from lakeplan.model.rules import GcRules
+from lakeplan.model.setting_plan import BranchFate, ObjectRulesPlan, PoliciesPlan, SettingChange
+from lakeplan.model.settings import ObjectRule
 from lakeplan.render.plan import render_plan
 from lakeplan.render.show import render_repository
 
@@ -80,6 +84,38 @@ GATES = st.lists(
 ).map(tuple)
 
 
+POLICY = st.builds(Policy, st.none() | TEXT, TEXTS, st.none() | COUNT, st.none() | COUNT, TEXT)
+OBJECT_RULE = st.builds(ObjectRule, TEXT, TEXTS, TEXT, DAYS, TEXT)
+VALUES = st.dictionaries(TEXT, TEXT, max_size=2)
+CHANGES = st.lists(
+    st.builds(
+        SettingChange,
+        TEXT,
+        st.sampled_from([Action.ADD, Action.CHANGE, Action.CLEAR]),
+        VALUES,
+        VALUES,
+    ),
+    max_size=2,
+).map(tuple)
+FATE = st.builds(
+    BranchFate,
+    *(TEXT, HEX, TIMES, st.none() | TIMES, TEXT, st.none() | TIMES, st.none() | TIMES, st.booleans()),
+)
+HEAD = (st.sampled_from(Action), TEXT, CHANGES, TEXTS)
+POLICIES_PLAN = st.builds(
+    PoliciesPlan,
+    *HEAD,
+    *[st.none() | st.lists(POLICY, max_size=2).map(tuple)] * 2,
+    st.booleans(),
+    st.lists(FATE, max_size=2).map(tuple),
+    st.dictionaries(st.sampled_from([h.value for h in Horizon]), COUNT),
+    COUNT,
+)
+OBJECT_RULES_PLAN = st.builds(
+    ObjectRulesPlan, *HEAD, *[st.none() | st.lists(OBJECT_RULE, max_size=2).map(tuple)] * 2
+)
+
+
 @st.composite
 def repositories(draw: st.DrawFn) -> RepositoryPlan:
     before, after = draw(RULES), draw(RULES)
@@ -99,6 +135,8 @@ def repositories(draw: st.DrawFn) -> RepositoryPlan:
         gates=draw(GATES),
         warnings=draw(TEXTS),
         unexpanded=draw(st.dictionaries(TEXT, DAYS, max_size=3)),
+        branch_lifecycle=draw(st.none() | POLICIES_PLAN),
+        object_lifecycle=draw(st.none() | OBJECT_RULES_PLAN),
         failure=draw(st.none() | st.builds(Failure, TEXT, TEXT, TEXT, st.integers(0, 255))),
     )
 
@@ -174,10 +212,13 @@ class DescribeTheSchema:
             (Impact, "impact"),
             (HorizonImpact, "horizon_impact"),
             (GateResult, "gate"),
+            (PoliciesPlan, "policies_plan"),
+            (ObjectRulesPlan, "object_rules_plan"),
+            (BranchFate, "branch_fate"),
         ],
     )
     def it_has_the_fields_of_the_model(self, kind: Any, where: str) -> None:
-        derived = {"before_etag", "after_etag"} if kind is RepositoryPlan else set()
+        derived = {"before_etag", "after_etag"} if hasattr(kind, "before_etag") else set()
         named = set(load_schema("plan")["$defs"][where]["properties"])
         assert named == {f.name for f in fields(kind)} | derived
 
@@ -232,7 +273,7 @@ class DescribeShowingAPlan:
         stream = io.StringIO()
         render_plan(to_document(plan), Console(file=stream, width=500, highlight=False))
         last = stream.getvalue().splitlines()[-1]
-        unknown = [r for r in plan.writes if r.impact.now is None or r.impact.now.objects_expire is None]
+        unknown = [r for r in plan.writes if not r.impact_known]
         assert ("UNKNOWN" in last) == bool(unknown)
         assert ("BLOCKED" in last) == bool(plan.refused)
 

@@ -15,7 +15,7 @@ from lakeplan.model.setting_plan import SettingChange
 from lakeplan.model.settings import ObjectRule, SettingItem, canonical
 
 ORDER = "order"
-"""What a change is called that moves items and nothing else."""
+"""What a change is called that moves items and nothing else, and its only value: no item has one so named."""
 Items = Sequence[SettingItem]
 Pair = tuple[SettingItem | None, SettingItem | None]
 
@@ -74,7 +74,7 @@ def what_changed(planned: Items | None, stored: Items | None) -> str:
         return "its ETag is another, its content the same"
     words = {Action.ADD: "added", Action.CHANGE: "changed", Action.CLEAR: "removed"}
     return "; ".join(
-        "the order" if change.item == ORDER else f"{change.item!r} {words[change.action]}{_details(change)}"
+        "the order" if ORDER in change.after else f"{change.item!r} {words[change.action]}{_details(change)}"
         for change in changes
     )
 

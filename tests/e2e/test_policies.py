@@ -1,0 +1,384 @@
+"""Policies and object rules of an Enterprise server: plan, apply, nothing to do, edits on the server."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from lakeplan.adapters.lakefs import LakeFSSettingsWriter
+from lakeplan.sandbox import Options, start_sandbox
+
+DAY = 86400
+POLICIES = "/repositories/analytics/settings/branch_lifecycle/policies"
+OBJECTS = "/repositories/analytics/settings/object_lifecycle"
+
+
+class Clock:
+    """The sandbox's clock: now, less some days."""
+
+    def __init__(self) -> None:
+        self.days_ago = 0.0
+
+    def __call__(self) -> datetime:
+        return datetime.now(timezone.utc) - timedelta(days=self.days_ago)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def enterprise(tmp_path: Path, monkeypatch, capsys, make_world, clock: Clock) -> Iterator[object]:
+    with start_sandbox(tmp_path / "sandbox", options=Options(flavor="enterprise", clock=clock)) as handle:
+        world = make_world(handle)
+        world.write(
+            "lakeplan.yaml",
+            "apiVersion: lakeplan/v1\n"
+            f"servers: {{prod: {{endpoint_url: {handle.endpoint_url}, branch_lifecycle:"
+            " {engine: server, schedule: '0 * * * *'}}}\n",
+        )
+        clock.days_ago = 40
+        world.api.repository("analytics")
+        world.api.branch("analytics", "keep")
+        world.api.branch("analytics", "feature-old")
+        clock.days_ago = 0
+        world.api.branch("analytics", "feature-new")
+        yield world
+
+
+def tree(world, *policies: str, more: str = "") -> None:
+    lines = "".join(f"        - {policy}\n" for policy in policies)
+    world.write(
+        "repositories/analytics.yaml",
+        "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    branch_lifecycle:\n"
+        f"      policies:\n{lines}{more}",
+    )
+
+
+FEATURES = '{patterns: ["feature-*", "wip-*"], max_age: 60d, max_idle_age: 1w3d12h, description: quiet}'
+OLD = "{id: old, patterns: [keep], max_age: 30d}"
+QUICK = '{id: quick, patterns: ["feature-*"], max_age: 7d}'
+
+
+def stored(world) -> list[dict]:
+    return world.api.call("GET", POLICIES)["policies"]
+
+
+def edit(world, **changes) -> None:
+    """Somebody changes the first policy on the server."""
+    policies = stored(world)
+    policies[0] |= changes
+    world.api.call("PUT", POLICIES, json={"policies": policies})
+
+
+def state_files(world, pattern: str) -> list[dict]:
+    return [json.loads(p.read_text()) for p in sorted((world.tree / ".lakeplan").glob(pattern))]
+
+
+def it_sets_policies_and_then_has_nothing_to_do(enterprise):
+    tree(enterprise, FEATURES)
+    first = enterprise.lakeplan("plan", "--detailed-exitcode")
+    assert first.code == 2, first.out + first.err
+    assert "1 to add" in first.out
+    applied = enterprise.lakeplan("apply", enterprise.plan_file())
+    assert applied.code == 0, applied.out + applied.err
+    (policy,) = stored(enterprise)
+    assert policy.pop("id").startswith("pol-")
+    assert policy == {
+        "name_patterns": ["feature-*", "wip-*"],
+        "max_age": 60 * DAY,
+        "max_inactivity_time": 10 * DAY + 12 * 3600,
+        "description": "quiet",
+    }
+    again = enterprise.lakeplan("plan", "--detailed-exitcode")
+    assert again.code == 0, again.out
+    # the same, written otherwise
+    tree(
+        enterprise,
+        '{patterns: ["wip-*", "feature-*"], max_age: 8w4d, max_inactivity_time: 252h, description: quiet}',
+    )
+    assert enterprise.lakeplan("plan", "--detailed-exitcode").code == 0
+
+
+def it_refuses_policies_that_were_edited_on_the_server_and_says_what_changed(enterprise):
+    tree(enterprise, FEATURES)
+    enterprise.lakeplan("apply", enterprise.plan_file())
+    tree(enterprise, FEATURES.replace("60d", "50d"))
+    planned = enterprise.plan_file()
+    edit(enterprise, max_age=90 * DAY)
+    refused = enterprise.lakeplan("apply", planned)
+    assert refused.code == 5
+    assert "max_age 60d to 90d" in " ".join(refused.err.split())
+    assert stored(enterprise)[0]["max_age"] == 90 * DAY
+    forced = enterprise.lakeplan("apply", planned, "--force")
+    assert forced.code == 0, forced.out + forced.err
+    assert stored(enterprise)[0]["max_age"] == 50 * DAY
+
+
+class DescribeWritesInBetween:
+    """Somebody writes after the last check: only the server's If-Match can tell."""
+
+    @pytest.fixture
+    def planned(self, enterprise):
+        tree(enterprise, FEATURES)
+        enterprise.lakeplan("apply", enterprise.plan_file())
+        tree(enterprise, FEATURES.replace("60d", "50d"))
+        return enterprise.plan_file()
+
+    def it_ends_with_5_and_says_what_changed(self, enterprise, planned, monkeypatch):
+        meanwhile(monkeypatch, lambda: edit(enterprise, max_age=90 * DAY))
+        refused = enterprise.lakeplan("apply", planned)
+        assert refused.code == 5
+        assert "max_age 60d to 90d" in " ".join(refused.out.split())
+        assert stored(enterprise)[0]["max_age"] == 90 * DAY
+
+    def it_writes_over_it_when_forced(self, enterprise, planned, monkeypatch):
+        meanwhile(monkeypatch, lambda: edit(enterprise, max_age=90 * DAY))
+        assert enterprise.lakeplan("apply", planned, "--force").code == 0
+        assert stored(enterprise)[0]["max_age"] == 50 * DAY
+
+    def it_knows_its_own_write_when_the_first_answer_was_lost(self, enterprise, planned, monkeypatch):
+        meanwhile(monkeypatch, lambda: edit(enterprise, max_age=50 * DAY))
+        applied = enterprise.lakeplan("apply", planned)
+        assert applied.code == 0, applied.out
+        assert stored(enterprise)[0]["max_age"] == 50 * DAY
+
+
+def meanwhile(monkeypatch, act) -> None:
+    """Lets something happen just before the next list is sent."""
+    send = LakeFSSettingsWriter.set_items
+
+    def first_act(self, *arguments, **more):
+        act()
+        return send(self, *arguments, **more)
+
+    monkeypatch.setattr(LakeFSSettingsWriter, "set_items", first_act)
+
+
+def it_asks_first_whether_it_may(enterprise):
+    tree(enterprise, FEATURES)
+    planned = enterprise.plan_file()
+    enterprise.handle.faults.deny("GET .*/branch_lifecycle/set_allowed")
+    refused = enterprise.lakeplan("apply", planned)
+    assert refused.code == 1
+    assert "branches:SetBranchLifecyclePolicies" in " ".join(refused.out.split())
+    assert stored(enterprise) == []
+    assert state_files(enterprise, "deletions/**/*.json") == []
+
+
+def it_writes_nothing_while_planning(enterprise):
+    tree(enterprise, FEATURES)
+    enterprise.handle.faults.forget()
+    enterprise.lakeplan("plan", "--read-only")
+    assert {r.method for r in enterprise.handle.faults.requests} <= {"GET", "HEAD"}
+    assert not (enterprise.tree / ".lakeplan").exists()
+
+
+class DescribeBranchesThatGo:
+    def it_names_them_and_when_the_first_deletion_can_come(self, enterprise):
+        tree(enterprise, QUICK, OLD)
+        result = enterprise.lakeplan("plan")
+        flat = " ".join(result.out.split())
+        assert "feature-old" in flat
+        assert "newly go: 2 now, 3 in 7 days, 3 in 30 days" in flat
+        following = datetime.now(timezone.utc).replace(minute=0) + timedelta(hours=1)
+        assert f"first deletion can come at {following:%Y-%m-%dT%H:00Z}" in flat
+
+    def it_puts_the_everest_caveat_beside_idle_verdicts(self, enterprise):
+        tree(enterprise, QUICK)
+        assert "Everest" not in enterprise.lakeplan("plan").out
+        tree(enterprise, FEATURES)
+        assert "Everest" in enterprise.lakeplan("plan").out
+
+    def it_stops_at_the_gate(self, enterprise):
+        text = (enterprise.tree / "lakeplan.yaml").read_text()
+        enterprise.write("lakeplan.yaml", text + "safety: {max_deleted_branches: 1}\n")
+        tree(enterprise, QUICK, OLD)
+        planned = enterprise.plan_file()
+        refused = enterprise.lakeplan("apply", planned)
+        assert refused.code == 4
+        assert "deleted-branches" in refused.err
+        assert stored(enterprise) == []
+        opened = enterprise.plan_file("opened.json", "--allow", "deleted-branches")
+        assert enterprise.lakeplan("apply", opened).code == 0
+        assert len(stored(enterprise)) == 2
+
+    def it_records_the_heads_before_it_pushes(self, enterprise):
+        head = enterprise.api.call("GET", "/repositories/analytics/branches/feature-old")["commit_id"]
+        tree(enterprise, QUICK)
+        assert enterprise.lakeplan("apply", enterprise.plan_file()).code == 0
+        (record,) = state_files(enterprise, "deletions/**/*.json")
+        assert set(record["branches"]) == {"feature-old", "feature-new"}
+        assert record["branches"]["feature-old"]["head"] == head
+        assert record["branches"]["feature-old"]["fate"] == "seen"
+
+    def it_refuses_a_plan_that_would_delete_more_than_was_reviewed(self, enterprise, clock):
+        tree(enterprise, QUICK)
+        planned = enterprise.plan_file()
+        clock.days_ago = 20
+        enterprise.api.branch("analytics", "feature-2")
+        clock.days_ago = 0
+        refused = enterprise.lakeplan("apply", planned)
+        assert refused.code == 4, refused.out + refused.err
+        assert "2 branches would go, 1 were reviewed" in " ".join(refused.err.split())
+
+
+class DescribeOrderAndClear:
+    @pytest.fixture
+    def two(self, enterprise):
+        tree(enterprise, OLD, FEATURES)
+        assert enterprise.lakeplan("apply", enterprise.plan_file()).code == 0
+        return enterprise
+
+    def it_shows_a_reordering_as_no_effect(self, two):
+        ids = [p["id"] for p in stored(two)]
+        tree(two, FEATURES, OLD)
+        plan = two.lakeplan("plan", "--detailed-exitcode")
+        assert plan.code == 2
+        assert "no effect on which branches go" in plan.out
+        assert two.lakeplan("apply", two.plan_file()).code == 0
+        assert [p["id"] for p in stored(two)] == ids[::-1]
+        assert two.lakeplan("plan", "--detailed-exitcode").code == 0
+
+    def it_clears_only_through_its_gate(self, two):
+        two.write(
+            "repositories/analytics.yaml",
+            "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    branch_lifecycle: clear\n",
+        )
+        assert two.lakeplan("apply", two.plan_file()).code == 4
+        assert len(stored(two)) == 2
+        opened = two.plan_file("opened.json", "--allow", "clear")
+        assert two.lakeplan("apply", opened).code == 0
+        assert stored(two) == []
+        assert two.lakeplan("plan", "--detailed-exitcode").code == 0
+
+    def it_takes_the_files_that_people_have_for_lakectl(self, two):
+        two.write(
+            "repositories/policies.yml",
+            "policies:\n  - {id: old, patterns: [keep], max_age: 720h}\n"
+            "  - {patterns: ['wip-*', 'feature-*'], max_age: 60d, max_inactivity_time: 10d12h,"
+            " description: quiet}\n",
+        )
+        two.write(
+            "repositories/analytics.yaml",
+            "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n"
+            "    branch_lifecycle: {file: policies.yml}\n",
+        )
+        result = two.lakeplan("plan", "--detailed-exitcode")
+        assert result.code == 0, result.out + result.err
+
+
+class DescribeServersWithoutPolicies:
+    """A lapsed licence must not turn lakeplan into the deleter."""
+
+    def it_is_an_error_under_the_engine_server(self, world):
+        world.api.repository("analytics")
+        text = (world.tree / "lakeplan.yaml").read_text()
+        url = world.handle.endpoint_url
+        world.write("lakeplan.yaml", text.replace(url, f"{url}, branch_lifecycle: {{engine: server}}"))
+        tree(world, QUICK)
+        result = world.lakeplan("plan")
+        assert result.code == 1
+        flat = " ".join(result.out.split())
+        assert "has no branch lifecycle, and the tree says that it is the engine" in flat
+        assert "licence" in flat
+
+    def it_says_under_the_engine_lakeplan_that_lifecycle_run_enforces_them(self, world):
+        world.api.repository("analytics")
+        text = (world.tree / "lakeplan.yaml").read_text()
+        url = world.handle.endpoint_url
+        world.write("lakeplan.yaml", text.replace(url, f"{url}, branch_lifecycle: {{engine: lakeplan}}"))
+        tree(world, QUICK, more="    gc: {default_retention_days: 21}\n")
+        assert "`lakeplan lifecycle run` enforces" in " ".join(world.lakeplan("plan").out.split())
+        applied = world.lakeplan("apply", world.plan_file())
+        assert applied.code == 0, applied.err
+        assert "Enforced by lakeplan" in applied.out
+        assert "prod/analytics" in applied.out
+
+    def it_is_an_error_for_object_rules(self, world):
+        world.api.repository("analytics")
+        rules(world)
+        result = world.lakeplan("plan")
+        assert result.code == 1
+        assert "has no object lifecycle" in " ".join(result.out.split())
+
+
+def rules(world, days: int = 90, more: str = "") -> None:
+    world.write(
+        "repositories/analytics.yaml",
+        "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    object_lifecycle:\n      rules:\n"
+        f"        - {{id: raw, branches: [main], prefix: raw/, expire_after_days: {days}}}\n{more}",
+    )
+
+
+class DescribeObjectRules:
+    def it_stops_at_the_gate_because_what_goes_is_not_simulated(self, enterprise):
+        rules(enterprise)
+        result = enterprise.lakeplan("plan")
+        assert result.code == 4
+        assert "what the object lifecycle rules expire is not simulated" in " ".join(result.out.split())
+        assert "UNKNOWN in 1 repository" in result.out
+
+    def it_sets_changes_and_clears_them(self, enterprise):
+        for days in (90, 30):
+            rules(enterprise, days)
+            planned = enterprise.plan_file("plan.json", "--allow", "unknown-impact")
+            applied = enterprise.lakeplan("apply", planned)
+            assert applied.code == 0, applied.out + applied.err
+            (rule,) = enterprise.api.call("GET", OBJECTS)["rules"]
+            assert rule == {"id": "raw", "branches": ["main"], "prefix": "raw/", "expire_after_days": days}
+            assert enterprise.lakeplan("plan", "--detailed-exitcode").code == 0
+        enterprise.write(
+            "repositories/analytics.yaml",
+            "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    object_lifecycle: clear\n",
+        )
+        planned = enterprise.plan_file("plan.json", "--allow", "clear")
+        assert enterprise.lakeplan("apply", planned).code == 0
+        assert enterprise.api.session.get(f"{enterprise.api.root}{OBJECTS}", timeout=30).status_code == 404
+
+    def it_refuses_rules_that_were_edited_on_the_server(self, enterprise):
+        rules(enterprise)
+        enterprise.lakeplan("apply", enterprise.plan_file("plan.json", "--allow", "unknown-impact"))
+        rules(enterprise, 60)
+        planned = enterprise.plan_file("plan.json", "--allow", "unknown-impact")
+        edited = {"id": "raw", "branches": ["main", "keep"], "prefix": "raw/", "expire_after_days": 90}
+        enterprise.api.call("PUT", OBJECTS, json={"rules": [edited]})
+        refused = enterprise.lakeplan("apply", planned)
+        assert refused.code == 5
+        assert "branches main to keep, main" in " ".join(refused.err.split())
+        assert enterprise.lakeplan("apply", planned, "--force").code == 0
+
+
+def it_names_both_when_a_pattern_matches_the_default_branch(enterprise):
+    tree(enterprise, '{id: all, patterns: ["m*"], max_age: 7d}')
+    result = enterprise.lakeplan("plan")
+    assert result.code == 1
+    flat = " ".join(result.out.split())
+    assert "all: its pattern 'm*' matches the default branch 'main'" in flat
+
+
+@pytest.mark.spark
+def it_feeds_deletions_into_the_retention_simulation(enterprise, clock):
+    """What only a deleted branch reached falls to the default days."""
+    api = enterprise.api
+    clock.days_ago = 40
+    api.branch("analytics", "feature-data")
+    api.upload("analytics", "feature-data", "big", b"x" * 1000)
+    body = {"message": "data", "date": int(time.time() - 40 * DAY)}
+    api.call("POST", "/repositories/analytics/branches/feature-data/commits", json=body)
+    clock.days_ago = 0
+    api.set_rules("analytics", 10)
+    tree(enterprise, QUICK)
+    result = enterprise.lakeplan("plan", "--format", "json")
+    assert result.code in (0, 4), result.err
+    (repository,) = result.json["repositories"]
+    now = repository["impact"]["horizons"]["now"]
+    assert (now["commits_expire"], now["objects_expire"], now["bytes_expire"]) == (1, 1, 1000)
+    fates = {f["branch_id"]: f["goes_at"] for f in repository["branch_lifecycle"]["fates"]}
+    assert set(fates) == {"feature-old", "feature-data", "feature-new"}
