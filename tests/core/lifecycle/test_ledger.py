@@ -131,7 +131,7 @@ class DescribeTheFile:
         heads = {f"feature-of-some-team-{n:06d}": f"{n:064x}" for n in range(10_000)}
         moved = {name: f"{int(head, 16) + 99999:064x}" for name, head in heads.items()}
         ledger = looks((0, heads), (5, moved))
-        ledger = note_staged(ledger, {name: ("0123456789abcdef", None) for name in heads})
+        ledger = note_staged(ledger, dict.fromkeys(heads, ("0123456789abcdef", None)))
         assert len(dump_ledger(ledger)) < 10_000_000
 
     @pytest.mark.parametrize(

@@ -55,11 +55,11 @@ def it_says_that_the_thirtieth_of_february_never_comes():
 
 
 @given(
-    st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1)),
+    st.integers(0, 20 * 366 * 86400),
     st.sampled_from(["*/7 * * * *", "13 */5 * * *", "0 0 * * sun", "59 23 31 * *"]),
 )
-def it_always_comes_later_and_on_a_minute(moment, cron):
-    moment = moment.replace(tzinfo=timezone.utc)
+def it_always_comes_later_and_on_a_minute(seconds, cron):
+    moment = at("2020-01-01T00:00") + timedelta(seconds=seconds)
     found = parse_cron(cron).after(moment)
     assert found > moment
     assert (found.second, found.microsecond) == (0, 0)
