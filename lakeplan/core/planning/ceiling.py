@@ -26,9 +26,9 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     reasons = []
     if live.config_hash != reviewed.config_hash:
         reasons.append("its configuration in the tree differs from the reviewed one")
-    if live.after_etag != reviewed.after_etag:
+    if reviewed.managed and live.after_etag != reviewed.after_etag:
         reasons.append("the rules that would be written differ from the reviewed ones")
-    if check_etag and live.before_etag not in (reviewed.before_etag, reviewed.after_etag):
+    if reviewed.managed and check_etag and live.before_etag not in (reviewed.before_etag, reviewed.after_etag):
         reasons.append(
             f"the rules on the server changed: ETag {live.before_etag[:12]} is not the plan's"
             f" {reviewed.before_etag[:12]}"
@@ -59,7 +59,8 @@ def _setting_reasons(reviewed: SettingPlans, live: SettingPlans, *, check_etag: 
 def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
     """The server already has all that was reviewed: an earlier, interrupted run wrote it."""
     now = {setting.kind: setting for setting in live.settings}
-    return live.before_etag == reviewed.after_etag and all(
+    rules = not reviewed.managed or live.before_etag == reviewed.after_etag
+    return rules and all(
         setting.kind in now and same_setting(now[setting.kind].before, setting.after)
         for setting in reviewed.settings
     )
