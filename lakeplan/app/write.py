@@ -104,16 +104,8 @@ def write(
     results = []
     with ports.progress.task("applying", len(work)) as step_done:
         for repository in work:
-            current = again.get(repository.key)
-            history.step(
-                repository.key,
-                status="pending",
-                before=_body(repository.before),
-                after=_body(repository.after),
-            )
-            result = _write_one(repository, current, run, ports, force=force)
-            history.step(repository.key, status=result.outcome.value, message=result.message)
-            results.append(result)
+            attempt = _Attempt(repository, again.get(repository.key), run, ports, history, force=force)
+            results.append(attempt.run_it())
             step_done()
     history.record["finished_at"] = run.now().isoformat()
     history.save()
@@ -131,79 +123,109 @@ def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) 
     return set(repository.unexpanded) - given
 
 
-def _write_one(
-    repository: RepositoryPlan,
-    live: RepositoryPlan | None,
-    run: Run,
-    ports: ApplyPorts,
-    *,
-    force: bool,
-) -> Applied:
-    def ended(outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
-        return Applied(
-            repository.key,
-            repository.action.value,
-            outcome,
-            repository.before_etag,
-            repository.after_etag,
-            message,
-            hint,
-            exit_code,
-        )
+class _Attempt:
+    """One repository's write: what was seen before it, how far it came, how it ended."""
 
-    if live is not None and live.failure is not None:
-        failure = live.failure
-        return ended(Outcome.FAILED, failure.message, failure.hint, failure.exit_code)
-    try:
-        connection = ports.connect(repository.server)
-        with Lease(ports.state, repository.key, run.holder, run.now, run.is_gone):
-            outcome = _set_rules(repository, connection, force=force)
-            record_applied(
-                ports.state,
-                repository.key,
-                repository.after,
-                config_hash=repository.config_hash,
-                run_id=run.run_id,
-                at=run.now(),
+    def __init__(
+        self,
+        repository: RepositoryPlan,
+        live: RepositoryPlan | None,
+        run: Run,
+        ports: ApplyPorts,
+        history: History,
+        *,
+        force: bool,
+    ) -> None:
+        self._repository = repository
+        self._live = live
+        self._run = run
+        self._ports = ports
+        self._history = history
+        self._force = force
+        self._seen = repository.before
+        self._written = False
+
+    def run_it(self) -> Applied:
+        """Lease, check, write, read back, record. Never raises a LakeplanError: it ends in a report."""
+        key = self._repository.key
+        if self._live is not None and self._live.failure is not None:
+            failure = self._live.failure
+            return self._ended(Outcome.FAILED, failure.message, failure.hint, failure.exit_code)
+        try:
+            with Lease(self._ports.state, key, self._run.holder, self._run.now, self._run.is_gone):
+                outcome = self._set_rules(self._ports.connect(self._repository.server))
+                record_applied(
+                    self._ports.state,
+                    key,
+                    self._repository.after,
+                    config_hash=self._repository.config_hash,
+                    run_id=self._run.run_id,
+                    at=self._run.now(),
+                )
+                self._history.step(key, status=outcome.value)
+        except LakeplanError as error:
+            return self._failed(error)
+        return self._ended(outcome)
+
+    def _failed(self, error: LakeplanError) -> Applied:
+        text = str(error)
+        if self._written:
+            text = f"the rules were written and read back, but could not be recorded: {text}"
+        try:
+            self._history.step(self._repository.key, status=Outcome.FAILED.value, message=text)
+        except LakeplanError as other:
+            text = f"{text} (nor could the history be kept: {other})"
+        return self._ended(Outcome.FAILED, text, error.hint, int(error.exit_code))
+
+    def _ended(self, outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
+        repository = self._repository
+        before, after = etag_of(self._seen), repository.after_etag
+        action = repository.action.value
+        return Applied(repository.key, action, outcome, before, after, message, hint, exit_code)
+
+    def _set_rules(self, connection: Connection) -> Outcome:
+        """GC rules have no If-Match (api.md): the check just before is the best there is, and the read-back
+        tells when somebody wrote in between."""
+        repository = self._repository
+        self._seen = connection.reader.get_gc_rules(repository.name)
+        stored = etag_of(self._seen)
+        if stored == repository.after_etag:
+            return Outcome.ALREADY
+        if stored != repository.before_etag and not self._force:
+            raise StalePlan(
+                f"the rules changed since the plan (ETag {stored[:12]}, planned on"
+                f" {repository.before_etag[:12]})",
+                where=repository.key,
+                hint="plan again and have it reviewed; --force skips this check",
             )
-    except LakeplanError as error:
-        return ended(Outcome.FAILED, str(error), error.hint, int(error.exit_code))
-    return ended(outcome)
+        if not connection.writer.can_set_gc_rules(repository.name):
+            raise PermissionDenied(
+                "the credentials may not change this repository's GC rules",
+                where=repository.key,
+                hint="grant retention:SetGarbageCollectionRules on it",
+            )
+        # Before the write, so that a killed run tells what it was about to replace.
+        self._history.step(
+            repository.key, status="pending", before=_body(self._seen), after=_body(repository.after)
+        )
+        self._send(connection)
+        self._written = True
+        return Outcome.APPLIED
 
-
-def _set_rules(repository: RepositoryPlan, connection: Connection, *, force: bool) -> Outcome:
-    """Check, write, read back. GC rules have no If-Match (api.md): the check just before is the best there
-    is, and the read-back tells when somebody wrote in between."""
-    name = repository.name
-    stored = etag_of(connection.reader.get_gc_rules(name))
-    if stored == repository.after_etag:
-        return Outcome.ALREADY
-    if stored != repository.before_etag and not force:
-        raise StalePlan(
-            f"the rules changed since the plan (ETag {stored[:12]}, planned on"
-            f" {repository.before_etag[:12]})",
-            where=repository.key,
-            hint="plan again and have it reviewed; --force skips this check",
-        )
-    if not connection.writer.can_set_gc_rules(name):
-        raise PermissionDenied(
-            "the credentials may not change this repository's GC rules",
-            where=repository.key,
-            hint="grant retention:SetGarbageCollectionRules on it",
-        )
-    if repository.after is None:
-        connection.writer.delete_gc_rules(name)
-    else:
-        connection.writer.set_gc_rules(name, repository.after)
-    read_back = etag_of(connection.reader.get_gc_rules(name))
-    if read_back != repository.after_etag:
-        raise StalePlan(
-            f"the rules read back differ from those written (ETag {read_back[:12]}, written"
-            f" {repository.after_etag[:12]}): somebody else wrote too, or the server changed them",
-            where=repository.key,
-            hint="look at the repository's rules on the server, then plan again",
-        )
-    return Outcome.APPLIED
+    def _send(self, connection: Connection) -> None:
+        repository = self._repository
+        if repository.after is None:
+            connection.writer.delete_gc_rules(repository.name)
+        else:
+            connection.writer.set_gc_rules(repository.name, repository.after)
+        read_back = etag_of(connection.reader.get_gc_rules(repository.name))
+        if read_back != repository.after_etag:
+            raise StalePlan(
+                f"the rules read back differ from those written (ETag {read_back[:12]}, written"
+                f" {repository.after_etag[:12]}): somebody else wrote too, or the server changed them",
+                where=repository.key,
+                hint="look at the repository's rules on the server, then plan again",
+            )
 
 
 def _history_head(plan: Plan, run: Run, plan_digest: str, force: bool) -> dict[str, Any]:
