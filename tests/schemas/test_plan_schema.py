@@ -230,7 +230,7 @@ class DescribeShowingAPlan:
     @given(PLANS)
     def it_says_so_when_an_impact_is_unknown_or_a_gate_refuses(self, plan: Plan) -> None:
         stream = io.StringIO()
-        render_plan(to_document(plan), Console(file=stream, width=500, highlight=False))
+        render_plan(to_document(plan), Console(file=stream, width=2_000, highlight=False))
         last = stream.getvalue().splitlines()[-1]
         unknown = [r for r in plan.writes if r.impact.now is None or r.impact.now.objects_expire is None]
         assert ("UNKNOWN" in last) == bool(unknown)
