@@ -91,6 +91,19 @@ def why_nothing(pattern: str, rule: NameRule) -> str | None:
     return None
 
 
+def why_no_tag(pattern: str) -> str | None:
+    """Why a glob can match no tag. Tags may have nearly any character, so only those that lakeFS refuses
+    (``/ ^ : ? * [ \\`` and white space) are looked for."""
+    for part in tokens(pattern):
+        if part.startswith("[^"):
+            return f"{part} does not mean `none of these`: write [!{part[2:]}"
+        if part == "[":
+            return "the [ is never closed"
+        if part in "/^:\\" or part.isspace():
+            return f"no tag has {part!r} in its name"
+    return None
+
+
 def _why_no_character(part: str, rule: NameRule) -> str:
     if part == "[":
         return "the [ is never closed"
