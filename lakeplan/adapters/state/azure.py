@@ -37,7 +37,7 @@ class AzureState:
             translated = translate_azure_error(error, self._where(key))
             if _is_missing(translated):
                 return None
-            raise translated from error
+            raise translated from None
 
     def list_keys(self, prefix: str = "") -> list[str]:
         return sorted(found.key for found in self._listing.list_objects(prefix))
@@ -68,7 +68,7 @@ class AzureState:
                 present = self.read(key)
                 if present is not None and present.data == data:
                     return present.version
-            raise translated from error
+            raise translated from None
 
     def delete(self, key: str, *, if_version: str) -> None:
         check_key(key, self._location.url)
@@ -77,7 +77,7 @@ class AzureState:
                 self._base + key, etag=if_version, match_condition=MatchConditions.IfNotModified
             )
         except AzureError as error:
-            raise self._conflict(error, key) from error
+            raise self._conflict(error, key) from None
 
     def _conflict(self, error: AzureError, key: str) -> StorageError:
         """A condition on a record that is gone has failed, too."""
