@@ -40,7 +40,7 @@ def render_plan(document: Json, console: Console) -> None:
     render_failures(page, repositories)
     render_unmanaged(page, document)
     page.blank()
-    if writing(document):
+    if writing(document) or document["targets"]:
         page.line(Cell(_circumstances(document), "dim"))
     _summary(page, document)
 
