@@ -67,6 +67,10 @@ class DescribeNoChanges:
         text = show(render_plan, to_document(plan), 80)
         assert text == "Plan: no changes, 2 unchanged.\n"
 
+    def it_says_when_only_some_repositories_were_planned(self, plans: Any, show: Any) -> None:
+        plan = plans.make(plans.unchanged("a"), targets=("team-*",))
+        assert "only team-*" in show(render_plan, to_document(plan), 80)
+
     def it_still_shows_failures(self, plans: Any, show: Any) -> None:
         plan = plans.full()
         plan = replace(plan, repositories=tuple(r for r in plan.repositories if not r.action.writes))
