@@ -16,7 +16,7 @@ import requests
 
 from lakeplan.formats.refs_dump import read_refs
 from lakeplan.model.refs import Refs, RefsDumpIds
-from lakeplan.sandbox import Options, start_sandbox
+from lakeplan.sandbox import Options, SandboxHandle, start_sandbox
 
 TIMEOUT = 60
 REAL = ("LAKEPLAN_TEST_ENDPOINT", "LAKEPLAN_TEST_ACCESS_KEY_ID", "LAKEPLAN_TEST_SECRET_ACCESS_KEY")
@@ -182,6 +182,19 @@ def make_repo(server: Server) -> Iterator[Callable[..., Repo]]:
 @pytest.fixture
 def repo(make_repo: Callable[..., Repo]) -> Repo:
     return make_repo()
+
+
+@pytest.fixture
+def connect() -> Callable[[SandboxHandle, str], Repo]:
+    """Makes a repository on a sandbox of the test's own."""
+
+    def make(handle: SandboxHandle, name: str) -> Repo:
+        server = Server(handle.endpoint_url, (handle.access_key_id, handle.secret_access_key), "local://")
+        body = {"name": name, "storage_namespace": f"local://{name}"}
+        assert server.call("POST", "/repositories", json=body).status_code == 201
+        return Repo(server, name)
+
+    return make
 
 
 @pytest.fixture(scope="session")
