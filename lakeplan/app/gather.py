@@ -35,10 +35,10 @@ def gather(
     reader: LakeFSReader,
     endpoint_url: str,
     *,
-    adopted: bool,
+    known: bool,
     expand_over: frozenset[str] | None = None,
 ) -> Gathered:
-    """Reads what a diff needs. ``expand_over`` limits pattern expansion to those branches (an apply expands
+    """Reads what a diff needs. ``known``: an earlier apply recorded the repository. ``expand_over`` limits pattern expansion to those branches (an apply expands
     over the branches of the plan file). Raises ServerError subclasses."""
     repository = reader.get_repository(desired.name)
     before = reader.get_gc_rules(desired.name)
@@ -46,7 +46,7 @@ def gather(
     if desired.gc is not None:
         branches = {b.id: b.commit_id for b in reader.list_branches(desired.name)}
     over = branches.keys() if expand_over is None else expand_over
-    after, warnings = _proposed(desired, before, over, branches.keys())
+    after, warnings = _proposed(desired, before, over, branches.keys(), known=known)
     later = _unexpanded(desired, over, branches.keys())
     warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
     warnings += [f"{block} is validated but not acted on by this version" for block in desired.unsupported]
@@ -61,7 +61,7 @@ def gather(
         before=before,
         after=after,
         managed=desired.gc is not None,
-        adopted=adopted and action.writes,
+        adopted=desired.by_glob and not known and action.writes,
         owner=desired.owner,
         source=str(desired.source) if desired.source else "",
         changes=diff_rules(before, after),
@@ -144,7 +144,12 @@ def _refs_from_logs(reader: LakeFSReader, repository: str) -> Refs:
 
 
 def _proposed(
-    desired: DesiredRepository, before: GcRules | None, over: Iterable[str], live: Iterable[str]
+    desired: DesiredRepository,
+    before: GcRules | None,
+    over: Iterable[str],
+    live: Iterable[str],
+    *,
+    known: bool,
 ) -> tuple[GcRules | None, list[str]]:
     """The rules the tree asks for, and what a reviewer should know of them."""
     match desired.gc:
@@ -161,7 +166,9 @@ def _proposed(
                 for rule in gc.branches
                 if not rule.is_pattern and rule.name not in existing
             ]
-            return expansion.rules, [*warnings, *_not_yet_expanded(before, expansion.rules, gc)]
+            if known:
+                warnings += _not_yet_expanded(before, expansion.rules, gc)
+            return expansion.rules, warnings
         case _:
             assert_never(desired.gc)
 
@@ -184,7 +191,7 @@ def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> 
     if not found:
         return []
     names = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-    return [f"unexpanded: patterns match branches that have no stored rule yet: {names}"]
+    return [f"unexpanded since the last apply, and written by this one: {names}"]
 
 
 def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:

@@ -183,7 +183,7 @@ def _judge_one(
             desired,
             reader,
             server.endpoint_url,
-            adopted=desired.by_glob and desired.key not in options.known,
+            known=desired.key in options.known,
             expand_over=options.expand_over.get(desired.key),
         )
     except LakeplanError as error:
