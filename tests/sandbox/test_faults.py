@@ -78,6 +78,11 @@ class DescribeTheRecord:
         call("GET", "/repositories")
         assert [r.status for r in sandbox.faults.requests] == [500]
 
-    def it_holds_no_credentials(self, sandbox, call):
-        call("GET", "/repositories")
-        assert sandbox.secret_access_key not in repr(sandbox.faults.requests)
+    def it_holds_no_credentials(self, sandbox, call, repository):
+        path = f"{repository}/metadata/object/range/{'0' * 64}"
+        link = call("GET", path, params={"presign": "true"}).headers["Location"]
+        requests.get(link, timeout=5)
+        recorded = repr(sandbox.faults.requests)
+        assert "/_presigned/" in recorded
+        assert "signature" not in recorded
+        assert sandbox.secret_access_key not in recorded

@@ -18,10 +18,14 @@ from lakeplan.sandbox import Options, start_sandbox
 class DescribeListening:
     def it_listens_on_the_loopback_only(self, sandbox):
         assert sandbox.endpoint_url == f"http://127.0.0.1:{sandbox.port}"
-        others = {i[4][0] for i in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
-        for address in others - {"127.0.0.1", "127.0.1.1"}:
-            with pytest.raises(OSError), socket.create_connection((address, sandbox.port), timeout=2):
-                pass
+        with pytest.raises(OSError), socket.create_connection(("127.0.0.2", sandbox.port), timeout=2):
+            pass
+
+    @pytest.mark.parametrize("length", ["x", "-1"])
+    def it_refuses_a_length_that_is_none(self, sandbox, length):
+        with socket.create_connection(("127.0.0.1", sandbox.port), timeout=5) as connection:
+            connection.sendall(f"POST /x HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode())
+            assert b" 400 " in connection.makefile("rb").readline()
 
     def it_frees_its_port_when_stopped(self, tmp_path):
         handle = start_sandbox(tmp_path)
@@ -29,6 +33,14 @@ class DescribeListening:
         handle.stop()
         with pytest.raises(requests.ConnectionError):
             requests.get(handle.endpoint_url, timeout=5)
+
+    def it_ends_connections_that_clients_keep_alive(self, tmp_path):
+        handle = start_sandbox(tmp_path)
+        with requests.Session() as session:
+            assert session.get(f"{handle.endpoint_url}/api/v1/healthcheck", timeout=5).status_code == 204
+            handle.stop()
+            with pytest.raises(requests.ConnectionError):
+                session.get(f"{handle.endpoint_url}/api/v1/healthcheck", timeout=5)
 
     def it_refuses_a_port_that_is_taken(self, sandbox, tmp_path):
         with pytest.raises(UsageError, match="cannot listen on port"):
