@@ -60,7 +60,7 @@ def open_session(options: SparkOptions, *, estimated_bytes: int) -> Iterator[Spa
     try:
         yield session
     finally:
-        session.stop()
+        _stop(session)
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def explained() -> Iterator[None]:
     """What Spark says when it stops becomes one line; the rest is for ``--log-level debug``."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         text = str(error)
         first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
         raise SimulationFailed(
@@ -76,6 +76,14 @@ def explained() -> Iterator[None]:
             hint="--log-level debug shows all that Spark said; --spark-conf and --master change how it runs",
             detail=text,
         ) from error
+
+
+def _stop(session: SparkSession) -> None:
+    try:
+        session.stop()
+    except (PySparkException, Py4JError, OSError) as error:
+        # The JVM is gone already. What stopped it is being raised; this would hide it.
+        _log.debug("Spark did not stop in order: %s", error)
 
 
 def is_local(session: SparkSession) -> bool:
