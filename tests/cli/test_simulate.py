@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import boto3
 import jsonschema
 import pyarrow.parquet as pq
 import pytest
+from moto.server import ThreadedMotoServer
 
 from lakeplan.cli.main import run
 from lakeplan.errors import ExitCode
@@ -178,3 +182,46 @@ def test_a_damaged_range_is_named_and_nothing_is_written(
     assert run(arguments(namespace, rules, "--output", str(output))) == ExitCode.ERROR
     assert broken.name in capsys.readouterr().err
     assert not output.exists()
+
+
+@pytest.mark.spark
+def test_workers_read_s3_with_the_credentials_of_the_environment(
+    namespace: str, rules: Path, tmp_path: Path
+) -> None:
+    """In a process of its own: Spark is started, quiet, and nothing of the secret is seen anywhere."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        endpoint = "http://{}:{}".format(*server.get_host_and_port())
+        keys = {"AWS_ACCESS_KEY_ID": "key-of-a-test", "AWS_SECRET_ACCESS_KEY": "secret-of-a-test"}
+        client = boto3.client(
+            "s3",
+            endpoint_url=endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
+        )
+        client.create_bucket(Bucket="bucket")
+        root = tmp_path / "ns"
+        for path in root.rglob("*"):
+            if path.is_file():
+                client.upload_file(str(path), "bucket", f"copy/{path.relative_to(root)}")
+        tomorrow = datetime.now(timezone.utc) + timedelta(days=2)
+        output = tmp_path / "out"
+        given = ["--namespace", "s3://bucket/copy", "--endpoint-url", endpoint, "--region", "us-east-1"]
+        given += ["--rules", str(rules), "--as-of", tomorrow.isoformat(), "--output", str(output)]
+        given += ["--max-uncommitted-age", "36500d", "--storage-namespace", "s3://bucket/ns"]
+        answer = subprocess.run(
+            [sys.executable, "-m", "lakeplan", "simulate", *given],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **keys, "AWS_EC2_METADATA_DISABLED": "true"},
+            check=False,
+        )
+    finally:
+        server.stop()
+    assert (answer.returncode, answer.stderr) == (ExitCode.OK, "")
+    went = {row["address"] for row in pq.read_table(output / "objects").to_pylist()}
+    assert went == {"data/p/1", "data/p/3"}
+    shown = answer.stdout + (output / "summary.json").read_text()
+    assert not [secret for secret in keys.values() if secret in shown]
