@@ -185,6 +185,21 @@ class DescribeClockAndStorage:
             now[0] += timedelta(seconds=61)
             assert requests.get(link, timeout=5).status_code == 403
 
+    def it_takes_linked_uploads_for_a_day(self, tmp_path, caller):
+        now = [datetime(2026, 1, 1, tzinfo=timezone.utc)]
+        with start_sandbox(tmp_path, options=Options(clock=lambda: now[0])) as handle:
+            call = caller(handle)
+            body = {"name": "repo", "storage_namespace": "local://repo"}
+            assert call("POST", "/repositories", json=body).status_code == 201
+            path, query = "/repositories/repo/branches/main/staging/backing", {"path": "a"}
+            handed = call("GET", path, params=query).json()
+            body = {"staging": handed, "checksum": "abc", "size_bytes": 3}
+            now[0] += timedelta(hours=24)
+            assert call("PUT", path, params=query, json=body).status_code == 200
+            now[0] += timedelta(seconds=1)
+            answer = call("PUT", path, params=query, json=body)
+            assert (answer.status_code, answer.json()) == (400, {"message": "link address expired"})
+
     def it_dates_commits_by_its_clock_and_judges_by_it(self, tmp_path, caller):
         now = [datetime(2026, 1, 1, tzinfo=timezone.utc)]
         with start_sandbox(tmp_path, options=Options(clock=lambda: now[0])) as handle:
