@@ -18,6 +18,7 @@ from lakeplan.errors import FormatError, LakeplanError, StorageNotFound, UsageEr
 from lakeplan.model.objects import Entry
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.progress import Silent
+from lakeplan.simulation import writing
 from lakeplan.simulation.columns import TABLES
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import RuleSet
@@ -251,6 +252,23 @@ class DescribeWhatGoes:
             ("a/b/c/d/", 4, 1, 3),
             ("a/b/c/d/e/", 5, 1, 3),
         ]
+
+    def it_gives_the_same_rows_when_there_are_too_many_for_the_driver(
+        self, spark: SparkOptions, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        history = one_branch(
+            Snapshot("a", 60, (), (entry("a/1", "data/p/1", 3), entry("b/2", "data/p/2", 4))),
+            Snapshot("b", 50, ("a",), ()),
+            Snapshot("c", 40, ("b",), ()),
+            stored={"data/p/1": Stored(3), "data/p/2": Stored(4), "data/p/3": Stored(5)},
+        )
+        few = run(history, spark, MAIN_7, GcRules(90))
+        monkeypatch.setattr(writing, "FEW", -1)
+        many = run(history, spark, MAIN_7, GcRules(90))
+        for table in TABLES:
+            for name in ("rules", "compare"):
+                assert rows_of(many, table, name) == rows_of(few, table, name)
+        assert many.summary["rule_sets"] == few.summary["rule_sets"]
 
     def it_says_when_the_documented_rule_lets_a_commit_go(self, spark: SparkOptions) -> None:
         history = one_branch(Snapshot("a", 20), Snapshot("b", 10, ("a",)), Snapshot("c", 5, ("b",)))
