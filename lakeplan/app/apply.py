@@ -159,8 +159,10 @@ def _refusals(
         if current is None or current.failure is not None or ceiling.is_done(repository, current):
             continue
         found += [gate_text(g) for g in repository.gates if _refuses(g, allowed)]
-        shut = {g.gate for g in repository.gates if g.outcome is not GateOutcome.PASSED}
-        found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in shut]
+        # What opened a gate at the review must still open it: an acknowledgement may have been taken out
+        # of the tree, have expired or be exceeded, a warning may be a refusal by now.
+        told = {g.gate for g in repository.gates if g.outcome is GateOutcome.REFUSED}
+        found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in told]
         limits = safety.get(repository.key, plan_safety)
         found += [
             f"{repository.key}: {text}" for text in ceiling.growth(repository, current, limits, age=age)
