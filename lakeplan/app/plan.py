@@ -132,11 +132,19 @@ def _select(
         live = [r.id for r in reader.list_repositories()]
     except LakeplanError as error:
         endpoint = tree.servers[server].endpoint_url
-        named = [d for d in tree.resolve(server, ()) if options.selection.takes(d)]
+        known = _names_on(server, options.known | (options.judge or frozenset()))
+        named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]
         return [], [failed(d, endpoint, failure_of(error)) for d in named], []
-    desired = [d for d in tree.resolve(server, live) if options.selection.takes(d)]
+    # What a plan file names and a server lost is asked for all the same: it fails by its name.
+    expected = {*live, *_names_on(server, options.judge or frozenset())}
+    desired = [d for d in tree.resolve(server, expected) if options.selection.takes(d)]
     unnamed = [f"{server}/{name}" for name in tree.unmanaged(server, live)]
     return [(d, reader) for d in desired], [], unnamed
+
+
+def _names_on(server: str, keys: Iterable[str]) -> list[str]:
+    """Names of the repositories among ``server/name`` keys that are on a server."""
+    return [key.removeprefix(f"{server}/") for key in keys if key.startswith(f"{server}/")]
 
 
 def _plan_all(

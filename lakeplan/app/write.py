@@ -191,6 +191,13 @@ class _Attempt:
         stored = etag_of(self._seen)
         if stored == repository.after_etag:
             return Outcome.ALREADY
+        if self._live is not None and self._live.before_etag == repository.after_etag:
+            # They were there when the gates were judged, so what a write does now was not: not even by force.
+            raise StalePlan(
+                "the rules were as planned a moment ago, and somebody changed them since",
+                where=repository.key,
+                hint="apply again",
+            )
         if stored != repository.before_etag and not self._force:
             raise StalePlan(
                 f"the rules changed since the plan (ETag {stored[:12]}, planned on"
@@ -240,7 +247,7 @@ def _history_head(plan: Plan, run: Run, plan_digest: str, force: bool) -> dict[s
         "plan_tree_commit": plan.tree_commit,
         "allowed": list(plan.allowed),
         "acknowledged": sorted(
-            gate_text(g)
+            f"{gate_text(g)} ({g.opens_with})"
             for g in (*plan.gates, *(g for r in plan.repositories for g in r.gates))
             if g.outcome is GateOutcome.ACKNOWLEDGED
         ),
