@@ -14,7 +14,7 @@ from lakeplan import __version__
 from lakeplan.app.gather import Gathered, failed, gather, read_graph
 from lakeplan.core.planning import gates, impact
 from lakeplan.core.planning.verdicts import Verdicts, expire_name, judge, transitions
-from lakeplan.errors import LakeplanError
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.plan import Failure, Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.model.simulation import ImpactResult
@@ -91,7 +91,8 @@ class _Judged:
 
 
 def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
-    """A plan of the selected repositories. Repositories that fail carry their failure; the others go on."""
+    """A plan of the selected repositories. Repositories that fail carry their failure; the others go on.
+    Raises UsageError for a selection that selects nothing."""
     names: list[str] = []
     wanted: list[tuple[DesiredRepository, LakeFSReader]] = []
     plans: list[RepositoryPlan] = []
@@ -102,6 +103,8 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         wanted += selected
         plans += broken
         names += unnamed
+    if not wanted and not plans:
+        _refuse_empty(tree, options.selection)
     plans += _plan_all(tree, wanted, options, ports)
     plans.sort(key=lambda p: p.key)
     openers = gates.Openers(options.allowed, tuple(tree.acknowledgements), options.as_of.date())
@@ -121,6 +124,18 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         simulate=options.simulate,
         read_only=options.read_only,
     )
+
+
+def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
+    """A misspelt selection must not read as "no changes". Raises UsageError when one selects nothing."""
+    if selection.server is not None and selection.server not in tree.servers:
+        names = ", ".join(sorted(tree.servers))
+        raise UsageError(f"the tree has no server {selection.server!r}", hint=f"one of {names}")
+    if not selection.everything:
+        raise UsageError(
+            "the selection names no repository of the tree",
+            hint="--target takes a name, server/name or a glob; --owner what the entries say",
+        )
 
 
 def _select(

@@ -70,6 +70,13 @@ def it_refuses_a_plan_made_for_a_moment_to_come(world, expiring):
     assert_refused(world, plan, "to come")
 
 
+def it_does_not_call_a_misspelt_selection_a_plan_without_work(world, expiring):
+    plan = world.plan_file("plan.json", *UNKNOWN)
+    refused = world.lakeplan("apply", plan, "--target", "analytisc")
+    assert refused.code == 64
+    assert world.lakeplan("apply", plan, "--target", "analyt*").code == 0
+
+
 class DescribeGlobs:
     @pytest.fixture
     def planned(self, world):
