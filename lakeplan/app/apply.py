@@ -12,7 +12,7 @@ from datetime import datetime
 from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.write import ApplyPorts, ApplyReport, Run, gate_text, write
 from lakeplan.core.planning import ceiling
-from lakeplan.errors import GateRefused, StalePlan
+from lakeplan.errors import GateRefused, StalePlan, UsageError
 from lakeplan.model.desired import Safety
 from lakeplan.model.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 from lakeplan.model.plan import shortens as keeps_less
@@ -43,7 +43,7 @@ def apply_plan(
     plan_digest: str,
 ) -> ApplyReport:
     """Plans again, checks everything, then writes. Raises StalePlan or GateRefused with nothing written."""
-    reviewed = _narrowed(reviewed, tree, options.selection)
+    reviewed = _narrowed(reviewed, options.selection)
     live = make_plan(tree, _again(reviewed, options, run), plan_ports)
     by_server = {server: tree.resolve(server, _names(live, server)) for server in tree.servers}
     safety = {d.key: d.safety for desired in by_server.values() for d in desired}
@@ -61,11 +61,13 @@ def apply_plan(
     return write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
 
 
-def _narrowed(plan: Plan, tree: DesiredTree, selection: Selection) -> Plan:
+def _narrowed(plan: Plan, selection: Selection) -> Plan:
     """Only the repositories that are asked for now. The others stay unwritten."""
     if selection.everything:
         return plan
     kept = tuple(r for r in plan.repositories if selection.takes_named(r.server, r.name, r.owner))
+    if not kept:
+        raise UsageError("the selection names no repository of the plan", hint="lakeplan show lists them")
     return replace(plan, repositories=kept)
 
 
@@ -159,8 +161,10 @@ def _refusals(
         if current is None or current.failure is not None or ceiling.is_done(repository, current):
             continue
         found += [gate_text(g) for g in repository.gates if _refuses(g, allowed)]
-        shut = {g.gate for g in repository.gates if g.outcome is not GateOutcome.PASSED}
-        found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in shut]
+        # What opened a gate at the review must still open it: an acknowledgement may have been taken out
+        # of the tree, have expired or be exceeded, a warning may be a refusal by now.
+        told = {g.gate for g in repository.gates if g.outcome is GateOutcome.REFUSED}
+        found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in told]
         limits = safety.get(repository.key, plan_safety)
         found += [
             f"{repository.key}: {text}" for text in ceiling.growth(repository, current, limits, age=age)

@@ -38,12 +38,12 @@ def gather(
     server: ServerConfig,
     *,
     as_of: datetime,
-    adopted: bool,
+    known: bool,
     expand_over: frozenset[str] | None = None,
 ) -> Gathered:
-    """Reads what a diff needs. ``expand_over`` limits pattern expansion to those branches (an apply expands
-    over the branches of the plan file). Raises ServerError subclasses; ConfigError for policies that a
-    server would not take."""
+    """Reads what a diff needs. ``known``: an earlier apply recorded the repository. ``expand_over`` limits
+    pattern expansion to those branches (an apply expands over the branches of the plan file). Raises
+    ServerError subclasses; ConfigError for policies that a server would not take."""
     repository = reader.get_repository(desired.name)
     before = reader.get_gc_rules(desired.name)
     listed: list[Branch] = []
@@ -51,7 +51,7 @@ def gather(
         listed = list(reader.list_branches(desired.name))
     branches = {b.id: b.commit_id for b in listed}
     over = branches.keys() if expand_over is None else expand_over
-    after, warnings = _proposed(desired, before, over, branches.keys())
+    after, warnings = _proposed(desired, before, over, branches.keys(), known=known)
     later = _unexpanded(desired, over, branches.keys())
     warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
     warnings += [f"{block} is validated but not acted on by this version" for block in desired.unsupported]
@@ -77,7 +77,7 @@ def gather(
         branch_lifecycle=settings.branch_lifecycle,
         object_lifecycle=settings.object_lifecycle,
     )
-    plan = replace(plan, adopted=adopted and plan.writes)
+    plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
     if repository.read_only and plan.writes:
         plan = replace(
             plan,
@@ -159,7 +159,12 @@ def _refs_from_logs(reader: LakeFSReader, repository: str) -> Refs:
 
 
 def _proposed(
-    desired: DesiredRepository, before: GcRules | None, over: Iterable[str], live: Iterable[str]
+    desired: DesiredRepository,
+    before: GcRules | None,
+    over: Iterable[str],
+    live: Iterable[str],
+    *,
+    known: bool,
 ) -> tuple[GcRules | None, list[str]]:
     """The rules the tree asks for, and what a reviewer should know of them."""
     match desired.gc:
@@ -176,7 +181,9 @@ def _proposed(
                 for rule in gc.branches
                 if not rule.is_pattern and rule.name not in existing
             ]
-            return expansion.rules, [*warnings, *_not_yet_expanded(before, expansion.rules, gc)]
+            if known:
+                warnings += _not_yet_expanded(before, expansion.rules, gc)
+            return expansion.rules, warnings
         case _:
             assert_never(desired.gc)
 
@@ -199,7 +206,7 @@ def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> 
     if not found:
         return []
     names = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-    return [f"unexpanded: patterns match branches that have no stored rule yet: {names}"]
+    return [f"unexpanded since the last apply, and written by this one: {names}"]
 
 
 def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:

@@ -1,141 +1,152 @@
-"""Pushing policies or object rules: check, record HEADs, write with the server's ETag, read back."""
+"""Writing policies or object rules: check, record HEADs, write with the server's ETag, read back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from lakeplan.app.attempt import Attempt
 from lakeplan.app.lifecycle.memory import Deletion, DeletionRecord, Fate, text_of
-from lakeplan.app.run import Connection, Outcome, Run
+from lakeplan.app.run import Connection, Run
+from lakeplan.app.state import History, record_setting
 from lakeplan.core.lifecycle.verdicts import takes
 from lakeplan.core.settings import same_setting, what_changed, with_server_ids
 from lakeplan.errors import PermissionDenied, PreconditionFailed, StalePlan
 from lakeplan.model.lifecycle import Policy
 from lakeplan.model.plan import RepositoryPlan
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
-from lakeplan.model.settings import ObjectRule, SettingItem, SettingKind, Stored, item_body
+from lakeplan.model.settings import ObjectRule, SettingItem, SettingKind, Stored, item_body, setting_etag
 from lakeplan.ports.storage import StateWriter
 
 _PERMISSIONS = {SettingKind.BRANCH_LIFECYCLE: "branches:SetBranchLifecyclePolicies"}
+Found = Stored[Policy] | Stored[ObjectRule]
 
 
-@dataclass(frozen=True)
-class Pushed:
-    """How it ended, and what the server has now: ids it gave and its ETag."""
+class SettingAttempt(Attempt):
+    """One list. ``force`` skips the ETag checks and sends no precondition."""
 
-    outcome: Outcome
-    stored: Stored[Policy] | Stored[ObjectRule]
+    def __init__(
+        self,
+        repository: RepositoryPlan,
+        live: RepositoryPlan | None,
+        setting: PoliciesPlan | ObjectRulesPlan,
+        run: Run,
+        state: StateWriter,
+        history: History,
+        *,
+        force: bool,
+    ) -> None:
+        super().__init__(repository, live, run, state, history, setting=setting.kind.value, force=force)
+        self._plan = setting
+        self._seen: Found = Stored(None)
+        self._before: Sequence[SettingItem] | None = setting.before
 
+    @property
+    def called(self) -> str:
+        return f"the {self._plan.kind.label}"
 
-def push_setting(
-    repository: RepositoryPlan,
-    setting: PoliciesPlan | ObjectRulesPlan,
-    connection: Connection,
-    state: StateWriter,
-    run: Run,
-    *,
-    force: bool,
-) -> Pushed:
-    """Writes one list. ``force`` skips the ETag checks and sends no precondition. Raises StalePlan (exit 5)
-    when the server has something else than was planned on, saying what changed."""
-    kind, name = setting.kind, repository.name
-    stored = _read(connection, kind, name)
-    if same_setting(stored.items, setting.after):
-        return Pushed(Outcome.ALREADY, stored)
-    if not force:
-        _check_unchanged(repository, setting, stored)
-    if not connection.settings_writer.can_set(name, kind):
-        raise PermissionDenied(
-            f"the credentials may not change this repository's {kind.label}",
-            where=repository.key,
-            hint=f"grant {_PERMISSIONS[kind]} on it" if kind in _PERMISSIONS else "",
-        )
-    if isinstance(setting, PoliciesPlan) and setting.after:
-        record_heads(repository, setting.after, connection, state, run)
-    if setting.after:
-        items = with_server_ids(setting.after, stored.items)
-        try:
+    def etags(self) -> tuple[str, str]:
+        return setting_etag(self._before), self._plan.after_etag
+
+    def action(self) -> str:
+        return self._plan.action.value
+
+    def check(self, connection: Connection) -> bool:
+        kind, name = self._plan.kind, self.repository.name
+        self._read(connection)
+        self._before = self._seen.items
+        if same_setting(self._seen.items, self._plan.after):
+            return False
+        judged = [s for s in (self.live.settings if self.live else ()) if s.kind is kind]
+        if any(same_setting(setting.before, self._plan.after) for setting in judged):
+            raise self.changed_since_judged()
+        if not self.force:
+            self._check_unchanged()
+        if not connection.settings_writer.can_set(name, kind):
+            raise PermissionDenied(
+                f"the credentials may not change this repository's {kind.label}",
+                where=self.repository.key,
+                hint=f"grant {_PERMISSIONS[kind]} on it" if kind in _PERMISSIONS else "",
+            )
+        return True
+
+    def bodies(self) -> Mapping[str, Any]:
+        return {"before": _bodies(self._before), "after": _bodies(self._plan.after)}
+
+    def send(self, connection: Connection) -> None:
+        kind, name, after = self._plan.kind, self.repository.name, self._plan.after
+        if after:
+            if isinstance(self._plan, PoliciesPlan) and self._plan.after:
+                self._record_heads(connection, self._plan.after)
+            items = with_server_ids(after, self._seen.items)
             # What is unset has no ETag to match: then the check above and the read-back are all there is.
-            connection.settings_writer.set_items(name, kind, items, if_match="" if force else stored.etag)
-        except PreconditionFailed:
-            # Ours, when an answer got lost and the write was tried again; the read-back tells.
-            if not same_setting(_read(connection, kind, name).items, setting.after):
-                _check_unchanged(repository, setting, _read(connection, kind, name))
-                raise
-    else:
-        connection.settings_writer.delete_items(name, kind)
-    now = _read(connection, kind, name)
-    if not same_setting(now.items, setting.after):
-        raise StalePlan(
-            f"the {kind.label} read back differ from those written: {what_changed(setting.after, now.items)};"
-            " somebody else wrote too, or the server changed them",
-            where=repository.key,
-            hint="look at them on the server, then plan again",
+            etag = "" if self.force else self._seen.etag
+            try:
+                connection.settings_writer.set_items(name, kind, items, if_match=etag)
+            except PreconditionFailed:
+                self._read(connection)
+                # Ours, when an answer got lost and the write was tried again; the read-back tells.
+                if not same_setting(self._seen.items, after):
+                    self._check_unchanged()
+                    raise
+        else:
+            connection.settings_writer.delete_items(name, kind)
+        self._read(connection)
+        if not same_setting(self._seen.items, after):
+            raise StalePlan(
+                f"{self.called} read back differ from those written: {what_changed(after, self._seen.items)};"
+                " somebody else wrote too, or the server changed them",
+                where=self.repository.key,
+                hint="look at them on the server, then plan again",
+            )
+
+    def record(self) -> None:
+        """Bodies with the server's ids, and both ETags."""
+        record_setting(
+            self.state,
+            self.repository.key,
+            self._plan.kind.value,
+            {
+                "etag": self._plan.after_etag,
+                "server_etag": self._seen.etag,
+                "body": _bodies(self._seen.items),
+            },
+            config_hash=self.repository.config_hash,
+            run_id=self.run.run_id,
+            at=self.run.now(),
         )
-    return Pushed(Outcome.APPLIED, now)
+
+    def _read(self, connection: Connection) -> None:
+        if self._plan.kind is SettingKind.BRANCH_LIFECYCLE:
+            self._seen = connection.reader.get_policies(self.repository.name)
+        else:
+            self._seen = connection.reader.get_object_rules(self.repository.name)
+
+    def _check_unchanged(self) -> None:
+        if self._seen.etag == self._plan.server_etag and same_setting(self._seen.items, self._plan.before):
+            return
+        raise StalePlan(
+            f"{self.called} on the server changed since the plan:"
+            f" {what_changed(self._plan.before, self._seen.items)}",
+            where=self.repository.key,
+            hint="plan again and have it reviewed; --force skips this check",
+        )
+
+    def _record_heads(self, connection: Connection, policies: Sequence[Policy]) -> None:
+        """Remembers branch → HEAD of every branch that a policy names, so that ``lifecycle undo`` can make
+        again what the server's job deletes. Commits made after this are not in it."""
+        going = {
+            branch.id: Deletion(branch.commit_id, hidden=branch.hidden, fate=Fate.SEEN)
+            for branch in connection.branches.list_live(self.repository.name)
+            if any(takes(policy, branch.id) for policy in policies)
+        }
+        if not going:
+            return
+        at = text_of(self.run.now()) or ""
+        run_id, by = self.run.run_id, self.run.holder
+        DeletionRecord(self.state, self.repository.key, run_id, at, by, going, finished=True).save()
 
 
-def _check_unchanged(
-    repository: RepositoryPlan,
-    setting: PoliciesPlan | ObjectRulesPlan,
-    stored: Stored[Policy] | Stored[ObjectRule],
-) -> None:
-    if stored.etag == setting.server_etag and same_setting(stored.items, setting.before):
-        return
-    raise StalePlan(
-        f"the {setting.kind.label} on the server changed since the plan:"
-        f" {what_changed(setting.before, stored.items)}",
-        where=repository.key,
-        hint="plan again and have it reviewed; --force skips this check",
-    )
-
-
-def record_heads(
-    repository: RepositoryPlan,
-    policies: Sequence[Policy],
-    connection: Connection,
-    state: StateWriter,
-    run: Run,
-) -> None:
-    """Remembers branch → HEAD of every branch that a policy names, so that ``lifecycle undo`` can make again
-    what the server's job deletes. Commits made after this are not in it."""
-    live = connection.branches.list_live(repository.name)
-    going = {
-        branch.id: Deletion(branch.commit_id, hidden=branch.hidden, fate=Fate.SEEN)
-        for branch in live
-        if any(takes(policy, branch.id) for policy in policies)
-    }
-    at: datetime = run.now()
-    record = DeletionRecord(
-        state,
-        repository.key,
-        run.run_id,
-        at=text_of(at) or "",
-        by=run.holder,
-        branches=going,
-        finished=True,
-    )
-    if going:
-        record.save()
-
-
-def _read(connection: Connection, kind: SettingKind, name: str) -> Stored[Policy] | Stored[ObjectRule]:
-    if kind is SettingKind.BRANCH_LIFECYCLE:
-        return connection.reader.get_policies(name)
-    return connection.reader.get_object_rules(name)
-
-
-def applied_record(setting: PoliciesPlan | ObjectRulesPlan, pushed: Pushed) -> dict[str, object]:
-    """What the state keeps of a list that was read back: bodies with the server's ids, and both ETags."""
-    items: Sequence[SettingItem] = pushed.stored.items or ()
-    return {
-        "etag": setting.after_etag,
-        "server_etag": pushed.stored.etag,
-        "body": bodies(items),
-    }
-
-
-def bodies(items: Sequence[SettingItem] | None) -> list[dict[str, object]] | None:
-    """A list in wire form, for the history and the state."""
+def _bodies(items: Sequence[SettingItem] | None) -> list[dict[str, Any]] | None:
+    """A list in wire form."""
     return None if items is None else [item_body(item) for item in items]

@@ -22,6 +22,9 @@ from lakeplan.config.resolve import check_complete, conflict_text, describe
 from lakeplan.core.globs import REPOSITORY_NAMES, is_glob, matches, specificity, witness
 from lakeplan.model.desired import Acknowledgement, ServerConfig
 
+_MOST_GLOBS = 10
+"""Looking for names outside of other globs gets slow with many; what is missed here is found by plan."""
+
 
 def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str]:
     """Missing and cyclic ``use`` among profiles. Returns the profiles that cannot be used."""
@@ -91,7 +94,7 @@ def check_entries(
         else:
             usable.append(entry)
     for entry in usable:
-        name = witness([entry.name], [], REPOSITORY_NAMES) if entry.is_glob else entry.name
+        name = _example(entry, directory) if entry.is_glob else entry.name
         naming = directory.naming(entry.server, name) if name else None
         if naming is None or any(id(e) in unsound for e in naming.entries):
             continue
@@ -102,6 +105,21 @@ def check_entries(
     for _, globs in groupby(sorted((e for e in usable if e.is_glob), key=_rank), key=_rank):
         for one, other in combinations(list(globs), 2):
             _check_pair(one, other, directory, problems)
+
+
+def _example(entry: Entry, directory: Directory) -> str | None:
+    """A name that a glob matches, and where it can be no other glob that leaves some of its names out: what
+    the glob gets from such a one, others of its names lack."""
+    others = [
+        e.name
+        for e in directory.globs(entry.server)
+        if e is not entry
+        and _may_overlap(e.name, entry.name)
+        and specificity(e.name) <= specificity(entry.name)
+    ]
+    partial = [o for o in others[:_MOST_GLOBS] if witness([entry.name], [o], REPOSITORY_NAMES) is not None]
+    alone = witness([entry.name], partial, REPOSITORY_NAMES) if partial else None
+    return alone or witness([entry.name], [], REPOSITORY_NAMES)
 
 
 def _rank(entry: Entry) -> tuple[str, tuple[int, int, int, int]]:

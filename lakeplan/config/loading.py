@@ -16,15 +16,15 @@ from lakeplan.config.crosscheck import (
 )
 from lakeplan.config.entries import Directory, Entry
 from lakeplan.config.files import ROOT_FILE, TreeFiles
+from lakeplan.config.keys import KeyReader
 from lakeplan.config.layers import Layer, make_layer
-from lakeplan.config.nearest import nearest
 from lakeplan.config.problems import Path as ProblemPath
 from lakeplan.config.problems import Problems
 from lakeplan.config.root import read_acknowledgements, read_bounds, read_safety
 from lakeplan.config.servers import ServersReader
 from lakeplan.config.structure import check_structure
 from lakeplan.config.yaml_nodes import ListNode, MapNode, ScalarNode, walk
-from lakeplan.core.globs import REPOSITORY_NAMES, is_glob, why_nothing
+from lakeplan.core.globs import is_glob
 from lakeplan.model.desired import Acknowledgement, Safety, ServerConfig, Source
 
 DEFAULT_INCLUDE = "repositories/**/*.yaml"
@@ -151,7 +151,8 @@ class TreeReader:
         default = defaults.items.get("server") if isinstance(defaults, MapNode) else None
         if isinstance(default, ScalarNode) and isinstance(default.value, str):
             self.default_server = default.value
-            self._known_server(default.value, default.source, ("defaults", "server"))
+            keys = KeyReader(self.servers, None, self._problems)
+            keys.known_server(default.value, default.source, ("defaults", "server"))
         elif len(self.servers) == 1:
             self.default_server = next(iter(self.servers))
         profiles = root.items.get("profiles")
@@ -164,71 +165,20 @@ class TreeReader:
     def _broken_profiles(self) -> set[str]:
         return {n for n in self.profiles if self._is_broken(ROOT_FILE, ("profiles", n))}
 
-    def _known_server(self, name: str, at: Source, path: ProblemPath) -> bool:
-        if name in self.servers:
-            return True
-        if self.servers:
-            close = nearest(name, self.servers)
-            hint = f"did you mean {close}?" if close else f"there are {', '.join(self.servers)}"
-            self._problems.add(at, path, f"there is no server {name!r}: {hint}")
-        return False
-
     # ---- entries
     def _read_entries(self, file: str, root: MapNode) -> Iterator[Entry]:
+        keys = KeyReader(self.servers, self.default_server, self._problems)
         node = root.items.get("repositories")
         for key, child in node.items.items() if isinstance(node, MapNode) else ():
             path: ProblemPath = ("repositories", key)
             at = node.where(key) if isinstance(node, MapNode) else root.source
-            server_name = self._server_and_name(key, child if isinstance(child, MapNode) else None, at, path)
-            may_clear = server_name is None or not is_glob(server_name[1])
-            self._check.settings(child, path, may_clear=may_clear)
+            given = child.items.get("server") if isinstance(child, MapNode) else None
+            names = keys.read(key, given, at, path)
+            self._check.settings(child, path, may_clear=not is_glob(key))
             layer = make_layer(f"entry {key}", at, child, partial(self._rules_file, path))
-            if server_name is not None:
+            if names is not None:
                 broken = not isinstance(child, MapNode) or self._is_broken(file, path)
-                yield Entry(key, *server_name, layer, broken)
-
-    def _server_and_name(
-        self, key: str, node: MapNode | None, at: Source, path: ProblemPath
-    ) -> tuple[str, str] | None:
-        """Where a key points; None, with a problem, when that cannot be told."""
-        prefix, slash, name = key.rpartition("/")
-        given = node.items.get("server") if node is not None else None
-        server = text_of(given)
-        if slash:
-            if server is not None and server != prefix and given is not None:
-                text = f"the key says server {prefix!r}, this says {server!r}"
-                self._problems.add(given.source, (*path, "server"), text)
-                return None
-            server, at_server, server_path = prefix, at, path
-        elif server is not None and given is not None:
-            at_server, server_path = given.source, (*path, "server")
-        else:
-            server, at_server, server_path = self.default_server, at, path
-            if server is None:
-                if self.servers:
-                    text = f"several servers ({', '.join(self.servers)}): name one with `server:`"
-                    self._problems.add(at, path, text)
-                return None
-        name_is_good = self._check_name(name, at, path)
-        if not (
-            server in self.servers
-            if server == self.default_server and not slash and given is None
-            else self._known_server(server, at_server, server_path)
-        ):
-            return None
-        return (server, name) if name_is_good else None
-
-    def _check_name(self, name: str, at: Source, path: ProblemPath) -> bool:
-        if is_glob(name):
-            why = why_nothing(name, REPOSITORY_NAMES)
-            if why:
-                self._problems.add(at, path, f"the pattern {name!r} can match nothing: {why}")
-            return why is None
-        if not REPOSITORY_NAMES.allows(name):
-            text = f"{name!r} cannot be a repository's name (3 to 63 of a-z, 0-9, - and not - first)"
-            self._problems.add(at, path, text)
-            return False
-        return True
+                yield Entry(key, *names, layer, broken)
 
     def _is_broken(self, file: str, path: ProblemPath) -> bool:
         """Whether values of an entry or profile may be missing because something in it is wrong."""

@@ -17,11 +17,26 @@ from lakeplan.config.units import (
     parse_percent,
 )
 from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode
-from lakeplan.core.planning.gates import GATES
+from lakeplan.core.globs import why_no_tag
+from lakeplan.core.planning.gates import (
+    AT_RISK,
+    EXPIRED_BYTES,
+    EXPIRED_OBJECTS,
+    GATES,
+    TAG_LOSS,
+    UNMANAGED,
+)
 from lakeplan.model.desired import Acknowledgement, Safety
 
 T = TypeVar("T")
 UNLIMITED = "unlimited"
+_GATE_UNITS = {
+    EXPIRED_OBJECTS: ("percent", "%"),
+    EXPIRED_BYTES: ("bytes", "B"),
+    TAG_LOSS: ("tags", ""),
+    AT_RISK: ("objects", ""),
+    UNMANAGED: ("repositories", ""),
+}
 
 
 def read_bounds(root: MapNode, problems: Problems) -> Bounds:
@@ -69,9 +84,19 @@ def read_safety(root: MapNode, problems: Problems) -> Safety:
             continue
     tags = node.items.get("protected_tags")
     if isinstance(tags, ListNode):
-        texts = [text_of(child) for child in tags.items]
-        given["protected_tags"] = tuple(t for t in texts if t is not None)
+        given["protected_tags"] = tuple(_tag_patterns(tags, problems))
     return Safety(**given)
+
+
+def _tag_patterns(node: ListNode, problems: Problems) -> Iterator[str]:
+    for index, child in enumerate(node.items):
+        pattern = text_of(child)
+        if not pattern:
+            continue
+        if why := why_no_tag(pattern):
+            text = f"the pattern {pattern!r} can match nothing: {why}"
+            problems.add(child.source, ("safety", "protected_tags", index), text)
+        yield pattern
 
 
 def _or_unlimited(parse: Callable[[Any], T]) -> Callable[[Any], T | None]:
@@ -102,9 +127,22 @@ def read_acknowledgements(root: MapNode, problems: Problems) -> Iterator[tuple[P
             problems.add(item.items["gate"].source, (*path, "gate"), text)
             continue
         ceiling = _scalar(item, "max", path, problems, parse_amount)
+        if ceiling is not None and (why := _why_no_ceiling(gate, item.items["max"])):
+            problems.add(item.items["max"].source, (*path, "max"), why)
         expires: date | None = _scalar(item, "expires", path, problems, parse_date)
         reason = text_of(item.items.get("reason")) or ""
         yield path, Acknowledgement(repository, gate, ceiling, reason, expires, item.source)
+
+
+def _why_no_ceiling(gate: str, node: Node) -> str | None:
+    """``max`` has the unit of its gate: 5TB of a percentage would open the gate for anything."""
+    if gate not in _GATE_UNITS:
+        return f"the gate {gate} has no figure, so it takes no max"
+    unit, ending = _GATE_UNITS[gate]
+    text = text_of(node)
+    if text is None or text[-1].isdigit() or (ending and text.endswith(ending)):
+        return None
+    return f"the gate {gate} counts {unit}: write max in {unit}"
 
 
 def _scalar(item: MapNode, key: str, path: Path, problems: Problems, parse: Callable[[Any], T]) -> T | None:

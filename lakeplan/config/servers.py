@@ -47,12 +47,13 @@ class ServersReader:
         self._environ = environ
 
     def read(self, node: MapNode) -> dict[str, ServerConfig]:
-        """Servers by name. What is not well formed has its problem and is left out or kept with less."""
+        """Servers by name. What is not well formed has its problem and is kept with less."""
         self._check_names(node)
         return {
             name: self._server(name, child, ("servers", name))
-            for name, child in node.items.items()
             if isinstance(child, MapNode)
+            else ServerConfig(name, "")
+            for name, child in node.items.items()
         }
 
     def _check_names(self, node: MapNode) -> None:

@@ -97,6 +97,7 @@ class _Frame:
         self.anchor = anchor
         self.is_map = is_map
         self.size = 1
+        self.height = 1
         self.list: list[Node] = []
         self.map: dict[str, Node] = {}
         self.keys: dict[str, Source] = {}
@@ -118,7 +119,7 @@ class _Builder:
         self._file = file
         self._problems = problems
         self._stack: list[_Frame] = []
-        self._anchors: dict[str, tuple[Node, int] | None] = {}
+        self._anchors: dict[str, tuple[Node, int, int] | None] = {}
         self._nodes = 0
         self._documents = 0
         self._root: Node | None = None
@@ -177,8 +178,8 @@ class _Builder:
         frame = self._stack.pop()
         node = frame.node()
         if frame.anchor is not None:
-            self._anchors[frame.anchor] = (node, frame.size)
-        self._place(node, frame.size)
+            self._anchors[frame.anchor] = (node, frame.size, frame.height)
+        self._place(node, frame.size, frame.height)
 
     def _alias(self, event: Any) -> None:
         source = self._at(event.start_mark)
@@ -187,9 +188,11 @@ class _Builder:
         known = self._anchors[event.anchor]
         if known is None:
             self._stop(source, f"*{event.anchor} stands inside what it names")
-        node, size = known
+        node, size, height = known
+        if len(self._stack) + height > MAX_DEPTH:
+            self._stop(source, f"more than {MAX_DEPTH} levels, one in another")
         self._count(size, source)
-        self._place(node, size)
+        self._place(node, size, height)
 
     def _scalar(self, event: Any) -> None:
         source = self._at(event.start_mark)
@@ -209,16 +212,18 @@ class _Builder:
         self._count(1, source)
         node = ScalarNode(source, value, text, plain)
         if event.anchor is not None:
-            self._anchors[event.anchor] = (node, 1)
-        self._place(node, 1)
+            self._anchors[event.anchor] = (node, 1, 0)
+        self._place(node, 1, 0)
 
     # ---- building
-    def _place(self, node: Node, size: int) -> None:
+    def _place(self, node: Node, size: int, height: int) -> None:
+        """Puts a finished node where it belongs. ``height``: lists and maps in it, one in another."""
         if not self._stack:
             self._root = node
             return
         frame = self._stack[-1]
         frame.size += size
+        frame.height = max(frame.height, height + 1)
         if not frame.is_map:
             frame.list.append(node)
         elif not frame.has_key:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import product
 
 _ALNUM = string.ascii_lowercase + string.digits
-_MAX_STATES = 50_000
+_MAX_POSITIONS = 100_000
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,19 @@ def why_nothing(pattern: str, rule: NameRule) -> str | None:
     return None
 
 
+def why_no_tag(pattern: str) -> str | None:
+    """Why a glob can match no tag. Tags may have nearly any character, so only those that lakeFS refuses
+    (``/ ^ : ? * [ \\`` and white space) are looked for."""
+    for part in tokens(pattern):
+        if part.startswith("[^"):
+            return f"{part} does not mean `none of these`: write [!{part[2:]}"
+        if part == "[":
+            return "the [ is never closed"
+        if part in "/^:\\" or part.isspace():
+            return f"no tag has {part!r} in its name"
+    return None
+
+
 def _why_no_character(part: str, rule: NameRule) -> str:
     if part == "[":
         return "the [ is never closed"
@@ -120,7 +133,7 @@ def witness(include: Sequence[str], exclude: Iterable[str], rule: NameRule) -> s
         for state, name in level.items():
             if length >= rule.shortest and _accepts(state, wanted, unwanted):
                 return name
-            if len(seen) > _MAX_STATES:
+            if len(seen) * (len(wanted) + len(unwanted)) > _MAX_POSITIONS:
                 return witness(include, [], rule) if unwanted else include[0]
             for letter in letters if length else [c for c in letters if c in rule.first]:
                 for after in _steps(state, wanted, unwanted, letter):

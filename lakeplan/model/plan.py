@@ -251,7 +251,7 @@ def shortens(before: GcRules | None, after: GcRules | None) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """``tree_name`` tells one tree from another (``Tree.digest``); ``tree_commit`` is its git commit, when
+    """``tree_digest`` tells one tree from another (``Tree.digest``); ``tree_commit`` is its git commit, when
     there is one. ``allowed`` are the gates opened with ``--allow``."""
 
     as_of: datetime

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
@@ -45,11 +45,12 @@ class Cell:
     style: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Page:
     """Where output goes. Every string that reaches it is treated as other people's text."""
 
     console: Console
+    _begun: bool = field(default=False, init=False, repr=False)
 
     @property
     def arrow(self) -> str:
@@ -73,7 +74,7 @@ class Page:
 
     def heading(self, title: str, note: str = "") -> None:
         """A blank line, then the title of a section."""
-        self.console.print()
+        self.blank()
         self.line(Cell(title, "bold underline"), Cell(f"  {note}" if note else "", "dim"))
 
     def line(self, *parts: str | Cell, indent: int = 0) -> None:
@@ -82,9 +83,12 @@ class Page:
     def show(self, what: RenderableType, *, indent: int = 0) -> None:
         padded = Padding(what, (0, 0, 0, indent), expand=False) if indent else what
         self.console.print(_WideEnough(padded), crop=False)
+        self._begun = True
 
     def blank(self) -> None:
-        self.console.print()
+        """An empty line between parts; none at the top."""
+        if self._begun:
+            self.console.print()
 
     def hanging(self, lead: Cell, *lines: Text, indent: int = 0, lead_width: int = 0) -> None:
         """Lines that all begin right of ``lead``, wrapped or not."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from lakeplan.render.amounts import count, counted, moment, size
 from lakeplan.render.page import Cell, Page, names
@@ -28,7 +29,7 @@ Json = Mapping[str, Any]
 
 
 def render_plan(document: Json, console: Console) -> None:
-    """Prints a whole plan; the last line sums it up."""
+    """Prints a whole plan; its end sums it up. Without changes there is little but that one line."""
     page = Page(console)
     repositories = document["repositories"]
     render_changes(page, document)
@@ -42,8 +43,9 @@ def render_plan(document: Json, console: Console) -> None:
     render_failures(page, repositories)
     render_unmanaged(page, document)
     page.blank()
-    page.line(Cell(_circumstances(document), "dim"))
-    page.line(*summary_line(document))
+    if writing(document) or document["targets"]:
+        page.line(Cell(_circumstances(document), "dim"))
+    _summary(page, document)
 
 
 def _circumstances(document: Json) -> str:
@@ -62,24 +64,32 @@ def _circumstances(document: Json) -> str:
     return ", ".join(parts) + "."
 
 
-def summary_line(document: Json) -> list[str | Cell]:
-    """``Plan: 2 to add, 1 to change, 0 to clear, 5 unchanged. Impact: …`` and what blocks it."""
+def _summary(page: Page, document: Json) -> None:
+    """One line where it fits; narrower, what changes, what that does and what blocks it have one each."""
+    parts = summary_parts(document)
+    whole = Text(" ").join(page.join(*part) for part in parts)
+    if whole.cell_len <= page.width:
+        page.show(whole)
+        return
+    for part in parts:
+        page.line(*part)
+
+
+def summary_parts(document: Json) -> list[list[str | Cell]]:
+    """``Plan: 2 to add, 1 to change, 0 to clear, 5 unchanged.``, ``Impact: …`` and ``BLOCKED by …``."""
     summary = document["summary"]
     failed = f", {count(summary['failed'])} failed" if summary["failed"] else ""
     if not (summary["add"] or summary["change"] or summary["clear"]):
         text = f" no changes, {count(summary['unchanged'])} unchanged{failed}."
-        parts: list[str | Cell] = [Cell("Plan:", "bold"), text]
+        parts: list[list[str | Cell]] = [[Cell("Plan:", "bold"), text]]
     else:
-        parts = [
-            Cell("Plan:", "bold"),
+        text = (
             f" {count(summary['add'])} to add, {count(summary['change'])} to change,"
-            f" {count(summary['clear'])} to clear, {count(summary['unchanged'])} unchanged{failed}. ",
-            Cell("Impact:", "bold"),
-            " ",
-            *_impact(summary),
-        ]
+            f" {count(summary['clear'])} to clear, {count(summary['unchanged'])} unchanged{failed}."
+        )
+        parts = [[Cell("Plan:", "bold"), text], [Cell("Impact:", "bold"), " ", *_impact(summary)]]
     if summary["refused_gates"]:
-        parts += [" ", Cell(f"BLOCKED by {counted(summary['refused_gates'], 'gate')}.", "bold red")]
+        parts.append([Cell(f"BLOCKED by {counted(summary['refused_gates'], 'gate')}.", "bold red")])
     return parts
 
 

@@ -25,9 +25,9 @@ Json = Mapping[str, Any]
 
 
 def render_repository(repository: Json, console: Console) -> None:
-    """Prints one entry of the document's ``repositories``, nothing folded or left out."""
+    """Prints one entry of the document's ``repositories``, nothing folded or left out; an empty line ends
+    it, since several may follow each other."""
     page = Page(console)
-    page.blank()
     mark = MARKS.get(_overall(repository), Cell(" "))
     page.hanging(mark, page.join(Cell(key_of(repository), "bold")), page.join(_action(repository)))
     _facts(page, repository)
@@ -50,6 +50,7 @@ def render_repository(repository: Json, console: Console) -> None:
     render_gates(page, repository["gates"], all_of_them=True)
     render_warnings(page, [repository], tags_shown=None)
     render_failures(page, [repository])
+    page.blank()
 
 
 def _action(repository: Json) -> str:

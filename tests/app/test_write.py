@@ -10,7 +10,7 @@ import pytest
 from lakeplan.app.report import exit_code_of, report_document
 from lakeplan.app.write import ApplyPorts, ApplyReport, Outcome, Run, write
 from lakeplan.core.diff import action_of
-from lakeplan.errors import ServerUnreachable
+from lakeplan.errors import ServerUnreachable, StorageError
 from lakeplan.model.plan import Failure, Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.progress import Silent
@@ -58,6 +58,15 @@ def it_sets_clears_and_adds(server, state):
 def it_checks_just_before_and_reads_back_just_after(server, state):
     applied(server, state, A)
     assert server.log == ["get a", "set a", "get a"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def it_does_not_write_what_was_not_judged_because_it_was_there_already(server, state, force):
+    # when planned again the server had the reviewed rules, so no gate was asked; now it has the old ones
+    live = a_plan(repository("a", A.after, A.after))
+    report = applied(server, state, A, live=live, force=force)
+    assert ends(report) == {"prod/a": "failed"}
+    assert server.rules["a"] == GcRules(30)
 
 
 def it_leaves_rules_that_changed_since_the_plan(server, state):
@@ -118,3 +127,40 @@ def it_counts_ends_in_the_report(server, state, count):
     document = report_document(report)
     assert document["summary"] == {"applied": count, "already": 0, "failed": 0}
     assert document["results"][0]["repository"] == "prod/a"
+
+
+def it_shows_what_it_saw_before_a_forced_write(server, state):
+    server.rules["a"] = GcRules(29)
+    (result,) = applied(server, state, A, force=True).results
+    assert result.before_etag == GcRules(29).etag
+    history = json.loads(state.read("history/run-1.json").data)
+    assert history["repositories"]["prod/a"]["before"]["default_retention_days"] == 29
+
+
+def it_writes_nothing_that_it_cannot_record(server, state):
+    original = state.write
+
+    def full(key, data, *, if_version):
+        if key.startswith("history/") and b"pending" in data:
+            raise StorageError("disk full", where="state")
+        return original(key, data, if_version=if_version)
+
+    state.write = full
+    (result,) = applied(server, state, A).results
+    assert result.outcome is Outcome.FAILED
+    assert server.rules["a"] == GcRules(30)
+
+
+def it_says_when_a_write_was_done_and_not_recorded(server, state):
+    original = state.write
+
+    def full(key, data, *, if_version):
+        if key.startswith("applied/"):
+            raise StorageError("disk full", where="state")
+        return original(key, data, if_version=if_version)
+
+    state.write = full
+    (result,) = applied(server, state, A).results
+    assert result.outcome is Outcome.FAILED
+    assert "were written" in result.message
+    assert server.rules["a"] == A.after

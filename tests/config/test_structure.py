@@ -43,6 +43,10 @@ import pytest
             "safety: {max_plan_age: 0d}\n",
             "lakeplan.yaml:3:24: safety.max_plan_age: a duration is more than zero",
         ),
+        (
+            "safety: {protected_tags: ['a/b']}\n",
+            "lakeplan.yaml:3:27: safety.protected_tags[0]: the pattern 'a/b'",
+        ),
         ("safety: {max_plan_age: 7}\n", "lakeplan.yaml:3:24: safety.max_plan_age: expected a duration"),
         (
             "bounds: {min_retention_days: 9, max_retention_days: 8}\n",

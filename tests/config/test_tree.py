@@ -207,6 +207,32 @@ class DescribeEquallySpecificGlobs:
         assert "use different profiles" in problem(root, '  "a*": {use: [p]}\n  "*b": {use: [q]}')
 
 
+class DescribeGlobsThatLackTheirDefault:
+    BRANCHES = "{gc: {branches: [{branch_id: main, retention_days: 7}]}}"
+
+    def it_refuses_one_that_nothing_weaker_completes(self, problem: Callable[..., str]) -> None:
+        entries = f'  "team-*": {self.BRANCHES}\n  team-a: {{gc: {{default_retention_days: 5}}}}'
+        text = problem("", entries)
+        assert text.startswith("repositories/a.yaml:3:14: repositories.team-*.gc: gc resolves without")
+
+    def it_takes_one_that_a_weaker_glob_completes(self, tree: Any) -> None:
+        entries = f'  "*": {{gc: {{default_retention_days: 5}}}}\n  "team-*": {self.BRANCHES}'
+        assert days(tree.load("", entries).resolve("prod", ["team-a"])[0].gc) == {"": 5, "main": 7}
+
+    def it_refuses_one_that_others_complete_for_some_names_only(self, problem: Callable[..., str]) -> None:
+        entries = f'  "*b": {self.BRANCHES}\n  "a*": {{gc: {{default_retention_days: 5}}}}'
+        assert "repositories.*b.gc: gc resolves without" in problem("", entries)
+
+    def it_refuses_to_resolve_a_live_repository_that_lacks_it(self, tree: Any) -> None:
+        """Where many globs overlap validation does not look at every name; resolving does."""
+        globs = [f'  "{c}*": {{gc: {{default_retention_days: 5}}}}' for c in "abcdefghijk"]
+        loaded = tree.load("", "\n".join([*globs, f'  "*b": {self.BRANCHES}']))
+        assert len(loaded.resolve("prod", ["a-b"])) == 1
+        with pytest.raises(TreeError) as error:
+            loaded.resolve("prod", ["a-b", "x-b"])
+        assert "repositories.x-b.gc: gc resolves without" in error.value.problems[0]
+
+
 class DescribeFilesForLakectl:
     RULES = '{\n\t"default_retention_days":21,"branches":[{"branch_id":"main","retention_days":28}]\n}\n'
     POLICIES = "policies:\n  - {patterns: ['wip-*'], max_inactivity_time: 1w3d12h}\n"
@@ -335,6 +361,9 @@ class DescribeAcknowledgements:
                 "not a day of the calendar",
             ),
             ("{repository: data-a, gate: clear, reason: r, max: lots}", "expected a number, bytes"),
+            ("{repository: data-a, gate: clear, reason: r, max: 3}", "has no figure"),
+            ("{repository: data-a, gate: expired-objects, reason: r, max: 5TB}", "write max in percent"),
+            ("{repository: data-a, gate: at-risk, reason: r, max: 5%}", "write max in objects"),
         ],
     )
     def it_refuses_what_opens_nothing(self, problem: Callable[..., str], item: str, says: str) -> None:

@@ -122,6 +122,16 @@ def it_stops_at_a_billion_laughs(loader: object) -> None:
     assert time.monotonic() - began < 2
 
 
+def it_counts_levels_through_aliases(loader: object) -> None:
+    lines = ["a0: &a0 x"]
+    lines += [f"a{i}: &a{i} {'[' * 40}*a{i - 1}{']' * 40}" for i in range(1, 60)]
+    node, problems = read("\n".join(lines), loader)
+    assert node is None
+    assert len(problems) == 1
+    assert problems[0].startswith("f.yaml:3:")
+    assert f"more than {MAX_DEPTH} levels" in problems[0]
+
+
 def it_puts_an_empty_value_where_its_key_stands() -> None:
     node, _ = read("a:\n  b:\n")
     assert isinstance(node, MapNode)

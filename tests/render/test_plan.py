@@ -65,8 +65,11 @@ class DescribeNoChanges:
     def it_says_so_in_one_line(self, plans: Any, show: Any) -> None:
         plan = plans.make(plans.unchanged("a"), plans.unchanged("b"))
         text = show(render_plan, to_document(plan), 80)
-        assert "Plan: no changes, 2 unchanged." in text
-        assert not any(section in text for section in SECTIONS[:-1])
+        assert text == "Plan: no changes, 2 unchanged.\n"
+
+    def it_says_when_only_some_repositories_were_planned(self, plans: Any, show: Any) -> None:
+        plan = plans.make(plans.unchanged("a"), targets=("team-*",))
+        assert "only team-*" in show(render_plan, to_document(plan), 80)
 
     def it_still_shows_failures(self, plans: Any, show: Any) -> None:
         plan = plans.full()
@@ -111,6 +114,12 @@ class DescribeImpact:
         assert "unknown: a range cannot be read" in text
         assert "Impact: UNKNOWN in 1 repository." in text
         assert "0 objects" not in text
+
+    def it_breaks_a_long_sum_between_its_parts_only(self, plans: Any, show: Any) -> None:
+        ends = show(render_plan, to_document(plans.full()), 140).splitlines()[-3:]
+        assert [line.split()[0] for line in ends] == ["Plan:", "Impact:", "BLOCKED"]
+        wide = show(render_plan, to_document(plans.full()), 300).splitlines()[-1]
+        assert wide == " ".join(ends)
 
     def it_keeps_unknown_and_known_apart_in_the_sum(self, plans: Any, show: Any) -> None:
         text = flat(show(render_plan, to_document(plans.full()), 80))

@@ -271,7 +271,7 @@ class DescribeShowingAPlan:
     @given(PLANS)
     def it_says_so_when_an_impact_is_unknown_or_a_gate_refuses(self, plan: Plan) -> None:
         stream = io.StringIO()
-        render_plan(to_document(plan), Console(file=stream, width=500, highlight=False))
+        render_plan(to_document(plan), Console(file=stream, width=2_000, highlight=False))
         last = stream.getvalue().splitlines()[-1]
         unknown = [r for r in plan.writes if not r.impact_known]
         assert ("UNKNOWN" in last) == bool(unknown)

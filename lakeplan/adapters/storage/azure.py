@@ -36,7 +36,7 @@ class AzureReader:
             download = self._client.get().download_blob(self._base + key)
             data: bytes = download.readall()
         except AzureError as error:
-            raise translate_azure_error(error, where) from error
+            raise translate_azure_error(error, where) from None
         if len(data) != download.size:
             raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {download.size} bytes")
         return data
@@ -67,7 +67,7 @@ class AzureReader:
             else:
                 yield from container.walk_blobs(name_starts_with=start, include=["metadata"], delimiter="/")
         except AzureError as error:
-            raise translate_azure_error(error, f"{self.url}/{prefix}") from error
+            raise translate_azure_error(error, f"{self.url}/{prefix}") from None
 
 
 def _is_folder(item: BlobProperties) -> bool:

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
-from lakeplan.core.lifecycle.schedule import Cron
-from lakeplan.errors import LakeplanError
+from lakeplan.core.cron import Cron
+from lakeplan.errors import LakeplanError, UsageError
 
 log = logging.getLogger(__name__)
 LONGEST_SLEEP = 60.0
@@ -24,7 +24,7 @@ def serve(
     sleeps so many seconds and says whether to stop. A run that fails is logged, and the next one comes.
     Returns how many runs there were."""
     ticks = 0
-    due = cron.after(now())
+    due = _next(cron, now())
     while True:
         left = (due - now()).total_seconds()
         if left > 0:
@@ -38,4 +38,12 @@ def serve(
         ticks += 1
         if wait(0):
             return ticks
-        due = cron.after(max(now(), due))
+        due = _next(cron, max(now(), due))
+
+
+def _next(cron: Cron, moment: datetime) -> datetime:
+    """In UTC, where no hour is skipped and none comes twice."""
+    found = cron.next_after(moment)
+    if found is None:
+        raise UsageError(f"the schedule {cron.text!r} never comes", hint="check its day and month")
+    return found

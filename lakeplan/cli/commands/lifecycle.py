@@ -31,7 +31,7 @@ from lakeplan.cli.outputs import Output, emit, pair_outputs
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Session
-from lakeplan.core.lifecycle.schedule import parse_cron
+from lakeplan.core.cron import Cron, parse_cron
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.render.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
 
@@ -127,7 +127,7 @@ def run(
         )
     if every is not None and (plan_file is not None or allowed):
         raise UsageError("--every serves for long: a plan file and --allow are for one run")
-    cron = parse_cron(every) if every is not None else None
+    cron = schedule(every) if every is not None else None
     runner = _Runner(
         tree,
         Selection(tuple(target or ()), owner, server),
@@ -214,6 +214,16 @@ class _Runner:
         )
         _emit(self.outputs, report.run_document(done), render_lifecycle_run, no_color=self.no_color)
         return report.run_exit_code(done)
+
+
+def schedule(text: str) -> Cron:
+    """Raises UsageError."""
+    try:
+        return parse_cron(text)
+    except ValueError as error:
+        raise UsageError(
+            f"--every: {error}", hint='minute, hour, day of month, month, day of week: "0 * * * *"'
+        ) from None
 
 
 def _ports(session: Session, stop: Callable[[], bool]) -> RunPorts:

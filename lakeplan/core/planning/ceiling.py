@@ -12,6 +12,8 @@ from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
 
 SettingPlans = PoliciesPlan | ObjectRulesPlan
 DAY = timedelta(days=1)
+CLOCK_SKEW = timedelta(hours=1)
+"""How far the clock of the machine that planned may be ahead of the one that applies."""
 
 
 def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, check_etag: bool) -> list[str]:
@@ -28,7 +30,11 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
         reasons.append("its configuration in the tree differs from the reviewed one")
     if reviewed.managed and live.after_etag != reviewed.after_etag:
         reasons.append("the rules that would be written differ from the reviewed ones")
-    if reviewed.managed and check_etag and live.before_etag not in (reviewed.before_etag, reviewed.after_etag):
+    if (
+        reviewed.managed
+        and check_etag
+        and live.before_etag not in (reviewed.before_etag, reviewed.after_etag)
+    ):
         reasons.append(
             f"the rules on the server changed: ETag {live.before_etag[:12]} is not the plan's"
             f" {reviewed.before_etag[:12]}"
@@ -76,7 +82,8 @@ def growth(reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, ag
     if live.impact.commits_digest and live.impact.commits_digest == reviewed.impact.commits_digest:
         return found
     if reviewed.impact.status is ImpactStatus.UNKNOWN:
-        return found  # it was let through its own gate, unknown as it was
+        # its objects were let through their own gate, unknown as they were; what was known still counts
+        return found + _more_commits(reviewed, live, safety, age) + _new_tags(reviewed, live)
     if live.impact.status is ImpactStatus.UNKNOWN:
         return [*found, f"what expires is not known any more: {live.impact.reason}"]
     current = live.impact.now
@@ -92,10 +99,27 @@ def growth(reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, ag
     at_risk = _ceiling(reviewed.impact, "objects_at_risk", age)
     if (current.objects_at_risk or 0) > at_risk:
         found.append(f"{current.objects_at_risk:,} objects would be at risk, {at_risk:,} were reviewed")
-    new_tags = {t.tag for t in live.impact.tags} - {t.tag for t in reviewed.impact.tags}
-    if new_tags:
-        found.append(f"tags would lose data that were not reviewed: {', '.join(sorted(new_tags))}")
-    return found
+    return found + _new_tags(reviewed, live)
+
+
+def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:
+    """A tag that was moved to another commit is a new one."""
+    known = {(t.tag, t.commit_id) for t in reviewed.impact.tags}
+    new = sorted(t.tag for t in live.impact.tags if (t.tag, t.commit_id) not in known)
+    return [f"tags would lose data that were not reviewed: {', '.join(new)}"] if new else []
+
+
+def _more_commits(
+    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta
+) -> list[str]:
+    """The commits that expire, where the graph was read at the review."""
+    if reviewed.impact.now is None or live.impact.now is None:
+        return []
+    ceiling = _ceiling(reviewed.impact, "commits_expire", age)
+    value = live.impact.now.commits_expire
+    if value <= ceiling * (1 + safety.impact_tolerance_percent / 100):
+        return []
+    return [f"{value:,} commits would expire, {ceiling:,} were reviewed"]
 
 
 def _branch_growth(
@@ -120,8 +144,10 @@ def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:
 
 
 def too_old(plan: Plan, safety: Safety, now: datetime) -> str | None:
-    """Why a plan may not be applied for its age."""
+    """Why a plan may not be applied for its age: too old, or made for a later moment."""
     age = now - plan.as_of
+    if -age > CLOCK_SKEW:
+        return "the plan shows a moment that is still to come (--as-of): it can be read, not applied"
     if age.total_seconds() <= safety.max_plan_age_seconds:
         return None
     return f"the plan is {age.days} days old; max_plan_age is {safety.max_plan_age_seconds / 86400:g} days"

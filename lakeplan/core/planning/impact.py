@@ -58,7 +58,7 @@ def simulated(
     verdicts: Verdicts, result: ImpactResult, *, backlog: bool, blind_to: tuple[str, ...] = ()
 ) -> Impact:
     """Folds the objects' masks into figures per horizon."""
-    commits = _expiring_tags(verdicts)
+    commits = verdicts.tags_at_stake()
     asked = transitions(backlog=backlog)
     left = result.amount(asked[BACKLOG]) if backlog else None
     return Impact(
@@ -112,10 +112,11 @@ def _expiring_tags(verdicts: Verdicts) -> dict[str, str]:
 
 
 def tag_metaranges(verdicts: Verdicts) -> dict[str, str]:
-    """Tag → metarange of its commit, of tags whose commit expires through the change."""
+    """Tag → metarange of its commit, of tags that may lose data: which objects of it go is for the
+    simulation to say."""
     graph = verdicts.graph
     metaranges = {
         tag: graph.meta_range_ids[graph.index[commit_id]]
-        for tag, commit_id in _expiring_tags(verdicts).items()
+        for tag, commit_id in verdicts.tags_at_stake().items()
     }
     return {tag: meta_range for tag, meta_range in metaranges.items() if meta_range}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta, timezone
 
+import pytest
+
 from lakeplan.app.lifecycle.service import serve
-from lakeplan.core.lifecycle.schedule import parse_cron
-from lakeplan.errors import LakeplanError
+from lakeplan.core.cron import parse_cron
+from lakeplan.errors import LakeplanError, UsageError
 
 START = datetime(2026, 3, 1, 10, 30, tzinfo=timezone.utc)
 
@@ -55,3 +57,8 @@ def it_goes_on_after_a_run_that_failed(caplog):
 
 def it_stops_while_it_waits():
     assert served(0.2) == []
+
+
+def it_says_that_the_thirtieth_of_february_never_comes():
+    with pytest.raises(UsageError, match="never comes"):
+        served(1, cron="0 0 30 2 *")

@@ -1,0 +1,45 @@
+"""The README is held against the program."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from lakeplan.cli.main import build_app
+from lakeplan.core.planning.gates import GATES
+from lakeplan.errors import ExitCode
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+COMMANDS = sorted(get_command(build_app()).commands)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def it_documents_every_command(name):
+    assert re.search(rf"lakeplan {name}\b", README), f"README.md does not mention lakeplan {name}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def it_has_help_for_every_command_and_option(name):
+    command = get_command(build_app()).commands[name]
+    assert command.help
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            assert parameter.help, f"{name} {parameter.opts[0]} has no help"
+
+
+def it_names_no_command_that_does_not_exist():
+    named = set(re.findall(r"(?:^|`|\n)lakeplan ([a-z]+)", README))
+    assert named <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def it_documents_every_gate(gate):
+    assert f"`{gate}`" in README
+
+
+@pytest.mark.parametrize("code", ExitCode)
+def it_documents_every_exit_code(code):
+    assert f"| {int(code)} |" in README
