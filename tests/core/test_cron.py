@@ -80,8 +80,13 @@ def it_runs_within_an_hour_when_it_is_hourly(now: datetime, zone: str) -> None:
         "* * * * 8",
         "5-2 * * * *",
         "*/0 * * * *",
-    ]
-    + ["a * * * *", "1, * * * *", "-1 * * * *", "² * * * *", "@reboot", "0 0 0 * * *"],
+        "a * * * *",
+        "1, * * * *",
+        "-1 * * * *",
+        "² * * * *",
+        "@reboot",
+        "0 0 0 * * *",
+    ],
 )
 def it_refuses_what_is_no_cron_line(line: str) -> None:
     with pytest.raises(ValueError, match="cron line"):
