@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeplan.app.attempt import Attempt
-from lakeplan.app.lifecycle.memory import Deletion, DeletionRecord, Fate, text_of
+from lakeplan.app.lifecycle.memory import record_heads
 from lakeplan.app.run import Connection, Run
 from lakeplan.app.state import History, record_setting
 from lakeplan.core.lifecycle.verdicts import takes
@@ -135,16 +135,9 @@ class SettingAttempt(Attempt):
     def _record_heads(self, connection: Connection, policies: Sequence[Policy]) -> None:
         """Remembers branch → HEAD of every branch that a policy names, so that ``lifecycle undo`` can make
         again what the server's job deletes. Commits made after this are not in it."""
-        going = {
-            branch.id: Deletion(branch.commit_id, hidden=branch.hidden, fate=Fate.SEEN)
-            for branch in connection.branches.list_live(self.repository.name)
-            if any(takes(policy, branch.id) for policy in policies)
-        }
-        if not going:
-            return
-        at = text_of(self.run.now()) or ""
-        run_id, by = self.run.run_id, self.run.holder
-        DeletionRecord(self.state, self.repository.key, run_id, at, by, going, finished=True).save()
+        live = connection.branches.list_live(self.repository.name)
+        named = [branch for branch in live if any(takes(policy, branch.id) for policy in policies)]
+        record_heads(self.state, self.repository.key, named, self.run)
 
 
 def _bodies(items: Sequence[SettingItem] | None) -> list[dict[str, Any]] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.adapters.lakefs import LakeFSSettingsWriter
+from lakeplan.cli.main import run
 from lakeplan.sandbox import Options, start_sandbox
 
 DAY = 86400
@@ -75,6 +76,12 @@ def edit(world, **changes) -> None:
     policies = stored(world)
     policies[0] |= changes
     world.api.call("PUT", POLICIES, json={"policies": policies})
+
+
+def undo(world, *arguments: str):
+    """``lifecycle undo``: a command below a command, so its tree option comes after both."""
+    code = run(["lifecycle", "undo", "-C", str(world.tree), *arguments])
+    return int(code)
 
 
 def state_files(world, pattern: str) -> list[dict]:
@@ -217,6 +224,15 @@ class DescribeBranchesThatGo:
         assert set(record["branches"]) == {"feature-old", "feature-new"}
         assert record["branches"]["feature-old"]["head"] == head
         assert record["branches"]["feature-old"]["fate"] == "seen"
+
+    def it_can_undo_what_the_job_of_the_server_deletes(self, enterprise):
+        head = enterprise.api.call("GET", "/repositories/analytics/branches/feature-old")["commit_id"]
+        tree(enterprise, QUICK)
+        assert enterprise.lakeplan("apply", enterprise.plan_file()).code == 0
+        enterprise.api.call("DELETE", "/repositories/analytics/branches/feature-old")  # the job's work
+        assert undo(enterprise, "--branch", "feature-old") == 0
+        again = enterprise.api.call("GET", "/repositories/analytics/branches/feature-old")
+        assert again["commit_id"] == head
 
     def it_refuses_a_plan_that_would_delete_more_than_was_reviewed(self, enterprise, clock):
         tree(enterprise, QUICK)

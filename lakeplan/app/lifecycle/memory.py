@@ -7,15 +7,17 @@ Keys: ``branches/<server>/<repository>.json`` (the ledger) and ``deletions/<serv
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from lakeplan.app.run import Run
 from lakeplan.app.state import repository_key
 from lakeplan.core.lifecycle.ledger import Ledger, dump_ledger, load_ledger
 from lakeplan.errors import FormatError
+from lakeplan.model.branches import LiveBranch
 from lakeplan.ports.storage import StateReader, StateWriter
 
 DELETIONS_FORMAT = "lakeplan.deletions/v1"
@@ -104,6 +106,15 @@ class DeletionRecord:
 
     def settle(self, branch_id: str, fate: Fate, message: str = "") -> None:
         self.branches[branch_id] = replace(self.branches[branch_id], fate=fate, message=message)
+
+
+def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBranch], run: Run) -> None:
+    """Records branch → HEAD of branches that somebody else (a server's own job) may delete, so that undo can
+    bring them back by name or run. Stores nothing when there are none."""
+    seen = {b.id: Deletion(b.commit_id, b.hidden, Fate.SEEN) for b in branches}
+    if seen:
+        at = text_of(run.now()) or ""
+        DeletionRecord(state, repository, run.run_id, at, dict(run.holder), seen, finished=True).save()
 
 
 def list_runs(state: StateReader, repository: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -17,7 +17,6 @@ from lakeplan.model.branches import LiveBranch
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.plan import Failure
 from lakeplan.ports.branches import BranchReader, BranchWriter
-from lakeplan.ports.storage import StateWriter
 from lakeplan.ports.tree import DesiredTree
 
 SAMPLE = 10
@@ -184,21 +183,3 @@ def _warnings(deletion: Deletion, now: datetime) -> list[str]:
             f"its commits were safe until {deletion.safe_until}: a collection since then may have taken data"
         )
     return found
-
-
-def record_heads(
-    state: StateWriter, repository: str, branches: Iterable[LiveBranch], run: Run
-) -> DeletionRecord:
-    """Records branch → HEAD of branches that somebody else (a server's own job) may delete, so that undo can
-    bring them back by name or run."""
-    record = DeletionRecord(
-        state,
-        repository,
-        run.run_id,
-        at=text_of(run.now()) or "",
-        by=dict(run.holder),
-        branches={b.id: Deletion(b.commit_id, b.hidden, Fate.SEEN) for b in branches},
-        finished=True,
-    )
-    record.save()
-    return record

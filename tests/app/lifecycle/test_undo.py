@@ -7,9 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from lakeplan.app.lifecycle.memory import list_runs, read_deletions
+from lakeplan.app.lifecycle.memory import list_runs, read_deletions, record_heads
 from lakeplan.app.lifecycle.report import undo_exit_code
-from lakeplan.app.lifecycle.undo import record_heads
 from lakeplan.errors import PermissionDenied, ServerUnreachable, UsageError
 from lakeplan.model.lifecycle import LifecycleSettings
 from lakeplan.model.rules import GcRules
