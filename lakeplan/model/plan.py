@@ -94,7 +94,8 @@ class ImpactStatus(str, Enum):
 
 @dataclass(frozen=True)
 class TagLoss:
-    """A tag whose commit loses objects: what it names can no longer be read in full."""
+    """A tag whose commit loses objects, now or at a later horizon: what it names can then no longer be read
+    in full. ``objects`` and ``size_bytes``: all that it loses until the last of them."""
 
     tag: str
     commit_id: str
