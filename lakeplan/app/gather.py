@@ -69,6 +69,8 @@ def gather(
         branches=dict(sorted(branches.items())),
         warnings=tuple(warnings),
         unexpanded=later,
+        creation_date=repository.creation_date,
+        storage_namespace=repository.storage_namespace,
     )
     if repository.read_only and action.writes:
         plan = replace(

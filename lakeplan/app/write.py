@@ -48,6 +48,8 @@ class ApplyReport:
     results: tuple[Applied, ...]
     not_written: tuple[str, ...] = ()
     unexpanded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    note: str = ""
+    """What else a person should know of the run; "" for nothing."""
 
     @property
     def failed(self) -> tuple[Applied, ...]:
@@ -108,13 +110,26 @@ def write(
             results.append(attempt.run_it())
             step_done()
     history.record["finished_at"] = run.now().isoformat()
-    history.save()
+    unrecorded = _save(history)
     written = {r.key for r in plan.writes}
     extra = tuple(sorted(r.key for r in live.writes if r.key not in written))
     later = {r.key: tuple(sorted(_still_without(r, work))) for r in live.repositories if r.unexpanded}
     return ApplyReport(
-        run.run_id, tuple(results), not_written=extra, unexpanded={k: v for k, v in later.items() if v}
+        run.run_id,
+        tuple(results),
+        not_written=extra,
+        unexpanded={k: v for k, v in later.items() if v},
+        note=unrecorded,
     )
+
+
+def _save(history: History) -> str:
+    """Why the end of the run could not be recorded, or "". What was written stays reported either way."""
+    try:
+        history.save()
+    except LakeplanError as error:
+        return f"the end of the run is not in the history: {error}"
+    return ""
 
 
 def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) -> set[str]:

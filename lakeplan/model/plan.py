@@ -178,7 +178,8 @@ class Failure:
 class RepositoryPlan:
     """One repository of the plan. ``branches`` maps every branch to its HEAD when planned: patterns are
     expanded over these alone when the plan is applied. ``unexpanded`` are branches that appeared later, with
-    the days their pattern would give them."""
+    the days their pattern would give them. ``creation_date`` (epoch seconds) and ``storage_namespace`` tell a
+    repository from another of the same name."""
 
     server: str
     name: str
@@ -198,6 +199,8 @@ class RepositoryPlan:
     gates: tuple[GateResult, ...] = ()
     warnings: tuple[str, ...] = ()
     unexpanded: Mapping[str, int] = field(default_factory=dict)
+    creation_date: int = 0
+    storage_namespace: str = ""
     failure: Failure | None = None
 
     @property
