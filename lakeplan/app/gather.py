@@ -76,6 +76,8 @@ def gather(
         unexpanded=later,
         branch_lifecycle=settings.branch_lifecycle,
         object_lifecycle=settings.object_lifecycle,
+        creation_date=repository.creation_date,
+        storage_namespace=repository.storage_namespace,
     )
     plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
     if repository.read_only and plan.writes:

@@ -250,6 +250,7 @@ def _judge_one(
         transitions=transitions(backlog=options.backlog),
         detail=expire_name(Horizon.NOW),
         tags=impact.tag_metaranges(verdicts),
+        tag_transitions=tuple(expire_name(horizon) for horizon in Horizon),
     )
     return _Judged(gathered, request, verdicts, blind_to)
 

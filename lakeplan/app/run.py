@@ -46,13 +46,14 @@ class Applied:
 @dataclass(frozen=True)
 class ApplyReport:
     """``elsewhere`` are repositories whose policies this apply does not write: ``lifecycle run`` enforces
-    them."""
+    them. ``note`` is what else a person should know of the run; "" for nothing."""
 
     run_id: str
     results: tuple[Applied, ...]
     not_written: tuple[str, ...] = ()
     unexpanded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     elsewhere: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def failed(self) -> tuple[Applied, ...]:

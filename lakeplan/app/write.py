@@ -51,7 +51,7 @@ def write(
             results += _write_one(repository, current, attempts, run, ports)
             step_done()
     history.record["finished_at"] = run.now().isoformat()
-    history.save()
+    unrecorded = _save(history)
     written = {r.key for r in plan.writes}
     extra = tuple(sorted(r.key for r in live.writes if r.key not in written))
     later = {r.key: tuple(sorted(_still_without(r, work))) for r in live.repositories if r.unexpanded}
@@ -61,7 +61,17 @@ def write(
         not_written=extra,
         unexpanded={k: v for k, v in later.items() if v},
         elsewhere=tuple(sorted(r.key for r in plan.repositories if ENFORCED_BY_LAKEPLAN in r.warnings)),
+        note=unrecorded,
     )
+
+
+def _save(history: History) -> str:
+    """Why the end of the run could not be recorded, or "". What was written stays reported either way."""
+    try:
+        history.save()
+    except LakeplanError as error:
+        return f"the end of the run is not in the history: {error}"
+    return ""
 
 
 def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) -> set[str]:

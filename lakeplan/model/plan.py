@@ -83,7 +83,8 @@ class ImpactStatus(str, Enum):
 
 @dataclass(frozen=True)
 class TagLoss:
-    """A tag whose commit loses objects: what it names can no longer be read in full."""
+    """A tag whose commit loses objects, now or at a later horizon: what it names can then no longer be read
+    in full. ``objects`` and ``size_bytes``: all that it loses until the last of them."""
 
     tag: str
     commit_id: str
@@ -166,7 +167,8 @@ class Failure:
 class RepositoryPlan:
     """One repository of the plan. ``branches`` maps every branch to its HEAD when planned: patterns are
     expanded over these alone when the plan is applied. ``unexpanded`` are branches that appeared later, with
-    the days their pattern would give them. ``action``, ``before``, ``after`` and ``changes`` are of the GC
+    the days their pattern would give them. ``creation_date`` (epoch seconds) and ``storage_namespace`` tell a
+    repository from another of the same name. ``action``, ``before``, ``after`` and ``changes`` are of the GC
     rules; ``branch_lifecycle`` and ``object_lifecycle`` are there when the tree manages them on the server.
     """
 
@@ -190,6 +192,8 @@ class RepositoryPlan:
     unexpanded: Mapping[str, int] = field(default_factory=dict)
     branch_lifecycle: PoliciesPlan | None = None
     object_lifecycle: ObjectRulesPlan | None = None
+    creation_date: int = 0
+    storage_namespace: str = ""
     failure: Failure | None = None
 
     @property

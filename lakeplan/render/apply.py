@@ -34,6 +34,9 @@ def render_apply(document: Json, console: Console) -> None:
     _left_out(page, document)
     _elsewhere(page, document)
     _failures(page, [r for r in results if r["outcome"] == "failed"])
+    if document["note"]:
+        page.blank()
+        page.hanging(Cell("!", "bold red"), document["note"])
     summary = document["summary"]
     page.blank()
     failed = f"{count(summary['failed'])} failed"

@@ -151,6 +151,20 @@ def it_writes_nothing_that_it_cannot_record(server, state):
     assert server.rules["a"] == GcRules(30)
 
 
+def it_keeps_the_report_when_the_end_cannot_be_recorded(server, state):
+    original = state.write
+
+    def full(key, data, *, if_version):
+        if b"finished_at" in data:
+            raise StorageError("disk full", where="state")
+        return original(key, data, if_version=if_version)
+
+    state.write = full
+    report = applied(server, state, A)
+    assert ends(report) == {"prod/a": "applied"}
+    assert "disk full" in report_document(report)["note"]
+
+
 def it_says_when_a_write_was_done_and_not_recorded(server, state):
     original = state.write
 

@@ -77,6 +77,37 @@ def it_does_not_call_a_misspelt_selection_a_plan_without_work(world, expiring):
     assert world.lakeplan("apply", plan, "--target", "analyt*").code == 0
 
 
+def it_refuses_a_refresh_by_which_the_server_would_lose_more(world):
+    """The early stop (retention.md): more days for ``keep-1`` end the walk of ``feature`` at their parent."""
+    for attempt in range(24):
+        name = f"walk-{attempt}"
+        world.api.repository(name)
+        world.api.branch(name, "feature")
+        parent = world.api.commit(name, "feature", 200, x=10)
+        world.api.branch(name, "tmp", parent)
+        world.api.delete(name, "feature", "x.bin")
+        head = world.api.commit(name, "feature", 6, y=10)
+        world.api.delete(name, "tmp", "x.bin")
+        first = world.api.commit(name, "tmp", 150, z=10)
+        if first < head:  # the server walks from the smaller id first
+            break
+    world.api.set_rules(name, 365)
+    world.write(
+        "repositories/walk.yaml",
+        f"apiVersion: lakeplan/v1\nrepositories:\n  {name}:\n    gc:\n      default_retention_days: 3\n"
+        "      branches:\n        - {branch_id: feature, retention_days: 7}\n"
+        "        - {pattern: 'keep-*', retention_days: 100}\n",
+    )
+    plan = world.plan_file("plan.json", *UNKNOWN)
+    world.api.branch(name, "keep-1", first)
+    refused = world.lakeplan("apply", plan, "--refresh-patterns")
+    assert refused.code == 4, refused.out + refused.err
+    assert "commits would expire" in refused.err
+    assert world.api.rules(name) == {"*": 365}
+    assert world.lakeplan("apply", plan).code == 0
+    assert world.api.rules(name) == {"*": 3, "feature": 7}
+
+
 class DescribeGlobs:
     @pytest.fixture
     def planned(self, world):

@@ -106,8 +106,8 @@ def _with_objects(impact: HorizonImpact, horizon: Horizon, result: ImpactResult)
 
 
 def _expiring_tags(verdicts: Verdicts) -> dict[str, str]:
-    """Tag → commit id, of tags whose commit expires through the change."""
-    expiring = {verdicts.graph.ids[i] for i in verdicts.expiring()}
+    """Tag → commit id, of tags whose commit expires through the change, now or at a later horizon."""
+    expiring = {verdicts.graph.ids[i] for horizon in Horizon for i in verdicts.expiring(horizon)}
     return {tag.id: tag.commit_id for tag in verdicts.graph.tags if tag.commit_id in expiring}
 
 

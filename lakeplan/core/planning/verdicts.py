@@ -97,13 +97,14 @@ class Verdicts:
         return [i for i, m in enumerate(self.masks) if m & stored.server and not m & proposed.server]
 
     def tags_at_stake(self) -> dict[str, str]:
-        """Tag → commit id, of tags whose commit the proposed rules do not keep now. Not only of commits that
-        expire through the change: one that is gone already may share its objects with those."""
-        kept, index = side_bits(Horizon.NOW, proposed=True).server, self.graph.index
+        """Tag → commit id, of tags whose commit the proposed rules do not keep at some horizon. Not only of
+        commits that expire through the change: one that is gone already may share its objects with those."""
+        kept = sum(side_bits(horizon, proposed=True).server for horizon in Horizon)
+        index = self.graph.index
         return {
             tag.id: tag.commit_id
             for tag in self.graph.tags
-            if tag.commit_id in index and not self.masks[index[tag.commit_id]] & kept
+            if tag.commit_id in index and self.masks[index[tag.commit_id]] & kept != kept
         }
 
     def backlog_commits(self) -> int:

@@ -62,6 +62,8 @@ class DescribeStaleness:
             repository(after=GcRules(6)),
             repository(before=GcRules(29)),
             repository(endpoint_url="http://127.0.0.1:9000"),
+            repository(creation_date=99),
+            repository(storage_namespace="s3://other/place"),
         ],
     )
     def it_refuses(self, live):

@@ -117,6 +117,14 @@ def it_asks_for_every_tag_that_may_lose_data_through_the_change():
     assert [(t.tag, t.commit_id) for t in folded.tags] == [("v1", "c1"), ("v2", "c2")]
 
 
+def it_asks_for_tags_whose_commit_goes_later_because_of_the_change():
+    # 5 days keep all of these today, and let the oldest go within the week
+    verdicts = judge(chain(8, 4, 1, tags=(0, 1)), GcRules(90), GcRules(5), NOW, UTC)
+    assert verdicts.expiring() == []
+    assert [t.tag for t in impact.unknown(verdicts, "time-out").tags] == ["v0", "v1"]
+    assert impact.tag_metaranges(verdicts) == {"v1": "m1"}  # a first commit holds nothing
+
+
 def it_folds_objects_by_mask():
     verdicts = judge(chain(50, 40, 20, 10, 1, tags=(1,)), GcRules(30), GcRules(5), NOW, UTC)
     stored, proposed = (side_bits(Horizon.NOW, proposed=p) for p in (False, True))
