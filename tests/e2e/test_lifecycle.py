@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
+
+from lakeplan.cli.main import run
 
 ROOT = Path(__file__).parents[2]
 LEDGER = ".lakeplan/branches/prod/analytics.json"
@@ -368,3 +371,21 @@ class DescribeProcesses:
         out, err = process.communicate(timeout=30)
         assert process.returncode == 0, (out, err)
         assert not list((lake.tree / ".lakeplan").glob("leases/**/*.json"))
+
+
+class DescribeExamples:
+    FOLDER = ROOT / "examples" / "lifecycle"
+
+    def it_ships_a_tree_that_validates(self, lake):
+        assert run(["validate", "-C", str(self.FOLDER)]) == 0
+
+    @pytest.mark.parametrize("name", ["kubernetes.yaml", "github-actions.yaml"])
+    def it_ships_schedules_that_are_yaml_and_call_what_there_is(self, name):
+        text = (self.FOLDER / name).read_text()
+        assert yaml.safe_load(text)
+        assert "lifecycle" in text
+
+    def it_names_only_commands_that_there_are(self, lake):
+        for word in ("plan", "run", "undo"):
+            assert f"lakeplan lifecycle {word}" in (self.FOLDER / "README.md").read_text()
+            assert run(["lifecycle", word, "--help"]) == 0

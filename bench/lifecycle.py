@@ -1,0 +1,176 @@
+"""Lifecycle over many branches on the sandbox: seconds, requests, and the size of the ledger.
+
+    python bench/lifecycle.py [--branches 10000] [--going 1000]
+
+Goal (issue 4): 10,000 branches, a plan under 30 s, a ledger under 10 MB, one read and one write of it a run.
+``--going`` of the branches have crossed their policy, so their uncommitted changes are read too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from lakeplan.adapters.lakefs.branches import connect_branch_reader
+from lakeplan.adapters.lakefs.client import connect
+from lakeplan.adapters.lakefs.secret import Credentials, Secret
+from lakeplan.adapters.state import open_state
+from lakeplan.app.lifecycle.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
+from lakeplan.app.lifecycle.run import RunPorts, run_lifecycle
+from lakeplan.app.lifecycle.survey import Readers
+from lakeplan.cli.when import now_utc
+from lakeplan.cli.who import this_run
+from lakeplan.config.tree import Tree, load_tree
+from lakeplan.ports.progress import Silent
+
+ROOT = Path(__file__).parents[1]
+PORT = 18499
+URL = f"http://127.0.0.1:{PORT}"
+DAY = 86400
+LEDGER = "branches/prod/big.json"
+
+
+class Counted:
+    """A state store that counts what is read and written, by key."""
+
+    def __init__(self, url: str) -> None:
+        self._state = open_state(url)
+        self.counts: Counter[str] = Counter()
+
+    def read(self, key: str) -> Any:
+        self.counts[f"read {key}"] += 1
+        return self._state.read(key)
+
+    def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
+        self.counts[f"write {key}"] += 1
+        return self._state.write(key, data, if_version=if_version)
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        return self._state.list_keys(prefix)
+
+    def delete(self, key: str, *, if_version: str) -> None:
+        self._state.delete(key, if_version=if_version)
+
+
+class NoSimulator:
+    def impact(self, requests: Any) -> Any:
+        raise AssertionError("objects are not part of this benchmark")
+
+
+def timed(what: str, start: float) -> None:
+    print(f"  {what:<44} {time.perf_counter() - start:7.2f} s", flush=True)
+
+
+def make_tree(folder: Path) -> Tree:
+    (folder / "repositories").mkdir()
+    (folder / "lakeplan.yaml").write_text(
+        "apiVersion: lakeplan/v1\n"
+        f"servers: {{prod: {{endpoint_url: '{URL}', branch_lifecycle: {{engine: lakeplan}}}}}}\n"
+        "safety: {max_deleted_branches: unlimited}\n"
+    )
+    (folder / "repositories" / "big.yaml").write_text(
+        "apiVersion: lakeplan/v1\nrepositories:\n  big:\n    branch_lifecycle:\n"
+        "      policies: [{patterns: ['old-*'], max_age: 3d}, {patterns: ['new-*'], max_idle_age: 30d}]\n"
+    )
+    return load_tree(folder, {})
+
+
+def make_branches(count: int, going: int) -> None:
+    with requests.Session() as session:
+        session.auth = ("sandbox", "sandbox-secret")
+
+        def post(path: str, body: dict[str, object]) -> None:
+            session.post(f"{URL}/api/v1{path}", json=body, timeout=60).raise_for_status()
+
+        post("/repositories", {"name": "big", "storage_namespace": "local://big", "default_branch": "main"})
+        for n in range(count):
+            kind = "old" if n < going else "new"
+            body: dict[str, object] = {"name": f"{kind}-feature-of-a-team-{n:06d}", "source": "main"}
+            post("/repositories/big/branches", body | {"hidden": n % 10 == 0})
+
+
+def grow_older(path: Path, days: int) -> None:
+    ledger = json.loads(path.read_text())
+    for record in ledger["branches"].values():
+        record["first"] -= days * DAY
+    path.write_text(json.dumps(ledger))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--branches", type=int, default=10_000)
+    parser.add_argument("--going", type=int, default=1_000)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sandbox = subprocess.Popen(
+            [sys.executable, "-m", "lakeplan", "sandbox", "up", "--dir", f"{name}/s", "--port", str(PORT)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            time.sleep(3)
+            measure(folder, arguments.branches, arguments.going)
+        finally:
+            sandbox.terminate()
+            sandbox.wait()
+
+
+def measure(folder: Path, count: int, going: int) -> None:
+    start = time.perf_counter()
+    make_branches(count, going)
+    timed(f"making {count:,} branches (not measured)", start)
+    (folder / "tree").mkdir()
+    tree = make_tree(folder / "tree")
+    credentials = Credentials(Secret("sandbox"), Secret("sandbox-secret"))
+    server = tree.servers["prod"]
+    readers = Readers(connect(server, credentials), connect_branch_reader(server, credentials))
+    state = Counted(tree.state_url)
+    ports = RunPorts(lambda _: readers, no_writer, state, Silent())
+
+    def run() -> None:
+        now = now_utc()
+        report = run_lifecycle(tree, LifecycleOptions(now, now), ports, this_run(folder))
+        failures = [r.failure for r in report.repositories if r.failure is not None]
+        assert not failures, failures
+
+    start = time.perf_counter()
+    run()
+    timed("first run: all are new", start)
+    state.counts.clear()
+    start = time.perf_counter()
+    run()
+    timed("run with nothing to delete", start)
+    counted = {k: n for k, n in state.counts.items() if "branches/" in k}
+    assert counted == {f"read {LEDGER}": 1, f"write {LEDGER}": 1}, counted
+    path = Path(tree.state_url.removeprefix("file://")) / LEDGER
+    print(f"  ledger: {path.stat().st_size / 1e6:.1f} MB, {counted}")
+    grow_older(path, 4)
+    start = time.perf_counter()
+    now = now_utc()
+    plan = plan_lifecycle(
+        tree,
+        LifecycleOptions(now, now, simulate=False),
+        LifecyclePorts(lambda _: readers, NoSimulator(), Silent(), state),
+    )
+    timed(f"plan: {plan.deletions:,} of {count:,} go", start)
+    assert plan.deletions == going, plan.deletions
+
+
+def no_writer(server: str) -> Any:
+    raise AssertionError("nothing is deleted here")
+
+
+if __name__ == "__main__":
+    main()
