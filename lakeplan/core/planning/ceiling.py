@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from lakeplan.core.details import explain_rules
 from lakeplan.model.desired import Safety
 from lakeplan.model.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
 
@@ -32,7 +33,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     if check_etag and live.before_etag not in (reviewed.before_etag, reviewed.after_etag):
         reasons.append(
             f"the rules on the server changed: ETag {live.before_etag[:12]} is not the plan's"
-            f" {reviewed.before_etag[:12]}"
+            f" {reviewed.before_etag[:12]} ({explain_rules(reviewed.before, live.before)})"
         )
     return reasons
 
