@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
+from urllib.parse import urlsplit
 
 from lakeplan.config.checks import Bounds, SettingsCheck, text_of
 from lakeplan.config.crosscheck import (
@@ -147,7 +148,7 @@ class TreeReader:
         if policy in ("ignore", "warn", "fail"):
             self.unmanaged = cast(Literal["ignore", "warn", "fail"], policy)
         state, defaults = root.items.get("state"), root.items.get("defaults")
-        self.state_url = text_of(state.items.get("url")) if isinstance(state, MapNode) else None
+        self.state_url = self._state_url(state) if isinstance(state, MapNode) else None
         default = defaults.items.get("server") if isinstance(defaults, MapNode) else None
         if isinstance(default, ScalarNode) and isinstance(default.value, str):
             self.default_server = default.value
@@ -161,6 +162,14 @@ class TreeReader:
             self._check.settings(node, path, may_clear=False)
             source = profiles.where(name) if isinstance(profiles, MapNode) else root.source
             self.profiles[name] = make_layer(f"profile {name}", source, node, partial(self._rules_file, path))
+
+    def _state_url(self, state: MapNode) -> str | None:
+        node = state.items.get("url")
+        url = text_of(node)
+        if node is not None and url is not None and "@" in urlsplit(url).netloc:
+            text = "a URL with a user or a password in it: credentials come from the environment"
+            self._problems.add(node.source, ("state", "url"), text)
+        return url
 
     def _broken_profiles(self) -> set[str]:
         return {n for n in self.profiles if self._is_broken(ROOT_FILE, ("profiles", n))}

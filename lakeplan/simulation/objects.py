@@ -24,10 +24,13 @@ KEY = ("source", "address")
 
 def sightings(session: SparkSession, bins: Sequence[bytes], sources: Sequence[Source]) -> DataFrame:
     """Everything the bins name, read once. See ``schemas.SIGHTINGS``."""
-    shared = session.sparkContext.broadcast((tuple(bins), tuple(sources)))
+    shared = session.sparkContext.broadcast(tuple(bins))
+    # Sources carry credentials, and Spark puts broadcasts into plain temporary files: these travel with the
+    # function, which goes over a socket.
+    readers = tuple(sources)
 
     def read(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions
-        return read_bins(batches, *shared.value)
+        return read_bins(batches, shared.value, readers)
 
     # One row and one partition a bin: no shuffle is needed to spread the work.
     numbers = session.range(0, len(bins), 1, len(bins))

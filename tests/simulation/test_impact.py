@@ -5,11 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.errors import FormatError, LakeplanError, SimulationFailed, StorageNotFound
@@ -221,3 +223,24 @@ def test_masks_are_those_of_the_commits_that_hold_an_object(
                 assert found.amount(transition) == Amount(len(gone), 2 * len(gone))
             if found.ranges_read:
                 assert sum(a.objects for a in found.by_mask.values()) == len(expected[key])
+
+
+class _WithCredentials(NamespaceMetadata):
+    """A reader that travels with a secret, as a server's does."""
+
+    secret = ""
+
+
+@pytest.mark.spark
+def it_leaves_no_credentials_in_files_on_the_way_to_the_workers(
+    spark: SparkOptions, repository: Repository
+) -> None:
+    repository.commit(BEFORE, entry("a", "data/1"))
+    reader = _WithCredentials(open_namespace(f"file://{repository.root}"))
+    reader.__dict__["secret"] = "a-secret-that-travels"
+    found = SparkSimulator(spark).impact([replace(repository.request(), metadata=reader)])
+    assert isinstance(found[repository.key], ImpactResult)
+    active = SparkSession.getActiveSession()
+    assert active is not None
+    files = [file for file in Path(active.sparkContext._temp_dir).parent.rglob("*") if file.is_file()]
+    assert all(b"a-secret-that-travels" not in file.read_bytes() for file in files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from lakeplan.core.details import explain_rules
 from lakeplan.core.settings import same_setting, what_changed
 from lakeplan.model.desired import Safety
 from lakeplan.model.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
@@ -39,7 +40,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     ):
         reasons.append(
             f"the rules on the server changed: ETag {live.before_etag[:12]} is not the plan's"
-            f" {reviewed.before_etag[:12]}"
+            f" {reviewed.before_etag[:12]} ({explain_rules(reviewed.before, live.before)})"
         )
     now = {setting.kind: setting for setting in live.settings}
     for setting in reviewed.settings:
