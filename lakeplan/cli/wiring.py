@@ -55,6 +55,8 @@ class Session:
     lakectl_config: Path | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _readers: dict[str, LakeFSServer] = field(default_factory=dict, init=False)
+    _branches: dict[str, LakeFSBranchReader] = field(default_factory=dict, init=False)
+    _branch_writers: dict[str, LakeFSBranchWriter] = field(default_factory=dict, init=False)
 
     @classmethod
     def open(
@@ -95,12 +97,17 @@ class Session:
 
     def branch_readers(self, server: str) -> Readers:
         """What a look at a server's branches needs; nothing in it writes but the refs dump."""
-        config = self.tree.servers[server]
-        return Readers(self.reader(server), connect_branch_reader(config, self._credentials(server)))
+        if server not in self._branches:
+            config = self.tree.servers[server]
+            self._branches[server] = connect_branch_reader(config, self._credentials(server))
+        return Readers(self.reader(server), self._branches[server])
 
     def branch_writer(self, server: str) -> LakeFSBranchWriter:
         """Deletes and makes branches, on a connection of its own."""
-        return connect_branch_writer(self.tree.servers[server], self._credentials(server))
+        if server not in self._branch_writers:
+            config = self.tree.servers[server]
+            self._branch_writers[server] = connect_branch_writer(config, self._credentials(server))
+        return self._branch_writers[server]
 
     def state(self) -> StateWriter:
         """The tree's state store. Raises CredentialsError when a remote one is not bound."""

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from lakeplan.app.lifecycle.memory import text_of
-from lakeplan.app.lifecycle.plan import EVEREST, LifecyclePlan, RepositoryOutlook
-from lakeplan.app.lifecycle.run import (
+from lakeplan.app.lifecycle.ends import (
     BranchEnd,
     LifecycleReport,
     Outcome,
     RepositoryEnd,
-    Reviewed,
     is_held_elsewhere,
 )
+from lakeplan.app.lifecycle.memory import text_of
+from lakeplan.app.lifecycle.plan import EVEREST, LifecyclePlan, RepositoryOutlook
+from lakeplan.app.lifecycle.run import Reviewed
 from lakeplan.app.lifecycle.undo import BranchRestored, Restored, UndoReport
 from lakeplan.core.lifecycle.consequences import MomentTotal
 from lakeplan.errors import ExitCode, FormatError

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from zoneinfo import ZoneInfo
 
+from lakeplan.app.lifecycle.ends import BranchEnd, LifecycleReport, Outcome, RepositoryEnd
 from lakeplan.app.lifecycle.memory import (
     Deletion,
     DeletionRecord,
@@ -43,7 +43,6 @@ from lakeplan.core.lifecycle.ledger import without
 from lakeplan.core.planning import gates
 from lakeplan.errors import (
     LakeplanError,
-    LeaseHeld,
     NotFound,
     PreconditionFailed,
     RepositoryNotFound,
@@ -59,63 +58,6 @@ from lakeplan.ports.tree import DesiredTree
 
 SAVE_EVERY = 50
 """Deletions between two saves of the record; what a killed run had not saved is still ``intended``."""
-
-
-class Outcome(str, Enum):
-    """How one branch ended. ``MOVED``: its HEAD moved since it was judged; ``WRITTEN``: its uncommitted
-    changes are others; ``GONE``: somebody else deleted it; ``NOT_REVIEWED``: not in the plan file."""
-
-    DELETED = "deleted"
-    MOVED = "moved"
-    WRITTEN = "written"
-    GONE = "gone"
-    NOT_REVIEWED = "not_reviewed"
-    HOOK_REFUSED = "hook_refused"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    GATE_REFUSED = "gate_refused"
-
-
-@dataclass(frozen=True)
-class BranchEnd:
-    """``uncertain``: the server did not answer, so the branch may still go."""
-
-    outlook: BranchOutlook
-    outcome: Outcome
-    message: str = ""
-    uncertain: bool = False
-
-    @property
-    def fate(self) -> Fate:
-        """What the record says of it: undo looks for what is deleted or uncertain."""
-        if self.outcome is Outcome.DELETED:
-            return Fate.DELETED
-        return Fate.INTENDED if self.uncertain else Fate.KEPT
-
-
-@dataclass(frozen=True)
-class RepositoryEnd:
-    """One repository of a run; ``observed`` counts branches in the stored ledger."""
-
-    desired: DesiredRepository
-    branches: tuple[BranchEnd, ...] = ()
-    kept: int = 0
-    observed: int = 0
-    gates: tuple[GateResult, ...] = ()
-    failure: Failure | None = None
-
-    @property
-    def key(self) -> str:
-        return self.desired.key
-
-
-@dataclass(frozen=True)
-class LifecycleReport:
-    run_id: str
-    at: datetime
-    repositories: tuple[RepositoryEnd, ...]
-    gates: tuple[GateResult, ...] = ()
-    not_ours: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -395,8 +337,3 @@ def _deletion(outlook: BranchOutlook) -> Deletion:
         uncommitted=len(staged.changes) if staged else 0,
         uncommitted_more=staged.more if staged else False,
     )
-
-
-def is_held_elsewhere(end: RepositoryEnd) -> bool:
-    """Whether another run is at this repository."""
-    return end.failure is not None and end.failure.exit_code == int(LeaseHeld.exit_code)
