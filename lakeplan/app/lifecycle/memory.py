@@ -151,18 +151,23 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
         ) from None
 
 
-def unfinished(state: StateWriter, repository: str) -> DeletionRecord | None:
-    """The newest record when its run was stopped, else None. Older ones were settled by the runs after."""
-    runs = list_runs(state, repository)
-    record = read_deletions(state, repository, runs[-1]) if runs else None
-    return None if record is None or record.finished else record
+def unfinished(state: StateWriter, repository: str) -> list[DeletionRecord]:
+    """Records of runs that were stopped, newest first. A run settles all that it finds before it finishes its
+    own, so what is older than a finished one is settled."""
+    found = []
+    for run_id in reversed(list_runs(state, repository)):
+        record = read_deletions(state, repository, run_id)
+        if record is None or all(d.fate is Fate.SEEN for d in record.branches.values()):
+            continue
+        if record.finished:
+            break
+        found.append(record)
+    return found
 
 
-def maybe_new(record: DeletionRecord | None) -> set[str]:
-    """Names that a stopped run may have freed: a branch that has one now may be another one."""
-    if record is None:
-        return set()
-    return {name for name, deletion in record.branches.items() if deletion.fate is not Fate.KEPT}
+def maybe_new(records: Iterable[DeletionRecord]) -> set[str]:
+    """Names that stopped runs may have freed: a branch that has one now may be another one."""
+    return {n for record in records for n, d in record.branches.items() if d.fate is not Fate.KEPT}
 
 
 def text_of(moment: datetime | None) -> str | None:

@@ -81,7 +81,7 @@ class _Held:
     kept: KeptLedger
     survey: Survey
     stack: ExitStack
-    old: DeletionRecord | None
+    old: list[DeletionRecord]
     gates: tuple[GateResult, ...] = field(default=())
 
 
@@ -177,17 +177,16 @@ class _Runner:
         return RepositoryEnd(held.desired, kept=count, observed=count)
 
     def _remember(self, held: _Held, deleted: tuple[str, ...]) -> None:
-        """The run's one write of the ledger; then a stopped run's record is settled."""
+        """The run's one write of the ledger; then the records of stopped runs are settled."""
         write_ledger(self._ports.state, held.desired.key, without(held.survey.ledger, deleted), held.kept)
-        if held.old is None:
-            return
-        for name, deletion in held.old.branches.items():
-            if deletion.fate is Fate.INTENDED:
-                there = name in held.survey.outlooks
-                text = "the run was stopped; the branch was still there" if there else ""
-                held.old.settle(name, Fate.KEPT if there else Fate.DELETED, text)
-        held.old.finished = True
-        held.old.save()
+        for record in held.old:
+            for name, deletion in record.branches.items():
+                if deletion.fate is Fate.INTENDED:
+                    there = name in held.survey.outlooks
+                    text = "the run was stopped; the branch was still there" if there else ""
+                    record.settle(name, Fate.KEPT if there else Fate.DELETED, text)
+            record.finished = True
+            record.save()
 
     # ---- gates
     def weigh(self, held: list[_Held]) -> tuple[GateResult, ...]:
@@ -267,8 +266,15 @@ class _Runner:
         name, branch = held.desired.name, outlook.id
         try:
             why = self._changed(held, outlook)
-            if why is not None:
-                return why
+        except RepositoryNotFound as error:
+            return BranchEnd(outlook, Outcome.FAILED, str(error))
+        except NotFound:
+            return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
+        except LakeplanError as error:
+            return BranchEnd(outlook, Outcome.FAILED, str(error))
+        if why is not None:
+            return why
+        try:
             self._ports.writer(held.desired.server).delete_branch(name, branch)
         except PreconditionFailed as error:
             return BranchEnd(outlook, Outcome.HOOK_REFUSED, error.message)

@@ -17,8 +17,8 @@ from lakeplan.core.lifecycle.ledger import Ledger, assume_created, facts_of, not
 from lakeplan.core.lifecycle.staged import Look, look_at
 from lakeplan.core.lifecycle.verdicts import default_branch_problems, judge_branch
 from lakeplan.core.retention import CommitGraph
-from lakeplan.errors import ConfigError
-from lakeplan.model.branches import BranchOutlook, BranchVerdict, Keep, LiveBranch, PullRequest
+from lakeplan.errors import ConfigError, NotFound, RepositoryNotFound
+from lakeplan.model.branches import BranchOutlook, BranchVerdict, Keep, LiveBranch, PullRequest, StagedData
 from lakeplan.model.desired import DesiredRepository, PoliciesDesired
 from lakeplan.model.lifecycle import BranchFacts, Policy
 from lakeplan.model.refs import Refs
@@ -193,11 +193,20 @@ class _Surveyor:
     def _staged(self, ledger: Ledger, names: Iterable[str]) -> dict[str, Look]:
         settings, reader, name = self._desired.lifecycle, self._readers.branches, self._desired.name
 
+        now = int(self._when.now.timestamp())
+
         def look(branch_id: str) -> tuple[str, Look]:
+            try:
+                data = reader.staged(name, branch_id)
+            except RepositoryNotFound:
+                raise
+            except NotFound:
+                # Gone since it was listed; one of its name that comes back is a new one.
+                return branch_id, Look(StagedData(), written=now)
             return branch_id, look_at(
-                reader.staged(name, branch_id),
+                data,
                 ledger.branches[branch_id].staged,
-                int(self._when.now.timestamp()),
+                now,
                 # A branch that stays because of what is staged needs no times.
                 None
                 if settings.keep_with_uncommitted

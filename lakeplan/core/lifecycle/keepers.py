@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from lakeplan.core.globs import matches
-from lakeplan.core.lifecycle.verdicts import names_of, takes
+from lakeplan.core.lifecycle.verdicts import takes
 from lakeplan.model.branches import BranchOutlook, Keep
 from lakeplan.model.lifecycle import LifecycleSettings, Policy
 
@@ -43,16 +43,16 @@ def keep(outlook: BranchOutlook, why: Keep) -> BranchOutlook:
 def spare_newest(
     outlooks: Mapping[str, BranchOutlook], policies: Sequence[Policy], min_keep: int
 ) -> dict[str, BranchOutlook]:
-    """``min_keep``: of the branches that a policy matches at least so many stay; what is spared is what was
-    written last (then: the first by name)."""
+    """``min_keep``: of the branches that a policy matches at least so many stay, whichever policy would be
+    the deleter; what is spared is what was written last (then: the first by name)."""
     after = dict(outlooks)
     if not min_keep:
         return after
-    for name, policy in zip(names_of(policies), policies, strict=True):
+    for policy in policies:
         matched = [o for o in after.values() if takes(policy, o.id)]
         staying = sum(1 for o in matched if not o.verdict.goes)
         going = sorted(
-            (o for o in matched if o.verdict.goes and o.verdict.policy == name),
+            (o for o in matched if o.verdict.goes),
             key=lambda o: (-(o.facts.last_write or o.facts.created or _NEVER).timestamp(), o.id),
         )
         for outlook in going[: max(0, min_keep - staying)]:

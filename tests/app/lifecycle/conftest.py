@@ -159,6 +159,8 @@ class MemoryLakeFS:
 
     def staged(self, repository: str, branch_id: str) -> StagedData:
         self.requests.append(f"diff {branch_id}")
+        if branch_id not in self.branches:
+            raise NotFound("branch not found")
         return self.staged_on.get(branch_id, StagedData())
 
     def written_at(self, repository: str, branch_id: str, path: str) -> datetime | None:

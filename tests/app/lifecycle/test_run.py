@@ -257,15 +257,17 @@ class DescribeTheSecondLook:
         assert idle.ends() == {"feature-1": "written", "feature-2": "written"}
 
     def it_leaves_alone_what_somebody_else_deleted(self, idle):
-        looked = []
+        def delete_the_other(branch):
+            idle.lakefs.branches.pop("feature-2", None)
 
-        def delete_after_look():
-            if not looked:
-                looked.append(1)
-                del idle.lakefs.branches["feature-1"]
+        idle.lakefs.before_delete = delete_the_other
+        assert idle.ends() == {"feature-1": "deleted", "feature-2": "gone"}
+        idle.undo()
+        assert set(idle.lakefs.branches) == {"main", "feature-1"}
 
-        idle.lakefs.after_look = delete_after_look
-        assert idle.ends()["feature-1"] == "gone"
+    def it_stands_a_branch_that_goes_while_it_looks(self, idle):
+        idle.lakefs.after_look = lambda: idle.lakefs.branches.pop("feature-1", None)
+        assert idle.ends() == {"feature-2": "deleted"}
 
     def it_deletes_nothing_that_a_reviewed_plan_does_not_have(self, idle):
         head = idle.lakefs.branches["feature-1"].commit_id
@@ -411,6 +413,26 @@ class DescribeBeingKilled:
         for name in gone:
             idle.lakefs.branch(name)
         assert not gone & set(idle.ends())
+
+    def it_remembers_what_two_killed_runs_in_a_row_may_have_deleted(self, idle, killed):
+        old, other = idle.tree.policies, (Policy("other", ("other-*",), max_age_seconds=DAY),)
+        idle.lakefs.branch("other-1")
+        idle.tree.policies = other
+        idle.run()
+        idle.clock.wait(2)
+        idle.tree.policies = old
+        for policies, steps in ((old, 4), (other, 3)):  # after the first deletion; after the record
+            idle.tree.policies = policies
+            idle.kill_after(steps)
+            with pytest.raises(killed):
+                idle.run()
+        idle.kill_after(None)
+        assert set(idle.lakefs.branches) == {"main", "feature-2", "other-1"}
+        idle.lakefs.branch("feature-1")
+        idle.tree.policies = (*old, *other)
+        assert idle.ends() == {}
+        idle.clock.wait(3)
+        assert set(idle.ends()) == {"feature-1", "feature-2", "other-1"}
 
     def it_stops_cleanly_when_asked_to(self, idle):
         idle.lakefs.before_delete = lambda branch: setattr(idle, "stop", True)
