@@ -11,11 +11,12 @@ from datetime import datetime
 
 from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.write import ApplyPorts, ApplyReport, Run, gate_text, write
+from lakeplan.core.diff import action_of
 from lakeplan.core.planning import ceiling
 from lakeplan.errors import GateRefused, StalePlan, UsageError
 from lakeplan.model.desired import Safety
 from lakeplan.model.plan import GateOutcome, GateResult, Plan, RepositoryPlan
-from lakeplan.model.plan import shortens as keeps_less
+from lakeplan.model.rules import GcRules
 from lakeplan.ports.tree import DesiredTree
 
 
@@ -59,9 +60,14 @@ def apply_plan(
         refuse_more(reviewed, live, limits, now=run.now(), allowed=options.allowed)
         fresh = {r.key: r.after for r in live.repositories if r.failure is None}
         steps = tuple(
-            replace(s, after=fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
+            _with_rules(s, fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
         )
     return write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
+
+
+def _with_rules(step: RepositoryPlan, after: GcRules | None) -> RepositoryPlan:
+    """A step that writes these rules, also when it was there for its policies alone."""
+    return replace(step, after=after, action=action_of(step.before, after))
 
 
 def _narrowed(plan: Plan, selection: Selection) -> Plan:
@@ -144,7 +150,7 @@ def check(
             + ("" if force else "; --force skips the ETag checks only"),
         )
     refuse_more(reviewed, live, limits, now=now, allowed=allowed)
-    return tuple(sorted(reviewed.writes, key=lambda r: (keeps_less(r.before, r.after), r.key)))
+    return tuple(sorted(reviewed.writes, key=lambda r: (r.shortens, r.key)))
 
 
 def refuse_more(
