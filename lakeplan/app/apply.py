@@ -12,6 +12,7 @@ from datetime import datetime
 from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.write import ApplyPorts, ApplyReport, Run, gate_text, write
 from lakeplan.core.planning import ceiling
+from lakeplan.core.planning.loosening import held_to
 from lakeplan.errors import GateRefused, StalePlan
 from lakeplan.model.desired import Safety
 from lakeplan.model.plan import GateOutcome, GateResult, Plan, RepositoryPlan
@@ -50,8 +51,8 @@ def apply_plan(
     steps = check(
         reviewed,
         live,
-        safety,
-        plan_safety=tree.safety,
+        {key: held_to(reviewed, limits) for key, limits in safety.items()},
+        plan_safety=held_to(reviewed, tree.safety),
         now=run.now(),
         force=options.force,
         allowed=options.allowed,

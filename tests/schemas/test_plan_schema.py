@@ -29,6 +29,7 @@ from lakeplan.model.plan import (
     HorizonImpact,
     Impact,
     ImpactStatus,
+    Loosening,
     Plan,
     PrefixImpact,
     RepositoryPlan,
@@ -117,6 +118,10 @@ PLANS = st.builds(
     warnings=TEXTS,
     simulate=st.sampled_from(["changed", "all", "none"]),
     read_only=st.booleans(),
+    base=st.none() | TEXT,
+    loosenings=st.lists(st.builds(Loosening, TEXT, TEXT, TEXT, TEXT, TEXT), max_size=2).map(tuple),
+    impact_tolerance_percent=st.none() | st.floats(0, 1e9),
+    max_plan_age_seconds=MAYBE,
 )
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -174,6 +179,7 @@ class DescribeTheSchema:
             (Impact, "impact"),
             (HorizonImpact, "horizon_impact"),
             (GateResult, "gate"),
+            (Loosening, "loosening"),
         ],
     )
     def it_has_the_fields_of_the_model(self, kind: Any, where: str) -> None:
