@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 import typer
 
-from lakeplan.cli.commands import apply, plan, sandbox, schema, show, simulate, validate
+from lakeplan.cli.commands import apply, drift, explain, plan, sandbox, schema, show, simulate, validate
 
 COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     validate.register,
     plan.register,
     show.register,
     apply.register,
+    explain.register,
+    drift.register,
     simulate.register,
     schema.register,
     sandbox.register,
