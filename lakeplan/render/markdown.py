@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from lakeplan.render.page import safe
 
-_IN_CODE = frozenset("\\`*_{}[]<>()#+!|~@&\"'$^%=:")
+_IN_CODE = frozenset("\\`*_{}[]<>#!|~@&$^%")
 _IN_PROSE = frozenset("\\`*_[]<>|~@#&$^")
 _SIGILS = frozenset("@#!~%&$^")
 _BREAK = "&#8203;"

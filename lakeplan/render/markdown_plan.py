@@ -115,12 +115,14 @@ def _loosened(document: Json) -> str:
         for f in found
     ]
     title = f"\n### :warning: {loosening_title(document)}\n\n"
-    note = f"\nReview these first; {STRICTER}.\n"
+    note = f"\nReview these first: {STRICTER}.\n"
     return title + table(("what", "at the base", "here", "where"), rows) + note
 
 
 def _blocked(document: Json, *, compact: bool) -> str:
     lines = _gates(document, ("refused",), "opens with ", compact=compact)
+    if compact and lines:
+        lines += "\n**Cut to fit a comment:** what each gate says. The plan file has everything.\n"
     return "\n### :no_entry: BLOCKED\n\n" + lines if lines else ""
 
 

@@ -36,14 +36,17 @@ def loosened(document: Json) -> list[Loosened]:
 
 def loosening_title(document: Json) -> str:
     count = len(document["loosenings"])
-    return f"This change loosens {counted(count, 'limit')} against {(document['base'] or 'its base')[:12]}"
+    return (
+        f"This change loosens {counted(count, 'safeguard')} against {(document['base'] or 'its base')[:12]}"
+    )
 
 
 def render_loosenings(page: Page, document: Json) -> None:
     found = loosened(document)
     if not found:
         return
-    page.heading(loosening_title(document), STRICTER)
+    page.heading(loosening_title(document))
+    page.line(Cell(f"Review these first: {STRICTER}.", "dim"))
     for item in found:
         about = f"  {names(item.scopes, _SCOPES_SHOWN)}" if item.scopes else ""
         lines = [
