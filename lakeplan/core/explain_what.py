@@ -107,9 +107,10 @@ def _commit_of(ref: str, graph: CommitGraph) -> str:
 
 
 def _find_ref(ref: str, graph: CommitGraph) -> str | None:
-    for named in (*graph.branches, *graph.tags):
-        if named.id == ref:
-            return named.commit_id
+    heads = {tag.id: tag.commit_id for tag in graph.tags}
+    heads.update((branch.id, branch.commit_id) for branch in graph.branches)
+    if ref in heads:
+        return heads[ref]
     if ref in graph.index:
         return ref
     found = _with_prefix(ref, graph) if _HEX.match(ref) else []

@@ -175,6 +175,11 @@ def branch_of(fields: Fields) -> Branch:
     return Branch(fields.name("id"), fields.name("commit_id"))
 
 
+def change_of(fields: Fields) -> tuple[str, str]:
+    """(path, type) of one uncommitted change; type is ``added``, ``changed``, ``removed``."""
+    return fields.text("path"), fields.text("type")
+
+
 def tag_of(fields: Fields) -> Tag:
     return Tag(fields.name("id"), fields.name("commit_id"))
 
