@@ -219,10 +219,10 @@ def _newest(graph: CommitGraph, search: Search, holding: Holding) -> tuple[bool,
 
 def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
     if what.ref is None:
+        address = "--kind address if this is one; " if what.text.startswith("data/") else ""
         return LakeplanError(
             f"no commit holds the path {what.text!r}, and it is not staged",
-            hint="check its spelling; WHAT may also be a branch, a commit id of six digits or more, "
-            "or an address such as data/…",
+            hint=f"{address}check its spelling; WHAT may also be a branch, or a commit id (6 digits or more)",
         )
     hint = "check its spelling"
     if everywhere:

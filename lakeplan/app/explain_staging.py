@@ -44,7 +44,7 @@ class RunStaging:
 
     def find(self, addresses: Collection[str], paths: Sequence[str], branch: str | None) -> Staged:
         if self.run_id is None:
-            return Staged(looked="no run of uncommitted addresses is at hand", complete=False)
+            return Staged(complete=False)  # the world's own note says so
         named = (f"run {self.run_id}",)
         return Staged(
             {address: named for address in addresses if address in self.addresses},

@@ -19,7 +19,7 @@ _STATUS = {
     "no_rules": ("KEPT, no rules are set: nothing is collected", "bold green"),
     "staged": ("KEPT, staged and not yet committed", "bold green"),
     "young": ("GOES SOON: nothing keeps it, but it is younger than the minimum age", "bold yellow"),
-    "at_risk": ("AT RISK: the documented rule keeps it, the server's walk does not", "bold red"),
+    "at_risk": ("AT RISK: the server's walk lets it go, against the documented rule", "bold red"),
     "expired": ("GOES: no rule keeps it", "bold red"),
     "never_committed": ("GOES: no commit ever held it, and it is not staged", "bold red"),
     "unknown": ("UNKNOWN: no commit holds it; whether it is staged could not be told", "bold yellow"),
@@ -54,8 +54,9 @@ def render_explain(document: Json, console: Console) -> None:
         page.blank()
         page.line(f"and {counted(more, 'older object')} at this path: name one with REF:PATH or its address")
     read = document["read"]
-    if read["metaranges"]:
+    if read["metaranges"] or document["notes"]:
         page.blank()
+    if read["metaranges"]:
         page.line(
             Cell(
                 f"read: {counted(read['metaranges'], 'metarange')}, {counted(read['ranges'], 'range')} "
@@ -167,6 +168,8 @@ def _title(verdict: Json) -> str:
 def _until(verdict: Json) -> str:
     if verdict["status"] in ("no_rules", "outside", "elsewhere"):
         return ""
+    if verdict["status"] == "at_risk" and verdict["kept_until"]:
+        return f" (which keeps it until {moment(verdict['kept_until'])} if nobody writes)"
     if verdict["kept_until"]:
         return f", until {moment(verdict['kept_until'])} if nobody writes"
     if verdict["gone_since"]:
@@ -217,7 +220,8 @@ def _walk(verdict: Json) -> str:
     if stopped is None or not verdict["documented"]:
         return text
     at = "there" if stopped["stopped_at"] == verdict["commit_id"] else f"at {_id(stopped['stopped_at'])}"
-    by = next((f" (after that of {_named(p)})" for p in walk if p["start"] == stopped["stopped_by"]), "")
+    first = next((p for p in walk if p["start"] == stopped["stopped_by"] and p not in passes[:1]), None)
+    by = f" (after that of {_named(first)})" if first is not None else ""
     return f"{text}; {_walker(stopped)}, which would mark it, comes later and stops {at}{by}"
 
 
