@@ -6,7 +6,18 @@ from collections.abc import Callable
 
 import typer
 
-from lakeplan.cli.commands import apply, drift, explain, plan, sandbox, schema, show, simulate, validate
+from lakeplan.cli.commands import (
+    apply,
+    drift,
+    explain,
+    history,
+    plan,
+    sandbox,
+    schema,
+    show,
+    simulate,
+    validate,
+)
 
 COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     validate.register,
@@ -15,6 +26,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     apply.register,
     explain.register,
     drift.register,
+    history.register,
     simulate.register,
     schema.register,
     sandbox.register,
