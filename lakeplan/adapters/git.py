@@ -25,15 +25,21 @@ class _Blob:
 
 def commit_of(folder: Path, ref: str) -> str:
     """The commit (hex id) that ``ref`` names in the repository around ``folder``. Raises LakeplanError."""
+    inside = _git(folder, "rev-parse", "--is-inside-work-tree")
+    if inside.returncode:
+        # Outside any repository, or one that git does not trust (another owner, as in containers).
+        reason = os.fsdecode(inside.stderr).partition("\n")[0].removeprefix("fatal: ")
+        raise LakeplanError(
+            f"git finds no repository to compare with: {reason or 'it says no more'}",
+            where=str(folder),
+            hint="--base names a commit of the git repository that holds the tree",
+        )
     answer = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if answer.returncode:
-        inside = _git(folder, "rev-parse", "--is-inside-work-tree").returncode == 0
         raise LakeplanError(
-            f"git knows no commit {ref!r} here" if inside else "this folder is not in a git work tree",
+            f"git knows no commit {ref!r} here",
             where=str(folder),
-            hint="fetch it first (a shallow clone has the newest commit alone)"
-            if inside
-            else "--base compares with a commit of the tree's git repository",
+            hint="fetch it first (a shallow clone has the newest commit alone)",
         )
     return answer.stdout.decode().strip()
 

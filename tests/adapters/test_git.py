@@ -54,7 +54,7 @@ def it_names_a_commit_that_is_not_there(repository: Path, ref: str) -> None:
 
 
 def it_says_when_a_folder_is_in_no_work_tree(tmp_path: Path) -> None:
-    with pytest.raises(LakeplanError, match="not in a git work tree"):
+    with pytest.raises(LakeplanError, match="git finds no repository to compare with: not a git"):
         commit_of(tmp_path, "HEAD")
     assert prefix_of(tmp_path) is None
 

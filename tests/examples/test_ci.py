@@ -149,6 +149,12 @@ class DescribeThePreCommitHook:
         assert refused.returncode == 1
         assert "outside the tree's bounds" in refused.stderr
 
+    def it_is_offered_to_those_who_name_this_repository(self):
+        (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+        (own,) = load("pre-commit-config.yaml")["repos"][0]["hooks"]
+        shared = ("id", "name", "entry", "language", "pass_filenames", "files")
+        assert {k: hook[k] for k in shared} == {k: own[k] for k in shared}
+
     def it_is_there_for_pre_commit_too(self):
         (hook,) = load("pre-commit-config.yaml")["repos"][0]["hooks"]
         assert hook["pass_filenames"] is False

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import unicodedata
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import datetime, timezone
@@ -37,6 +39,10 @@ from lakeplan.model.plan import (
 )
 from lakeplan.model.plan_document import digest_of, dump_plan, load_plan, to_document
 from lakeplan.model.rules import GcRules
+from lakeplan.render.annotations import plan_annotations
+from lakeplan.render.github import render_github
+from lakeplan.render.junit import render_junit_plan
+from lakeplan.render.markdown_plan import COMMENT_LIMIT, marker, render_markdown
 from lakeplan.render.plan import render_plan
 from lakeplan.render.show import render_repository
 
@@ -231,6 +237,20 @@ class DescribeShowingAPlan:
         stream.seek(0)
         text = stream.read()
         assert all(c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text)
+
+    @SOME
+    @given(PLANS, TEXT)
+    def it_becomes_a_comment_annotations_and_junit_whatever_it_holds(self, plan: Plan, tree: str) -> None:
+        document = json.loads(dump_plan(plan))
+        comment = render_markdown(document, tree=tree)
+        assert len(comment.encode()) <= COMMENT_LIMIT
+        assert comment.splitlines()[0] == marker(tree)
+        assert ("**BLOCKED**" in comment.splitlines()[1]) == bool(plan.refused)
+        lines = render_github(plan_annotations(document), tree=tree).splitlines()
+        assert all(re.match("::(error|warning|notice) ", line) for line in lines)
+        assert sum(line.startswith("::error") for line in lines) == len(plan.refused) + len(plan.failed)
+        root = ET.fromstring(render_junit_plan(document, tree=tree).encode())
+        assert (root.get("failures"), root.get("errors")) == (str(len(plan.refused)), str(len(plan.failed)))
 
     @SOME
     @given(PLANS)
