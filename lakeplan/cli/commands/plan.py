@@ -22,6 +22,16 @@ from lakeplan.model.plan import Plan
 from lakeplan.model.plan_document import to_document
 from lakeplan.render.plan import render_plan
 
+HELP = """Show what would change in the rules, and what that does. Writes nothing.
+
+\b
+Examples:
+  lakeplan plan
+  lakeplan plan --target 'team-a-*' --detailed-exitcode
+  lakeplan plan --format json --out plan.json
+  lakeplan plan --base 'HEAD^1' --format markdown --out comment.md --format github
+"""
+
 Against = Annotated[
     str | None,
     typer.Option(
@@ -41,7 +51,7 @@ Allow = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("plan", help="Show what would change in the rules, and what that does.")
+    @app.command("plan", help=HELP)
     def plan(
         tree: options.TreeDir = Path(),
         target: options.Targets = None,

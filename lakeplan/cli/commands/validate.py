@@ -23,11 +23,20 @@ from lakeplan.render.annotations import problem_annotations
 from lakeplan.render.github import render_github
 from lakeplan.render.junit import render_junit_problems
 
+HELP = """Check a tree: every problem at once, each with file, line and column. No server is asked.
+
+\b
+Examples:
+  lakeplan validate -C trees/prod
+  lakeplan validate --format github
+  lakeplan validate --format junit --out validate.xml
+"""
+
 FORMATS = (RICH, "json", "github", "junit")
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("validate", help="Check a tree: every problem at once, each with file, line and column.")
+    @app.command("validate", help=HELP)
     def validate(
         tree: options.TreeDir = Path(),
         format: options.Formats = None,
