@@ -51,7 +51,8 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
         tail = _circumstances(document)
     if length(head) + length(tail) > room:
         tail = ""
-    return head + _fitting(blocks, room - length(head) - length(tail)) + tail
+    text = head + _fitting(blocks, room - length(head) - length(tail)) + tail
+    return text if length(text) <= limit else _cut_lines(text, limit)
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def _circumstances(document: Json) -> str:
 def _cut_lines(text: str, room: int) -> str:
     """Whole lines from the top, and that there were more: the last resort."""
     kept, used = [], 0
-    note = "\n**Cut to fit a comment:** more gates refuse than fit. The plan file has everything.\n"
+    note = "\n**Cut to fit a comment:** there is more than fits. The plan file has everything.\n"
     for line in text.splitlines(keepends=True):
         used += length(line)
         if used > room - length(note):

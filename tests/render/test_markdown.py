@@ -174,6 +174,14 @@ class DescribeTheLimit:
         assert text.startswith(marker())
         assert "Cut to fit" in text
 
+    def it_holds_when_a_single_name_is_longer_than_a_comment(self, plans: Any) -> None:
+        before, after = GcRules(28, {}), GcRules(21, {})
+        made = [plans.repository(f"{'a' * 9_000}{i}", before, after) for i in range(12)]
+        text = render_markdown(to_document(plans.make(*made)))
+        assert length(text) <= COMMENT_LIMIT
+        assert "Plan: 0 to add, 12 to change" in text
+        assert "Cut to fit" in text
+
     def it_begins_with_the_loudest_repository(self, plans: Any) -> None:
         text = render_markdown(to_document(full(plans)))
         assert text.index("#### <code>prod/analytics") < text.index("#### <code>prod/scratch")
