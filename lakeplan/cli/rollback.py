@@ -9,8 +9,9 @@ from pathlib import Path
 
 from lakeplan.app.history_rollback import Disagreement, Restoration, disagreements
 from lakeplan.config.files import ROOT_FILE
-from lakeplan.config.gc_edit import add_entry, gc_lines, set_gc
+from lakeplan.config.gc_edit import add_entry, set_gc
 from lakeplan.config.tree import Tree, load_tree
+from lakeplan.core.tree_text import gc_lines
 from lakeplan.errors import ConfigError, LakeplanError, StalePlan
 from lakeplan.ports.lakefs import LakeFSReader
 

@@ -98,7 +98,7 @@ class Session:
         )
 
     def _lakectl(self) -> LakectlSettings:
-        return read_lakectl(self.environ, config=self.lakectl_config, home=_home(self.environ))
+        return lakectl_settings(self.environ, self.lakectl_config)
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,11 @@ class LazySimulator:
 
         options = SparkOptions(master=self.master, conf=self.conf)
         return SparkSimulator(options, self.progress).impact(requests)
+
+
+def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> LakectlSettings:
+    """What lakectl is set up with here. Raises CredentialsError for a file that cannot be read."""
+    return read_lakectl(environ, config=config, home=_home(environ))
 
 
 def _home(environ: Mapping[str, str]) -> Path | None:

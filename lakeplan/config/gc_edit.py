@@ -5,28 +5,10 @@ Whoever uses it loads the tree again and looks whether it says what was meant: a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-
 import yaml
 
+from lakeplan.core.tree_text import quoted
 from lakeplan.errors import LakeplanError
-from lakeplan.model.desired import BranchRule
-from lakeplan.model.rules import GcRules
-
-
-def gc_lines(rules: GcRules | None, remove: Iterable[BranchRule] = ()) -> list[str]:
-    """The block that gives these rules: ``gc: clear`` for none. ``remove`` drops inherited rules."""
-    if rules is None:
-        return ["gc: clear"]
-    items = [f"{{branch_id: {_quoted(b)}, retention_days: {d}}}" for b, d in rules.branches.items()]
-    items += [
-        f"{{{'pattern' if r.is_pattern else 'branch_id'}: {_quoted(r.name)}, remove: true}}" for r in remove
-    ]
-    lines = ["gc:", f"  default_retention_days: {rules.default_retention_days}"]
-    if items:
-        lines += ["  branches:", *(f"    - {item}" for item in items)]
-    return lines
 
 
 def set_gc(text: str, entry: str, lines: list[str]) -> str | None:
@@ -48,7 +30,7 @@ def set_gc(text: str, entry: str, lines: list[str]) -> str | None:
 
 def add_entry(text: str, entry: str, lines: list[str]) -> str | None:
     """The text with a new entry of this ``gc`` block. None where ``repositories`` is not in block style."""
-    body = [f"{_quoted(entry)}:", *(f"  {line}" for line in lines)]
+    body = [f"{quoted(entry)}:", *(f"  {line}" for line in lines)]
     repositories = _repositories(text)
     if repositories is None:
         return text.rstrip("\n") + "\nrepositories:\n  " + _indented(body, 2) + "\n"
@@ -88,7 +70,3 @@ def _end(node: yaml.Node) -> int:
 
 def _indented(lines: list[str], column: int) -> str:
     return f"\n{' ' * column}".join(lines)
-
-
-def _quoted(name: str) -> str:
-    return json.dumps(name, ensure_ascii=False)

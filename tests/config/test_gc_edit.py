@@ -7,7 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.config.gc_edit import add_entry, gc_lines, set_gc
+from lakeplan.config.gc_edit import add_entry, set_gc
+from lakeplan.core.tree_text import gc_lines, quoted
 from lakeplan.model.desired import BranchRule, Source
 from lakeplan.model.rules import GcRules
 
@@ -44,7 +45,7 @@ def it_replaces_the_block_and_leaves_everything_else():
         """    gc:
       default_retention_days: 7
       branches:
-        - {branch_id: "main", retention_days: 1}
+        - {branch_id: main, retention_days: 1}
         - {pattern: "r-*", remove: true}   # why
 """,
     )
@@ -79,7 +80,12 @@ def it_adds_an_entry():
     assert add_entry("repositories: {a: {gc: clear}}\n", "prod/six", gc_lines(None)) is None
 
 
-NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=8)
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+
+
+@given(NAMES | st.sampled_from(["null", "On", "1e5", "a: b", "# a", ".inf", "0x1", "1_000", "~", "<<", "="]))
+def it_quotes_every_text_so_that_it_is_read_back(text):
+    assert yaml.safe_load(f"{quoted(text)}: [{quoted(text)}]") == {text: [text]}
 
 
 @given(st.integers(1, 9), st.dictionaries(NAMES, st.integers(1, 9), max_size=4))
