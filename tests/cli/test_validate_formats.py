@@ -53,3 +53,23 @@ def it_writes_junit_beside_what_people_read(tree, capsys, tmp_path):
 def it_has_no_comment_of_a_tree(tree, capsys):
     assert run(["validate", "-C", str(tree), "--format", "markdown"]) == 64
     assert "one of rich, json, github, junit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--format", "gihub"], 64, "unknown format 'gihub'"),
+        (["--format", "junit", "--format", "github"], 64, "two formats go to standard output"),
+        (["--format", "junit", "--out", "a.xml", "--out", "b.xml"], 64, "2 --out for 1 --format"),
+        (["--format", "junit", "--out", "/nowhere/a.xml"], 1, "cannot write"),
+        (["--junit"], 64, "No such option"),
+    ],
+)
+def it_explains_wrong_use(tree, capsys, arguments, code, words):
+    assert run(["validate", "-C", str(tree), *arguments]) == code
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def it_annotates_a_tree_that_is_not_there(tmp_path, capsys):
+    assert run(["validate", "-C", str(tmp_path), "--format", "github"]) == 1
+    assert "::error file=" in capsys.readouterr().out

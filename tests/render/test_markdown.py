@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from rich.console import Console
 
 from lakeplan.model.plan import Failure, GateOutcome, GateResult, Loosening
@@ -16,6 +17,7 @@ from lakeplan.model.plan_document import to_document
 from lakeplan.model.rules import GcRules
 from lakeplan.render.markdown import code, length, prose, table
 from lakeplan.render.markdown_plan import COMMENT_LIMIT, marker, render_markdown
+from lakeplan.render.page import safe
 from lakeplan.render.plan import render_plan
 
 NASTY = "@org/team |x| <!-- --> `a` [l](https://evil.example) #12 ![i](x) </details> *b* ~~c~~ :boom:\n/close"
@@ -69,6 +71,19 @@ class DescribeEscaping:
         assert not re.search(r"[\n\r|<>@`*_\[\]~\\]", shown)
         seen = html.unescape(shown)  # what a host looks for references in
         assert not re.search(r"[@#!~%&$^](?=[\w\"'])", seen)
+
+    @given(TEXT)
+    def it_comes_out_of_a_markdown_parser_as_it_went_in(self, text: str) -> None:
+        parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+        shown = parser.render(f"{table(('a', 'b'), [[code(text), prose(text)]])}\nAfter.\n")
+        cells = re.findall(r"<td>(.*?)</td>", shown)
+        assert len(cells) == 2
+        assert shown.endswith("</table>\n<p>After.</p>\n")
+        name, sentence = cells[0].removeprefix("<code>").removesuffix("</code>"), cells[1]
+        assert not re.search("<[a-z/!]", name + sentence)
+        assert html.unescape(name) == safe(text)
+        # A parser drops the blanks at the ends of a cell.
+        assert html.unescape(sentence).replace("\u200b", "").strip() == safe(text).strip()
 
     def it_shows_the_characters_that_were_there(self) -> None:
         assert html.unescape(code("a|b_c@d`e")) == "<code>a|b_c@d`e</code>"
