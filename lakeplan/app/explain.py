@@ -154,7 +154,7 @@ def objects_at(
     if not wanted:
         raise _nothing_at(what, everywhere)
     notes: list[str] = []
-    unsure = [h for h in wanted if not _sure(judged, search, h)]
+    unsure = [h for h in wanted if h.address not in staged.holders and not _sure(judged, search, h)]
     if unsure and path_only:
         notes.append(PATH_ONLY)
     elif unsure:
@@ -162,7 +162,7 @@ def objects_at(
         search.fill(unsure, sorted(kept - {""}))
         staged = _more_staged(world, staged, unsure)
     order = sorted(wanted, key=lambda h: _newest(graph, search, h), reverse=True)
-    return Found(order, staged, [*notes, *_staged_notes(staged)])
+    return Found(order, staged, [*notes, *(_staged_notes(staged) if unsure else ())])
 
 
 def objects_by_address(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakeplan.app.explain_search import AddressBook
+from lakeplan.errors import NotFound, PermissionDenied
 from lakeplan.model.objects import AddressType
 from lakeplan.ports.lakefs import StagingReader
 
@@ -77,6 +78,7 @@ class BranchStaging:
                     at.setdefault(address, set()).add(path)
         where = f"{min(len(asked), MAX_BRANCHES)} of {len(asked)} branches"
         what = f"at {', '.join(paths[:3])}" if paths else "everywhere"
+        what += ", and not all of it could be seen" if capped else ""
         return Staged(
             {address: tuple(sorted(names)) for address, names in found.items()},
             {address: tuple(sorted(names)) for address, names in at.items()},
@@ -88,15 +90,21 @@ class BranchStaging:
     def _on_branch(self, branch: str, paths: Sequence[str]) -> tuple[list[tuple[str, str]], bool]:
         """(path, address) of staged objects, and whether some were left out."""
         found: list[tuple[str, str]] = []
+        try:
+            return found, self._look(branch, paths, found)
+        except (PermissionDenied, NotFound):
+            return found, True  # not allowed to look, or the branch is gone: what is there stays unknown
+
+    def _look(self, branch: str, paths: Sequence[str], found: list[tuple[str, str]]) -> bool:
         for wanted in paths or ("",):
             listed = self.reader.list_uncommitted(self.repository, branch, wanted)
             for seen, path in enumerate(listed):
                 if paths and path != wanted:
                     break  # in order of paths: what the prefix also matches comes later
                 if seen == MAX_ENTRIES:
-                    return found, True
+                    return True
                 full = self.reader.physical_address(self.repository, branch, path)
                 if full is not None:
                     inside = self.book.inside(full, AddressType.BY_PREFIX)
                     found.append((path, full if inside is None else inside))
-        return found, False
+        return False

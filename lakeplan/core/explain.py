@@ -155,8 +155,10 @@ class Judge:
         reasons = sorted(reached if ask is None else ask, key=_longest_first)
         stay: tuple[Remedy, ...] = ()
         if not (kept_server and is_kept):
-            dated = [(k, self._reason(k, best).replaced_us) for k in sorted(reached, key=_longest_first)[:50]]
-            stay = to_stay(self.graph, rules, best, dated, self.as_of, self.zone)
+            longest = sorted(reached, key=_longest_first)[:KEEPERS_SHOWN]
+            dated = [(k, self._reason(k, best).replaced_us) for k in longest]
+            highest = max((k.days for k in reached), default=0)
+            stay = to_stay(self.graph, rules, best, dated, highest, self.as_of, self.zone)
         return Explanation(
             rule_set=self.name,
             has_rules=True,

@@ -51,14 +51,15 @@ def to_stay(
     rules: GcRules,
     commit: int,
     reached_by: Sequence[tuple[Keeper, int | None]],
+    highest: int,
     as_of: datetime,
     zone: tzinfo,
 ) -> tuple[Remedy, ...]:
     """Changes after which both the documented rule and the server's walk keep a commit (its number).
 
-    ``reached_by``: the starts that come to it, each with the date that must be after the limit.
+    ``reached_by``: starts that come to it, each with the date that must be after the limit; ``highest``: the
+    most days of all that do.
     """
-    highest = max((keeper.days for keeper, _ in reached_by), default=0)
     wanted: list[tuple[int, str | None, int]] = []
     for keeper, created in reached_by:
         needed = None if created is None else days_needed(created, as_of, zone)
