@@ -5,7 +5,7 @@ The plan file is a ceiling. Nothing is written before every planned repository w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -13,11 +13,10 @@ from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.write import ApplyPorts, ApplyReport, Run, gate_text, write
 from lakeplan.core.planning import ceiling
 from lakeplan.core.planning.loosening import held_to
-from lakeplan.errors import GateRefused, StalePlan
+from lakeplan.errors import GateRefused, StalePlan, UsageError
 from lakeplan.model.desired import Safety
 from lakeplan.model.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 from lakeplan.model.plan import shortens as keeps_less
-from lakeplan.model.rules import GcRules
 from lakeplan.ports.tree import DesiredTree
 
 
@@ -44,29 +43,39 @@ def apply_plan(
     plan_digest: str,
 ) -> ApplyReport:
     """Plans again, checks everything, then writes. Raises StalePlan or GateRefused with nothing written."""
-    reviewed = _narrowed(reviewed, tree, options.selection)
-    live = make_plan(tree, _again(reviewed, options, run), plan_ports)
-    by_server = {server: tree.resolve(server, _names(live, server)) for server in tree.servers}
-    safety = {d.key: d.safety for desired in by_server.values() for d in desired}
-    steps = check(
-        reviewed,
-        live,
-        {key: held_to(reviewed, limits) for key, limits in safety.items()},
-        plan_safety=held_to(reviewed, tree.safety),
-        now=run.now(),
-        force=options.force,
-        allowed=options.allowed,
+    reviewed = _narrowed(reviewed, options.selection)
+    again = _again(reviewed, options, run)
+    live = make_plan(tree, again, plan_ports)
+    limits = _Limits(
+        {
+            d.key: held_to(reviewed, d.safety)
+            for server in tree.servers
+            for d in tree.resolve(server, _names(live, server))
+        },
+        held_to(reviewed, tree.safety),
     )
-    if options.refresh_patterns:
-        steps = tuple(_refreshed(step, live) for step in steps)
+    steps = check(reviewed, live, limits, now=run.now(), force=options.force, allowed=options.allowed)
+    later = _later_branches(steps, live) if options.refresh_patterns else {}
+    if later:
+        # Days of one branch move the server's walk of others (retention.md: its answer is not monotone), so
+        # rules that keep more can lose more: what is really written is judged, too.
+        over = {key: branches | later.get(key, frozenset()) for key, branches in again.expand_over.items()}
+        live = make_plan(tree, replace(again, expand_over=over), plan_ports)
+        refuse_more(reviewed, live, limits, now=run.now(), allowed=options.allowed)
+        fresh = {r.key: r.after for r in live.repositories if r.failure is None}
+        steps = tuple(
+            replace(s, after=fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
+        )
     return write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
 
 
-def _narrowed(plan: Plan, tree: DesiredTree, selection: Selection) -> Plan:
+def _narrowed(plan: Plan, selection: Selection) -> Plan:
     """Only the repositories that are asked for now. The others stay unwritten."""
     if selection.everything:
         return plan
     kept = tuple(r for r in plan.repositories if selection.takes_named(r.server, r.name, r.owner))
+    if not kept:
+        raise UsageError("the selection names no repository of the plan", hint="lakeplan show lists them")
     return replace(plan, repositories=kept)
 
 
@@ -89,32 +98,41 @@ def _names(plan: Plan, server: str) -> list[str]:
     return [r.name for r in plan.repositories if r.server == server]
 
 
-def _refreshed(step: RepositoryPlan, live: Plan) -> RepositoryPlan:
-    """Adds or raises, never lowers: rules for branches that appeared since the plan."""
-    current = next((r for r in live.repositories if r.key == step.key), None)
-    if step.after is None or current is None:
-        return step
-    rules = step.after
-    more = {b: days for b, days in current.unexpanded.items() if days > rules.days_for(b)}
-    return replace(step, after=GcRules(rules.default_retention_days, {**rules.branches, **more}))
+def _later_branches(steps: Iterable[RepositoryPlan], live: Plan) -> dict[str, frozenset[str]]:
+    """Branches that appeared since the plan and whose pattern gives them more days than the reviewed rules:
+    a refresh adds or raises, never lowers."""
+    unexpanded = {r.key: r.unexpanded for r in live.repositories}
+    found = {}
+    for step in steps:
+        if step.after is not None:
+            days = step.after.days_for
+            more = frozenset(b for b, d in unexpanded.get(step.key, {}).items() if d > days(b))
+            found[step.key] = more
+    return {key: more for key, more in found.items() if more}
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Safety limits as the tree has them now: by ``server/name``, and of the whole plan."""
+
+    by_repository: Mapping[str, Safety]
+    of_plan: Safety
 
 
 def check(
     reviewed: Plan,
     live: Plan,
-    safety: Mapping[str, Safety],
+    limits: _Limits,
     *,
-    plan_safety: Safety,
     now: datetime,
     force: bool,
     allowed: frozenset[str] = frozenset(),
 ) -> tuple[RepositoryPlan, ...]:
     """What to write, in order, or an error with nothing written.
 
-    ``live`` is the reviewed plan's repositories planned again from the checked-out tree. ``safety`` gives
-    each repository's limits as the tree has them now. ``force`` skips the ETag checks and nothing else.
-    Raises StalePlan (exit 5) and GateRefused (exit 4). Repositories the live plan could not read are left
-    to fail on their own.
+    ``live`` is the reviewed plan's repositories planned again from the checked-out tree. ``force`` skips the
+    ETag checks and nothing else. Raises StalePlan (exit 5) and GateRefused (exit 4). Repositories the live
+    plan could not read are left to fail on their own.
     """
     again = {r.key: r for r in live.repositories}
     stale = []
@@ -130,10 +148,17 @@ def check(
             hint="plan again and have it reviewed"
             + ("" if force else "; --force skips the ETag checks only"),
         )
-    refused = _refusals(reviewed, again, safety, plan_safety=plan_safety, now=now, allowed=allowed)
+    refuse_more(reviewed, live, limits, now=now, allowed=allowed)
+    return tuple(sorted(reviewed.writes, key=lambda r: (keeps_less(r.before, r.after), r.key)))
+
+
+def refuse_more(
+    reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime, allowed: frozenset[str]
+) -> None:
+    """Raises GateRefused when a gate is shut or more would be lost than was reviewed."""
+    refused = _refusals(reviewed, {r.key: r for r in live.repositories}, limits, now=now, allowed=allowed)
     if refused:
         raise GateRefused("refused, nothing was written:\n  " + "\n  ".join(refused), hint=_GATE_HINT)
-    return tuple(sorted(reviewed.writes, key=lambda r: (keeps_less(r.before, r.after), r.key)))
 
 
 _GATE_HINT = (
@@ -145,14 +170,13 @@ _GATE_HINT = (
 def _refusals(
     reviewed: Plan,
     again: Mapping[str, RepositoryPlan],
-    safety: Mapping[str, Safety],
+    limits: _Limits,
     *,
-    plan_safety: Safety,
     now: datetime,
     allowed: frozenset[str],
 ) -> list[str]:
     age = now - reviewed.as_of
-    old = ceiling.too_old(reviewed, plan_safety, now)
+    old = ceiling.too_old(reviewed, limits.of_plan, now)
     found = [old] if old else []
     found += [gate_text(g) for g in reviewed.gates if _refuses(g, allowed)]
     for repository in reviewed.writes:
@@ -160,11 +184,13 @@ def _refusals(
         if current is None or current.failure is not None or ceiling.is_done(repository, current):
             continue
         found += [gate_text(g) for g in repository.gates if _refuses(g, allowed)]
-        shut = {g.gate for g in repository.gates if g.outcome is not GateOutcome.PASSED}
-        found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in shut]
-        limits = safety.get(repository.key, plan_safety)
+        # What opened a gate at the review must still open it: an acknowledgement may have been taken out
+        # of the tree, have expired or be exceeded, a warning may be a refusal by now.
+        told = {g.gate for g in repository.gates if g.outcome is GateOutcome.REFUSED}
+        found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in told]
+        safety = limits.by_repository.get(repository.key, limits.of_plan)
         found += [
-            f"{repository.key}: {text}" for text in ceiling.growth(repository, current, limits, age=age)
+            f"{repository.key}: {text}" for text in ceiling.growth(repository, current, safety, age=age)
         ]
     return found
 

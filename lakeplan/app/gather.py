@@ -38,8 +38,9 @@ def gather(
     known: bool,
     expand_over: frozenset[str] | None = None,
 ) -> Gathered:
-    """Reads what a diff needs. ``known``: an earlier apply recorded the repository. ``expand_over`` limits pattern expansion to those branches (an apply expands
-    over the branches of the plan file). Raises ServerError subclasses."""
+    """Reads what a diff needs. ``known``: an earlier apply recorded the repository. ``expand_over`` limits
+    pattern expansion to those branches (an apply expands over the branches of the plan file). Raises
+    ServerError subclasses."""
     repository = reader.get_repository(desired.name)
     before = reader.get_gc_rules(desired.name)
     branches: dict[str, str] = {}
@@ -68,6 +69,8 @@ def gather(
         branches=dict(sorted(branches.items())),
         warnings=tuple(warnings),
         unexpanded=later,
+        creation_date=repository.creation_date,
+        storage_namespace=repository.storage_namespace,
     )
     if repository.read_only and action.writes:
         plan = replace(

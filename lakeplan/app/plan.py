@@ -14,7 +14,7 @@ from lakeplan import __version__
 from lakeplan.app.gather import Gathered, failed, gather, read_graph
 from lakeplan.core.planning import gates, impact
 from lakeplan.core.planning.verdicts import Verdicts, expire_name, judge, transitions
-from lakeplan.errors import LakeplanError
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.plan import Failure, Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.model.simulation import ImpactResult
@@ -91,7 +91,8 @@ class _Judged:
 
 
 def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
-    """A plan of the selected repositories. Repositories that fail carry their failure; the others go on."""
+    """A plan of the selected repositories. Repositories that fail carry their failure; the others go on.
+    Raises UsageError for a selection that selects nothing."""
     names: list[str] = []
     wanted: list[tuple[DesiredRepository, LakeFSReader]] = []
     plans: list[RepositoryPlan] = []
@@ -102,6 +103,8 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         wanted += selected
         plans += broken
         names += unnamed
+    if not wanted and not plans:
+        _refuse_empty(tree, options.selection)
     plans += _plan_all(tree, wanted, options, ports)
     plans.sort(key=lambda p: p.key)
     openers = gates.Openers(options.allowed, tuple(tree.acknowledgements), options.as_of.date())
@@ -123,6 +126,18 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
     )
 
 
+def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
+    """A misspelt selection must not read as "no changes". Raises UsageError when one selects nothing."""
+    if selection.server is not None and selection.server not in tree.servers:
+        names = ", ".join(sorted(tree.servers))
+        raise UsageError(f"the tree has no server {selection.server!r}", hint=f"one of {names}")
+    if not selection.everything:
+        raise UsageError(
+            "the selection names no repository of the tree",
+            hint="--target takes a name, server/name or a glob; --owner what the entries say",
+        )
+
+
 def _select(
     tree: DesiredTree, server: str, options: PlanOptions, ports: Ports
 ) -> tuple[list[tuple[DesiredRepository, LakeFSReader]], list[RepositoryPlan], list[str]]:
@@ -132,11 +147,19 @@ def _select(
         live = [r.id for r in reader.list_repositories()]
     except LakeplanError as error:
         endpoint = tree.servers[server].endpoint_url
-        named = [d for d in tree.resolve(server, ()) if options.selection.takes(d)]
+        known = _names_on(server, options.known | (options.judge or frozenset()))
+        named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]
         return [], [failed(d, endpoint, failure_of(error)) for d in named], []
-    desired = [d for d in tree.resolve(server, live) if options.selection.takes(d)]
+    # What a plan file names and a server lost is asked for all the same: it fails by its name.
+    expected = {*live, *_names_on(server, options.judge or frozenset())}
+    desired = [d for d in tree.resolve(server, expected) if options.selection.takes(d)]
     unnamed = [f"{server}/{name}" for name in tree.unmanaged(server, live)]
     return [(d, reader) for d in desired], [], unnamed
+
+
+def _names_on(server: str, keys: Iterable[str]) -> list[str]:
+    """Names of the repositories among ``server/name`` keys that are on a server."""
+    return [key.removeprefix(f"{server}/") for key in keys if key.startswith(f"{server}/")]
 
 
 def _plan_all(
@@ -218,6 +241,7 @@ def _judge_one(
         transitions=transitions(backlog=options.backlog),
         detail=expire_name(Horizon.NOW),
         tags=impact.tag_metaranges(verdicts),
+        tag_transitions=tuple(expire_name(horizon) for horizon in Horizon),
     )
     return _Judged(gathered, request, verdicts, blind_to)
 

@@ -30,6 +30,7 @@ def report_document(report: ApplyReport) -> dict[str, Any]:
         ],
         "not_written": list(report.not_written),
         "unexpanded": {key: list(branches) for key, branches in sorted(report.unexpanded.items())},
+        "note": report.note,
         "summary": {o.value: sum(1 for r in report.results if r.outcome is o) for o in Outcome},
     }
 

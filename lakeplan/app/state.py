@@ -70,8 +70,7 @@ class Lease:
         key = repository_key("leases", self.repository)
         current = self.state.read(key)
         if current is not None:
-            held = json.loads(current.data)
-            until = datetime.fromisoformat(held["until"].replace("Z", "+00:00"))
+            held, until = _held(current.data, self.repository, key)
             if until > self.now() and not self.is_gone(held.get("holder", {})):
                 raise LeaseHeld(
                     f"another run writes this repository until {held['until']}"
@@ -121,6 +120,22 @@ class History:
         """Adds or updates a repository's entry and stores the record."""
         self.record.setdefault("repositories", {}).setdefault(repository, {}).update(values)
         self.save()
+
+
+def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datetime]:
+    """A stored lease and its end. One that cannot be read may be somebody's: it counts as held."""
+    try:
+        held = json.loads(data)
+        until = datetime.fromisoformat(held["until"].replace("Z", "+00:00"))
+        if until.tzinfo is None or not isinstance(held.get("holder", {}), dict):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise LeaseHeld(
+            f"the lease of this repository is damaged (state record {key})",
+            where=repository,
+            hint="delete that record when no other run is writing, then apply again",
+        ) from None
+    return held, until
 
 
 def _json(record: Mapping[str, Any]) -> bytes:

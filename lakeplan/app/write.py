@@ -48,6 +48,8 @@ class ApplyReport:
     results: tuple[Applied, ...]
     not_written: tuple[str, ...] = ()
     unexpanded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    note: str = ""
+    """What else a person should know of the run; "" for nothing."""
 
     @property
     def failed(self) -> tuple[Applied, ...]:
@@ -108,13 +110,26 @@ def write(
             results.append(attempt.run_it())
             step_done()
     history.record["finished_at"] = run.now().isoformat()
-    history.save()
+    unrecorded = _save(history)
     written = {r.key for r in plan.writes}
     extra = tuple(sorted(r.key for r in live.writes if r.key not in written))
     later = {r.key: tuple(sorted(_still_without(r, work))) for r in live.repositories if r.unexpanded}
     return ApplyReport(
-        run.run_id, tuple(results), not_written=extra, unexpanded={k: v for k, v in later.items() if v}
+        run.run_id,
+        tuple(results),
+        not_written=extra,
+        unexpanded={k: v for k, v in later.items() if v},
+        note=unrecorded,
     )
+
+
+def _save(history: History) -> str:
+    """Why the end of the run could not be recorded, or "". What was written stays reported either way."""
+    try:
+        history.save()
+    except LakeplanError as error:
+        return f"the end of the run is not in the history: {error}"
+    return ""
 
 
 def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) -> set[str]:
@@ -191,6 +206,13 @@ class _Attempt:
         stored = etag_of(self._seen)
         if stored == repository.after_etag:
             return Outcome.ALREADY
+        if self._live is not None and self._live.before_etag == repository.after_etag:
+            # They were there when the gates were judged, so what a write does now was not: not even by force.
+            raise StalePlan(
+                "the rules were as planned a moment ago, and somebody changed them since",
+                where=repository.key,
+                hint="apply again",
+            )
         if stored != repository.before_etag and not self._force:
             raise StalePlan(
                 f"the rules changed since the plan (ETag {stored[:12]}, planned on"
@@ -240,7 +262,7 @@ def _history_head(plan: Plan, run: Run, plan_digest: str, force: bool) -> dict[s
         "plan_tree_commit": plan.tree_commit,
         "allowed": list(plan.allowed),
         "acknowledged": sorted(
-            gate_text(g)
+            f"{gate_text(g)} ({g.opens_with})"
             for g in (*plan.gates, *(g for r in plan.repositories for g in r.gates))
             if g.outcome is GateOutcome.ACKNOWLEDGED
         ),

@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
         error.show()
         return ExitCode.USAGE
     except click.UsageError as error:
-        where = f"lakeplan {error.ctx.info_name}" if error.ctx and error.ctx.info_name != "lakeplan" else ""
+        where = error.ctx.command_path if error.ctx and error.ctx.parent else ""
         print_error(
             error.format_message(), where=where, hint=f"{where or 'lakeplan'} --help lists what it takes"
         )

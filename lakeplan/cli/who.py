@@ -20,7 +20,7 @@ def this_run(tree: Path) -> Run:
     """A run of this process: a new id, who and where, and the tree's commit."""
     return Run(
         run_id=new_run_id(now_utc()),
-        holder={"user": _user(), "host": socket.gethostname(), "pid": os.getpid()},
+        holder={"user": _user(), "host": socket.gethostname(), "pid": os.getpid(), "machine": _machine()},
         now=now_utc,
         is_gone=is_gone,
         tree_commit=tree_commit(tree),
@@ -33,9 +33,10 @@ def new_run_id(now: datetime) -> str:
 
 
 def is_gone(holder: Mapping[str, Any]) -> bool:
-    """Whether a lease's process ran on this host and does not any more. False when that cannot be told."""
-    pid = holder.get("pid")
-    if holder.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
+    """Whether a lease's process ran on this machine and does not any more. False when that cannot be told:
+    host names repeat among containers, so the machine's boot and process namespace decide."""
+    pid, machine = holder.get("pid"), _machine()
+    if not machine or holder.get("machine") != machine or not isinstance(pid, int) or pid <= 0:
         return False
     try:
         os.kill(pid, 0)
@@ -59,6 +60,16 @@ def tree_commit(tree: Path) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def _machine() -> str:
+    """Tells one boot of one machine, and one process namespace in it, from all others; "" when it cannot be
+    told (no Linux)."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
 
 
 def _user() -> str:

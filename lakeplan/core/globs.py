@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import product
 
 _ALNUM = string.ascii_lowercase + string.digits
-_MAX_STATES = 50_000
+_MAX_POSITIONS = 100_000
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def witness(include: Sequence[str], exclude: Iterable[str], rule: NameRule) -> s
         for state, name in level.items():
             if length >= rule.shortest and _accepts(state, wanted, unwanted):
                 return name
-            if len(seen) > _MAX_STATES:
+            if len(seen) * (len(wanted) + len(unwanted)) > _MAX_POSITIONS:
                 return witness(include, [], rule) if unwanted else include[0]
             for letter in letters if length else [c for c in letters if c in rule.first]:
                 for after in _steps(state, wanted, unwanted, letter):

@@ -94,7 +94,8 @@ class ImpactStatus(str, Enum):
 
 @dataclass(frozen=True)
 class TagLoss:
-    """A tag whose commit loses objects: what it names can no longer be read in full."""
+    """A tag whose commit loses objects, now or at a later horizon: what it names can then no longer be read
+    in full. ``objects`` and ``size_bytes``: all that it loses until the last of them."""
 
     tag: str
     commit_id: str
@@ -190,7 +191,8 @@ class Loosening:
 class RepositoryPlan:
     """One repository of the plan. ``branches`` maps every branch to its HEAD when planned: patterns are
     expanded over these alone when the plan is applied. ``unexpanded`` are branches that appeared later, with
-    the days their pattern would give them."""
+    the days their pattern would give them. ``creation_date`` (epoch seconds) and ``storage_namespace`` tell a
+    repository from another of the same name."""
 
     server: str
     name: str
@@ -210,6 +212,8 @@ class RepositoryPlan:
     gates: tuple[GateResult, ...] = ()
     warnings: tuple[str, ...] = ()
     unexpanded: Mapping[str, int] = field(default_factory=dict)
+    creation_date: int = 0
+    storage_namespace: str = ""
     failure: Failure | None = None
 
     @property

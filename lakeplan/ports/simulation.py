@@ -17,8 +17,8 @@ class ImpactRequest:
     addresses inside it count as relative); ``metaranges`` maps the metarange id of every commit that any
     verdict keeps to its mask (OR over the commits that share it); ``transitions`` are the changes asked
     about, by name. ``tags`` maps a tag to the metarange
-    of its commit: for these, what they lose in the transition ``detail`` is counted. Prefixes are broken
-    down for ``detail`` too."""
+    of its commit: for these, what they lose in any of ``tag_transitions`` is counted. Prefixes are broken
+    down for ``detail``."""
 
     key: str
     storage_namespace: str
@@ -27,6 +27,7 @@ class ImpactRequest:
     transitions: Mapping[str, Transition]
     detail: str
     tags: Mapping[str, str] = field(default_factory=dict)
+    tag_transitions: tuple[str, ...] = ()
 
 
 class Simulator(Protocol):

@@ -32,6 +32,9 @@ def render_apply(document: Json, console: Console) -> None:
         page.table(("", "", "", "etag"), [_row(page, r) for r in done], solid=(0, 2, 3))
     _left_out(page, document)
     _failures(page, [r for r in results if r["outcome"] == "failed"])
+    if document["note"]:
+        page.blank()
+        page.hanging(Cell("!", "bold red"), document["note"])
     summary = document["summary"]
     page.blank()
     failed = f"{count(summary['failed'])} failed"

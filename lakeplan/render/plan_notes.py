@@ -118,7 +118,8 @@ def _at_risk(page: Page, rows: Sequence[Sequence[str]]) -> None:
 def _tags(page: Page, repository: Json, limit: int | None) -> None:
     tags = repository["impact"]["tags"]
     title = page.join(
-        Cell(f"{key_of(repository)}: ", "bold"), f"{counted(len(tags), 'tag')} would lose data (now)"
+        Cell(f"{key_of(repository)}: ", "bold"),
+        f"{counted(len(tags), 'tag')} would lose data (now or within 30 days)",
     )
     page.hanging(Cell("!", "bold red"), title)
     rows = [

@@ -9,8 +9,8 @@ logins (there is one access key); imports; refs restore and repository restore; 
 ``objects/stat/user_metadata``, ``underlyingProperties``, ``stage_allowed`` and symlinks; commit records
 (``POST …/commits``); actions and hooks; closing and merging pull requests; statistics and usage reports; the
 deprecated twins ``gc/rules`` and ``branch_protection`` of the settings.
-Parameters that are not looked at: ``no_tombstone``, ``search``, and ``objects`` and ``prefixes`` of the log;
-``force`` of writes, except of deleting a read-only repository and of merges.
+Parameters that are not looked at: ``presign`` of uploads and of objects, ``no_tombstone``, ``search``,
+``objects`` and ``prefixes`` of the log; ``force``, except of merges and of deleting a read-only repository.
 
 What differs from a server on an object store: writes and deletions are seen at once (a real one keeps
 repositories and settings cached for seconds), asynchronous tasks are done when they are started, nothing is

@@ -37,15 +37,6 @@ class Staging:
     def clear(self, repository: str, branch: str) -> None:
         self._store.run("DELETE FROM staged WHERE repository = ? AND branch = ?", repository, branch)
 
-    def hand_out(self, repository: str, address: str, expires: int) -> None:
-        """Remembers an address given to a client for a direct upload, linkable until ``expires``."""
-        sql = "INSERT OR REPLACE INTO handed_out VALUES (?, ?, ?)"
-        self._store.run(sql, repository, address, expires)
-
-    def was_handed_out(self, repository: str, address: str, now: int) -> bool:
-        sql = "SELECT 1 FROM handed_out WHERE repository = ? AND address = ? AND expires > ?"
-        return bool(self._store.rows(sql, repository, address, now))
-
 
 def _encode(entry: Entry) -> str:
     return json.dumps(

@@ -27,11 +27,9 @@ CREATE TABLE IF NOT EXISTS settings (
     repository TEXT, name TEXT, value TEXT NOT NULL, PRIMARY KEY (repository, name));
 CREATE TABLE IF NOT EXISTS documents (
     repository TEXT, kind TEXT, id TEXT, value TEXT NOT NULL, PRIMARY KEY (repository, kind, id));
-CREATE TABLE IF NOT EXISTS handed_out (
-    repository TEXT, address TEXT, expires INTEGER NOT NULL, PRIMARY KEY (repository, address));
 """
 
-TABLES_OF_A_REPOSITORY = ("branches", "tags", "commits", "staged", "settings", "documents", "handed_out")
+TABLES_OF_A_REPOSITORY = ("branches", "tags", "commits", "staged", "settings", "documents")
 
 Value = str | int | None
 

@@ -175,8 +175,8 @@ def _warnings(
             found.append(f"{one.rule_set.name}: no such branch: {', '.join(unknown[:MAX_ROWS])}{more}")
         if one.commits_at_risk:
             found.append(
-                f"{one.rule_set.name}: the server lets {one.commits_at_risk} commits go that its documented "
-                "rule keeps"
+                f"{one.rule_set.name}: the server lets {one.commits_at_risk} commit(s) go that its "
+                "documented rule keeps"
             )
     if side is None:
         return found

@@ -43,6 +43,10 @@ class _Asked:
     def detail(self) -> Transition:
         return self.request.transitions[self.request.detail]
 
+    def tag_loses(self, mask: int) -> bool:
+        asked = self.request.tag_transitions or (self.request.detail,)
+        return any(self.request.transitions[name].goes(mask) for name in asked)
+
     def items(self, source: int) -> list[WorkItem]:
         return [item._replace(source=source) for item in self.collected.items]
 
@@ -185,7 +189,7 @@ def _result(
             continue  # no collector looks where it is stored
         if each.mask:
             by_mask[each.mask] = by_mask.get(each.mask, Amount()) + each.amount
-        if each.holders and asked.detail.goes(each.mask):
+        if each.holders and asked.tag_loses(each.mask):
             holding = union([asked.collected.holder_sets[n] for n in each.holders])[0]
             for bit, tag in enumerate(asked.tags):
                 if holding >> bit & 1:

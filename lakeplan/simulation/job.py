@@ -8,7 +8,6 @@ from types import TracebackType
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from lakeplan.core.retention import to_us
@@ -18,7 +17,7 @@ from lakeplan.simulation import objects as frames
 from lakeplan.simulation import tables
 from lakeplan.simulation.addresses import known_as
 from lakeplan.simulation.classes import classes_of
-from lakeplan.simulation.columns import OBJECTS, PREFIXES, Column
+from lakeplan.simulation.columns import OBJECTS, PREFIXES, RULE_SET, Column
 from lakeplan.simulation.document import MAX_ROWS, Json, ObjectSide, ObjectsOf, summary
 from lakeplan.simulation.holdings import branch_totals
 from lakeplan.simulation.inputs import NamespaceMetadata
@@ -31,7 +30,7 @@ from lakeplan.simulation.schemas import LAST_COMMITS
 from lakeplan.simulation.totals import ObjectClass, totals_of
 from lakeplan.simulation.verdicts import by_date
 from lakeplan.simulation.work import pack
-from lakeplan.simulation.writing import write_frame
+from lakeplan.simulation.writing import Rows, rows_of
 
 
 class NamespaceJob:
@@ -75,31 +74,34 @@ class NamespaceJob:
         self._classes = classes
 
     def document(self) -> Json:
-        return self._document(self._prefixes() if self._anything_goes else None)
+        """The summary; nothing is written."""
+        return self._summary(self._side(self._prefixes() if self._goes else None))
 
     def write(self, folder: Path) -> Json:
         """All tables and the summary, into an existing folder; returns the summary."""
         several = len(self._bits) > 1
-        prepared = self._prepared
-        tables.write(folder / "commits", tables.commits(prepared.history.graph, prepared.judged))
+        graph, judged = self._prepared.history.graph, self._prepared.judged
+        tables.write(folder / "commits", tables.commits(graph, judged))
         prefixes = None
-        if self._anything_goes:
-            self._write(folder / "objects", self._going(), OBJECTS, sort="address")
-            self._write(folder / "prefixes", self._prefixes(), PREFIXES, sort="prefix")
-            prefixes = self._session.read.parquet(f"file://{folder / 'prefixes'}")
+        if self._goes:
+            prefixes = self._prefixes()
+            prefixes.write(folder / "prefixes", self._names(PREFIXES), sort="prefix")
+            going = rows_of(self._going().drop("all_paths"), objects=self._goes)
+            going.write(folder / "objects", self._names(OBJECTS), sort="address")
         else:
             tables.write_empty(folder / "objects", OBJECTS, with_rule_set=several)
             tables.write_empty(folder / "prefixes", PREFIXES, with_rule_set=several)
         side = self._side(prefixes)
         held = {name: of.branches for name, of in side.by_rule_set.items()}
-        tables.write(folder / "branches", tables.branches(prepared.judged, held))
-        document = summary(self._request, self._url, prepared.history, prepared.judged, side)
+        tables.write(folder / "branches", tables.branches(judged, held))
+        document = self._summary(side)
         write_summary(folder, document)
         return document
 
     @property
-    def _anything_goes(self) -> bool:
-        return any(totals_of(self._classes, bits, listing=self._listing).goes.objects for bits in self._bits)
+    def _goes(self) -> int:
+        """How many objects go, over all rule sets."""
+        return sum(totals_of(self._classes, bits, listing=self._listing).goes.objects for bits in self._bits)
 
     def _going(self) -> DataFrame:
         graph = self._prepared.history.graph
@@ -108,19 +110,19 @@ class NamespaceJob:
         last_commits = self._session.createDataFrame(last, LAST_COMMITS)
         return frames.going(self._objects, last_commits, self._bits, listing=self._listing)
 
-    def _prefixes(self) -> DataFrame:
-        return frames.by_prefix(self._going(), "rule_set", "all_paths")
+    def _prefixes(self) -> Rows:
+        return rows_of(frames.by_prefix(self._going(), "rule_set", "all_paths"), objects=self._goes)
 
-    def _write(self, folder: Path, frame: DataFrame, columns: Sequence[Column], *, sort: str) -> None:
-        names = [column.name for column in columns] + (["rule_set"] if len(self._bits) > 1 else [])
-        write_frame(frame.select(*names), folder, sort=sort)
+    def _names(self, columns: Sequence[Column]) -> list[str]:
+        return [column.name for column in columns] + ([RULE_SET.name] if len(self._bits) > 1 else [])
 
-    def _document(self, prefixes: DataFrame | None) -> Json:
+    def _summary(self, side: ObjectSide) -> Json:
         prepared = self._prepared
-        return summary(self._request, self._url, prepared.history, prepared.judged, self._side(prefixes))
+        return summary(self._request, self._url, prepared.history, prepared.judged, side)
 
-    def _side(self, prefixes: DataFrame | None) -> ObjectSide:
+    def _side(self, prefixes: Rows | None) -> ObjectSide:
         prepared, by_rule_set = self._prepared, {}
+        names = [column.name for column in PREFIXES]
         for n, (bits, judged) in enumerate(zip(self._bits, prepared.judged, strict=True)):
             held = branch_totals(
                 self._classes,
@@ -130,17 +132,10 @@ class NamespaceJob:
                 listing=self._listing,
             )
             totals = totals_of(self._classes, bits, listing=self._listing)
-            by_rule_set[bits.name] = ObjectsOf(totals, held, self._largest(prefixes, bits.name))
+            largest = prefixes.largest(bits.name, names, MAX_ROWS) if prefixes is not None else []
+            by_rule_set[bits.name] = ObjectsOf(totals, held, largest)
         versions = {"pyspark": pyspark.__version__, "java": self._java()}
         return ObjectSide(prepared.staged, prepared.collected, self._listing, by_rule_set, versions)
-
-    def _largest(self, prefixes: DataFrame | None, rule_set: str) -> list[Json]:
-        if prefixes is None:
-            return []
-        of_one = prefixes.where(F.col("rule_set") == rule_set) if "rule_set" in prefixes.columns else prefixes
-        rows = of_one.orderBy(F.desc("size_bytes"), F.desc("objects"), "prefix").limit(MAX_ROWS)
-        names = [column.name for column in PREFIXES]
-        return [{name: row[name] for name in names} for row in rows.collect()]
 
     def _java(self) -> str:
         jvm = self._session.sparkContext._jvm

@@ -37,27 +37,22 @@ def sightings(session: SparkSession, bins: Sequence[bytes], sources: Sequence[So
 def objects(seen: DataFrame) -> DataFrame:
     """One row an address (and one each for what could not be read).
 
-    ``paths`` are all distinct paths, ``holders`` all distinct sets of holders, unsorted. The first
-    aggregation has only numbers as values, so Spark does it by hash: it folds the many versions of a range
-    before paths and holders are collected.
+    ``paths`` are all distinct paths, ``holders`` all distinct sets of holders, unsorted. Rows are shuffled
+    once, before anything is collected: that measured faster than folding in two steps.
     """
-    folded = seen.groupBy(*KEY, "path", "holders").agg(
-        F.bit_or("seen").alias("seen"),
-        F.bit_or("mask").alias("mask"),
-        F.bit_or("alias_mask").alias("alias_mask"),
-        F.max("last").alias("last"),
-        F.max("size").alias("size"),
-        F.max("stored_size").alias("stored_size"),
-    )
-    return folded.groupBy(*KEY).agg(
-        F.bit_or("seen").alias("seen"),
-        F.bit_or("mask").alias("mask"),
-        F.bit_or("alias_mask").alias("alias_mask"),
-        F.max("last").alias("last"),
-        F.max("size").alias("size"),
-        F.max("stored_size").alias("stored_size"),
-        F.collect_set("holders").alias("holders"),
-        F.collect_set("path").alias("paths"),
+    return (
+        seen.repartition(*KEY)
+        .groupBy(*KEY)
+        .agg(
+            F.bit_or("seen").alias("seen"),
+            F.bit_or("mask").alias("mask"),
+            F.bit_or("alias_mask").alias("alias_mask"),
+            F.max("last").alias("last"),
+            F.max("size").alias("size"),
+            F.max("stored_size").alias("stored_size"),
+            F.collect_set("holders").alias("holders"),
+            F.collect_set("path").alias("paths"),
+        )
     )
 
 

@@ -174,7 +174,7 @@ def _listed(objects: Iterator[StoredObject], item: WorkItem, source: Source) -> 
     candidates = (stored for stored in objects if is_candidate_key(stored.key))
     while part := list(islice(candidates, BATCH_ROWS)):
         seen = [old if stored.modified_us < source.young_from_us else young for stored in part]
-        keys, sizes = [stored.key for stored in part], [stored.size for stored in part]
+        keys, sizes = [_text(stored.key) for stored in part], [stored.size for stored in part]
         yield _batch(item, keys, seen=seen, stored_size=sizes)
 
 
@@ -200,7 +200,7 @@ def _batch(
     return pa.RecordBatch.from_arrays(
         [
             repeat(item.source, pa.int32()),
-            column([_text(a) for a in address], pa.string()),
+            column(address, pa.string()),
             column(path, pa.string()),
             column(size, pa.int64()),
             column(stored_size, pa.int64()),
@@ -214,9 +214,9 @@ def _batch(
     )
 
 
-def _text(key: str | None) -> str | None:
+def _text(key: str) -> str:
     """Keys that are not UTF-8 (surrogate escapes) as text that Arrow takes, always the same."""
-    if key is None or key.isascii():
+    if key.isascii():
         return key
     return key.encode(errors="surrogateescape").decode(errors="backslashreplace")
 

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -60,7 +61,7 @@ def open_session(options: SparkOptions, *, estimated_bytes: int) -> Iterator[Spa
     try:
         yield session
     finally:
-        session.stop()
+        _stop(session)
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def explained() -> Iterator[None]:
     """What Spark says when it stops becomes one line; the rest is for ``--log-level debug``."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         text = str(error)
         first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
         raise SimulationFailed(
@@ -76,6 +77,14 @@ def explained() -> Iterator[None]:
             hint="--log-level debug shows all that Spark said; --spark-conf and --master change how it runs",
             detail=text,
         ) from error
+
+
+def _stop(session: SparkSession) -> None:
+    try:
+        session.stop()
+    except (PySparkException, Py4JError, OSError) as error:
+        # The JVM is gone already. What stopped it is being raised; this would hide it.
+        _log.debug("Spark did not stop in order: %s", error)
 
 
 def is_local(session: SparkSession) -> bool:
@@ -111,11 +120,24 @@ def _settings(options: SparkOptions, estimated_bytes: int) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
-        if small:
-            settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        settings["spark.driver.extraJavaOptions"] = _java_options(small=small)
     elif options.master:
         settings["spark.master"] = options.master
     return settings | dict(options.conf)
+
+
+def archive_path() -> Path:
+    """Where ``lakeplan.simulation.warm`` puts Java's archive of Spark's classes: beside the installation."""
+    return Path(sys.prefix) / "share" / "lakeplan" / "spark.jsa"
+
+
+def _java_options(*, small: bool) -> str:
+    chosen = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if small else []
+    archive = archive_path()
+    if archive.is_file():
+        # Java passes over an archive that another Java or other jars made; it costs nothing then.
+        chosen.append(f'"-XX:SharedArchiveFile={archive}"')
+    return " ".join(chosen)
 
 
 def _start(options: SparkOptions, estimated_bytes: int) -> SparkSession:
@@ -125,7 +147,7 @@ def _start(options: SparkOptions, estimated_bytes: int) -> SparkSession:
     with tempfile.TemporaryFile() as noise:
         try:
             context = _context(conf, noise)
-        except PySparkException as error:
+        except (PySparkException, Py4JError, OSError) as error:
             raise _not_started(error, noise) from error
     if options.is_local:
         # Workers must be this interpreter, whatever PYSPARK_PYTHON or the PATH say.
@@ -164,7 +186,7 @@ def _java() -> str | None:
     return shutil.which("java")
 
 
-def _not_started(error: PySparkException, noise: IO[bytes]) -> SimulationFailed:
+def _not_started(error: Exception, noise: IO[bytes]) -> SimulationFailed:
     version = _java_version()
     if version is not None and version < MIN_JAVA:
         return SimulationFailed(f"Java is too old: this is Java {version}", hint=JAVA_HINT)

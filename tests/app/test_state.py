@@ -43,6 +43,16 @@ class DescribeLease:
             pass
         assert state.list_keys("leases/") == []
 
+    @pytest.mark.parametrize(
+        "data", [b"", b"cut {", b"[]", b"{}", b'{"until": 5}', b'{"until": "2020-01-01T00:00:00"}']
+    )
+    def it_counts_a_damaged_record_as_held_and_names_it(self, state, data):
+        key = repository_key("leases", "prod/analytics")
+        state.write(key, data, if_version=None)
+        with pytest.raises(LeaseHeld, match=key):
+            lease(state).__enter__()
+        assert state.read(key).data == data
+
     def it_loses_the_race_for_a_conditional_put(self, state):
         mine = lease(state)
         original = state.write

@@ -60,6 +60,15 @@ def it_checks_just_before_and_reads_back_just_after(server, state):
     assert server.log == ["get a", "set a", "get a"]
 
 
+@pytest.mark.parametrize("force", [False, True])
+def it_does_not_write_what_was_not_judged_because_it_was_there_already(server, state, force):
+    # when planned again the server had the reviewed rules, so no gate was asked; now it has the old ones
+    live = a_plan(repository("a", A.after, A.after))
+    report = applied(server, state, A, live=live, force=force)
+    assert ends(report) == {"prod/a": "failed"}
+    assert server.rules["a"] == GcRules(30)
+
+
 def it_leaves_rules_that_changed_since_the_plan(server, state):
     server.rules["a"] = GcRules(29)
     report = applied(server, state, A)
@@ -140,6 +149,20 @@ def it_writes_nothing_that_it_cannot_record(server, state):
     (result,) = applied(server, state, A).results
     assert result.outcome is Outcome.FAILED
     assert server.rules["a"] == GcRules(30)
+
+
+def it_keeps_the_report_when_the_end_cannot_be_recorded(server, state):
+    original = state.write
+
+    def full(key, data, *, if_version):
+        if b"finished_at" in data:
+            raise StorageError("disk full", where="state")
+        return original(key, data, if_version=if_version)
+
+    state.write = full
+    report = applied(server, state, A)
+    assert ends(report) == {"prod/a": "applied"}
+    assert "disk full" in report_document(report)["note"]
 
 
 def it_says_when_a_write_was_done_and_not_recorded(server, state):

@@ -1,5 +1,6 @@
 """One suite of behaviours, run against the sandbox always and against a real lakeFS as well when the
-LAKEPLAN_TEST_* variables name one."""
+LAKEPLAN_TEST_* variables name one. What a server wrote is read where it lies: on a local disk, or on S3 when
+AWS_ACCESS_KEY_ID is set (AWS_ENDPOINT_URL for another endpoint)."""
 
 from __future__ import annotations
 
@@ -11,10 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import requests
 
+from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.formats.refs_dump import read_refs
+from lakeplan.model.objects import Entry
 from lakeplan.model.refs import Refs, RefsDumpIds
 from lakeplan.sandbox import Options, SandboxHandle, start_sandbox
 
@@ -52,6 +56,8 @@ class Server:
 
     def read_location(self, location: str) -> bytes | list[bytes]:
         """A file, or the files of a folder, that an answer names by URL; skips where that cannot be read."""
+        if location.startswith("s3://") and os.environ.get("AWS_ACCESS_KEY_ID"):
+            return _read_s3(location)
         path = Path(location.removeprefix("local://"))
         if self.folder is not None:
             path = self.folder / path
@@ -62,6 +68,16 @@ class Server:
     @property
     def presigns(self) -> bool:
         return bool(self.call("GET", "/config").json()["storage_config"]["pre_sign_support"])
+
+
+def _read_s3(location: str) -> bytes | list[bytes]:
+    """By boto3's own settings: AWS_ACCESS_KEY_ID and its secret, AWS_ENDPOINT_URL, AWS_DEFAULT_REGION."""
+    client = boto3.client("s3")
+    bucket, _, key = location.removeprefix("s3://").partition("/")
+    if not key.endswith("/"):
+        return bytes(client.get_object(Bucket=bucket, Key=key)["Body"].read())
+    found = client.list_objects_v2(Bucket=bucket, Prefix=key).get("Contents", [])
+    return [client.get_object(Bucket=bucket, Key=o["Key"])["Body"].read() for o in found]
 
 
 @dataclass
@@ -130,6 +146,14 @@ class Repo:
         answer = self.get(f"/metadata/object/{kind}/{id}")
         assert answer.status_code == 200, answer.text
         return answer.content
+
+    def entries(self, meta_range_id: str) -> list[Entry]:
+        """The objects of a tree, every file verified against its id."""
+        found: list[Entry] = []
+        data = self.read_metadata("meta_range", meta_range_id)
+        for info in read_metarange(data, name=meta_range_id, verify_id=meta_range_id):
+            found.extend(read_range(self.read_metadata("range", info.id), name=info.id, verify_id=info.id))
+        return found
 
     def refs(self) -> Refs:
         """A refs dump, made and read."""

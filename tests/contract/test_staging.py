@@ -5,6 +5,21 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.formats.xid import is_xid
+from lakeplan.model.objects import AddressType
+
+BACKING = "/branches/main/staging/backing"
+OTHER_SPELLING = "this server's storage spells its own addresses in another way than its namespaces"
+
+
+def handed_out(repo, branch, path):
+    """What a link has to say, with an address of the server's in it."""
+    staging = repo.get(f"/branches/{branch}/staging/backing", path=path).json()
+    return {"staging": staging, "checksum": "abc", "size_bytes": 3}
+
+
+def within(repo, address):
+    """Whether the server takes the address for one in the namespace (a local disk's does not)."""
+    return address.startswith(repo.get().json()["storage_namespace"] + "/")
 
 
 class DescribeHandedOutAddresses:
@@ -17,17 +32,38 @@ class DescribeHandedOutAddresses:
         assert body["presigned_url"] is None
 
     def it_can_be_linked_more_than_once(self, repo):
-        handed = repo.get("/branches/main/staging/backing", path="a").json()
-        body = {"staging": handed, "checksum": "abc", "size_bytes": 3}
-        for path in ("a", "b"):
-            answer = repo.put("/branches/main/staging/backing", body, path=path)
+        body = handed_out(repo, "main", "a")
+        for _ in range(2):
+            answer = repo.put(BACKING, body, path="a")
             assert answer.status_code == 200
-            assert answer.json()["physical_address"] == handed["physical_address"]
+            assert answer.json()["physical_address"] == body["staging"]["physical_address"]
             assert (answer.json()["checksum"], answer.json()["size_bytes"]) == ("abc", 3)
 
+    def it_is_good_for_its_own_path_and_branch_only(self, repo):
+        body = handed_out(repo, "main", "a")
+        if not within(repo, body["staging"]["physical_address"]):
+            pytest.skip(OTHER_SPELLING)
+        repo.branch("dev")
+        for branch, path in (("main", "b"), ("dev", "a")):
+            answer = repo.put(f"/branches/{branch}/staging/backing", body, path=path)
+            assert answer.status_code == 400
+            assert answer.json() == {"message": "invalid address signature: invalid address"}
+        assert repo.put(BACKING, body, path="a").status_code == 200
+
+    def it_cannot_be_made_up(self, repo):
+        own = repo.upload("main", "own").json()["physical_address"]
+        if not within(repo, own):
+            pytest.skip(OTHER_SPELLING)
+        for address, message in (
+            (own, "address is not signed: link address invalid"),
+            (f"{own},abc", "invalid address signature: invalid address"),
+        ):
+            body = {"staging": {"physical_address": address}, "checksum": "abc", "size_bytes": 3}
+            answer = repo.put(BACKING, body, path="a")
+            assert (answer.status_code, answer.json()) == (400, {"message": message})
+
     def it_is_linked_to_a_branch_that_is_there(self, repo):
-        handed = repo.get("/branches/main/staging/backing", path="a").json()
-        body = {"staging": handed, "checksum": "abc", "size_bytes": 3}
+        body = handed_out(repo, "nothing", "a")
         assert repo.put("/branches/nothing/staging/backing", body, path="a").status_code == 404
 
 
@@ -38,6 +74,26 @@ class DescribeStagedAddresses:
         answer = repo.put("/branches/main/objects", body, path="b")
         assert (answer.status_code, answer.json()["checksum"]) == (201, "zzz")
         assert repo.paths() == ["a", "b"]
+
+    def it_stores_it_as_relative(self, repo):
+        own = repo.upload("main", "a", b"hello").json()["physical_address"]
+        if not within(repo, own):
+            pytest.skip(OTHER_SPELLING)
+        body = {"physical_address": own, "checksum": "zzz", "size_bytes": 5}
+        assert repo.put("/branches/main/objects", body, path="b").status_code == 201
+        first, second = repo.entries(repo.commit()["meta_range_id"])
+        assert (first.address_type, second.address_type) == (AddressType.RELATIVE, AddressType.RELATIVE)
+        assert first.address == second.address
+
+    def it_stores_an_address_elsewhere_as_it_is(self, repo):
+        namespace = repo.get().json()["storage_namespace"]
+        if not within(repo, repo.upload("main", "a").json()["physical_address"]):
+            pytest.skip(OTHER_SPELLING)
+        address = f"{namespace}-other/data/x"
+        body = {"physical_address": address, "checksum": "zzz", "size_bytes": 5}
+        assert repo.put("/branches/main/objects", body, path="b").status_code == 201
+        entry = repo.entries(repo.commit()["meta_range_id"])[1]
+        assert (entry.address_type, entry.address) == (AddressType.FULL, address)
 
     def it_keeps_what_the_client_says_about_it(self, repo):
         own = repo.upload("main", "a", b"hello").json()

@@ -163,6 +163,9 @@ def it_finishes_an_apply_that_was_killed_in_the_middle(world):
     "arguments",
     [
         ("plan", "--simulate", "some"),
+        ("plan", "--target", "analytisc"),
+        ("plan", "--owner", "nobody"),
+        ("plan", "--server", "elsewhere"),
         ("plan", "--format", "yaml"),
         ("plan", "--as-of", "yesterday"),
         ("plan", "--allow", "everything"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,17 +18,20 @@ from lakeplan.errors import FormatError, LakeplanError, StorageNotFound, UsageEr
 from lakeplan.model.objects import Entry
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.progress import Silent
+from lakeplan.simulation import writing
 from lakeplan.simulation.columns import TABLES
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import RuleSet
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.session import SparkOptions
+from lakeplan.simulation.tables import schema
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,
     History,
     Snapshot,
     Stored,
+    commit_id,
     entry,
     full,
     write_namespace,
@@ -73,9 +77,18 @@ def run(
             **more,
         )
         summary = simulate(request, open_namespace(url), options, Silent())
-        tables = {name: pq.read_table(output / name).to_pylist() for name in TABLES}
+        tables = {}
+        for name, columns in TABLES.items():
+            table = pq.read_table(output / name)
+            assert kinds(table.schema) == kinds(schema(columns, with_rule_set=len(rules) > 1)), name
+            tables[name] = table.to_pylist()
         assert sorted(p.name for p in output.iterdir()) == sorted([*TABLES, "summary.json"])
         return Result(summary, tables)
+
+
+def kinds(table: pa.Schema) -> list[tuple[str, str]]:
+    """Names and types of columns in order; Parquet writers name the elements of lists as they like."""
+    return [(f.name, str(f.type).replace(" not null", "").replace("item:", "element:")) for f in table]
 
 
 def rows_of(result: Result, table: str, rule_set: str | None = None) -> list[dict[str, Any]]:
@@ -240,6 +253,23 @@ class DescribeWhatGoes:
             ("a/b/c/d/e/", 5, 1, 3),
         ]
 
+    def it_gives_the_same_rows_when_there_are_too_many_for_the_driver(
+        self, spark: SparkOptions, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        history = one_branch(
+            Snapshot("a", 60, (), (entry("a/1", "data/p/1", 3), entry("b/2", "data/p/2", 4))),
+            Snapshot("b", 50, ("a",), ()),
+            Snapshot("c", 40, ("b",), ()),
+            stored={"data/p/1": Stored(3), "data/p/2": Stored(4), "data/p/3": Stored(5)},
+        )
+        few = run(history, spark, MAIN_7, GcRules(90))
+        monkeypatch.setattr(writing, "FEW", -1)
+        many = run(history, spark, MAIN_7, GcRules(90))
+        for table in TABLES:
+            for name in ("rules", "compare"):
+                assert rows_of(many, table, name) == rows_of(few, table, name)
+        assert many.summary["rule_sets"] == few.summary["rule_sets"]
+
     def it_says_when_the_documented_rule_lets_a_commit_go(self, spark: SparkOptions) -> None:
         history = one_branch(Snapshot("a", 20), Snapshot("b", 10, ("a",)), Snapshot("c", 5, ("b",)))
         rows = rows_of(run(history, spark, GcRules(30)), "commits")
@@ -282,6 +312,17 @@ class DescribeWhatCannotBeRead:
         missing.unlink()
         with pytest.raises(StorageNotFound, match=missing.name):
             simulate(SimulateRequest((RuleSet("rules", MAIN_7),), NOW), open_namespace(url), spark, Silent())
+
+    def it_names_branches_whose_heads_the_dump_lacks(self, spark: SparkOptions) -> None:
+        history = History((Snapshot("a", 1),), {"main": "a", "new": "later"})
+        with pytest.raises(LakeplanError, match=rf"1 of its branches: new \({commit_id('later')}\)"):
+            run(history, spark, MAIN_7)
+
+    def it_says_when_there_is_no_refs_dump(self, spark: SparkOptions, tmp_path: Path) -> None:
+        (tmp_path / "ns").mkdir()
+        request = SimulateRequest((RuleSet("rules", MAIN_7),), NOW)
+        with pytest.raises(StorageNotFound, match="holds no refs dump"):
+            simulate(request, open_namespace(f"file://{tmp_path / 'ns'}"), spark, Silent())
 
     def it_does_not_touch_a_folder_that_is_not_its_own(self, spark: SparkOptions, tmp_path: Path) -> None:
         url = write_namespace(tmp_path / "ns", one_branch(Snapshot("a", 1)))

@@ -45,7 +45,7 @@ def connection_of(
 ) -> Connection:
     return Connection(
         name=server.name,
-        endpoint=normalise_endpoint(server.endpoint_url),
+        endpoint=normalise_endpoint(server.endpoint_url, what=f"server {server.name}"),
         credentials=credentials,
         timeouts=timeouts or Timeouts(),
         retries=retries or RetryPolicy(),

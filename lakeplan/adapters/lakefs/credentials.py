@@ -114,7 +114,7 @@ def check_binding(what: str, url: str | None, bound: str | None, *, variable: st
             where=what,
             hint=f"set {variable} to {_shown(url)} where the credentials are set",
         )
-    if normalise_url(url) != normalise_url(bound):
+    if normalise_url(url, what=what) != normalise_url(bound, what=variable):
         raise CredentialsError(
             f"the tree says {_shown(url)}, {variable} says {_shown(bound)}: nothing was sent",
             where=what,
@@ -122,12 +122,12 @@ def check_binding(what: str, url: str | None, bound: str | None, *, variable: st
         )
 
 
-def normalise_url(url: str) -> str:
-    """One form of a URL: http(s) as endpoints are compared, others with scheme and host in lower case where
-    these do not care (a bucket's name does not have capitals) and no slash at the end."""
+def normalise_url(url: str, *, what: str = "") -> str:
+    """One form of a URL: http(s) as endpoints are compared; others with the scheme in lower case and no slash
+    at the end."""
     text = url.strip()
     if text.lower().startswith(("http://", "https://")):
-        return normalise_endpoint(text)
+        return normalise_endpoint(text, what=what)
     scheme, separator, rest = text.partition("://")
     if not separator:
         return text.rstrip("/")

@@ -79,7 +79,7 @@ REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
 """Every error class of requests; ``tests`` fail when the library has one that is not here."""
 
 
-def unreachable(error: Exception, where: str, operation: str) -> ServerUnreachable:
+def unreachable(error: Exception, where: str, operation: str) -> ServerError:
     """A request that got no answer. The library's text is left out: it may hold a signed URL."""
     kind = next((kind for kind in type(error).__mro__ if kind in REQUEST_ERRORS), vendor.RequestException)
     what, hint = REQUEST_ERRORS[kind]
@@ -116,45 +116,36 @@ def refusal(
             where=where,
             hint="check the server's version and edition, and endpoint_url",
         )
-    match status:
-        case 401:
-            return AuthenticationFailed(
-                f"cannot {operation}: the server does not accept the credentials",
-                where=where,
-                hint="check access key and secret, and that they belong to this server",
-            )
-        case 404:
-            return _missing(said, operation, where, repository)
-        case 410:
-            return DataGone(
-                f"cannot {operation}: the data is gone ({said or 'no reason given'})", where=where
-            )
-        case 412:
-            return PreconditionFailed(
-                f"cannot {operation}: changed meanwhile, or a hook refused ({said or 'no reason given'})",
-                where=where,
-                hint="plan again",
-            )
-        case 429 | 503:
-            return UnexpectedAnswer(
-                f"cannot {operation}: the server is overloaded (status {status})",
-                status=status,
-                where=where,
-                hint="try again later",
-            )
-        case _ if 300 <= status < 400:
-            return UnexpectedAnswer(
-                f"cannot {operation}: the server redirects (status {status}), which is not followed",
-                status=status,
-                where=where,
-                hint="set endpoint_url to the final address; http may have to be https",
-            )
-    return UnexpectedAnswer(
-        f"cannot {operation}: status {status}" + (f", {said}" if said else ""),
-        status=status,
-        where=where,
-        hint="see the server's log" if status >= 500 else "",
-    )
+    if status == 404:
+        return _missing(said, operation, where, repository)
+    if status in _STATUSES:
+        kind, what, hint = _STATUSES[status]
+        reason = said or "no reason given"
+        return kind(f"cannot {operation}: {what.format(reason=reason)}", where=where, hint=hint)
+    return _unexpected(status, said, operation, where)
+
+
+_STATUSES: dict[int, tuple[type[ServerError], str, str]] = {
+    401: (
+        AuthenticationFailed,
+        "the server does not accept the credentials",
+        "check access key and secret, and that they belong to this server",
+    ),
+    410: (DataGone, "the data is gone ({reason})", ""),
+    412: (PreconditionFailed, "changed meanwhile, or a hook refused ({reason})", "plan again"),
+}
+
+
+def _unexpected(status: int, said: str, operation: str, where: str) -> UnexpectedAnswer:
+    what, hint = f"status {status}" + (f", {said}" if said else ""), ""
+    if status in (429, 503):
+        what, hint = f"the server is overloaded (status {status})", "try again later"
+    elif 300 <= status < 400:
+        what = f"the server redirects (status {status}), which is not followed"
+        hint = "set endpoint_url to the final address; http may have to be https"
+    elif status >= 500:
+        hint = "see the server's log"
+    return UnexpectedAnswer(f"cannot {operation}: {what}", status=status, where=where, hint=hint)
 
 
 def is_permission_problem(status: int, said: str) -> bool:

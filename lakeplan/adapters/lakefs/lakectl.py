@@ -40,16 +40,17 @@ def read_lakectl(
     path = named or (home / ".lakectl.yaml" if home is not None else None)
     values: dict[str, str] = {}
     sources: list[str] = []
-    if path is not None and (named is not None or path.is_file()):
-        values = _read_file(path)
+    text = None if path is None else _read_file(path, required=named is not None)
+    if path is not None and text is not None:
+        values = _parse(text, path)
         sources.append(str(path) if named is not None else "~/.lakectl.yaml")
     for name, variable in (
         ("endpoint_url", ENDPOINT),
         ("access_key_id", ACCESS_KEY_ID),
         ("secret_access_key", SECRET_ACCESS_KEY),
     ):
-        if text := environ.get(variable):
-            values[name] = text
+        if value := environ.get(variable):
+            values[name] = value
             sources.append(variable)
     return LakectlSettings(
         endpoint_url=values.get("endpoint_url"),
@@ -63,15 +64,22 @@ def _secret(text: str | None) -> Secret | None:
     return Secret(text) if text else None
 
 
-def _read_file(path: Path) -> dict[str, str]:
+def _read_file(path: Path, *, required: bool) -> str | None:
     try:
-        data: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
+        if not required:
+            return None
         raise CredentialsError("lakectl's configuration file is not there", where=str(path)) from None
     except (OSError, UnicodeError) as error:
         raise CredentialsError(
             f"lakectl's configuration file cannot be read ({type(error).__name__})", where=str(path)
         ) from None
+
+
+def _parse(text: str, path: Path) -> dict[str, str]:
+    try:
+        data: object = yaml.safe_load(text)
     except yaml.YAMLError:
         # No cause and no detail: the parser quotes the line, which may hold the secret.
         raise CredentialsError("lakectl's configuration file is not YAML", where=str(path)) from None

@@ -20,7 +20,6 @@ from lakeplan import __version__
 from lakeplan.adapters.lakefs import faults
 from lakeplan.adapters.lakefs.endpoint import API_PATH
 from lakeplan.adapters.lakefs.secret import Credentials
-from lakeplan.errors import ServerError
 
 log = logging.getLogger(__name__)
 
@@ -139,22 +138,20 @@ class Transport:
         if not self.connection.allowed.fullmatch(f"{method} {relative}"):
             raise AssertionError(f"this connection may not {method} {relative}")
         policy, clock = self.connection.retries, self.connection.clock
-        attempt = 1
+        where, attempt = self.where(repository), 1
         while True:
             outcome = self._attempt(method, relative, params, body)
+            retry_after = None
             if isinstance(outcome, requests.Response):
                 if 200 <= outcome.status_code < 300 or outcome.status_code in accept:
                     return outcome
+                error = faults.refusal(outcome, operation=operation, where=where, repository=repository)
                 again = _worth_retrying(method, outcome)
-                error: ServerError = faults.refusal(
-                    outcome, operation=operation, where=self.where(repository), repository=repository
-                )
                 retry_after = _retry_after(outcome, clock.now())
             else:
-                timed_out = isinstance(outcome, requests.ReadTimeout)
-                again = method in IDEMPOTENT and (retry_timeouts or not timed_out)
-                error = faults.unreachable(outcome, self.where(repository), operation)
-                retry_after = None
+                error = faults.unreachable(outcome, where, operation)
+                again = method in IDEMPOTENT
+                again &= retry_timeouts or not isinstance(outcome, requests.ReadTimeout)
             if not again or attempt >= policy.tries:
                 raise error
             pause = policy.wait(attempt, retry_after, clock.random())

@@ -10,9 +10,9 @@ from azure.core.exceptions import AzureError
 from lakeplan.adapters.state.keys import check_data, check_key
 from lakeplan.adapters.storage.azure import AzureReader
 from lakeplan.adapters.storage.azure_client import AzureClient
-from lakeplan.adapters.storage.translate import Kind, error_of, translate_azure_error
+from lakeplan.adapters.storage.translate import Kind, error_of, is_missing_object, translate_azure_error
 from lakeplan.adapters.storage.urls import AzureLocation
-from lakeplan.errors import StorageError, StorageNotFound, WriteConflict
+from lakeplan.errors import StorageError, WriteConflict
 from lakeplan.ports.storage import Versioned
 
 
@@ -35,7 +35,7 @@ class AzureState:
             return Versioned(download.readall(), str(download.properties.etag))
         except AzureError as error:
             translated = translate_azure_error(error, self._where(key))
-            if _is_missing(translated):
+            if is_missing_object(translated):
                 return None
             raise translated from None
 
@@ -82,12 +82,7 @@ class AzureState:
     def _conflict(self, error: AzureError, key: str) -> StorageError:
         """A condition on a record that is gone has failed, too."""
         translated = translate_azure_error(error, self._where(key))
-        return error_of(Kind.CONFLICT, self._where(key)) if _is_missing(translated) else translated
+        return error_of(Kind.CONFLICT, self._where(key)) if is_missing_object(translated) else translated
 
     def _where(self, key: str) -> str:
         return f"{self._location.url}/{key}"
-
-
-def _is_missing(error: StorageError) -> bool:
-    """A record is not there; a container that is not there is an error."""
-    return isinstance(error, StorageNotFound) and error.message != Kind.NO_CONTAINER.value.message

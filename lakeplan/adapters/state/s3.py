@@ -11,9 +11,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from lakeplan.adapters.state.keys import check_data, check_key
 from lakeplan.adapters.storage.s3 import S3Reader
 from lakeplan.adapters.storage.s3_client import S3Client
-from lakeplan.adapters.storage.translate import translate_boto_error
+from lakeplan.adapters.storage.translate import Kind, error_of, is_missing_object, translate_boto_error
 from lakeplan.adapters.storage.urls import S3Location
-from lakeplan.errors import StorageError, StorageNotFound, WriteConflict
+from lakeplan.errors import StorageError, WriteConflict
 from lakeplan.ports.storage import Versioned
 
 PROBES = ".lakeplan-probe"
@@ -77,7 +77,7 @@ class S3State:
             return Versioned(answer["Body"].read(), str(answer["ETag"]))
         except ClientError as error:
             translated = translate_boto_error(error, where)
-            if isinstance(translated, StorageNotFound) and "NoSuchBucket" not in translated.detail:
+            if is_missing_object(translated):
                 return None
             raise translated from error
         except BotoCoreError as error:
@@ -92,9 +92,9 @@ class S3State:
             return str(answer["ETag"])
         except ClientError as error:
             translated = translate_boto_error(error, where)
-            if isinstance(translated, StorageNotFound) and "NoSuchBucket" not in translated.detail:
+            if is_missing_object(translated):
                 # If-Match on a record that is gone.
-                translated = WriteConflict("another writer was first", where=where, hint="run it again")
+                translated = error_of(Kind.CONFLICT, where)
             if isinstance(translated, WriteConflict) and _was_sent_before(error):
                 # The try before may have been ours and its answer lost: then the record is what we wrote.
                 present = self._get(key)

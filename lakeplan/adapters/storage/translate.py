@@ -190,7 +190,8 @@ def translate_boto_error(error: Exception, where: str) -> StorageError:
 
 def translate_azure_error(error: Exception, where: str) -> StorageError:
     """Of azure-core and azure-storage-blob, by the storage's code, then by the class."""
-    code = str(getattr(error, "error_code", None) or "").rpartition(".")[2]
+    known = getattr(error, "error_code", None)  # an enum's member, or a text that the library does not know
+    code = str(getattr(known, "value", known) or "")
     status = getattr(error, "status_code", None)
     kind = AZURE_CODES.get(code) or _azure_status(status) or _by_class(error, AZURE_CLASSES, Kind.SETTINGS)
     detail = f"{code or type(error).__name__}" + (f" (status {status})" if status else "")
@@ -209,3 +210,8 @@ def _azure_status(status: object) -> Kind | None:
 
 def _by_class(error: Exception, table: Mapping[str, Kind], otherwise: Kind) -> Kind:
     return next((table[c.__name__] for c in type(error).__mro__ if c.__name__ in table), otherwise)
+
+
+def is_missing_object(error: StorageError) -> bool:
+    """An object is not there. A bucket or container that is not there is something else."""
+    return isinstance(error, StorageNotFound) and error.message != Kind.NO_CONTAINER.value.message

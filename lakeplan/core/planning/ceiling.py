@@ -9,6 +9,8 @@ from lakeplan.model.desired import Safety
 from lakeplan.model.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
 
 DAY = timedelta(days=1)
+CLOCK_SKEW = timedelta(hours=1)
+"""How far the clock of the machine that planned may be ahead of the one that applies."""
 
 
 def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, check_etag: bool) -> list[str]:
@@ -20,6 +22,8 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
         return ["the checked-out tree does not name it any more"]
     if live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
         return [f"the tree's server is {live.endpoint_url} and the plan's {reviewed.endpoint_url}"]
+    if (live.creation_date, live.storage_namespace) != (reviewed.creation_date, reviewed.storage_namespace):
+        return ["it is another repository of the same name, made since the plan"]
     reasons = []
     if live.config_hash != reviewed.config_hash:
         reasons.append("its configuration in the tree differs from the reviewed one")
@@ -47,7 +51,8 @@ def growth(reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, ag
     if live.impact.commits_digest and live.impact.commits_digest == reviewed.impact.commits_digest:
         return []
     if reviewed.impact.status is ImpactStatus.UNKNOWN:
-        return []  # it was let through its own gate, unknown as it was
+        # its objects were let through their own gate, unknown as they were; what was known still counts
+        return _more_commits(reviewed, live, safety, age) + _new_tags(reviewed, live)
     if live.impact.status is ImpactStatus.UNKNOWN:
         return [f"what expires is not known any more: {live.impact.reason}"]
     current = live.impact.now
@@ -64,10 +69,27 @@ def growth(reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, ag
     at_risk = _ceiling(reviewed.impact, "objects_at_risk", age)
     if (current.objects_at_risk or 0) > at_risk:
         found.append(f"{current.objects_at_risk:,} objects would be at risk, {at_risk:,} were reviewed")
-    new_tags = {t.tag for t in live.impact.tags} - {t.tag for t in reviewed.impact.tags}
-    if new_tags:
-        found.append(f"tags would lose data that were not reviewed: {', '.join(sorted(new_tags))}")
-    return found
+    return found + _new_tags(reviewed, live)
+
+
+def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:
+    """A tag that was moved to another commit is a new one."""
+    known = {(t.tag, t.commit_id) for t in reviewed.impact.tags}
+    new = sorted(t.tag for t in live.impact.tags if (t.tag, t.commit_id) not in known)
+    return [f"tags would lose data that were not reviewed: {', '.join(new)}"] if new else []
+
+
+def _more_commits(
+    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta
+) -> list[str]:
+    """The commits that expire, where the graph was read at the review."""
+    if reviewed.impact.now is None or live.impact.now is None:
+        return []
+    ceiling = _ceiling(reviewed.impact, "commits_expire", age)
+    value = live.impact.now.commits_expire
+    if value <= ceiling * (1 + safety.impact_tolerance_percent / 100):
+        return []
+    return [f"{value:,} commits would expire, {ceiling:,} were reviewed"]
 
 
 def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:
@@ -77,8 +99,10 @@ def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:
 
 
 def too_old(plan: Plan, safety: Safety, now: datetime) -> str | None:
-    """Why a plan may not be applied for its age."""
+    """Why a plan may not be applied for its age: too old, or made for a later moment."""
     age = now - plan.as_of
+    if -age > CLOCK_SKEW:
+        return "the plan shows a moment that is still to come (--as-of): it can be read, not applied"
     if age.total_seconds() <= safety.max_plan_age_seconds:
         return None
     return f"the plan is {age.days} days old; max_plan_age is {safety.max_plan_age_seconds / 86400:g} days"

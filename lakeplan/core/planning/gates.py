@@ -174,7 +174,7 @@ def _tag_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
         return []
     outcome = GateOutcome.REFUSED if safety.on_tag_loss == "fail" else GateOutcome.WARNED
     names = ", ".join(lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
-    text = f"{len(lost)} tag{'s' * (len(lost) != 1)} would lose data: {names}"
+    text = f"{len(lost)} tag{'s' * (len(lost) != 1)} would lose data, now or within 30 days: {names}"
     return [GateResult(TAG_LOSS, plan.key, outcome, text, value=len(lost), limit=0, unit="tags")]
 
 

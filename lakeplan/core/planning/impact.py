@@ -58,7 +58,7 @@ def simulated(
     verdicts: Verdicts, result: ImpactResult, *, backlog: bool, blind_to: tuple[str, ...] = ()
 ) -> Impact:
     """Folds the objects' masks into figures per horizon."""
-    commits = _expiring_tags(verdicts)
+    commits = verdicts.tags_at_stake()
     asked = transitions(backlog=backlog)
     left = result.amount(asked[BACKLOG]) if backlog else None
     return Impact(
@@ -106,16 +106,17 @@ def _with_objects(impact: HorizonImpact, horizon: Horizon, result: ImpactResult)
 
 
 def _expiring_tags(verdicts: Verdicts) -> dict[str, str]:
-    """Tag → commit id, of tags whose commit expires through the change."""
-    expiring = {verdicts.graph.ids[i] for i in verdicts.expiring()}
+    """Tag → commit id, of tags whose commit expires through the change, now or at a later horizon."""
+    expiring = {verdicts.graph.ids[i] for horizon in Horizon for i in verdicts.expiring(horizon)}
     return {tag.id: tag.commit_id for tag in verdicts.graph.tags if tag.commit_id in expiring}
 
 
 def tag_metaranges(verdicts: Verdicts) -> dict[str, str]:
-    """Tag → metarange of its commit, of tags whose commit expires through the change."""
+    """Tag → metarange of its commit, of tags that may lose data: which objects of it go is for the
+    simulation to say."""
     graph = verdicts.graph
     metaranges = {
         tag: graph.meta_range_ids[graph.index[commit_id]]
-        for tag, commit_id in _expiring_tags(verdicts).items()
+        for tag, commit_id in verdicts.tags_at_stake().items()
     }
     return {tag: meta_range for tag, meta_range in metaranges.items() if meta_range}

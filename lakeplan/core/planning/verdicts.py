@@ -96,21 +96,36 @@ class Verdicts:
         stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
         return [i for i, m in enumerate(self.masks) if m & stored.server and not m & proposed.server]
 
+    def tags_at_stake(self) -> dict[str, str]:
+        """Tag → commit id, of tags whose commit the proposed rules do not keep at some horizon. Not only of
+        commits that expire through the change: one that is gone already may share its objects with those."""
+        kept = sum(side_bits(horizon, proposed=True).server for horizon in Horizon)
+        index = self.graph.index
+        return {
+            tag.id: tag.commit_id
+            for tag in self.graph.tags
+            if tag.commit_id in index and self.masks[index[tag.commit_id]] & kept != kept
+        }
+
     def backlog_commits(self) -> int:
         """Commits that the stored rules already let go."""
         kept = side_bits(Horizon.NOW, proposed=False).server
         return sum(1 for mask in self.masks if not mask & kept)
 
     def digest(self) -> str:
-        """SHA-256 over every commit that some verdict keeps now, with those verdicts.
+        """SHA-256 over every commit that some verdict keeps now, with those verdicts, and over the tags that
+        may lose data.
 
-        Kept commits count too: one that stops being kept may have been all that held an object back.
+        Kept commits count too: one that stops being kept may have been all that held an object back. So do
+        tags: one that is set on an expiring commit after a review changes no verdict, and loses data.
         """
         text = hashlib.sha256()
         for commit_id, mask in zip(self.graph.ids, self.masks, strict=True):
             now = mask & _NOW_BITS
             if now:
                 text.update(f"{commit_id} {now}\n".encode())
+        for tag, commit_id in sorted(self.tags_at_stake().items()):
+            text.update(f"tag {commit_id} {tag}\n".encode("utf-8", "surrogatepass"))
         return text.hexdigest()
 
 

@@ -65,7 +65,7 @@ def prepare_uncommitted(service: Service, request: Request) -> Response:
         folder = uncommitted_prefix(mark.run_id)
         data = write_uncommitted(found.addresses, found.creation_dates)
         namespace.write(folder + service.xids.ascending(), data)
-        location = namespace.full_address(folder.rstrip("/"))
+        location = namespace.full_address(folder)
     answer = {"gc_uncommitted_location": location, "run_id": mark.run_id}
     if found.next is not None:
         answer["continuation_token"] = write_token(found.next)
@@ -90,7 +90,7 @@ def _prepare(service: Service, repository: Repository) -> dict[str, object]:
     namespace = service.namespace(repository)
     namespace.write(commits_csv_key(run_id), csv)
     return {
-        "gc_addresses_location": namespace.full_address(GC_PREFIX + "addresses"),
+        "gc_addresses_location": namespace.full_address(GC_PREFIX + "addresses/"),
         "gc_commits_location": namespace.full_address(commits_csv_key(run_id)),
         "run_id": run_id,
     }

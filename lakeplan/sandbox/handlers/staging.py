@@ -6,7 +6,8 @@ import hashlib
 import hmac
 from base64 import urlsafe_b64encode
 
-from lakeplan.model.objects import Entry
+from lakeplan.formats.xid import time_of
+from lakeplan.model.objects import AddressType, Entry
 from lakeplan.model.repository import Repository
 from lakeplan.sandbox.addresses import stored_form
 from lakeplan.sandbox.handlers.objects import DEFAULT_CONTENT_TYPE, shown, stage
@@ -21,7 +22,10 @@ LINKABLE_SECONDS = 24 * 3600
 
 def stage_object(service: Service, request: Request) -> Response:
     """Puts an address under a path. An address of the repository's own is taken, whatever its age."""
-    repository, branch, path = _target(service, request)
+    repository = service.writable(request)
+    branch, path = request.params["branch"], request.required("path")
+    if service.records.find_branch(repository.id, branch) is None:
+        raise missing_branch(branch)
     body = request.object()
     address = body.string("physical_address")
     entry = _entry(service, repository, path, address, body)
@@ -34,37 +38,51 @@ def stage_object(service: Service, request: Request) -> Response:
 
 
 def get_physical_address(service: Service, request: Request) -> Response:
-    """An address to upload to, linkable for 24 hours. It ends in a signature."""
+    """An address to upload to, linkable for 24 hours under this path of this branch, as often as one likes.
+
+    Whether the branch is there is not looked at.
+    """
     repository = service.writable(request)
-    request.required("path")
+    branch, path = request.params["branch"], request.required("path")
     address = service.object_paths.new()
-    secret = service.options.secret_access_key.encode()
-    digest = hmac.new(secret, f"{repository.id}/{address}".encode(), hashlib.sha256).digest()
-    address += "," + urlsafe_b64encode(digest).decode().rstrip("=")
-    service.staging.hand_out(repository.id, address, service.now() + LINKABLE_SECONDS)
-    full = service.namespace(repository).full_address(address)
+    signed = f"{address},{_signature(service, repository, branch, path, address)}"
+    full = service.namespace(repository).full_address(signed)
     return json_response(200, {"physical_address": full, "presigned_url": None})
 
 
 def link_physical_address(service: Service, request: Request) -> Response:
-    repository, branch, path = _target(service, request)
+    """Puts an uploaded object under the path. Addresses outside the namespace need no signature."""
+    repository = service.writable(request)
+    branch, path = request.params["branch"], request.required("path")
     body = request.object()
-    address = body.child("staging").string("physical_address")
-    entry = _entry(service, repository, path, address, body)
-    in_namespace = entry.address.startswith("data/")
-    if in_namespace and not service.staging.was_handed_out(repository.id, entry.address, service.now()):
-        raise bad_request("physical address validation failed: address is not linkable (any more)")
+    entry = _entry(service, repository, path, body.child("staging").string("physical_address"), body)
+    if entry.address_type is AddressType.RELATIVE:
+        _check_signature(service, repository, branch, entry)
+    if service.records.find_branch(repository.id, branch) is None:
+        raise missing_branch(branch)
     check_not_protected(service, repository, branch, CANNOT_WRITE)
     stage(service, repository, branch, entry)
     return json_response(200, shown(service, repository, entry))
 
 
-def _target(service: Service, request: Request) -> tuple[Repository, str, str]:
-    repository = service.writable(request)
-    branch, path = request.params["branch"], request.required("path")
-    if service.records.find_branch(repository.id, branch) is None:
-        raise missing_branch(branch)
-    return repository, branch, path
+def _check_signature(service: Service, repository: Repository, branch: str, entry: Entry) -> None:
+    address, comma, signature = entry.address.rpartition(",")
+    if not comma:
+        raise bad_request("address is not signed: link address invalid")
+    expected = _signature(service, repository, branch, entry.path, address)
+    if not hmac.compare_digest(signature.encode(), expected.encode()):
+        raise bad_request("invalid address signature: invalid address")
+    # An address carries the second it was made in.
+    if service.now() - time_of(address.rpartition("/")[2]) > LINKABLE_SECONDS:
+        raise bad_request("link address expired")
+
+
+def _signature(service: Service, repository: Repository, branch: str, path: str, address: str) -> str:
+    """43 characters over everything that a link is for. The secret outlives a restart."""
+    secret = service.options.secret_access_key.encode()
+    text = "\n".join((repository.id, branch, path, address))
+    digest = hmac.new(secret, text.encode(), hashlib.sha256).digest()
+    return urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def _entry(service: Service, repository: Repository, path: str, address: str, body: Fields) -> Entry:

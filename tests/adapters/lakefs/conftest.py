@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import threading
@@ -64,8 +65,9 @@ class Scripted:
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(data) + answer.cut_short_by))
-                self.end_headers()
-                self.wfile.write(data)
+                with contextlib.suppress(ConnectionError):  # a client that gave up waiting
+                    self.end_headers()
+                    self.wfile.write(data)
 
             do_GET = do_PUT = do_POST = do_DELETE = answer
 

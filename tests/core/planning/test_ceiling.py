@@ -62,6 +62,8 @@ class DescribeStaleness:
             repository(after=GcRules(6)),
             repository(before=GcRules(29)),
             repository(endpoint_url="http://127.0.0.1:9000"),
+            repository(creation_date=99),
+            repository(storage_namespace="s3://other/place"),
         ],
     )
     def it_refuses(self, live):
@@ -98,6 +100,20 @@ class DescribeGrowth:
         live = impact(tags=(TagLoss("v2", "c", 1, 1),))
         assert "v2" in self.grows(impact(), live)[0]
 
+    def it_takes_a_tag_on_another_commit_for_a_new_one(self):
+        reviewed = impact(tags=(TagLoss("v2", "c", 1, 1),))
+        assert self.grows(reviewed, impact(tags=(TagLoss("v2", "c", 1, 1),))) == []
+        assert "v2" in self.grows(reviewed, impact(tags=(TagLoss("v2", "d", 1, 1),)))[0]
+
+    def it_holds_the_commits_and_tags_of_an_unknown_impact(self):
+        at = HorizonImpact(NOW, 50, 40, 10, 0, 0)
+        reviewed = Impact(ImpactStatus.UNKNOWN, horizons={Horizon.NOW.value: at})
+        more = replace(reviewed, horizons={Horizon.NOW.value: replace(at, commits_expire=12)})
+        assert self.grows(reviewed, reviewed) == []
+        assert "12 commits" in self.grows(reviewed, more)[0]
+        assert "v2" in self.grows(reviewed, replace(reviewed, tags=(TagLoss("v2", "c", None, None),)))[0]
+        assert self.grows(Impact(ImpactStatus.UNKNOWN, reason="no graph"), more) == []
+
     def it_holds_an_older_plan_against_the_week_it_showed(self):
         reviewed = impact(100, week=200)
         assert self.grows(reviewed, impact(200), age=HOUR)
@@ -115,3 +131,9 @@ def it_tells_a_plan_that_is_too_old():
     plan = Plan(NOW, "0", "tree", None, ())
     assert ceiling.too_old(plan, Safety(), NOW + timedelta(days=7)) is None
     assert "8 days" in (ceiling.too_old(plan, Safety(), NOW + timedelta(days=8)) or "")
+
+
+def it_tells_a_plan_of_a_moment_to_come():
+    plan = Plan(NOW, "0", "tree", None, ())
+    assert ceiling.too_old(plan, Safety(), NOW - timedelta(minutes=50)) is None
+    assert "to come" in (ceiling.too_old(plan, Safety(), NOW - timedelta(days=1)) or "")

@@ -98,6 +98,33 @@ def it_has_a_digest_that_moves_with_any_verdict_of_now():
     assert one.digest() != judge(graph, GcRules(30), GcRules(5), NOW + timedelta(days=11), UTC).digest()
 
 
+def it_has_a_digest_that_moves_with_a_tag_that_may_lose_data():
+    def digest(*tags: int) -> str:
+        return judge(chain(50, 40, 20, 10, 1, tags=tags), GcRules(30), GcRules(5), NOW, UTC).digest()
+
+    assert digest() == digest(4)  # a tag on what stays
+    assert digest() != digest(1)
+    assert digest(1) != digest(1, 2)
+
+
+def it_asks_for_every_tag_that_may_lose_data_through_the_change():
+    verdicts = judge(chain(50, 40, 20, 10, 1, tags=(0, 1, 2, 4)), GcRules(15), GcRules(5), NOW, UTC)
+    # c1 is past 15 days already and c2 goes now: the objects they share go with c2
+    assert [verdicts.graph.ids[i] for i in verdicts.expiring()] == ["c2"]
+    assert impact.tag_metaranges(verdicts) == {"v1": "m1", "v2": "m2"}
+    result = ImpactResult(by_mask={}, tags={"v1": Amount(1, 10), "v2": Amount(2, 20)}, ranges_read=2)
+    folded = impact.simulated(verdicts, result, backlog=False)
+    assert [(t.tag, t.commit_id) for t in folded.tags] == [("v1", "c1"), ("v2", "c2")]
+
+
+def it_asks_for_tags_whose_commit_goes_later_because_of_the_change():
+    # 5 days keep all of these today, and let the oldest go within the week
+    verdicts = judge(chain(8, 4, 1, tags=(0, 1)), GcRules(90), GcRules(5), NOW, UTC)
+    assert verdicts.expiring() == []
+    assert [t.tag for t in impact.unknown(verdicts, "time-out").tags] == ["v0", "v1"]
+    assert impact.tag_metaranges(verdicts) == {"v1": "m1"}  # a first commit holds nothing
+
+
 def it_folds_objects_by_mask():
     verdicts = judge(chain(50, 40, 20, 10, 1, tags=(1,)), GcRules(30), GcRules(5), NOW, UTC)
     stored, proposed = (side_bits(Horizon.NOW, proposed=p) for p in (False, True))

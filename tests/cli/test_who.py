@@ -1,0 +1,55 @@
+"""Who runs, and whether a lease's process is gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from lakeplan.cli.who import is_gone, new_run_id, this_run, tree_commit
+
+
+@pytest.fixture
+def finished() -> int:
+    """The id of a process that was there and is not any more."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+def it_knows_its_own_process_to_be_alive():
+    assert not is_gone(this_run(Path()).holder)
+
+
+def it_takes_over_from_a_process_that_ended_on_this_machine(finished):
+    assert is_gone({**this_run(Path()).holder, "pid": finished})
+
+
+@pytest.mark.parametrize("machine", ["another-boot/1", "", None])
+def it_does_not_trust_a_host_name_alone(finished, machine):
+    # Containers share names: the same host name, another machine or process namespace.
+    holder = {**this_run(Path()).holder, "pid": finished, "machine": machine}
+    assert not is_gone(holder)
+
+
+@pytest.mark.parametrize("pid", [None, "1", -1, 0])
+def it_does_not_take_nonsense_for_gone(pid):
+    assert not is_gone({**this_run(Path()).holder, "pid": pid})
+
+
+def it_makes_run_ids_that_sort_by_time_and_never_repeat():
+    early, late = datetime(2026, 1, 1, tzinfo=timezone.utc), datetime(2026, 1, 2, tzinfo=timezone.utc)
+    assert new_run_id(early) < new_run_id(late)
+    assert new_run_id(early) != new_run_id(early)
+
+
+def it_finds_the_commit_of_a_tree(tmp_path):
+    assert tree_commit(tmp_path) is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@localhost"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True, env=dict(os.environ))
+    assert len(tree_commit(tmp_path) or "") == 40

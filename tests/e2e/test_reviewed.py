@@ -1,0 +1,135 @@
+"""What changed between a review and its apply: only what was reviewed, and still may, is written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+UNKNOWN = ("--no-simulate", "--allow", "unknown-impact")
+
+
+@pytest.fixture
+def expiring(world):
+    """Three commits on main. The oldest, alone with its object, goes with the 5 days that the tree asks for:
+    returns its id."""
+    world.api.repository("analytics")
+    old = world.api.commit("analytics", "main", 40, a=10)
+    world.api.delete("analytics", "main", "a.bin")
+    world.api.commit("analytics", "main", 20, b=10)
+    world.api.commit("analytics", "main", 1, c=10)
+    world.api.set_rules("analytics", 365)
+    world.rules("analytics", 5)
+    return old
+
+
+def root(world, text: str) -> None:
+    servers = f"servers: {{prod: {{endpoint_url: {world.handle.endpoint_url}}}}}"
+    world.write("lakeplan.yaml", f"apiVersion: lakeplan/v1\n{servers}\n{text}\n")
+
+
+def assert_refused(world, plan, *words: str) -> None:
+    refused = world.lakeplan("apply", plan)
+    assert refused.code == 4, refused.out + refused.err
+    assert all(word in refused.err for word in words), refused.err
+    assert world.api.rules("analytics") == {"*": 365}
+
+
+def it_refuses_when_a_tag_was_set_on_a_commit_that_goes(world, expiring):
+    plan = world.plan_file("plan.json", *UNKNOWN)
+    world.api.tag("analytics", "v1", expiring)
+    assert_refused(world, plan, "v1")
+
+
+@pytest.mark.spark
+def it_refuses_a_new_tag_also_where_the_objects_were_read(world, expiring):
+    root(world, "safety: {max_expired_objects_percent: 100}")
+    plan = world.plan_file()
+    world.api.tag("analytics", "v1", expiring)
+    assert_refused(world, plan, "v1")
+
+
+def it_refuses_when_the_acknowledgement_was_taken_back(world, expiring):
+    world.api.tag("analytics", "v1", expiring)
+    root(world, "acknowledge: [{repository: analytics, gate: tag-loss, reason: old}]")
+    plan = world.plan_file("plan.json", *UNKNOWN)
+    root(world, "")
+    assert_refused(world, plan, "tag-loss")
+
+
+def it_refuses_when_a_warning_became_a_refusal(world, expiring):
+    world.api.tag("analytics", "v1", expiring)
+    root(world, "safety: {on_tag_loss: warn}")
+    plan = world.plan_file("plan.json", *UNKNOWN)
+    root(world, "")
+    assert_refused(world, plan, "tag-loss")
+
+
+def it_refuses_a_plan_made_for_a_moment_to_come(world, expiring):
+    plan = world.plan_file("plan.json", *UNKNOWN, "--as-of", "2099-01-01T00:00:00Z")
+    assert_refused(world, plan, "to come")
+
+
+def it_does_not_call_a_misspelt_selection_a_plan_without_work(world, expiring):
+    plan = world.plan_file("plan.json", *UNKNOWN)
+    refused = world.lakeplan("apply", plan, "--target", "analytisc")
+    assert refused.code == 64
+    assert world.lakeplan("apply", plan, "--target", "analyt*").code == 0
+
+
+def it_refuses_a_refresh_by_which_the_server_would_lose_more(world):
+    """The early stop (retention.md): more days for ``keep-1`` end the walk of ``feature`` at their parent."""
+    for attempt in range(24):
+        name = f"walk-{attempt}"
+        world.api.repository(name)
+        world.api.branch(name, "feature")
+        parent = world.api.commit(name, "feature", 200, x=10)
+        world.api.branch(name, "tmp", parent)
+        world.api.delete(name, "feature", "x.bin")
+        head = world.api.commit(name, "feature", 6, y=10)
+        world.api.delete(name, "tmp", "x.bin")
+        first = world.api.commit(name, "tmp", 150, z=10)
+        if first < head:  # the server walks from the smaller id first
+            break
+    world.api.set_rules(name, 365)
+    world.write(
+        "repositories/walk.yaml",
+        f"apiVersion: lakeplan/v1\nrepositories:\n  {name}:\n    gc:\n      default_retention_days: 3\n"
+        "      branches:\n        - {branch_id: feature, retention_days: 7}\n"
+        "        - {pattern: 'keep-*', retention_days: 100}\n",
+    )
+    plan = world.plan_file("plan.json", *UNKNOWN)
+    world.api.branch(name, "keep-1", first)
+    refused = world.lakeplan("apply", plan, "--refresh-patterns")
+    assert refused.code == 4, refused.out + refused.err
+    assert "commits would expire" in refused.err
+    assert world.api.rules(name) == {"*": 365}
+    assert world.lakeplan("apply", plan).code == 0
+    assert world.api.rules(name) == {"*": 3, "feature": 7}
+
+
+class DescribeGlobs:
+    @pytest.fixture
+    def planned(self, world):
+        for name in ("team-a", "team-b"):
+            world.api.repository(name)
+        world.write(
+            "repositories/team.yaml",
+            "apiVersion: lakeplan/v1\nrepositories:\n  team-*:\n    gc: {default_retention_days: 9}\n",
+        )
+        return world.plan_file("plan.json", "--allow", "adoption")
+
+    def it_fails_the_repository_that_is_gone_and_writes_the_rest(self, world, planned):
+        world.api.call("DELETE", "/repositories/team-a")
+        applied = world.lakeplan("apply", planned, "--format", "json")
+        assert applied.code == 3, applied.out + applied.err
+        ends = {r["repository"]: r["outcome"] for r in json.loads(applied.out)["results"]}
+        assert ends == {"prod/team-a": "failed", "prod/team-b": "applied"}
+        assert world.api.rules("team-b") == {"*": 9}
+
+    def it_says_that_the_server_does_not_answer_and_not_that_the_tree_changed(self, world, planned):
+        world.handle.faults.deny("GET .*/repositories")
+        refused = world.lakeplan("apply", planned)
+        assert refused.code == 1
+        assert "does not name it" not in refused.out + refused.err
+        assert "prod/team-a" in refused.out + refused.err

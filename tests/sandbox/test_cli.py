@@ -1,0 +1,150 @@
+"""``lakeplan sandbox up`` and ``sandbox seed``."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+import requests
+
+from lakeplan.cli.main import run
+from lakeplan.errors import ExitCode
+
+SEED = "repositories:\n  - name: one\n    steps:\n      - tag: {name: v1, ref: main}\n"
+
+
+@pytest.fixture
+def seed_file(tmp_path):
+    file = tmp_path / "seed.yaml"
+    file.write_text(SEED)
+    return file
+
+
+@pytest.fixture
+def up():
+    """Starts ``sandbox up`` as a process of its own; (process, endpoint)."""
+    started = []
+
+    def start(*arguments):
+        command = [sys.executable, "-m", "lakeplan", "sandbox", "up", "--port", "0", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        line = process.stdout.readline()
+        return process, re.search(r"http://127\.0\.0\.1:\d+", line)[0]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+class DescribeUp:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def it_serves_until_it_is_asked_to_stop(self, up, tmp_path, number):
+        process, endpoint = up("--dir", str(tmp_path / "d"))
+        auth = ("sandbox", "sandbox-secret")
+        assert requests.get(f"{endpoint}/api/v1/repositories", auth=auth, timeout=10).status_code == 200
+        os.kill(process.pid, number)
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == ExitCode.OK, err
+        assert "sandbox-secret" not in out + err
+        assert (tmp_path / "d" / ".sandbox" / "state.db").is_file()
+
+    def it_takes_flavour_and_credentials(self, up):
+        process, endpoint = up("--flavor", "enterprise", "--access-key", "me", "--secret-key", "hush-hush")
+        answer = requests.get(f"{endpoint}/api/v1/config/version", auth=("me", "hush-hush"), timeout=10)
+        assert answer.json()["version_context"] == "lakeFS-Enterprise"
+        process.terminate()
+        out, err = process.communicate(timeout=20)
+        assert "hush-hush" not in out + err
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--flavor", "cloud"], "unknown flavor 'cloud'"),
+            (["--port", "70000"], "70000"),
+            (["--port", "x"], "not a valid integer"),
+            (["--access-key", ""], "must not be empty"),
+            (["--access-key", "a:b"], "holds no colon"),
+            (["--secret-key", ""], "must not be empty"),
+            (["--log-level", "loud"], "unknown log level"),
+            (["--nothing"], "No such option"),
+            (["extra"], "unexpected extra argument"),
+        ],
+    )
+    def it_refuses_what_cannot_be_meant(self, capsys, arguments, message):
+        assert run(["sandbox", "up", *arguments]) == ExitCode.USAGE
+        assert message in capsys.readouterr().err
+
+    def it_refuses_a_port_that_is_taken(self, sandbox, capsys):
+        assert run(["sandbox", "up", "--port", str(sandbox.port)]) == ExitCode.USAGE
+        assert f"cannot listen on port {sandbox.port}" in capsys.readouterr().err
+
+    def it_refuses_a_folder_that_another_one_uses(self, sandbox, tmp_path, capsys):
+        arguments = ["sandbox", "up", "--port", "0", "--dir", str(tmp_path / "sandbox")]
+        assert run(arguments) == ExitCode.USAGE
+        assert "another sandbox may be running there" in capsys.readouterr().err
+
+
+class DescribeSeed:
+    def it_makes_the_repositories(self, sandbox, call, seed_file, capsys):
+        assert run(["sandbox", "seed", str(seed_file), "--endpoint", sandbox.endpoint_url]) == ExitCode.OK
+        assert "made 1 repository" in capsys.readouterr().out
+        assert call("GET", "/repositories/one/tags/v1").status_code == 200
+
+    def it_says_nothing_when_quiet(self, sandbox, seed_file, capsys):
+        assert run(["sandbox", "seed", str(seed_file), "--endpoint", sandbox.endpoint_url, "-q"]) == 0
+        captured = capsys.readouterr()
+        assert captured.out + captured.err == ""
+
+    def it_refuses_repositories_that_exist(self, sandbox, seed_file, capsys):
+        arguments = ["sandbox", "seed", str(seed_file), "--endpoint", sandbox.endpoint_url]
+        assert run(arguments) == ExitCode.OK
+        assert run(arguments) == ExitCode.USAGE
+        assert "--skip-existing" in capsys.readouterr().err
+        assert run([*arguments, "--skip-existing"]) == ExitCode.OK
+
+    def it_tells_every_mistake_of_the_file(self, sandbox, tmp_path, capsys):
+        file = tmp_path / "bad.yaml"
+        file.write_text(SEED + "      - tga: {}\n      - tag: {name: v1}\n")
+        assert run(["sandbox", "seed", str(file), "--endpoint", sandbox.endpoint_url]) == ExitCode.ERROR
+        error = re.sub(r"\s+", " ", capsys.readouterr().err)
+        assert "did you mean `tag`?" in error
+        assert "`ref` is missing" in error
+        assert sandbox.faults.requests == ()
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ([], "Missing argument"),
+            (["/nothing/here.yaml"], "cannot read the seed file"),
+            (["{file}", "--as-of", "tomorrow"], "is not a time"),
+            (["{file}", "--endpoint"], "requires an argument"),
+        ],
+    )
+    def it_refuses_what_cannot_be_meant(self, seed_file, capsys, arguments, message):
+        given = [a.format(file=seed_file) for a in arguments]
+        assert run(["sandbox", "seed", *given]) == ExitCode.USAGE
+        assert message in capsys.readouterr().err
+
+    def it_refuses_a_file_that_is_no_text(self, tmp_path, capsys):
+        file = tmp_path / "seed.yaml"
+        file.write_bytes(b"\xff\xfe")
+        assert run(["sandbox", "seed", str(file)]) == ExitCode.USAGE
+        assert "not UTF-8" in capsys.readouterr().err
+
+    def it_reports_a_server_that_does_not_answer(self, seed_file, capsys):
+        assert run(["sandbox", "seed", str(seed_file), "--endpoint", "http://127.0.0.1:1"]) == ExitCode.ERROR
+        assert "does not answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["up", "--help"], ["seed", "--help"], ["--help"]])
+def it_has_help(arguments, capsys):
+    code = run(["sandbox", *arguments])
+    assert code == (ExitCode.OK if arguments else ExitCode.USAGE)
+    captured = capsys.readouterr()
+    assert "Usage: lakeplan sandbox" in captured.out + captured.err

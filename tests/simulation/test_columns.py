@@ -1,0 +1,44 @@
+"""One contract in three places: the design's columns, the schema file, and what is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from lakeplan.simulation import tables
+from lakeplan.simulation.columns import RULE_SET, TABLES, Column
+from lakeplan.simulation.reading import ARROW_SCHEMA
+from lakeplan.simulation.schemas import SIGHTINGS
+
+SCHEMA: dict[str, Any] = json.loads((Path(__file__).parents[2] / "schemas" / "simulate.v1.json").read_text())
+DESIGN = {
+    "commits": "commit_id creation_date branches branch_count active active_documented kept_until",
+    "objects": "address size_bytes paths last_commit_id reason at_risk",
+    "branches": "branch_id commits objects size_bytes exclusive_objects exclusive_bytes",
+    "prefixes": "prefix depth objects size_bytes",
+}
+
+
+def column(described: dict[str, Any]) -> Column:
+    return Column(described["name"], described["type"], described["nullable"])
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_columns_are_those_of_the_design_and_of_the_schema_file(table: str) -> None:
+    assert [c.name for c in TABLES[table]] == DESIGN[table].split()
+    assert tuple(map(column, SCHEMA["x-tables"][table]["columns"])) == TABLES[table]
+    assert column(SCHEMA["x-compare-column"]) == RULE_SET
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_that_are_empty_have_the_same_columns(table: str) -> None:
+    names = tables.schema(TABLES[table], with_rule_set=True).names
+    assert names == [*DESIGN[table].split(), "rule_set"]
+
+
+def test_workers_send_what_spark_expects() -> None:
+    assert to_arrow_schema(SIGHTINGS) == ARROW_SCHEMA
