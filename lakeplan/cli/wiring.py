@@ -16,13 +16,15 @@ from lakeplan.adapters.lakefs import (
     connect,
     connect_rules_writer,
 )
-from lakeplan.adapters.lakefs.credentials import STATE_URL, check_binding, find_credentials
+from lakeplan.adapters.lakefs.credentials import STATE_URL, check_binding, find_credentials, variable
 from lakeplan.adapters.lakefs.lakectl import LakectlSettings, read_lakectl
+from lakeplan.adapters.lakefs.probe import identify
 from lakeplan.adapters.state import open_state
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.server import ServerIdentity
 from lakeplan.model.simulation import ImpactResult
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.simulation import ImpactRequest, Simulator
@@ -79,6 +81,18 @@ class Session:
     def connection(self, server: str) -> ServerConnection:
         config = self.tree.servers[server]
         return ServerConnection(self.reader(server), connect_rules_writer(config, self._credentials(server)))
+
+    def identify(self, server: str) -> ServerIdentity:
+        """Who the server says it is. Raises CredentialsError and ServerError."""
+        return identify(self.tree.servers[server], self._credentials(server))
+
+    def unbound(self, server: str) -> str:
+        """The variable that would bind a server's credentials to its address; empty when they are bound."""
+        name = variable(server, "ENDPOINT_URL")
+        alone = len(self.tree.servers) == 1
+        own = self.environ.get(variable(server, "ACCESS_KEY_ID"))
+        by_lakectl = alone and not own and self._lakectl().endpoint_url
+        return "" if self.environ.get(name) or by_lakectl else name
 
     def state(self) -> StateWriter:
         """The tree's state store. Raises CredentialsError when a remote one is not bound."""

@@ -8,6 +8,7 @@ import typer
 
 from lakeplan.cli.commands import (
     apply,
+    doctor,
     drift,
     explain,
     export,
@@ -33,6 +34,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     history.register,
     import_.register,
     export.register,
+    doctor.register,
     simulate.register,
     schema.register,
     sandbox.register,
