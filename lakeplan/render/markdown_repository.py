@@ -119,7 +119,12 @@ def _tags(impact: Json) -> str:
         for t in tags
     ]
     more = f"\nand {len(tags) - _TAGS:,} more\n" if len(tags) > _TAGS else ""
-    headers = (f"{counted(len(tags), 'tag')} would lose data", "commit", "objects", "bytes")
+    headers = (
+        f"{counted(len(tags), 'tag')} would lose data (now or within 30 days)",
+        "commit",
+        "objects",
+        "bytes",
+    )
     return table(headers, rows[:_TAGS], figures=(2, 3)) + more + "\n"
 
 

@@ -76,12 +76,12 @@ class DescribeGitHub:
         # YAML 1.1 reads the key `on` as true.
         assert set(load("github/lakeplan.yml")[True]) == {"pull_request", "push"}
 
-    def it_gives_forks_validate_alone_and_no_secret(self):
+    def it_gives_forks_validate_and_test_alone_and_no_secret(self):
         assert not SECRET.search(yaml.safe_dump(self.jobs["validate"]))
         assert "head.repo.full_name == github.repository" in self.jobs["plan"]["if"]
         assert self.jobs["apply"]["if"] == "github.event_name == 'push'"
-        (command,) = [c for s in self.jobs["validate"]["steps"] for c in lakeplan_commands(s.get("run", ""))]
-        assert command == ["validate", "--format", "github"]
+        found = [c for s in self.jobs["validate"]["steps"] for c in lakeplan_commands(s.get("run", ""))]
+        assert found == [["validate", "--format", "github"], ["test"]]
 
     def it_plans_the_merge_commit_against_its_first_parent(self):
         checkout = self.jobs["plan"]["steps"][0]
@@ -115,7 +115,7 @@ class DescribeGitHub:
 class DescribeGitLab:
     jobs = load("gitlab/lakeplan.gitlab-ci.yml")
 
-    def it_gives_forks_validate_alone(self):
+    def it_gives_forks_validate_and_test_alone(self):
         rule = self.jobs["plan"]["rules"][0]["if"]
         assert "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_MERGE_REQUEST_PROJECT_ID" in rule
         assert not SECRET.search(yaml.safe_dump(self.jobs["validate"]))
