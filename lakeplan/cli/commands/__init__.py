@@ -14,6 +14,7 @@ from lakeplan.cli.commands import (
     export,
     history,
     import_,
+    init,
     plan,
     sandbox,
     schema,
@@ -24,6 +25,7 @@ from lakeplan.cli.commands import (
 )
 
 COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
+    init.register,
     validate.register,
     test.register,
     plan.register,

@@ -82,11 +82,11 @@ def register(app: typer.Typer) -> None:
         by = _split(split)
         owners = Owners(tuple(_pair(text, "--owner") for text in owner or ()))
         _refuse_a_tree(tree)
-        endpoints = _endpoints(endpoint, lakectl_config)
+        endpoints = endpoints_of(endpoint, lakectl_config)
         selection = Selection(tuple(target or ()))
         with TemporaryDirectory(prefix="lakeplan-import-") as name:
             # A tree of servers alone: names and addresses are checked as everywhere.
-            _write_files(Path(name), {ROOT_FILE: _servers_only(endpoints)})
+            write_files(Path(name), {ROOT_FILE: _servers_only(endpoints)})
             session = Session.open(
                 Path(name), lakectl_config=lakectl_config, progress=not (no_progress or quiet)
             )
@@ -104,7 +104,7 @@ def register(app: typer.Typer) -> None:
                 )
             made = make_tree(endpoints, imported, left_out, by)
             _check(made, Path(name))
-        _write_files(tree, made.files)
+        write_files(tree, made.files)
         if not quiet:
             _report(made, tree, no_color=no_color)
         return ExitCode.PARTLY_DONE if any(item.is_problem for item in made.left_out) else ExitCode.OK
@@ -125,7 +125,8 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     return left, right
 
 
-def _endpoints(given: Sequence[str] | None, lakectl_config: Path | None) -> dict[str, str]:
+def endpoints_of(given: Sequence[str] | None, lakectl_config: Path | None) -> dict[str, str]:
+    """Server names and addresses of ``--endpoint``, or lakectl's as prod. Raises UsageError."""
     pairs = [_pair(text, "--endpoint") for text in given or ()]
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -134,7 +135,7 @@ def _endpoints(given: Sequence[str] | None, lakectl_config: Path | None) -> dict
         url = lakectl_settings(os.environ, lakectl_config).endpoint_url
         if not url:
             raise UsageError(
-                "no server is named", hint="lakeplan import --endpoint prod=https://lakefs.example.com"
+                "no server is named", hint="name one: --endpoint prod=https://lakefs.example.com"
             )
         found = {"prod": url}
     return found
@@ -198,7 +199,7 @@ def read_rules_file(path: Path) -> GcRules:
 
 def _check(made: Import, folder: Path) -> None:
     """Loads the tree from a folder of its own before it is written: it must ask for what was read."""
-    _write_files(folder, made.files)
+    write_files(folder, made.files)
     tree = load_tree(folder, os.environ)
     resolved = {d.key: d for server in tree.servers for d in tree.resolve(server, ())}
     for repository in made.imported:
@@ -207,7 +208,8 @@ def _check(made: Import, folder: Path) -> None:
             raise LakeplanError("the tree would ask for other rules: not written", where=repository.key)
 
 
-def _write_files(folder: Path, files: Mapping[str, str]) -> None:
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Makes folders as needed. Raises LakeplanError that names the file."""
     for name, text in files.items():
         path = folder / name
         try:
