@@ -50,7 +50,8 @@ def check_repositories(
     read_only: bool,
 ) -> Iterator[Found]:
     """Every permission a plan needs, on all selected repositories whose rules the tree manages; with a
-    ``writer`` those of an apply too. The refs dump and metadata are tried on one of them."""
+    ``writer`` those of an apply too. The refs dump and metadata are tried on one of them. Stored rules are
+    looked at on the others too, as far as they can be read: a missing permission there is no failure."""
     try:
         live = {r.id: r for r in reader.list_repositories()}
     except LakeplanError as error:
@@ -63,7 +64,11 @@ def check_repositories(
         text = f"the tree names what the server does not have, or does not show: {_names(missing)}"
         yield Found("repositories", "fail", text, "correct the names, or grant fs:ReadRepository on them")
     names = [d.name for d in managed if d.name in live]
+    others = [n for n in live if n not in set(names) and selection.takes_named(reader.name, n, None)]
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        rest = list(pool.map(lambda name: _Looked(name, {}, _odd(reader, name)), others))
     if not names:
+        yield _oddities(rest)
         text = "no repository of the tree is on it, so permissions on repositories were not checked"
         yield Found("repositories", "warn", text, "check again once there is an entry")
         return
@@ -83,7 +88,7 @@ def check_repositories(
     for permission in permissions:
         yield _summed(permission, looked)
     yield from _on_one(reader, _sample(looked), read_only=read_only)
-    yield _oddities(looked)
+    yield _oddities([*looked, *rest])
 
 
 def _asked(
@@ -127,6 +132,18 @@ def _look(repository: Repository, reader: LakeFSReader, writer: GcRulesWriter | 
                 failures["fs:ListBranches"] = error
         oddities = tuple(stored_nonsense(rules, branches))
     return _Looked(name, failures, oddities)
+
+
+def _odd(reader: LakeFSReader, name: str) -> tuple[str, ...]:
+    """What is odd about the rules of a repository that the tree does not manage."""
+    try:
+        rules = reader.get_gc_rules(name)
+        if rules is None:
+            return ()
+        branches = {b.id for b in reader.list_branches(name)} if rules.branches else set()
+    except LakeplanError:
+        return ()  # nobody asked for a permission there
+    return tuple(stored_nonsense(rules, branches))
 
 
 def stored_nonsense(rules: GcRules, branches: set[str] | None) -> Iterator[str]:

@@ -58,7 +58,7 @@ def render_run(document: Json, console: Console) -> None:
     run = document["runs"][0]
     page.line(Cell(f"Run {run['run_id']}", "bold"), f"  {run['command']}")
     facts = {
-        "by": ", ".join(f"{k} {v}" for k, v in run["by"].items()),
+        "by": ", ".join(f"{k} {run['by'][k]}" for k in ("user", "host", "pid") if k in run["by"]),
         "started": moment(run["started_at"]),
         "finished": "not recorded: killed, or still at work"
         if run["finished_at"] is None

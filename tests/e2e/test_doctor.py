@@ -86,6 +86,14 @@ def it_names_what_a_server_stores_but_should_not_have(ready):
         assert text in found["message"]
 
 
+def it_looks_at_the_stored_rules_of_repositories_without_an_entry_too(ready):
+    ready.api.repository("nobodys")
+    ready.api.set_rules("nobodys", -1)
+    assert "nobodys: -1 days" in checks(ready)["stored rules"]["message"]
+    ready.handle.faults.deny("GET .*/nobodys/settings")
+    assert checks(ready)["stored rules"]["result"] == "ok"
+
+
 def it_names_repositories_that_are_not_there(ready):
     ready.rules("typo", 3)
     assert "typo" in checks(ready, code=1)["repositories"]["message"]
