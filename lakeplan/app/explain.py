@@ -28,6 +28,10 @@ from lakeplan.ports.progress import Progress
 SUBJECTS_SHOWN = 20
 PATH_ONLY = "other paths were not searched: the same data may be held under another one (a copy), and kept"
 
+MAYBE_INSIDE = (
+    "an address may lie in this namespace, whose own URL is not known: give it with --storage-namespace"
+)
+
 
 @dataclass(frozen=True)
 class ExplainedRules:
@@ -99,6 +103,8 @@ def explain(world: World, question: Question, progress: Progress) -> dict[str, A
                 )
             subjects = found.documents(world, judged, search)
             notes += found.notes
+    if any(subject.get("maybe_inside") for subject in subjects):
+        notes.append(MAYBE_INSIDE)
     return document(
         name=world.name,
         as_of=world.as_of,
@@ -154,7 +160,9 @@ def objects_at(
     if not wanted:
         raise _nothing_at(what, everywhere)
     notes: list[str] = []
-    unsure = [h for h in wanted if h.address not in staged.holders and not _sure(judged, search, h)]
+    # What is only staged here is kept by that: its whole repository need not be read to say so.
+    only_staged = {h.address for h in wanted if h.address in staged.holders and not h.metaranges}
+    unsure = [h for h in wanted if h.address not in only_staged and not _sure(judged, search, h)]
     if unsure and path_only:
         notes.append(PATH_ONLY)
     elif unsure:
@@ -169,10 +177,7 @@ def objects_by_address(
     world: World, judged: Sequence[Judge], search: Search, addresses: Sequence[str]
 ) -> Found:
     """Objects by address (relative, or a full URL): all ranges of all commits are read."""
-    holdings = []
-    for address in addresses:
-        inside = world.addresses.inside(address, AddressType.BY_PREFIX)
-        holdings.append(Holding(address if inside is None else inside, inside is not None))
+    holdings = [search.holding(address, AddressType.BY_PREFIX) for address in addresses]
     search.fill(holdings, search.metaranges)
     unsure = [h for h in holdings if not _sure(judged, search, h)]
     paths = sorted({path for h in unsure for path in h.paths})

@@ -70,6 +70,7 @@ def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[
         "kind": "object",
         "address": _text(holding.address),
         "inside": holding.inside,
+        "maybe_inside": holding.maybe_inside,
         "size_bytes": stored.size if stored is not None else holding.size,
         "paths": sorted(holding.paths)[:SHOWN],
         "path_count": len(holding.paths),
@@ -87,7 +88,7 @@ def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[
 def _object_status(facts: ObjectFacts, explanation: Explanation) -> str:
     """As the simulation judges (the collector's order does not matter: one reason to stay is enough)."""
     if not facts.holding.inside:
-        return "outside"
+        return "unknown" if facts.holding.maybe_inside else "outside"
     if facts.storage_seen and facts.stored is None:
         return "missing" if explanation.server or explanation.documented else "collected"
     if not explanation.has_rules:

@@ -35,10 +35,12 @@ class AddressBook(Protocol):
 @dataclass
 class Holding:
     """One address. ``metaranges``: those that hold it for certain; ``aliases``: those that may, by a full
-    address elsewhere. ``size`` is bytes, the greatest that an entry says."""
+    address elsewhere. ``size`` is bytes, the greatest that an entry says. ``maybe_inside``:
+    outside as far as is known, and may mean an object of the namespace, whose own URL is not known."""
 
     address: str
     inside: bool = True
+    maybe_inside: bool = False
     metaranges: set[str] = field(default_factory=set)
     aliases: set[str] = field(default_factory=set)
     paths: set[str] = field(default_factory=set)
@@ -87,6 +89,13 @@ class Search:
         """Numbers of the commits with these metaranges, ascending."""
         return sorted(number for m in metaranges for number in self._commits.get(m, ()))
 
+    def holding(self, address: str, address_type: int) -> Holding:
+        """A new holding of an address as it stands in an entry."""
+        inside = self._addresses.inside(address, address_type)
+        if inside is not None:
+            return Holding(inside)
+        return Holding(address, inside=False, maybe_inside=bool(self._addresses.aliases(address)))
+
     def path(self, path: str, metaranges: Collection[str]) -> list[Holding]:
         """Every object at ``path`` in these metaranges, in the order first met."""
         key = path.encode(errors="surrogateescape")
@@ -97,9 +106,8 @@ class Search:
                 continue
             n = columns.paths.index(shown)
             address = columns.addresses[n]
-            inside = self._addresses.inside(address, columns.address_types[n])
-            name = address if inside is None else inside
-            holding = found.setdefault(name, Holding(name, inside is not None))
+            holding = self.holding(address, columns.address_types[n])
+            holding = found.setdefault(holding.address, holding)
             holding.note(shown, columns.sizes[n], holders)
         return list(found.values())
 

@@ -22,7 +22,7 @@ _STATUS = {
     "at_risk": ("AT RISK: the server's walk lets it go, against the documented rule", "bold red"),
     "expired": ("GOES: no rule keeps it", "bold red"),
     "never_committed": ("GOES: no commit ever held it, and it is not staged", "bold red"),
-    "unknown": ("UNKNOWN: no commit holds it; whether it is staged could not be told", "bold yellow"),
+    "unknown": ("UNKNOWN: not all that decides it could be seen (see the notes)", "bold yellow"),
     "outside": ("NEVER COLLECTED: it lies outside the storage namespace", "bold green"),
     "elsewhere": ("NEVER COLLECTED: it lies where no collector looks", "bold green"),
     "missing": ("MISSING: rules keep it, and it is not in storage", "bold red"),
