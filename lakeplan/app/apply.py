@@ -13,6 +13,7 @@ from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.write import ApplyPorts, ApplyReport, Run, gate_text, write
 from lakeplan.core.diff import action_of
 from lakeplan.core.planning import ceiling
+from lakeplan.core.planning.loosening import held_to
 from lakeplan.errors import GateRefused, StalePlan, UsageError
 from lakeplan.model.desired import Safety
 from lakeplan.model.plan import GateOutcome, GateResult, Plan, RepositoryPlan
@@ -47,8 +48,12 @@ def apply_plan(
     again = _again(reviewed, options, run)
     live = make_plan(tree, again, plan_ports)
     limits = _Limits(
-        {d.key: d.safety for server in tree.servers for d in tree.resolve(server, _names(live, server))},
-        tree.safety,
+        {
+            d.key: held_to(reviewed, d.safety)
+            for server in tree.servers
+            for d in tree.resolve(server, _names(live, server))
+        },
+        held_to(reviewed, tree.safety),
     )
     steps = check(reviewed, live, limits, now=run.now(), force=options.force, allowed=options.allowed)
     later = _later_branches(steps, live) if options.refresh_patterns else {}

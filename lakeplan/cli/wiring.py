@@ -20,14 +20,16 @@ from lakeplan.adapters.lakefs import (
 )
 from lakeplan.adapters.lakefs.branches import LakeFSBranchReader, connect_branch_reader
 from lakeplan.adapters.lakefs.branches_writer import LakeFSBranchWriter, connect_branch_writer
-from lakeplan.adapters.lakefs.credentials import STATE_URL, check_binding, find_credentials
+from lakeplan.adapters.lakefs.credentials import STATE_URL, check_binding, find_credentials, variable
 from lakeplan.adapters.lakefs.lakectl import LakectlSettings, read_lakectl
+from lakeplan.adapters.lakefs.probe import identify
 from lakeplan.adapters.state import open_state
 from lakeplan.app.lifecycle.survey import Readers
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.server import ServerIdentity
 from lakeplan.model.simulation import ImpactResult
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.simulation import ImpactRequest, Simulator
@@ -109,6 +111,18 @@ class Session:
             self._branch_writers[server] = connect_branch_writer(config, self._credentials(server))
         return self._branch_writers[server]
 
+    def identify(self, server: str) -> ServerIdentity:
+        """Who the server says it is. Raises CredentialsError and ServerError."""
+        return identify(self.tree.servers[server], self._credentials(server))
+
+    def unbound(self, server: str) -> str:
+        """The variable that would bind a server's credentials to its address; empty when they are bound."""
+        name = variable(server, "ENDPOINT_URL")
+        alone = len(self.tree.servers) == 1
+        own = self.environ.get(variable(server, "ACCESS_KEY_ID"))
+        by_lakectl = alone and not own and self._lakectl().endpoint_url
+        return "" if self.environ.get(name) or by_lakectl else name
+
     def state(self) -> StateWriter:
         """The tree's state store. Raises CredentialsError when a remote one is not bound."""
         url = self.tree.state_url
@@ -127,7 +141,7 @@ class Session:
         )
 
     def _lakectl(self) -> LakectlSettings:
-        return read_lakectl(self.environ, config=self.lakectl_config, home=_home(self.environ))
+        return lakectl_settings(self.environ, self.lakectl_config)
 
 
 @dataclass(frozen=True)
@@ -144,6 +158,11 @@ class LazySimulator:
 
         options = SparkOptions(master=self.master, conf=self.conf)
         return SparkSimulator(options, self.progress).impact(requests)
+
+
+def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> LakectlSettings:
+    """What lakectl is set up with here. Raises CredentialsError for a file that cannot be read."""
+    return read_lakectl(environ, config=config, home=_home(environ))
 
 
 def _home(environ: Mapping[str, str]) -> Path | None:

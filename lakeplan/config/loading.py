@@ -21,7 +21,7 @@ from lakeplan.config.keys import KeyReader
 from lakeplan.config.layers import Layer, make_layer
 from lakeplan.config.problems import Path as ProblemPath
 from lakeplan.config.problems import Problems
-from lakeplan.config.root import read_acknowledgements, read_bounds, read_safety
+from lakeplan.config.root import read_acknowledgements, read_bounds, read_places, read_safety
 from lakeplan.config.servers import ServersReader
 from lakeplan.config.structure import check_structure
 from lakeplan.config.yaml_nodes import ListNode, MapNode, ScalarNode, walk
@@ -52,6 +52,7 @@ class TreeReader:
         self.entries: list[Entry] = []
         self.acknowledgements: list[tuple[ProblemPath, Acknowledgement]] = []
         self.files_read: list[str] = []
+        self.places: dict[str, Source] = {}
         self._check = SettingsCheck(problems, self.bounds)
 
     def read(self) -> None:
@@ -140,6 +141,7 @@ class TreeReader:
     def _read_root(self, root: MapNode) -> None:
         self.bounds = read_bounds(root, self._problems)
         self.safety = read_safety(root, self._problems)
+        self.places = read_places(root)
         self._check = SettingsCheck(self._problems, self.bounds)
         servers = root.items.get("servers")
         if isinstance(servers, MapNode):

@@ -26,7 +26,7 @@ from lakeplan.core.planning.gates import (
     TAG_LOSS,
     UNMANAGED,
 )
-from lakeplan.model.desired import Acknowledgement, Safety
+from lakeplan.model.desired import Acknowledgement, Safety, Source
 
 T = TypeVar("T")
 UNLIMITED = "unlimited"
@@ -86,6 +86,19 @@ def read_safety(root: MapNode, problems: Problems) -> Safety:
     if isinstance(tags, ListNode):
         given["protected_tags"] = tuple(_tag_patterns(tags, problems))
     return Safety(**given)
+
+
+def read_places(root: MapNode) -> dict[str, Source]:
+    """Where the keys stand that gates are judged by, as ``safety.max_expired_bytes``; blocks too."""
+    found = {}
+    for block in ("safety", "bounds", "state", "unmanaged"):
+        if block not in root.items:
+            continue
+        found[block] = root.where(block)
+        child = root.items[block]
+        if isinstance(child, MapNode):
+            found |= {f"{block}.{key}": child.where(key) for key in child.items}
+    return found
 
 
 def _tag_patterns(node: ListNode, problems: Problems) -> Iterator[str]:

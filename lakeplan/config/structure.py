@@ -154,7 +154,8 @@ def _validator(name: str) -> Draft202012Validator:
     document, _, definition = name.partition("#")
     # Without its $schema line: jsonschema would take it for a sign to leave our type checker behind.
     contents = {
-        n: {k: v for k, v in load_schema(n).items() if k != "$schema"} for n in ("tree", "repository")
+        n: {k: v for k, v in load_schema(n).items() if k != "$schema"}
+        for n in {"tree", "repository", document}
     }
     resources = [(f"{n}.v1.json", DRAFT202012.create_resource(c)) for n, c in contents.items()]
     registry: Registry[Any] = Registry().with_resources(resources)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +24,8 @@ DEFAULT_STATE = "file://.lakeplan"
 @dataclass(frozen=True)
 class Tree:
     """A tree without problems of its own. ``state_url`` is absolute; ``entries`` are in the order of files
-    and keys."""
+    and keys. ``places`` says where the values stand that gates are judged by: ``safety.on_tag_loss``,
+    ``bounds``, ``state.url``, ``unmanaged`` and the like."""
 
     root: Path
     servers: Mapping[str, ServerConfig]
@@ -39,6 +40,7 @@ class Tree:
     entries: tuple[Entry, ...]
     directory: Directory
     files: tuple[str, ...]
+    places: Mapping[str, Source] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -118,6 +120,7 @@ def load_tree(root: Path, environ: Mapping[str, str]) -> Tree:
         entries=tuple(reader.entries),
         directory=Directory(reader.entries, reader.profiles),
         files=tuple(reader.files_read),
+        places=reader.places,
     )
 
 

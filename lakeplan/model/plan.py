@@ -164,6 +164,19 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Loosening:
+    """One value that lets more through in the checked-out tree than at the base. ``scope`` is ``tree`` or
+    ``server/name``; ``path`` as the tree writes it; ``before`` and ``after`` in words; ``where`` the place in
+    the checked-out tree, when there is one."""
+
+    scope: str
+    path: str
+    before: str
+    after: str
+    where: str = ""
+
+
+@dataclass(frozen=True)
 class RepositoryPlan:
     """One repository of the plan. ``branches`` maps every branch to its HEAD when planned: patterns are
     expanded over these alone when the plan is applied. ``unexpanded`` are branches that appeared later, with
@@ -256,7 +269,9 @@ def shortens(before: GcRules | None, after: GcRules | None) -> bool:
 @dataclass(frozen=True)
 class Plan:
     """``tree_digest`` tells one tree from another (``Tree.digest``); ``tree_commit`` is its git commit, when
-    there is one. ``allowed`` are the gates opened with ``--allow``."""
+    there is one. ``allowed`` are the gates opened with ``--allow``. ``base`` is the git commit of ``--base``:
+    ``loosenings`` are held against it, gates were judged by the stricter limits of both, and
+    ``impact_tolerance_percent`` and ``max_plan_age_seconds`` are the stricter ones, for the apply."""
 
     as_of: datetime
     lakeplan_version: str
@@ -270,6 +285,10 @@ class Plan:
     warnings: tuple[str, ...] = ()
     simulate: str = "changed"
     read_only: bool = False
+    base: str | None = None
+    loosenings: tuple[Loosening, ...] = ()
+    impact_tolerance_percent: float | None = None
+    max_plan_age_seconds: int | None = None
 
     @property
     def writes(self) -> tuple[RepositoryPlan, ...]:

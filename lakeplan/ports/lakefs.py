@@ -56,3 +56,13 @@ class GcRulesWriter(Protocol):
 
     def set_gc_rules(self, repository: str, rules: GcRules) -> None: ...
     def delete_gc_rules(self, repository: str) -> None: ...
+
+
+class StagingReader(Protocol):
+    """What is staged on a branch, by GET only."""
+
+    def list_uncommitted(self, repository: str, branch: str, prefix: str = "") -> Iterator[str]:
+        """Paths of objects that are staged on a branch (added or changed; no deletions), in order."""
+
+    def physical_address(self, repository: str, ref: str, path: str) -> str | None:
+        """The full address of the object at a path, staged data first; None when there is none."""

@@ -1,4 +1,4 @@
-"""A plan as a person reads it: changes first, then what they do, then what speaks against them.
+"""A plan as a person reads it: what was loosened, changes, what they do, then what speaks against them.
 
 Rendered from the JSON document (``schemas/plan.v1.json``) and nothing else.
 """
@@ -15,6 +15,7 @@ from lakeplan.render.amounts import count, counted, moment, size
 from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_changes import render_changes, writing
 from lakeplan.render.plan_impact import render_backlog, render_impact
+from lakeplan.render.plan_loosening import render_loosenings
 from lakeplan.render.plan_notes import (
     gates_of,
     render_adopted,
@@ -32,6 +33,7 @@ def render_plan(document: Json, console: Console) -> None:
     """Prints a whole plan; its end sums it up. Without changes there is little but that one line."""
     page = Page(console)
     repositories = document["repositories"]
+    render_loosenings(page, document)
     render_changes(page, document)
     render_setting_changes(page, writing(document))
     render_branches(page, document)
@@ -53,6 +55,8 @@ def _circumstances(document: Json) -> str:
     parts = [f"Judged at {moment(document['as_of'])}"]
     if document["tree_commit"]:
         parts.append(f"tree commit {document['tree_commit'][:12]}")
+    if document["base"]:
+        parts.append(f"base {document['base'][:12]}")
     if document["targets"]:
         parts.append(f"only {names(document['targets'])}")
     if document["read_only"]:
@@ -91,6 +95,12 @@ def summary_parts(document: Json) -> list[list[str | Cell]]:
     if summary["refused_gates"]:
         parts.append([Cell(f"BLOCKED by {counted(summary['refused_gates'], 'gate')}.", "bold red")])
     return parts
+
+
+def summary_text(document: Json) -> str:
+    """The summary as plain text of one line."""
+    parts = summary_parts(document)
+    return " ".join("".join(p.text if isinstance(p, Cell) else p for p in part) for part in parts)
 
 
 def _impact(summary: Json) -> list[str | Cell]:

@@ -120,9 +120,11 @@ class World:
             f"      default_retention_days: {default}\n" + (f"      branches:\n{lines}" if lines else ""),
         )
 
-    def lakeplan(self, *arguments: str | Path) -> Result:
+    def lakeplan(self, command: str | tuple[str, ...], *arguments: str | Path) -> Result:
+        """One command line. A command of several words (``("history", "show")``) is a tuple."""
         self._capsys.readouterr()
-        code = run([*(str(a) for a in arguments), "-C", str(self.tree)])
+        words = (command,) if isinstance(command, str) else command
+        code = run([*words, *(str(a) for a in arguments), "-C", str(self.tree)])
         out, err = self._capsys.readouterr()
         return Result(int(code), out, err)
 

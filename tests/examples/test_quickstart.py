@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lakeplan.app.policy_test import run_tests
+from lakeplan.config.policy_tests import find_tests, read_tests
 from lakeplan.config.tree import load_tree
 from lakeplan.sandbox.seed.document import read_seed
 
@@ -19,3 +21,9 @@ def it_is_a_tree_without_problems():
 def it_has_a_history_of_the_same_repositories():
     seed = read_seed((QUICKSTART / "history.yaml").read_text(), "history.yaml")
     assert [r.name for r in seed.repositories] == ["analytics", "clickstream", "ml-features"]
+
+
+def it_passes_its_own_policy_tests():
+    tree = load_tree(QUICKSTART, {"LAKEPLAN_VAR_SANDBOX_URL": "http://127.0.0.1:8000"})
+    results = run_tests(tree, read_tests(find_tests(QUICKSTART, ()), QUICKSTART))
+    assert (results["passed"], results["failed"]) == (3, 0)

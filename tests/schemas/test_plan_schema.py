@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import unicodedata
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import datetime, timezone
@@ -31,6 +33,7 @@ from lakeplan.model.plan import (
     HorizonImpact,
     Impact,
     ImpactStatus,
+    Loosening,
     Plan,
     PrefixImpact,
     RepositoryPlan,
@@ -40,6 +43,10 @@ from lakeplan.model.plan_document import digest_of, dump_plan, load_plan, to_doc
 from lakeplan.model.rules import GcRules
 from lakeplan.model.setting_plan import BranchFate, ObjectRulesPlan, PoliciesPlan, SettingChange
 from lakeplan.model.settings import ObjectRule
+from lakeplan.render.annotations import plan_annotations
+from lakeplan.render.github import render_github
+from lakeplan.render.junit import render_junit_plan
+from lakeplan.render.markdown_plan import COMMENT_LIMIT, marker, render_markdown
 from lakeplan.render.plan import render_plan
 from lakeplan.render.show import render_repository
 
@@ -155,6 +162,10 @@ PLANS = st.builds(
     warnings=TEXTS,
     simulate=st.sampled_from(["changed", "all", "none"]),
     read_only=st.booleans(),
+    base=st.none() | TEXT,
+    loosenings=st.lists(st.builds(Loosening, TEXT, TEXT, TEXT, TEXT, TEXT), max_size=2).map(tuple),
+    impact_tolerance_percent=st.none() | st.floats(0, 1e9),
+    max_plan_age_seconds=MAYBE,
 )
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -215,6 +226,7 @@ class DescribeTheSchema:
             (PoliciesPlan, "policies_plan"),
             (ObjectRulesPlan, "object_rules_plan"),
             (BranchFate, "branch_fate"),
+            (Loosening, "loosening"),
         ],
     )
     def it_has_the_fields_of_the_model(self, kind: Any, where: str) -> None:
@@ -266,6 +278,20 @@ class DescribeShowingAPlan:
         stream.seek(0)
         text = stream.read()
         assert all(c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text)
+
+    @SOME
+    @given(PLANS, TEXT)
+    def it_becomes_a_comment_annotations_and_junit_whatever_it_holds(self, plan: Plan, tree: str) -> None:
+        document = json.loads(dump_plan(plan))
+        comment = render_markdown(document, tree=tree)
+        assert len(comment.encode()) <= COMMENT_LIMIT
+        assert comment.splitlines()[0] == marker(tree)
+        assert ("**BLOCKED**" in comment.splitlines()[1]) == bool(plan.refused)
+        lines = render_github(plan_annotations(document), tree=tree).splitlines()
+        assert all(re.match("::(error|warning|notice) ", line) for line in lines)
+        assert sum(line.startswith("::error") for line in lines) == len(plan.refused) + len(plan.failed)
+        root = ET.fromstring(render_junit_plan(document, tree=tree).encode())
+        assert (root.get("failures"), root.get("errors")) == (str(len(plan.refused)), str(len(plan.failed)))
 
     @SOME
     @given(PLANS)

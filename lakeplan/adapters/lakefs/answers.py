@@ -191,6 +191,11 @@ def _moment(fields: Fields, name: str) -> int | None:
     return seconds if seconds > 0 else None
 
 
+def change_of(fields: Fields) -> tuple[str, str]:
+    """(path, type) of one uncommitted change; type is ``added``, ``changed``, ``removed``."""
+    return fields.text("path"), fields.text("type")
+
+
 def tag_of(fields: Fields) -> Tag:
     return Tag(fields.name("id"), fields.name("commit_id"))
 

@@ -169,6 +169,39 @@ class LakeFSServer:
     def dump_refs(self, repository: str) -> RefsDumpIds:
         return dump.dump_refs(self._transport, repository)
 
+    def list_uncommitted(self, repository: str, branch: str, prefix: str = "") -> Iterator[str]:
+        """Paths staged on a branch (``lakeplan.ports.lakefs.StagingReader``)."""
+        changes = list_all(
+            *(self._transport, "repositories", repository, "branches", branch, "diff"),
+            parse=answers.change_of,
+            operation="list uncommitted changes",
+            repository=repository,
+            params=_prefix(prefix),
+        )
+        return (path for path, kind in changes if kind != "removed")
+
+    def physical_address(self, repository: str, ref: str, path: str) -> str | None:
+        """Where the object at a path is stored (``lakeplan.ports.lakefs.StagingReader``)."""
+        operation = "read an object's address"
+        try:
+            response = self._transport.request(
+                *("GET", "repositories", repository, "refs", ref, "objects", "stat"),
+                operation=operation,
+                repository=repository,
+                params={"path": path},
+            )
+        except RepositoryNotFound:
+            raise
+        except NotFound:
+            return None  # committed or dropped since it was listed
+        return parse_json(
+            response,
+            lambda fields: fields.name("physical_address"),
+            transport=self._transport,
+            operation=operation,
+            repository=repository,
+        )
+
     def metadata_reader(self, repository: str) -> LakeFSMetadata:
         """Asks for the repository and (once per server) for the configuration, to know whether its store
         offers presigned URLs. The reader's own connection can only GET."""

@@ -6,14 +6,39 @@ from collections.abc import Callable
 
 import typer
 
-from lakeplan.cli.commands import apply, lifecycle, plan, sandbox, schema, show, simulate, validate
+from lakeplan.cli.commands import (
+    apply,
+    doctor,
+    drift,
+    explain,
+    export,
+    history,
+    import_,
+    init,
+    lifecycle,
+    plan,
+    sandbox,
+    schema,
+    show,
+    simulate,
+    test,
+    validate,
+)
 
 COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
+    init.register,
     validate.register,
+    test.register,
     plan.register,
     show.register,
     apply.register,
     lifecycle.register,
+    explain.register,
+    drift.register,
+    history.register,
+    import_.register,
+    export.register,
+    doctor.register,
     simulate.register,
     schema.register,
     sandbox.register,

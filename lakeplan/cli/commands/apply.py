@@ -16,7 +16,7 @@ from lakeplan.app.report import exit_code_of, report_document
 from lakeplan.app.state import known_repositories
 from lakeplan.app.write import ApplyPorts, Run
 from lakeplan.cli import options
-from lakeplan.cli.commands.plan import FORMATS, Allow, show_plan
+from lakeplan.cli.commands.plan import Allow, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.commands.show import read_plan
 from lakeplan.cli.console import configure_logging, stderr
@@ -29,6 +29,7 @@ from lakeplan.model.plan import Plan
 from lakeplan.model.plan_document import to_document
 from lakeplan.render.apply import render_apply
 
+FORMATS = ("rich", "json")
 Force = Annotated[bool, typer.Option("--force", help="Skip the ETag checks, and nothing else.")]
 AutoApprove = Annotated[
     bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal when no plan is given.")

@@ -10,17 +10,37 @@ import typer
 from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_plan
 from lakeplan.app.state import known_repositories
 from lakeplan.cli import options
+from lakeplan.cli.base import Base, read_base
 from lakeplan.cli.console import configure_logging, stderr
+from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.outputs import Output, emit, pair_outputs
 from lakeplan.cli.who import tree_commit
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import dump_plan, to_document
+from lakeplan.model.plan_document import to_document
 from lakeplan.render.plan import render_plan
 
-FORMATS = ("rich", "json")
+HELP = """Show what would change in the rules, and what that does. Writes nothing.
+
+\b
+Examples:
+  lakeplan plan
+  lakeplan plan --target 'team-a-*' --detailed-exitcode
+  lakeplan plan --format json --out plan.json
+  lakeplan plan --base 'HEAD^1' --format markdown --out comment.md --format github
+"""
+
+Against = Annotated[
+    str | None,
+    typer.Option(
+        "--base",
+        help="Judge by the stricter limits of the tree at this git commit and the checked-out one,"
+        " and show first what is looser here.",
+        metavar="REF",
+    ),
+]
 Simulate = Annotated[
     str, typer.Option("--simulate", help="changed (the default), all or none.", metavar="WHICH")
 ]
@@ -31,7 +51,7 @@ Allow = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("plan", help="Show what would change in the rules, and what that does.")
+    @app.command("plan", help=HELP)
     def plan(
         tree: options.TreeDir = Path(),
         target: options.Targets = None,
@@ -53,6 +73,7 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--detailed-exitcode", help="Exit 2 when changes are pending.")
         ] = False,
         allow: Allow = None,
+        base: Against = None,
         lakectl_config: options.LakectlConfig = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
@@ -62,7 +83,7 @@ def register(app: typer.Typer) -> None:
         quiet: options.Quiet = False,
     ) -> int:
         configure_logging(log_level)
-        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+        outputs = pair_outputs(format, out, PLAN_FORMATS, quiet=quiet)
         session = Session.open(
             tree,
             as_of=as_of,
@@ -71,8 +92,10 @@ def register(app: typer.Typer) -> None:
             spark_conf=spark_conf,
             progress=not (no_progress or quiet),
         )
-        made = make_plan(
-            session.tree,
+        against = read_base(tree, base) if base is not None else None
+        made = plan_against(
+            against,
+            session,
             PlanOptions(
                 as_of=session.as_of,
                 selection=Selection(tuple(target or ()), owner, server),
@@ -83,13 +106,28 @@ def register(app: typer.Typer) -> None:
                 tree_commit=tree_commit(tree),
                 known=known_repositories(session.state()),
             ),
-            Ports(session.reader, session.simulator, session.progress),
         )
-        show_plan(made, outputs, no_color=no_color)
+        show_plan(made, outputs, no_color=no_color, tree=tree)
         return exit_code_of(made, detailed=detailed_exitcode)
 
 
-def show_plan(plan: Plan, outputs: tuple[Output, ...], *, no_color: bool, to_stderr: bool = False) -> None:
+def plan_against(base: Base | None, session: Session, options: PlanOptions) -> Plan:
+    """The plan of the session's tree; with a base, held to it and with every loosening."""
+    ports = Ports(session.reader, session.simulator, session.progress)
+    if base is None:
+        return make_plan(session.tree, options, ports)
+    held = base.hold(session.tree)
+    return base.finish(make_plan(held, options, ports), session.tree, held)
+
+
+def show_plan(
+    plan: Plan,
+    outputs: tuple[Output, ...],
+    *,
+    no_color: bool,
+    to_stderr: bool = False,
+    tree: Path = Path(),
+) -> None:
     """Every output of a plan. ``to_stderr`` leaves standard output to another document."""
     document = to_document(plan)
     if to_stderr:
@@ -97,7 +135,7 @@ def show_plan(plan: Plan, outputs: tuple[Output, ...], *, no_color: bool, to_std
         return
     emit(
         outputs,
-        {"json": lambda: dump_plan(plan)},
+        plan_texts(plan, tree),
         lambda console: render_plan(document, console),
         no_color=no_color,
     )

@@ -12,10 +12,11 @@ from rich.console import Console
 from lakeplan.cli import options
 from lakeplan.cli.commands.show_resolved import show_resolved
 from lakeplan.cli.console import configure_logging
+from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import dump_plan, load_plan, to_document
+from lakeplan.model.plan_document import load_plan, to_document
 from lakeplan.render.plan import render_plan
 from lakeplan.render.show import render_repository
 
@@ -38,7 +39,7 @@ def register(app: typer.Typer) -> None:
         configure_logging(log_level)
         if (plan_file is None) == (resolved is None):
             raise UsageError("give a plan file, or --resolved REPO", hint="lakeplan show plan.json")
-        outputs = pair_outputs(format, out, ("rich", "json"))
+        outputs = pair_outputs(format, out, ("rich", "json") if resolved is not None else PLAN_FORMATS)
         if resolved is not None:
             show_resolved(tree, resolved, outputs, no_color=no_color)
             return
@@ -60,7 +61,7 @@ def register(app: typer.Typer) -> None:
             for repository in wanted:
                 render_repository(repository, console)
 
-        emit(outputs, {"json": lambda: dump_plan(plan)}, rich_form, no_color=no_color)
+        emit(outputs, plan_texts(plan, tree), rich_form, no_color=no_color)
 
 
 def read_plan(path: Path) -> Plan:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -12,14 +14,29 @@ from rich.markup import escape
 
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
+from lakeplan.cli.formats import tree_prefix
 from lakeplan.cli.outputs import RICH, emit, pair_outputs
 from lakeplan.config.problems import TreeError
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.errors import ConfigError, ExitCode
+from lakeplan.render.annotations import problem_annotations
+from lakeplan.render.github import render_github
+from lakeplan.render.junit import render_junit_problems
+
+HELP = """Check a tree: every problem at once, each with file, line and column. No server is asked.
+
+\b
+Examples:
+  lakeplan validate -C trees/prod
+  lakeplan validate --format github
+  lakeplan validate --format junit --out validate.xml
+"""
+
+FORMATS = (RICH, "json", "github", "junit")
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("validate", help="Check a tree: every problem at once, each with file, line and column.")
+    @app.command("validate", help=HELP)
     def validate(
         tree: options.TreeDir = Path(),
         format: options.Formats = None,
@@ -29,13 +46,13 @@ def register(app: typer.Typer) -> None:
         log_level: options.LogLevel = "warning",
     ) -> None:
         configure_logging(log_level)
-        outputs = pair_outputs(format, out, (RICH, "json"), quiet=quiet)
+        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+        prefix = tree_prefix(tree)
         try:
             loaded = load_tree(tree, os.environ)
         except ConfigError as error:
-            document = _as_json(_problems_document(error))
             texts = [o for o in outputs if o.format != RICH]
-            emit(texts, {"json": lambda: document}, _nothing, no_color=no_color)
+            emit(texts, _texts(_problems_document(error), (), prefix), _nothing, no_color=no_color)
             if len(texts) == len(outputs) and not quiet:
                 raise typer.Exit(ExitCode.ERROR) from None
             raise
@@ -44,10 +61,19 @@ def register(app: typer.Typer) -> None:
         def rich_form(console: Console) -> None:
             console.print(escape(_sentence(summary)), soft_wrap=True)
 
-        emit(outputs, {"json": lambda: _as_json(summary)}, rich_form, no_color=no_color)
+        emit(outputs, _texts(summary, loaded.files, prefix), rich_form, no_color=no_color)
 
 
-def summary_document(tree: Tree) -> dict[str, object]:
+def _texts(document: dict[str, Any], files: Sequence[str], prefix: str) -> Mapping[str, Callable[[], str]]:
+    problems = document["problems"]
+    return {
+        "json": lambda: _as_json(document),
+        "github": lambda: render_github(problem_annotations(problems), tree=prefix),
+        "junit": lambda: render_junit_problems(files, problems, tree=prefix),
+    }
+
+
+def summary_document(tree: Tree) -> dict[str, Any]:
     """What a valid tree holds: counts, and an empty list of problems."""
     return {
         "valid": True,
@@ -60,12 +86,12 @@ def summary_document(tree: Tree) -> dict[str, object]:
     }
 
 
-def _problems_document(error: ConfigError) -> dict[str, object]:
+def _problems_document(error: ConfigError) -> dict[str, Any]:
     items = error.items if isinstance(error, TreeError) else ()
     return {"valid": False, "message": str(error), "problems": [item.to_json() for item in items]}
 
 
-def _sentence(summary: dict[str, object]) -> str:
+def _sentence(summary: dict[str, Any]) -> str:
     def count(key: str, one: str, many: str) -> str:
         return f"{summary[key]} {one if summary[key] == 1 else many}"
 
@@ -76,7 +102,7 @@ def _sentence(summary: dict[str, object]) -> str:
     )
 
 
-def _as_json(document: dict[str, object]) -> str:
+def _as_json(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 

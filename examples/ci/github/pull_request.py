@@ -1,0 +1,104 @@
+"""What the workflow asks GitHub: the one comment of a pull request, and the plan that was reviewed in it.
+
+``comment FILE`` updates the comment that begins with the first line of FILE (lakeplan's marker), or makes it.
+``find-plan`` finds the artifact that was made for the pull request of merged commit GITHUB_SHA and its last
+head commit, and gives its name and run to the steps after it (GITHUB_OUTPUT). Python alone is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+PAGE = 100
+
+
+def call(method: str, path: str, body: Any = None) -> Any:
+    api = os.environ.get("GITHUB_API_URL", "https://api.github.com")
+    request = urllib.request.Request(
+        f"{api}/repos/{os.environ['GITHUB_REPOSITORY']}{path}",
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={
+            "Authorization": f"Bearer {os.environ['GITHUB_TOKEN']}",
+            "Accept": "application/vnd.github+json",
+            "Content-Type": "application/json",
+        },
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        sys.exit(f"{method} {path}: {error.code} {error.read().decode(errors='replace')[:500]}")
+
+
+def pages(path: str, key: str | None = None) -> Iterator[Any]:
+    number = 1
+    while True:
+        found = call("GET", f"{path}{'&' if '?' in path else '?'}per_page={PAGE}&page={number}")
+        items = found if key is None else found[key]
+        yield from items
+        if len(items) < PAGE:
+            return
+        number += 1
+
+
+def comment(file: Path) -> None:
+    body = file.read_text(encoding="utf-8")
+    marker = body.splitlines()[0]
+    number = int(os.environ["PULL_REQUEST"])
+    for old in pages(f"/issues/{number}/comments"):
+        # Only a bot's own: a person could write the marker too.
+        if old["user"]["type"] == "Bot" and old["body"].startswith(marker):
+            call("PATCH", f"/issues/comments/{int(old['id'])}", {"body": body})
+            print(f"updated {old['html_url']}")
+            return
+    print(f"made {call('POST', f'/issues/{number}/comments', {'body': body})['html_url']}")
+
+
+def find_plan() -> None:
+    commit = os.environ["GITHUB_SHA"]
+    merged = [
+        p for p in pages(f"/commits/{commit}/pulls") if p["merged_at"] and p["merge_commit_sha"] == commit
+    ]
+    if len(merged) != 1:
+        sys.exit(f"{commit} is the merge of {len(merged)} pull requests: nothing that was reviewed to apply")
+    number, head = merged[0]["number"], merged[0]["head"]["sha"]
+    name = f"lakeplan-{number}-{head}"
+    found = [
+        a for a in pages(f"/actions/artifacts?name={quote(name)}", "artifacts") if is_ours(a, name, head)
+    ]
+    if not found:
+        sys.exit(f"there is no plan {name} (any more): open a pull request that plans it again")
+    newest = max(found, key=lambda a: a["id"])
+    with open(os.environ["GITHUB_OUTPUT"], "a", encoding="utf-8") as output:
+        output.write(f"name={name}\nrun-id={int(newest['workflow_run']['id'])}\n")
+    print(f"the plan of pull request {number} at {head}")
+
+
+def is_ours(artifact: Any, name: str, head: str) -> bool:
+    """Of this repository's own branch: a fork's run may call an artifact as it likes."""
+    run = artifact["workflow_run"]
+    return (
+        artifact["name"] == name
+        and not artifact["expired"]
+        and run["head_sha"] == head
+        and run["head_repository_id"] == run["repository_id"]
+    )
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["comment", file]:
+            comment(Path(file))
+        case ["find-plan"]:
+            find_plan()
+        case _:
+            sys.exit("usage: pull_request.py comment FILE | find-plan")

@@ -1,0 +1,68 @@
+"""Planning against a base: the checked-out tree, held to the stricter limits of both versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lakeplan.core.planning.loosening import (
+    Guards,
+    Policy,
+    outside_bounds,
+    stricter_policy,
+    stricter_safety,
+)
+from lakeplan.errors import ConfigError
+from lakeplan.model.desired import Acknowledgement, DesiredRepository, Safety, ServerConfig
+from lakeplan.ports.tree import DesiredTree
+
+
+@dataclass(frozen=True)
+class HeldTree:
+    """A ``DesiredTree`` whose limits are the stricter ones of ``tree`` and ``base``. ``name`` is how the base
+    is called in messages."""
+
+    tree: DesiredTree
+    base: Guards
+    name: str
+
+    @property
+    def servers(self) -> Mapping[str, ServerConfig]:
+        return self.tree.servers
+
+    @property
+    def safety(self) -> Safety:
+        return stricter_safety(self.tree.safety, self.base.safety)
+
+    @property
+    def acknowledgements(self) -> Sequence[Acknowledgement]:
+        """The checked-out tree's: they are reviewed openings, and new ones are listed as loosenings."""
+        return self.tree.acknowledgements
+
+    @property
+    def unmanaged_policy(self) -> Policy:
+        return stricter_policy(self.tree.unmanaged_policy, self.base.unmanaged)
+
+    @property
+    def digest(self) -> str:
+        return self.tree.digest
+
+    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
+        """Raises ConfigError when days are outside the base's bounds, as the tree does for its own."""
+        found = self.tree.resolve(server, live_repositories)
+        low, high = self.base.min_retention_days, self.base.max_retention_days
+        outside = {
+            f"{source}: {name}: {days} days is outside the bounds at {self.name}, {low} to {high}": None
+            for desired in found
+            for source, name, days in outside_bounds(desired, low, high)
+        }
+        if outside:
+            raise ConfigError(
+                f"the tree has retention outside the bounds at {self.name}",
+                problems=tuple(outside),
+                hint="widen bounds in a pull request of its own first: a change does not widen its own",
+            )
+        return [replace(d, safety=stricter_safety(d.safety, self.base.safety)) for d in found]
+
+    def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
+        return self.tree.unmanaged(server, live_repositories)

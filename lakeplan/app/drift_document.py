@@ -1,0 +1,64 @@
+"""A drift report as plain JSON data (``schemas/drift.v1.json``)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from lakeplan.app.drift import DriftReport, RepositoryDrift
+from lakeplan.core.drift import DriftClass
+
+DRIFT_FORMAT = "lakeplan.drift/v1"
+
+
+def drift_document(report: DriftReport) -> dict[str, Any]:
+    """The report as plain JSON data (``schemas/drift.v1.json``): only what drifted or failed is listed."""
+    return {
+        "format": DRIFT_FORMAT,
+        "as_of": _time(report.as_of),
+        "tree_commit": report.tree_commit,
+        "repositories": [_repository(r) for r in report.drifted],
+        "failures": [
+            {
+                "repository": r.repository,
+                "message": r.failure.message,
+                "where": r.failure.where,
+                "hint": r.failure.hint,
+            }
+            for r in report.repositories
+            if r.failure is not None
+        ],
+        "summary": {
+            "checked": len(report.repositories),
+            "drifted": len(report.drifted),
+            "failed": len(report.failed),
+            "classes": {c.value: sum(1 for r in report.drifted if c in r.classes) for c in DriftClass},
+        },
+    }
+
+
+def _repository(drift: RepositoryDrift) -> dict[str, Any]:
+    return {
+        "repository": drift.repository,
+        "owner": drift.owner,
+        "source": drift.source,
+        "classes": [c.value for c in drift.classes],
+        "values": [
+            {
+                "class": v.drift.value,
+                "path": v.path,
+                "applied": v.applied,
+                "stored": v.stored,
+                "wanted": v.wanted,
+            }
+            for v in drift.values
+        ],
+        "last_applied": None
+        if drift.last is None
+        else {"run_id": drift.last.run_id, "at": _time(drift.last.at)},
+        "note": drift.note,
+    }
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,190 @@
+"""The history that applies left in the state: who, when, what (``history/<run id>.json``). Read only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from lakeplan.core.diff import diff_rules
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.plan_document import rules_from_body
+from lakeplan.model.rules import GcRules
+from lakeplan.ports.storage import StateReader
+
+HISTORY_FORMAT = "lakeplan.history/v1"
+LAST = "last"
+_PREFIX = "history/"
+
+
+@dataclass(frozen=True)
+class RunStep:
+    """One repository of a run. ``replaced`` is whether the run recorded what it was about to replace: then
+    ``before`` and ``after`` hold it (None: no rules). ``status`` is applied, already, failed, or pending when
+    the run was killed in the middle of it."""
+
+    repository: str
+    status: str
+    message: str = ""
+    replaced: bool = False
+    before: GcRules | None = None
+    after: GcRules | None = None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run. ``finished_at`` None: it was killed, or is still at work."""
+
+    run_id: str
+    command: str
+    by: Mapping[str, Any]
+    started_at: datetime
+    finished_at: datetime | None
+    tree_commit: str | None
+    plan_digest: str
+    plan_as_of: datetime
+    allowed: tuple[str, ...]
+    acknowledged: tuple[str, ...]
+    force: bool
+    steps: tuple[RunStep, ...]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Newest first. ``damaged`` are keys of records that cannot be read."""
+
+    runs: tuple[RunRecord, ...]
+    damaged: tuple[str, ...] = ()
+
+
+def list_runs(state: StateReader, *, repository: str | None = None, limit: int | None = None) -> Runs:
+    """The newest ``limit`` runs, or all; with ``repository`` (``server/name`` or name) those of it."""
+    runs: list[RunRecord] = []
+    damaged = []
+    for run_id in reversed(_run_ids(state)):
+        if limit is not None and len(runs) >= limit:
+            break
+        try:
+            run = _read(state, run_id)
+        except LakeplanError:
+            damaged.append(f"{_PREFIX}{run_id}.json")
+            continue
+        if repository is None or any(_is_called(s.repository, repository) for s in run.steps):
+            runs.append(run)
+    return Runs(tuple(runs), tuple(damaged))
+
+
+def find_run(state: StateReader, name: str) -> RunRecord:
+    """A run by its id, by what only its id begins with, or ``last``. Raises UsageError when there is none or
+    several, LakeplanError when its record is damaged."""
+    ids = _run_ids(state)
+    found = (
+        ids[-1:] if name == LAST else [i for i in ids if i == name] or [i for i in ids if i.startswith(name)]
+    )
+    if len(found) != 1:
+        what = f"no run {name!r} is recorded" if not found else f"{name!r} begins {len(found)} run ids"
+        raise UsageError(what, hint="lakeplan history lists the runs")
+    return _read(state, found[0])
+
+
+def _is_called(key: str, name: str) -> bool:
+    return name in (key, key.partition("/")[2])
+
+
+def _run_ids(state: StateReader) -> list[str]:
+    """Run ids begin with their time, so they sort by it."""
+    keys = state.list_keys(_PREFIX)
+    return sorted(k.removeprefix(_PREFIX).removesuffix(".json") for k in keys if k.endswith(".json"))
+
+
+def _read(state: StateReader, run_id: str) -> RunRecord:
+    key = f"{_PREFIX}{run_id}.json"
+    found = state.read(key)
+    if found is None:
+        raise LakeplanError("the run's record is gone", where=key)
+    try:
+        return _parse(run_id, json.loads(found.data))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LakeplanError(
+            "the record of this run is damaged",
+            where=key,
+            hint="what it did cannot be told; look at the repositories themselves",
+            detail=repr(error),
+        ) from None
+
+
+def _parse(run_id: str, record: Any) -> RunRecord:
+    finished = record.get("finished_at")
+    return RunRecord(
+        run_id=run_id,
+        command=str(record["command"]),
+        by=dict(record["by"]),
+        started_at=_moment(record["started_at"]),
+        finished_at=None if finished is None else _moment(finished),
+        tree_commit=record.get("tree_commit"),
+        plan_digest=str(record["plan_digest"]),
+        plan_as_of=_moment(record["plan_as_of"]),
+        allowed=tuple(record.get("allowed", ())),
+        acknowledged=tuple(record.get("acknowledged", ())),
+        force=bool(record.get("force", False)),
+        steps=tuple(_step(k, v) for k, v in sorted(record.get("repositories", {}).items())),
+    )
+
+
+def _step(repository: str, values: Any) -> RunStep:
+    status, message = str(values["status"]), str(values.get("message", ""))
+    if "before" not in values:
+        return RunStep(repository, status, message)
+    before, after = (_rules(values[key]) for key in ("before", "after"))
+    return RunStep(repository, status, message, replaced=True, before=before, after=after)
+
+
+def _rules(body: Any) -> GcRules | None:
+    return None if body is None else rules_from_body(body)
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def history_document(runs: Sequence[RunRecord], damaged: Sequence[str] = ()) -> dict[str, Any]:
+    """Runs as plain JSON data (``schemas/history.v1.json``)."""
+    return {"format": HISTORY_FORMAT, "runs": [_run(r) for r in runs], "damaged": list(damaged)}
+
+
+def _run(run: RunRecord) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "command": run.command,
+        "by": {str(k): v for k, v in run.by.items()},
+        "started_at": _text(run.started_at),
+        "finished_at": None if run.finished_at is None else _text(run.finished_at),
+        "tree_commit": run.tree_commit,
+        "plan_digest": run.plan_digest,
+        "plan_as_of": _text(run.plan_as_of),
+        "allowed": list(run.allowed),
+        "acknowledged": list(run.acknowledged),
+        "force": run.force,
+        "repositories": [_step_document(s) for s in run.steps],
+    }
+
+
+def _step_document(step: RunStep) -> dict[str, Any]:
+    return {
+        "repository": step.repository,
+        "status": step.status,
+        "message": step.message,
+        "replaced": step.replaced,
+        "before": None if step.before is None else step.before.to_body(),
+        "after": None if step.after is None else step.after.to_body(),
+        "changes": [
+            {"path": c.path, "before": c.before, "after": c.after}
+            for c in diff_rules(step.before, step.after)
+        ],
+    }
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")

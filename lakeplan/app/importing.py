@@ -1,0 +1,204 @@
+"""A tree from stored rules: files, entries, profiles of what several repositories share. Writes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from lakeplan.core.tree_text import gc_lines, quoted
+from lakeplan.errors import LakeplanError
+from lakeplan.model.rules import GcRules
+from lakeplan.ports.lakefs import LakeFSReader
+from lakeplan.ports.progress import Progress
+
+Split = Literal["repository", "server", "owner"]
+ROOT_FILE = "lakeplan.yaml"
+UNOWNED = "unowned"
+WORKERS = 8
+_MOST_DAYS = 36500
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One repository with the rules that a server stores, or that a file of lakectl's has."""
+
+    server: str
+    name: str
+    rules: GcRules
+    owner: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.server}/{self.name}"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A repository that the tree does not name, and why. ``is_problem``: it has rules all the same."""
+
+    repository: str
+    reason: str
+    is_problem: bool = True
+
+
+@dataclass(frozen=True)
+class Import:
+    """``files`` maps each path in the tree to its text."""
+
+    files: Mapping[str, str]
+    imported: tuple[Imported, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    profiles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Owners:
+    """``GLOB=OWNER`` pairs, the first that fits counts. Servers know no owners."""
+
+    pairs: tuple[tuple[str, str], ...] = field(default=())
+
+    def of(self, server: str, name: str) -> str | None:
+        fitting = (o for g, o in self.pairs if fnmatchcase(name, g) or fnmatchcase(f"{server}/{name}", g))
+        return next(fitting, None)
+
+
+def read_servers(
+    servers: Iterable[str],
+    connect: Callable[[str], LakeFSReader],
+    owners: Owners,
+    progress: Progress,
+    *,
+    takes: Callable[[str, str], bool],
+) -> tuple[list[Imported], list[LeftOut]]:
+    """The rules of every live repository that ``takes(server, name)``. A repository whose rules cannot be
+    read is left out by name; a server that does not answer raises ServerError."""
+    imported: list[Imported] = []
+    left_out: list[LeftOut] = []
+    for server in servers:
+        reader = connect(server)
+        names = [r.id for r in reader.list_repositories() if takes(server, r.id)]
+
+        with (
+            progress.task(f"reading {server}", len(names)) as step,
+            ThreadPoolExecutor(max_workers=WORKERS) as pool,
+        ):
+
+            def one(name: str, reader: LakeFSReader = reader) -> GcRules | LakeplanError | None:
+                try:
+                    return reader.get_gc_rules(name)
+                except LakeplanError as error:
+                    return error
+                finally:
+                    step()
+
+            for name, found in zip(names, pool.map(one, names), strict=True):
+                if isinstance(found, LakeplanError):
+                    left_out.append(LeftOut(f"{server}/{name}", found.message))
+                elif found is None:
+                    left_out.append(LeftOut(f"{server}/{name}", "it has no GC rules", is_problem=False))
+                else:
+                    imported.append(Imported(server, name, found, owners.of(server, name)))
+    return imported, left_out
+
+
+def make_tree(
+    endpoints: Mapping[str, str], repositories: Sequence[Imported], left_out: Sequence[LeftOut], split: Split
+) -> Import:
+    """The files of a tree that asks for exactly these rules. Repositories whose stored values no tree may ask
+    for are left out, with a comment that says so."""
+    good = []
+    out = list(left_out)
+    for repository in sorted(repositories, key=lambda r: r.key):
+        nonsense = _nonsense(repository.rules)
+        if nonsense:
+            out.append(LeftOut(repository.key, f"no tree may ask for what is stored: {nonsense}"))
+        else:
+            good.append(repository)
+    out.sort(key=lambda item: item.repository)
+    profiles = _profiles(good)
+    files = {ROOT_FILE: _root(endpoints, profiles, out)}
+    for path, group in _groups(good, split, several=len(endpoints) > 1).items():
+        files[path] = _file(group, profiles, several=len(endpoints) > 1)
+    return Import(files, tuple(good), tuple(out), tuple(profiles.values()))
+
+
+def _nonsense(rules: GcRules) -> str:
+    days = {"the default": rules.default_retention_days, **rules.branches}
+    return ", ".join(f"{d} days for {name}" for name, d in days.items() if not 1 <= d <= _MOST_DAYS)
+
+
+def _profiles(repositories: Iterable[Imported]) -> dict[GcRules, str]:
+    """A name for all rules that more than one repository has."""
+    counts = Counter(r.rules for r in repositories)
+    shared = sorted(
+        (rules for rules, n in counts.items() if n > 1),
+        key=lambda r: (r.default_retention_days, len(r.branches), list(r.branches.items())),
+    )
+    names: dict[GcRules, str] = {}
+    for rules in shared:
+        name = f"days-{rules.default_retention_days}"
+        if len(rules.branches) == 1:
+            (branch, days), *_ = rules.branches.items()
+            name += f"-{_file_name(branch)}-{days}"
+        number, free = 2, name
+        while free in names.values():
+            free, number = f"{name}-{number}", number + 1
+        names[rules] = free
+    return names
+
+
+def _groups(repositories: Iterable[Imported], split: Split, *, several: bool) -> dict[str, list[Imported]]:
+    """Repositories by the file they go into. Names that differ in what a file name cannot hold share one."""
+    groups: dict[str, list[Imported]] = {}
+    for repository in repositories:
+        match split:
+            case "owner":
+                name = _file_name(repository.owner or UNOWNED)
+            case "server":
+                name = _file_name(repository.server)
+            case "repository":
+                name = _file_name(repository.name)
+                if several:
+                    name = f"{_file_name(repository.server)}/{name}"
+        groups.setdefault(f"repositories/{name}.yaml", []).append(repository)
+    return groups
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "-", text)
+
+
+def _root(endpoints: Mapping[str, str], profiles: Mapping[GcRules, str], left_out: Iterable[LeftOut]) -> str:
+    lines = ["apiVersion: lakeplan/v1", "servers:"]
+    lines += [f"  {quoted(name)}: {{endpoint_url: {quoted(url)}}}" for name, url in endpoints.items()]
+    if profiles:
+        lines.append("profiles:")
+        for rules, name in profiles.items():
+            lines += [f"  {quoted(name)}:", *(f"    {line}" for line in gc_lines(rules))]
+    lines.append("unmanaged: warn  # repositories that no entry names")
+    lines.append('include: ["repositories/**/*.yaml"]')
+    notes = [f"#   {item.repository}: {_comment(item.reason)}" for item in left_out]
+    if notes:
+        lines += ["", "# Not imported, and so not touched:", *notes]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _file(repositories: Iterable[Imported], profiles: Mapping[GcRules, str], *, several: bool) -> str:
+    lines = ["apiVersion: lakeplan/v1", "repositories:"]
+    for repository in repositories:
+        lines.append(f"  {quoted(repository.key if several else repository.name)}:")
+        if repository.owner is not None:
+            lines.append(f"    owner: {quoted(repository.owner)}")
+        profile = profiles.get(repository.rules)
+        body = gc_lines(repository.rules) if profile is None else [f"use: [{quoted(profile)}]"]
+        lines += [f"    {line}" for line in body]
+    return "\n".join(lines) + "\n"

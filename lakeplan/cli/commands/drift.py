@@ -1,0 +1,103 @@
+"""``lakeplan drift``: servers against the last applied state and the tree, for scheduled jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeplan.app.drift import DriftPorts, DriftReport, find_drift
+from lakeplan.app.drift_document import drift_document
+from lakeplan.app.plan import Selection
+from lakeplan.cli import options
+from lakeplan.cli.console import configure_logging
+from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.who import tree_commit
+from lakeplan.cli.wiring import Session
+from lakeplan.core.drift import DriftClass
+from lakeplan.errors import ExitCode, UsageError
+from lakeplan.render.drift import drift_metrics, render_drift
+from lakeplan.render.json import json_text
+
+FORMATS = ("rich", "json", "openmetrics")
+ANY = "any"
+
+HELP = """Compare the servers with the last applied rules and with the tree. Writes nothing.
+
+Classes: server-edited (the stored rules are not those that were applied), tree-ahead (the tree asks for what
+was not applied), patterns-stale (branches came or went since), released (applied once, not managed any more),
+unmanaged-new (a repository without an entry, younger than the last apply).
+
+\b
+Examples:
+  lakeplan drift
+  lakeplan drift --fail-on server-edited --fail-on patterns-stale
+  lakeplan drift --fail-on any --format openmetrics --out drift.prom
+"""
+
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option("--fail-on", help="Exit 2 when this class (or any) is found. Repeatable.", metavar="CLASS"),
+]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("drift", help=HELP, short_help="Compare the servers with what was applied last.")
+    def drift(
+        tree: options.TreeDir = Path(),
+        target: options.Targets = None,
+        owner: options.Owner = None,
+        server: options.Server = None,
+        fail_on: FailOn = None,
+        format: options.Formats = None,
+        out: options.Outs = None,
+        lakectl_config: options.LakectlConfig = None,
+        no_color: options.NoColor = False,
+        no_progress: options.NoProgress = False,
+        log_level: options.LogLevel = "warning",
+        quiet: options.Quiet = False,
+    ) -> int:
+        configure_logging(log_level)
+        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+        classes = check_classes(fail_on)
+        session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+        if server is not None and server not in session.tree.servers:
+            raise UsageError(
+                f"the tree has no server {server!r}", hint=f"one of {', '.join(session.tree.servers)}"
+            )
+        report = find_drift(
+            session.tree,
+            Selection(tuple(target or ()), owner, server),
+            DriftPorts(session.reader, session.state(), session.progress),
+            as_of=session.as_of,
+            tree_commit=tree_commit(tree),
+        )
+        document = drift_document(report)
+        emit(
+            outputs,
+            {"json": lambda: json_text(document), "openmetrics": lambda: drift_metrics(document)},
+            lambda console: render_drift(document, console),
+            no_color=no_color,
+        )
+        return exit_code_of(report, classes)
+
+
+def check_classes(names: Sequence[str] | None) -> frozenset[DriftClass]:
+    """The classes of ``--fail-on``; ``any`` is all of them. Raises UsageError."""
+    known = {c.value: c for c in DriftClass}
+    for name in names or ():
+        if name != ANY and name not in known:
+            raise UsageError(f"unknown drift class {name!r}", hint=f"one of {', '.join(known)}, {ANY}")
+    if ANY in (names or ()):
+        return frozenset(DriftClass)
+    return frozenset(known[name] for name in names or ())
+
+
+def exit_code_of(report: DriftReport, fail_on: frozenset[DriftClass]) -> ExitCode:
+    """Failures first: drift that could not be looked for must not pass for none."""
+    if report.failed:
+        every = len(report.failed) == len(report.repositories)
+        return ExitCode.ERROR if every else ExitCode.PARTLY_DONE
+    return ExitCode.CHANGES_PENDING if report.has(fail_on) else ExitCode.OK

@@ -1,0 +1,169 @@
+"""``lakeplan explain``: why a path, a commit, a branch or an address is kept or not, and until when."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeplan.app.explain import Question, World, explain
+from lakeplan.cli import options
+from lakeplan.cli.console import configure_logging
+from lakeplan.cli.explain_worlds import live_world, namespace_world, one_repository
+from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.progress import progress_for
+from lakeplan.cli.when import now_utc, parse_time
+from lakeplan.cli.wiring import Session
+from lakeplan.config.units import parse_duration
+from lakeplan.core.explain_what import KINDS, Kind
+from lakeplan.errors import ExitCode, UsageError
+from lakeplan.render.explain import render_explain
+from lakeplan.render.json import json_text
+
+FORMATS = ("rich", "json")
+HELP = """Say why data is kept or not: by which branch, rule and date, until when, and what would change it.
+
+WHAT is a path (anywhere, or REF:PATH), a commit id (or its first six digits and more), a branch, a tag,
+or a physical address.
+
+Examples:
+
+  lakeplan explain analytics main:raw/2026/01.csv
+
+  lakeplan explain analytics 3f9a61c2
+
+  lakeplan explain --namespace s3://bucket/repo --rules rules.json raw/a.csv
+"""
+Words = Annotated[list[str], typer.Argument(metavar="[REPO] WHAT", help="The repository, and what in it.")]
+Ref = Annotated[str | None, typer.Option("--ref", help="Branch, tag or commit that the path is meant at.")]
+KindOption = Annotated[
+    str | None,
+    typer.Option("--kind", help="What WHAT is, when it could be several: path, commit, branch or address."),
+]
+PathOnly = Annotated[
+    bool, typer.Option("--path-only", help="Do not look for the same object under other paths.")
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", help="Ask a storage namespace instead of a server.", metavar="URL"),
+]
+Rules = Annotated[
+    Path | None, typer.Option("--rules", help="With --namespace: GC rules as JSON.", metavar="FILE")
+]
+CompareRules = Annotated[
+    Path | None,
+    typer.Option("--compare-rules", help="With --namespace: other rules, shown beside.", metavar="FILE"),
+]
+StorageNamespace = Annotated[
+    str | None,
+    typer.Option("--storage-namespace", help="The server's URL of the namespace, if another.", metavar="URL"),
+]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("explain", help=HELP)
+    def explain_command(
+        words: Words,
+        tree: options.TreeDir = Path(),
+        ref: Ref = None,
+        kind: KindOption = None,
+        path_only: PathOnly = False,
+        namespace: Namespace = None,
+        rules: Rules = None,
+        compare_rules: CompareRules = None,
+        storage_namespace: StorageNamespace = None,
+        endpoint_url: Annotated[
+            str | None, typer.Option("--endpoint-url", help="Endpoint of an S3 store.", metavar="URL")
+        ] = None,
+        region: Annotated[str | None, typer.Option("--region", help="Region of an S3 store.")] = None,
+        time_zone: Annotated[
+            str, typer.Option("--time-zone", help="With --namespace: the server's zone.", metavar="ZONE")
+        ] = "UTC",
+        min_age: Annotated[
+            str, typer.Option("--min-age", help="With --namespace: younger objects stay.", metavar="AGE")
+        ] = "24h",
+        max_uncommitted_age: Annotated[
+            str,
+            typer.Option(
+                "--max-uncommitted-age", help="How old a run of uncommitted addresses may be.", metavar="AGE"
+            ),
+        ] = "24h",
+        as_of: options.AsOf = None,
+        read_only: Annotated[
+            bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
+        ] = False,
+        lakectl_config: options.LakectlConfig = None,
+        format: options.Formats = None,
+        out: options.Outs = None,
+        no_color: options.NoColor = False,
+        no_progress: options.NoProgress = False,
+        log_level: options.LogLevel = "warning",
+        quiet: options.Quiet = False,
+    ) -> int:
+        configure_logging(log_level)
+        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+        progress = progress_for(shown=not (no_progress or quiet), no_color=no_color)
+        repository, what = _words(words, offline=namespace is not None)
+        question = Question(what, ref, _kind(kind), path_only)
+        world: World
+        if namespace is not None:
+            if rules is None:
+                raise UsageError("--namespace needs --rules", hint="--rules FILE, as lakectl takes it")
+            world = namespace_world(
+                namespace,
+                [p for p in (rules, compare_rules) if p is not None],
+                as_of=now_utc() if as_of is None else parse_time(as_of),
+                zone=time_zone,
+                min_age=_age("--min-age", min_age),
+                max_run_age=_age("--max-uncommitted-age", max_uncommitted_age),
+                storage_namespace=storage_namespace,
+                endpoint_url=endpoint_url,
+                region=region,
+            )
+        else:
+            if rules is not None or compare_rules is not None:
+                raise UsageError("--rules go with --namespace", hint="a server has its own rules")
+            session = Session.open(tree, as_of=as_of, lakectl_config=lakectl_config, progress=False)
+            server, name = one_repository(session.tree, repository)
+            world = live_world(session, server, name, read_only=read_only)
+        made = explain(world, question, progress)
+        emit(
+            outputs,
+            {"json": lambda: json_text(made)},
+            lambda console: render_explain(made, console),
+            no_color=no_color,
+        )
+        return ExitCode.OK
+
+
+def _words(words: list[str], *, offline: bool) -> tuple[str, str]:
+    """(repository, what). With a namespace there is no repository to name."""
+    wanted = 1 if offline else 2
+    if len(words) != wanted:
+        raise UsageError(
+            "give WHAT and no repository: --namespace names it" if offline else "give a repository and WHAT",
+            hint="lakeplan explain --namespace URL --rules FILE WHAT"
+            if offline
+            else "lakeplan explain analytics main:raw/a.csv",
+        )
+    return ("", words[0]) if offline else (words[0], words[1])
+
+
+def _kind(text: str | None) -> Kind | None:
+    for kind in KINDS:
+        if text == kind:
+            return kind
+    if text is None:
+        return None
+    raise UsageError(f"unknown --kind {text!r}", hint=f"one of {', '.join(KINDS)}")
+
+
+def _age(option: str, text: str) -> timedelta:
+    if text.strip() in ("0", "0s"):
+        return timedelta()
+    try:
+        return timedelta(seconds=parse_duration(text.strip()))
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", hint=f"{option} 24h") from None

@@ -1,0 +1,82 @@
+"""``lakeplan export``: a repository's rules as the file that lakectl takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeplan.cli import options
+from lakeplan.cli.console import configure_logging
+from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.wiring import Session
+from lakeplan.core.patterns import expand
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.desired import Cleared, DesiredRepository
+from lakeplan.model.rules import GcRules
+from lakeplan.render.json import json_text
+
+LAKECTL = "lakectl"
+
+HELP = """Print the rules that the tree asks for, as lakectl gc set-config takes them.
+
+Patterns are expanded over the live branches; without patterns no server is asked.
+
+\b
+Examples:
+  lakeplan export analytics > rules.json
+  lakeplan export prod/analytics --format lakectl --out rules.json
+  lakectl gc set-config lakefs://analytics -f rules.json
+"""
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("export", help=HELP, short_help="Print a repository's rules for lakectl.")
+    def export(
+        repository: Annotated[str, typer.Argument(metavar="REPO", help="Name or server/name.")],
+        tree: options.TreeDir = Path(),
+        format: options.Formats = None,
+        out: options.Outs = None,
+        lakectl_config: options.LakectlConfig = None,
+        no_color: options.NoColor = False,
+        log_level: options.LogLevel = "warning",
+    ) -> None:
+        configure_logging(log_level)
+        named = format or [LAKECTL] * max(1, len(out or ()))
+        outputs = pair_outputs(named, out, (LAKECTL,), quiet=True)
+        session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
+        rules = rules_of(session, find(session, repository))
+        emit(
+            outputs,
+            {LAKECTL: lambda: json_text(rules.to_body())},
+            lambda _: None,
+            no_color=no_color,
+        )
+
+
+def find(session: Session, repository: str) -> DesiredRepository:
+    """The one repository of the tree that is called so. Raises UsageError for none and for several."""
+    servers = session.tree.servers_of(repository)
+    if len(servers) != 1:
+        what = "no entry of the tree names it" if not servers else f"it is on {', '.join(servers)}"
+        raise UsageError(f"{repository!r}: {what}", hint="name it as server/name, as the tree does")
+    name = repository.rpartition("/")[2]
+    (found,) = (d for d in session.tree.resolve(servers[0], [name]) if d.name == name)
+    return found
+
+
+def rules_of(session: Session, desired: DesiredRepository) -> GcRules:
+    """The rules a plan would set. Raises LakeplanError where there are none to write."""
+    if desired.gc is None:
+        raise LakeplanError("the tree does not manage its GC rules", where=desired.key)
+    if desired.gc is Cleared.CLEAR:
+        raise LakeplanError(
+            "the tree clears its rules, which no file says",
+            where=desired.key,
+            hint=f"lakectl gc delete-config lakefs://{desired.name}",
+        )
+    branches: list[str] = []
+    if any(rule.is_pattern for rule in desired.gc.branches):
+        branches = [b.id for b in session.reader(desired.server).list_branches(desired.name)]
+    return expand(desired.gc, branches).rules

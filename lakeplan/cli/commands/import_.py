@@ -1,0 +1,233 @@
+"""``lakeplan import``: a tree from live servers, or from lakectl's files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from lakeplan.app.importing import Import, Imported, LeftOut, Owners, Split, make_tree, read_servers
+from lakeplan.app.plan import Selection
+from lakeplan.cli import options
+from lakeplan.cli.console import configure_logging, stdout
+from lakeplan.cli.wiring import Session, lakectl_settings
+from lakeplan.config.files import ROOT_FILE
+from lakeplan.config.tree import load_tree
+from lakeplan.core.patterns import expand
+from lakeplan.core.tree_text import quoted
+from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.model.desired import GcDesired
+from lakeplan.model.plan_document import rules_from_body
+from lakeplan.model.rules import GcRules
+from lakeplan.render.amounts import counted
+
+HELP = """Write a tree that asks for exactly the rules that are stored now.
+
+A plan right after it shows no changes. Rules that several repositories share become profiles. It writes into
+a folder without a tree only, and changes no server.
+
+\b
+Examples:
+  lakeplan import -C retention --endpoint prod=https://lakefs.example.com
+  lakeplan import -C retention --endpoint eu=https://eu… --endpoint us=https://us… --split server
+  lakeplan import -C retention --endpoint prod=https://… --split owner --owner 'team-a-*=team-a'
+  lakeplan import -C retention --endpoint prod=https://… --from-files rules/analytics.json
+"""
+
+Endpoints = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--endpoint", help="A server; repeatable. Without one, lakectl's as prod.", metavar="NAME=URL"
+    ),
+]
+OwnerGlobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--owner", help="Who owns the repositories that match; repeatable.", metavar="REPO_GLOB=OWNER"
+    ),
+]
+FromFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--from-files",
+        help="lakectl's rules files, or folders of them, instead of a server; named as their repositories.",
+        metavar="FILE",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("import", help=HELP, short_help="Write a tree from live servers or lakectl's files.")
+    def import_(
+        tree: options.TreeDir = Path(),
+        endpoint: Endpoints = None,
+        split: Annotated[
+            str, typer.Option("--split", help="A file for each repository, server or owner.", metavar="BY")
+        ] = "repository",
+        owner: OwnerGlobs = None,
+        target: options.Targets = None,
+        from_files: FromFiles = None,
+        lakectl_config: options.LakectlConfig = None,
+        no_color: options.NoColor = False,
+        no_progress: options.NoProgress = False,
+        log_level: options.LogLevel = "warning",
+        quiet: options.Quiet = False,
+    ) -> int:
+        configure_logging(log_level)
+        by = _split(split)
+        owners = Owners(tuple(_pair(text, "--owner") for text in owner or ()))
+        _refuse_a_tree(tree)
+        endpoints = endpoints_of(endpoint, lakectl_config)
+        selection = Selection(tuple(target or ()))
+        with TemporaryDirectory(prefix="lakeplan-import-") as name:
+            # A tree of servers alone: names and addresses are checked as everywhere.
+            write_files(Path(name), {ROOT_FILE: _servers_only(endpoints)})
+            session = Session.open(
+                Path(name), lakectl_config=lakectl_config, progress=not (no_progress or quiet)
+            )
+            imported: Sequence[Imported]
+            left_out: Sequence[LeftOut]
+            if from_files:
+                imported, left_out = _read_files(from_files, endpoints, owners, selection), ()
+            else:
+                imported, left_out = read_servers(
+                    endpoints,
+                    session.reader,
+                    owners,
+                    session.progress,
+                    takes=lambda server, repo: selection.takes_named(server, repo, None),
+                )
+            made = make_tree(endpoints, imported, left_out, by)
+            _check(made, Path(name))
+        write_files(tree, made.files)
+        if not quiet:
+            _report(made, tree, no_color=no_color)
+        return ExitCode.PARTLY_DONE if any(item.is_problem for item in made.left_out) else ExitCode.OK
+
+
+def _split(text: str) -> Split:
+    match text:
+        case "repository" | "server" | "owner":
+            return text
+        case _:
+            raise UsageError(f"unknown --split {text!r}", hint="one of repository, server, owner")
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    left, equals, right = text.partition("=")
+    if not (left and equals and right):
+        raise UsageError(f"{option} {text!r} is not of the form NAME=VALUE")
+    return left, right
+
+
+def endpoints_of(given: Sequence[str] | None, lakectl_config: Path | None) -> dict[str, str]:
+    """Server names and addresses of ``--endpoint``, or lakectl's as prod. Raises UsageError."""
+    pairs = [_pair(text, "--endpoint") for text in given or ()]
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise UsageError("two --endpoint have the same name")
+    if not found:
+        url = lakectl_settings(os.environ, lakectl_config).endpoint_url
+        if not url:
+            raise UsageError(
+                "no server is named", hint="name one: --endpoint prod=https://lakefs.example.com"
+            )
+        found = {"prod": url}
+    return found
+
+
+def _refuse_a_tree(folder: Path) -> None:
+    repositories = folder / "repositories"
+    there = [p for p in (folder / ROOT_FILE, folder / "lakeplan.yml") if p.exists()]
+    if repositories.exists() and (not repositories.is_dir() or any(repositories.iterdir())):
+        there.append(repositories)
+    if there:
+        raise LakeplanError(
+            f"there is a tree already: {', '.join(p.name for p in there)}",
+            where=str(folder),
+            hint="import into another folder and take over what you want; nothing was written",
+        )
+
+
+def _servers_only(endpoints: Mapping[str, str]) -> str:
+    servers = "".join(f"  {quoted(n)}: {{endpoint_url: {quoted(u)}}}\n" for n, u in endpoints.items())
+    return f"apiVersion: lakeplan/v1\nservers:\n{servers}"
+
+
+def _read_files(
+    paths: Sequence[Path], endpoints: Mapping[str, str], owners: Owners, selection: Selection
+) -> list[Imported]:
+    if len(endpoints) != 1:
+        raise UsageError("--from-files needs exactly one --endpoint", hint="import server by server")
+    (server,) = endpoints
+    found: dict[str, GcRules] = {}
+    for path in paths:
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not files:
+            raise LakeplanError("no rules file (*.json) is in it", where=str(path))
+        for file in files:
+            if file.stem in found:
+                raise UsageError(f"two files are named as repository {file.stem!r}")
+            found[file.stem] = read_rules_file(file)
+    return [
+        Imported(server, name, rules, owners.of(server, name))
+        for name, rules in found.items()
+        if selection.takes_named(server, name, None)
+    ]
+
+
+def read_rules_file(path: Path) -> GcRules:
+    """What ``lakectl gc set-config -f`` takes. Raises LakeplanError that names the file."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8-sig"))
+        if isinstance(body, dict) and body.get("branches") is None:
+            body = {**body, "branches": []}
+        return rules_from_body(body)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise LakeplanError(
+            "not a rules file as lakectl takes it",
+            where=str(path),
+            hint='it holds {"default_retention_days": 21, "branches": [{"branch_id": "main", …}]}',
+            detail=repr(error),
+        ) from None
+
+
+def _check(made: Import, folder: Path) -> None:
+    """Loads the tree from a folder of its own before it is written: it must ask for what was read."""
+    write_files(folder, made.files)
+    tree = load_tree(folder, os.environ)
+    resolved = {d.key: d for server in tree.servers for d in tree.resolve(server, ())}
+    for repository in made.imported:
+        gc = resolved[repository.key].gc if repository.key in resolved else None
+        if not isinstance(gc, GcDesired) or expand(gc, ()).rules != repository.rules:
+            raise LakeplanError("the tree would ask for other rules: not written", where=repository.key)
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Makes folders as needed. Raises LakeplanError that names the file."""
+    for name, text in files.items():
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise LakeplanError(f"cannot write: {error.strerror}", where=str(path)) from None
+
+
+def _report(made: Import, tree: Path, *, no_color: bool) -> None:
+    console = stdout(no_color=no_color)
+
+    def line(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    for item in made.left_out:
+        line(f"not imported: {item.repository}: {item.reason}")
+    line(
+        f"Wrote {counted(len(made.files), 'file')} into {tree}: {counted(len(made.imported), 'repository')}, "
+        f"{counted(len(made.profiles), 'profile')}. Now: lakeplan plan -C {tree}"
+    )

@@ -1,0 +1,37 @@
+"""The text formats of a plan, beside rich: made only when asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lakeplan.adapters.git import prefix_of
+from lakeplan.model.plan import Plan
+from lakeplan.model.plan_document import dump_plan, to_document
+from lakeplan.render.annotations import plan_annotations
+from lakeplan.render.github import render_github
+from lakeplan.render.junit import render_junit_plan
+from lakeplan.render.markdown_plan import render_markdown
+
+PLAN_FORMATS = ("rich", "json", "markdown", "github", "junit")
+
+
+def plan_texts(plan: Plan, tree: Path) -> Mapping[str, Callable[[], str]]:
+    """Every text format of a plan of the tree in folder ``tree``."""
+    return {
+        "json": lambda: dump_plan(plan),
+        "markdown": lambda: render_markdown(to_document(plan), tree=tree_prefix(tree)),
+        "github": lambda: render_github(plan_annotations(to_document(plan)), tree=tree_prefix(tree)),
+        "junit": lambda: render_junit_plan(to_document(plan), tree=tree_prefix(tree)),
+    }
+
+
+def tree_prefix(tree: Path) -> str:
+    """The tree's folder as its host knows it: relative to the git repository, else to where the command
+    runs; ``""`` at the top."""
+    prefix = prefix_of(tree)
+    if prefix is None:
+        relative = os.path.relpath(tree)
+        prefix = "" if relative == "." or relative.startswith("..") else relative.replace(os.sep, "/")
+    return prefix

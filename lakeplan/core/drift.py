@@ -1,0 +1,139 @@
+"""In which ways a repository drifted: last applied rules, stored rules and the tree, value by value.
+
+Rules are compared as values (``model.rules``): the order of branches and other spellings of the same days are
+never drift. The classes are defined in ``docs/drift.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from lakeplan.core.diff import DEFAULT_PATH, branch_path, diff_rules
+from lakeplan.core.globs import matches
+from lakeplan.core.patterns import expand
+from lakeplan.model.desired import Cleared, DesiredRepository, GcDesired
+from lakeplan.model.plan import ValueChange
+from lakeplan.model.rules import GcRules
+
+
+class DriftClass(str, Enum):
+    """``server-edited``: the stored rules are not those that were applied. ``tree-ahead``: the tree asks for
+    values that were not applied. ``patterns-stale``: branches came or went, so patterns give other rules.
+    ``released``: rules that were applied, and that the tree does not manage any more. ``unmanaged-new``: a
+    repository that no entry names and that is younger than the server's last apply."""
+
+    SERVER_EDITED = "server-edited"
+    TREE_AHEAD = "tree-ahead"
+    PATTERNS_STALE = "patterns-stale"
+    RELEASED = "released"
+    UNMANAGED_NEW = "unmanaged-new"
+
+
+@dataclass(frozen=True)
+class LastApplied:
+    """What the state recorded of a repository's last apply. ``rules`` None: they were cleared."""
+
+    rules: GcRules | None
+    config_hash: str
+    run_id: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class DriftedValue:
+    """One value in one class. None is "not set"; ``applied`` is None too where nothing was ever applied."""
+
+    drift: DriftClass
+    path: str
+    applied: int | None
+    stored: int | None
+    wanted: int | None
+
+
+def drift_of(
+    desired: DesiredRepository, stored: GcRules | None, branches: Iterable[str], last: LastApplied | None
+) -> tuple[DriftedValue, ...]:
+    """Every drifted value of a repository whose rules the tree manages, by class, then as a plan orders them.
+
+    Without a record every value that the server lacks is ``tree-ahead``. A value that the server has already
+    is neither ahead nor stale, whoever wrote it.
+    """
+    live = set(branches)
+    wanted = _wanted(desired, live)
+    applied = last.rules if last is not None else None
+    base = applied if last is not None else stored
+    found = []
+    for change in diff_rules(base, wanted):
+        if _value(stored, change.path) == change.after:
+            continue
+        drift = DriftClass.TREE_AHEAD
+        if last is not None and _is_stale(change, desired, live, last):
+            drift = DriftClass.PATTERNS_STALE
+        found.append(_drifted(drift, change.path, applied, stored, wanted))
+    if last is not None:
+        found += [
+            _drifted(DriftClass.SERVER_EDITED, change.path, applied, stored, wanted)
+            for change in diff_rules(applied, stored)
+        ]
+    order = list(DriftClass)
+    return tuple(sorted(found, key=lambda v: order.index(v.drift)))
+
+
+def released(stored: GcRules | None, last: LastApplied) -> tuple[DriftedValue, ...]:
+    """The values that a server still has, applied once, although the tree manages them no more."""
+    if stored is None:
+        return ()
+    return tuple(
+        _drifted(DriftClass.RELEASED, change.path, last.rules, stored, None)
+        for change in diff_rules(None, stored)
+    )
+
+
+def unmanaged_new(created: Mapping[str, datetime], last_apply: datetime | None) -> tuple[str, ...]:
+    """Of the live repositories that no entry names, those made since the last apply on their server; all of
+    them when there was none. A repository without a creation date counts as new."""
+    return tuple(sorted(n for n, at in created.items() if last_apply is None or not _before(at, last_apply)))
+
+
+def _before(created: datetime, last_apply: datetime) -> bool:
+    return created.timestamp() > 0 and created <= last_apply
+
+
+def _wanted(desired: DesiredRepository, live: Iterable[str]) -> GcRules | None:
+    match desired.gc:
+        case GcDesired() as gc:
+            return expand(gc, live).rules
+        case Cleared.CLEAR | None:
+            return None
+
+
+def _is_stale(change: ValueChange, desired: DesiredRepository, live: set[str], last: LastApplied) -> bool:
+    """Whether a branch came or went is all that is behind a difference. Where that cannot be told, because
+    the configuration changed since, it is the tree's."""
+    if change.path == DEFAULT_PATH or not isinstance(desired.gc, GcDesired):
+        return False
+    branch = change.path.removeprefix(branch_path(""))
+    exact = any(not r.is_pattern and r.name == branch for r in desired.gc.branches)
+    by_pattern = any(r.is_pattern and matches(branch, r.name) for r in desired.gc.branches)
+    if exact or not by_pattern:
+        return False
+    if change.after is None:
+        return branch not in live
+    return change.before is None and last.config_hash == desired.config_hash
+
+
+def _drifted(
+    drift: DriftClass, path: str, applied: GcRules | None, stored: GcRules | None, wanted: GcRules | None
+) -> DriftedValue:
+    return DriftedValue(drift, path, _value(applied, path), _value(stored, path), _value(wanted, path))
+
+
+def _value(rules: GcRules | None, path: str) -> int | None:
+    if rules is None:
+        return None
+    if path == DEFAULT_PATH:
+        return rules.default_retention_days
+    return rules.branches.get(path.removeprefix(branch_path("")))

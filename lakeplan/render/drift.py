@@ -1,0 +1,120 @@
+"""Drift as a page and as metrics, both from the drift document (``schemas/drift.v1.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.render.amounts import count, counted, days, moment
+from lakeplan.render.page import Cell, Page
+
+Json = Mapping[str, Any]
+
+_STYLES = {
+    "server-edited": "bold red",
+    "tree-ahead": "bold yellow",
+    "patterns-stale": "yellow",
+    "released": "magenta",
+    "unmanaged-new": "cyan",
+}
+_VALUES_SHOWN = 20
+
+
+def render_drift(document: Json, console: Console) -> None:
+    """Prints what drifted, repository by repository, then failures, then one line of counts."""
+    page = Page(console)
+    for repository in document["repositories"]:
+        _repository(page, repository)
+    if document["failures"]:
+        page.heading("Not compared", "the others were")
+        for failure in document["failures"]:
+            lines = [page.join(Cell(failure["repository"], "bold")), page.join(failure["message"])]
+            if failure["hint"]:
+                lines.append(page.join(Cell("hint: ", "dim"), failure["hint"]))
+            page.hanging(Cell("x", "bold red"), *lines)
+    page.blank()
+    page.line(Cell("Drift:", "bold"), f" {_sum(document['summary'])}")
+
+
+def _repository(page: Page, repository: Json) -> None:
+    page.blank()
+    parts: list[str | Cell] = [Cell(repository["repository"], "bold")]
+    for name in repository["classes"]:
+        parts += ["  ", Cell(name, _STYLES.get(name, "bold"))]
+    page.line(*parts)
+    facts = []
+    if repository["last_applied"] is not None:
+        last = repository["last_applied"]
+        facts.append(f"last applied {moment(last['at'])} by run {last['run_id']}")
+    if repository["owner"]:
+        facts.append(f"owner {repository['owner']}")
+    if repository["source"]:
+        facts.append(repository["source"])
+    for fact in (*facts, repository["note"]):
+        if fact:
+            page.line(Cell(fact, "dim"), indent=2)
+    values = repository["values"]
+    if values:
+        rows: list[list[str | Cell]] = [
+            [
+                Cell(v["class"], _STYLES.get(v["class"], "")),
+                _name(v["path"]),
+                _days(v["applied"]),
+                _days(v["stored"]),
+                _days(v["wanted"]),
+            ]
+            for v in values[:_VALUES_SHOWN]
+        ]
+        page.table(("", "", "applied", "on the server", "in the tree"), rows, figures=(2, 3, 4), solid=(0,))
+        if len(values) > _VALUES_SHOWN:
+            page.line(
+                Cell(f"and {counted(len(values) - _VALUES_SHOWN, 'value')} more (--format json)", "dim"),
+                indent=2,
+            )
+
+
+def _name(path: str) -> str:
+    return f"branch {path.removeprefix('branches/')}" if path.startswith("branches/") else "default"
+
+
+def _days(value: int | None) -> Cell:
+    return Cell("-", "dim") if value is None else Cell(days(value))
+
+
+def _sum(summary: Json) -> str:
+    checked = f"{counted(summary['checked'] - summary['failed'], 'repository')} compared"
+    failed = f", {count(summary['failed'])} could not be" if summary["failed"] else ""
+    if not summary["drifted"]:
+        return f"none. {checked}{failed}."
+    classes = ", ".join(f"{count(n)} {name}" for name, n in summary["classes"].items() if n)
+    return f"{counted(summary['drifted'], 'repository')} ({classes}). {checked}{failed}."
+
+
+def drift_metrics(document: Json) -> str:
+    """OpenMetrics text: repositories by class, repositories in it one by one, failures, the time."""
+    lines = ["# TYPE lakeplan_drift_repositories gauge"]
+    lines += [
+        f'lakeplan_drift_repositories{{class="{name}"}} {n}'
+        for name, n in document["summary"]["classes"].items()
+    ]
+    lines.append("# TYPE lakeplan_drift gauge")
+    lines += [
+        f'lakeplan_drift{{repository="{_label(r["repository"])}",owner="{_label(r["owner"] or "")}",'
+        f'class="{name}"}} 1'
+        for r in document["repositories"]
+        for name in r["classes"]
+    ]
+    lines += [
+        "# TYPE lakeplan_drift_checked gauge",
+        f"lakeplan_drift_checked {document['summary']['checked']}",
+        "# TYPE lakeplan_drift_failed gauge",
+        f"lakeplan_drift_failed {document['summary']['failed']}",
+        "# EOF",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _label(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,153 @@
+"""One repository of a plan, in Markdown: a table of what changes, and what that does, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakeplan.render.amounts import UNKNOWN, count, counted, percent, size
+from lakeplan.render.markdown import code, folded, prose, table
+from lakeplan.render.plan_changes import change_rows, fold, key_of
+from lakeplan.render.plan_impact import AT_MOST, HORIZONS, NO_REASON
+
+Json = Mapping[str, Any]
+
+_WORDS = {"add": "rules for the first time", "change": "rules change", "clear": "all rules are removed"}
+_PREFIXES = 5
+_TAGS = 10
+_BRANCHES = 10
+
+
+def loudest_first(repository: Json) -> tuple[int, int, str]:
+    """Refused gates, then unknown impacts, then by bytes that expire."""
+    refused = any(g["outcome"] == "refused" for g in repository["gates"])
+    now = repository["impact"]["horizons"].get("now") or {}
+    size_bytes = now.get("bytes_expire")
+    rank = 0 if refused else 1 if repository["impact"]["status"] == "unknown" else 2
+    return (rank, -(size_bytes or 0), key_of(repository))
+
+
+def changes_of(repository: Json) -> str:
+    """The heading of a repository and the table of its values."""
+    words = _WORDS[repository["action"]] + (", adopted by a glob" if repository["adopted"] else "")
+    rows = [
+        [row.mark, code(row.value), row.before, f"**{row.after}**", row.effect]
+        for row in fold(change_rows(repository))
+    ]
+    title = f"\n#### {code(key_of(repository))}: {words}\n\n"
+    return title + table(("", "value", "now", "proposed", ""), rows) + f"\n{headline(repository)}\n\n"
+
+
+def headline(repository: Json) -> str:
+    """What the change does, in one line."""
+    impact = repository["impact"]
+    if impact["status"] == "unknown":
+        return f"Impact: **UNKNOWN**: {prose(impact['reason'] or NO_REASON)}"
+    now, month = (impact["horizons"].get(name) for name in ("now", "plus_30_days"))
+    if now is None:
+        return f"Impact: not asked for. {prose(impact['reason'])}".rstrip()
+    text = f"Impact: {_objects(now)}"
+    if month is not None and (month["objects_expire"] or 0) > (now["objects_expire"] or 0):
+        text += f" ({_objects(month)} in 30 days)"
+    risk = now["objects_at_risk"]
+    return text + (f", **{counted(risk, 'object')} at risk**" if risk else "") + "."
+
+
+def _objects(h: Json) -> str:
+    if h["objects_expire"] is None:
+        return f"**UNKNOWN** objects of {counted(h['commits_expire'], 'commit')}"
+    return f"{counted(h['objects_expire'], 'object')}, {_size(h['bytes_expire'])}"
+
+
+def details_of(repository: Json) -> str:
+    """Figures at the three moments, tags, folders, gates that passed; folded."""
+    parts = [_figures(repository["impact"]), _tags(repository["impact"]), _prefixes(repository["impact"])]
+    passed = [g for g in repository["gates"] if g["outcome"] == "passed"]
+    if passed:
+        rows = "".join(f"- {code(g['gate'])} passed: {prose(g['message'])}\n" for g in passed)
+        parts.append(f"{rows}\n")
+    if repository["unexpanded"]:
+        shown = list(repository["unexpanded"])
+        named = ", ".join(code(b) for b in shown[:_BRANCHES])
+        more = f" and {len(shown) - _BRANCHES:,} more" if len(shown) > _BRANCHES else ""
+        parts.append(f"Not expanded: {named}{more}\n\n")
+    facts = [f"Entry {code(repository['entry'])}"]
+    if repository["source"]:
+        facts.append(f"at {code(repository['source'])}")
+    if repository["owner"]:
+        facts.append(f"owner {code(repository['owner'])}")
+    parts.append(", ".join(facts) + "\n")
+    return folded("what that does", "".join(parts))
+
+
+def _figures(impact: Json) -> str:
+    moments = [
+        (label, impact["horizons"][name]) for name, label in HORIZONS.items() if name in impact["horizons"]
+    ]
+    if not moments:
+        return ""
+    headers = (
+        "",
+        "commits kept",
+        "commits expire",
+        "objects expire",
+        "of objects kept",
+        "bytes expire",
+        "at risk",
+    )
+    rows = [
+        [
+            label,
+            f"{count(h['commits_kept_before'])} → {count(h['commits_kept_after'])}",
+            count(h["commits_expire"]),
+            _count(h["objects_expire"]),
+            _share(h["objects_expire"], h["objects_kept"]),
+            _size(h["bytes_expire"]),
+            _count(h["objects_at_risk"]),
+        ]
+        for label, h in moments
+    ]
+    return table(headers, rows, figures=range(1, len(headers))) + f"\n{AT_MOST}.\n\n"
+
+
+def _tags(impact: Json) -> str:
+    tags = impact["tags"]
+    if not tags:
+        return ""
+    rows = [
+        [code(t["tag"]), code(t["commit_id"][:12]), _count(t["objects"]), _size(t["size_bytes"])]
+        for t in tags
+    ]
+    more = f"\nand {len(tags) - _TAGS:,} more\n" if len(tags) > _TAGS else ""
+    headers = (
+        f"{counted(len(tags), 'tag')} would lose data (now or within 30 days)",
+        "commit",
+        "objects",
+        "bytes",
+    )
+    return table(headers, rows[:_TAGS], figures=(2, 3)) + more + "\n"
+
+
+def _prefixes(impact: Json) -> str:
+    found = [p for p in impact["prefixes"] if p["prefix"]]
+    if not found:
+        return ""
+    found.sort(key=lambda p: (-p["size_bytes"], -p["objects"], p["prefix"]))
+    rows = [[code(p["prefix"]), count(p["objects"]), size(p["size_bytes"])] for p in found[:_PREFIXES]]
+    return table(("largest prefixes (now)", "objects", "bytes"), rows, figures=(1, 2)) + "\n"
+
+
+def _count(value: int | None) -> str:
+    return f"**{UNKNOWN}**" if value is None else count(value)
+
+
+def _size(value: int | None) -> str:
+    return f"**{UNKNOWN}**" if value is None else size(value)
+
+
+def _share(part: int | None, whole: int | None) -> str:
+    if part is None:
+        return f"**{UNKNOWN}**"
+    if whole is None:
+        return "0 %" if part == 0 else f"**{UNKNOWN}**"
+    return percent(part, whole)

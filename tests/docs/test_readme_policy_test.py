@@ -1,0 +1,23 @@
+"""The README's policy test holds under the README's tree."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lakeplan.app.policy_test import run_tests
+from lakeplan.config.policy_tests import find_tests, read_tests
+from lakeplan.config.tree import load_tree
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+BLOCK = re.compile(r"```yaml\n# (\S+\.yaml)\n(.*?)```", re.DOTALL)
+
+
+def it_passes_as_it_stands(tmp_path: Path) -> None:
+    for file, text in BLOCK.findall(README):
+        path = tmp_path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    tests = read_tests(find_tests(tmp_path, ()), tmp_path)
+    results = run_tests(load_tree(tmp_path, {}), tests)
+    assert (results["passed"], results["failed"]) == (1, 0), results["tests"][0]["failures"]

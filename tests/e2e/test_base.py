@@ -1,0 +1,209 @@
+"""``plan --base``: a pull request that loosens its own limits, from git to the apply."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+
+LOOSE = "safety: {max_expired_objects_percent: 100, on_tag_loss: warn}"
+STRICT = "safety: {max_expired_objects_percent: 10, impact_tolerance_percent: 5}"
+
+
+def git(world, *arguments: str) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", "-C", str(world.tree), *who, *arguments], check=True, capture_output=True)
+
+
+def tree(world, *lines: str) -> None:
+    endpoint = world.handle.endpoint_url
+    head = f"apiVersion: lakeplan/v1\nservers: {{prod: {{endpoint_url: {endpoint}}}}}\n"
+    world.write("lakeplan.yaml", head + "".join(f"{line}\n" for line in lines))
+
+
+def history(world) -> None:
+    world.api.repository("analytics")
+    for number, age in enumerate((60, 50, 40, 20, 1)):
+        world.api.commit("analytics", "main", age, data=100 + number)
+    world.api.set_rules("analytics", 365)
+
+
+@pytest.fixture
+def reviewed(world):
+    """A tree on ``main`` with a strict limit, and the work tree of a branch."""
+    tree(world, STRICT)
+    world.rules("analytics", 365)
+    git(world, "init")
+    git(world, "add", "-A")
+    git(world, "commit", "-m", "base")
+    return world
+
+
+@pytest.mark.spark
+def it_is_judged_by_the_stricter_limits_and_shows_every_loosening_first(reviewed):
+    world = reviewed
+    history(world)
+    tree(world, LOOSE)
+    world.rules("analytics", 5)
+    unseen = world.lakeplan("plan")
+    assert unseen.code == 0, unseen.err  # without a base the change opens its own gate
+    result = world.lakeplan("plan", "--base", "main")
+    assert result.code == 4, result.err
+    assert result.out.index("loosens 3 safeguards") < result.out.index("Changes")
+    assert "BLOCKED" in result.out
+    document = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
+    assert {(i["path"], i["before"], i["after"]) for i in document["loosenings"]} == {
+        ("safety.max_expired_objects_percent", "10.0 %", "100.0 %"),
+        ("safety.impact_tolerance_percent", "5.0 %", "10.0 %"),
+        ("safety.on_tag_loss", "fail", "warn"),
+    }
+    places = {i["path"]: i["where"] for i in document["loosenings"]}
+    assert places["safety.on_tag_loss"] == "lakeplan.yaml:3:44"
+    assert document["impact_tolerance_percent"] == 5
+    refused = {g["gate"] for r in document["repositories"] for g in r["gates"] if g["outcome"] == "refused"}
+    assert refused == {"expired-objects"}
+
+
+@pytest.mark.spark
+def it_lists_a_new_acknowledgement_and_lets_it_open_its_gate(reviewed):
+    world = reviewed
+    history(world)
+    ack = '{repository: "*", gate: expired-objects, max: 90, reason: moved to @archive}'
+    exact = ack.replace('"*"', "analytics")
+    tree(world, STRICT, f"acknowledge: [{ack}, {exact}]")
+    world.rules("analytics", 5)
+    comment, page = world.folder / "comment.md", world.folder / "plan.json"
+    out = ("--format", "markdown", "--out", comment, "--format", "json", "--out", page)
+    result = world.lakeplan("plan", "--base", "main", *out, "--format", "github")
+    assert result.code == 0, result.err
+    text = comment.read_text()
+    assert text.startswith("<!-- lakeplan:plan:. -->\n")
+    assert text.index("acknowledge expired-objects") < text.index("Gates opened for this plan")
+    assert "@archive" not in text
+    assert "::warning file=lakeplan.yaml,line=4,col=15,title=lakeplan%3A loosened::" in result.out
+    assert len(json.loads(page.read_text())["loosenings"]) == 2
+    applied = world.lakeplan("apply", page)
+    assert applied.code == 0, applied.err
+    assert world.api.rules("analytics") == {"*": 5}
+
+
+@pytest.mark.spark
+def it_holds_the_apply_to_the_tolerance_of_the_base(reviewed):
+    world = reviewed
+    world.api.repository("analytics")
+    for number, age in enumerate((60, 50, 40, 30.2, 1)):
+        world.api.commit("analytics", "main", age, data=100 + number)
+    world.api.set_rules("analytics", 365)
+    tree(world, "safety: {max_expired_objects_percent: 10, impact_tolerance_percent: 100}")
+    world.rules("analytics", 30)
+    # Half a day ago two objects went; the commit of 30.2 days has passed its limit since, and a third goes.
+    then = str(int(time.time() - 43_200))
+    how = ("--as-of", then, "--allow", "expired-objects")
+    strict, loose = (
+        world.plan_file("strict.json", "--base", "main", *how),
+        world.plan_file("loose.json", *how),
+    )
+    refused = world.lakeplan("apply", strict)
+    assert refused.code == 4, refused.err
+    assert world.api.rules("analytics") == {"*": 365}
+    assert world.lakeplan("apply", loose).code == 0
+    assert world.api.rules("analytics") == {"*": 30}
+
+
+def it_refuses_days_outside_the_bounds_of_the_base(reviewed):
+    world = reviewed
+    tree(world, STRICT, "bounds: {min_retention_days: 3}")
+    git(world, "commit", "-am", "bounds")
+    tree(world, STRICT, "bounds: {min_retention_days: 1}")
+    world.rules("analytics", 1)
+    result = world.lakeplan("plan", "--base", "HEAD", "--no-simulate")
+    assert result.code == 1
+    assert "repositories/analytics.yaml:5:31" in result.err
+    assert "1 days is outside the bounds at HEAD, 3 to 36500" in result.err
+    assert "pull request of its own" in result.err
+
+
+def it_holds_a_first_tree_to_the_defaults(world):
+    git(world, "init")
+    (world.tree / "README").write_text("x")
+    git(world, "add", "README")
+    git(world, "commit", "-m", "before")
+    world.api.repository("analytics")
+    world.rules("analytics", 21)
+    tree(world, "safety: {max_expired_bytes: 6TB}", "state: {url: file://.state}")
+    document = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
+    assert [i["path"] for i in document["loosenings"]] == ["safety.max_expired_bytes"]
+    assert "compared with the defaults" in document["warnings"][0]
+
+
+def it_says_nothing_is_looser_when_limits_only_get_stricter(reviewed):
+    world = reviewed
+    tree(world, "safety: {max_expired_objects_percent: 5, impact_tolerance_percent: 1}", "unmanaged: fail")
+    world.api.repository("analytics")
+    world.api.set_rules("analytics", 365)
+    result = world.lakeplan("plan", "--base", "HEAD", "--detailed-exitcode")
+    assert result.code == 0, result.err
+    assert "loosens" not in result.out
+
+
+def it_lists_holds_and_sweeps_of_repositories(reviewed):
+    world = reviewed
+    world.api.repository("analytics")
+    entry = "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    gc: {default_retention_days: 365}\n"
+    held = "    holds: [{prefix: audit/, until: 2027-01-01, reason: legal}]\n    sweep: {min_age: 48h}\n"
+    world.write("repositories/analytics.yaml", entry + held)
+    git(world, "commit", "-am", "held")
+    world.write("repositories/analytics.yaml", entry + "    sweep: {automatic: true}\n")
+    document = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
+    assert [(i["scope"], i["path"]) for i in document["loosenings"]] == [
+        ("prod/analytics", "holds[prefix audit/]"),
+        ("prod/analytics", "sweep.automatic"),
+        ("prod/analytics", "sweep.min_age"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--base", "nowhere"], 1, "git knows no commit 'nowhere'"),
+        (["--base"], 64, "requires an argument"),
+        (["--base", "HEAD", "--format", "html"], 64, "unknown format 'html'"),
+        (["--format", "markdown", "--format", "github"], 64, "two formats go to standard output"),
+        (["--base", "HEAD", "--format", "markdown", "--out", "/nowhere/x.md"], 1, "cannot write"),
+    ],
+)
+def it_explains_wrong_use(reviewed, arguments, code, words):
+    reviewed.api.repository("analytics")
+    reviewed.api.set_rules("analytics", 365)
+    result = reviewed.lakeplan("plan", *arguments)
+    assert result.code == code
+    assert words in " ".join(result.err.split())
+    assert "Traceback" not in result.err
+
+
+def it_says_when_the_base_does_not_validate(reviewed):
+    world = reviewed
+    world.write("lakeplan.yaml", "apiVersion: lakeplan/v1\nsafty: 1\n")
+    git(world, "commit", "-am", "broken")
+    tree(world, STRICT)
+    result = world.lakeplan("plan", "--base", "HEAD")
+    assert result.code == 1
+    assert "the tree at HEAD does not validate" in result.err
+    assert "safty" in result.err
+
+
+def it_gives_several_formats_at_once_and_again_from_the_file(reviewed):
+    world = reviewed
+    world.api.repository("analytics")
+    files = {f: world.folder / f"out.{f}" for f in ("markdown", "json", "junit", "github")}
+    pairs = [a for f, path in files.items() for a in ("--format", f, "--out", path)]
+    result = world.lakeplan("plan", *pairs)
+    assert result.code == 0, result.err
+    assert "1 to add" in result.out
+    assert ET.parse(files["junit"]).getroot().get("failures") == "0"
+    for name in ("markdown", "junit", "github"):
+        again = world.lakeplan("show", files["json"], "--format", name)
+        assert (again.code, again.out) == (0, files[name].read_text()), again.err

@@ -1,0 +1,120 @@
+"""Drift, as a nightly job meets it."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+
+from lakeplan.config.schemas import load_schema
+
+
+@pytest.fixture
+def applied(world):
+    """``analytics`` with rules for main and a pattern, applied."""
+    world.api.repository("analytics")
+    world.api.branch("analytics", "release-1")
+    world.write(
+        "repositories/analytics.yaml",
+        "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    gc:\n      default_retention_days: 21\n"
+        "      branches:\n        - {branch_id: main, retention_days: 28}\n"
+        "        - {pattern: 'release-*', retention_days: 90}\n",
+    )
+    result = world.lakeplan("apply", "--auto-approve", "-q")
+    assert result.code == 0, result.err
+    return world
+
+
+def classes(world, *more):
+    result = world.lakeplan("drift", "--format", "json", *more)
+    assert result.code in (0, 2), result.err
+    jsonschema.Draft202012Validator(load_schema("drift")).validate(result.json)
+    return {r["repository"]: r["classes"] for r in result.json["repositories"]}
+
+
+def it_says_none_after_an_apply(applied):
+    result = applied.lakeplan("drift", "--fail-on", "any")
+    assert result.code == 0
+    assert "Drift: none. 1 repository compared." in result.out
+
+
+def it_asks_with_get_only_and_writes_nothing(applied):
+    def state():
+        return {p: p.read_bytes() for p in (applied.tree / ".lakeplan").rglob("*") if p.is_file()}
+
+    before = state()
+    applied.api.set_rules("analytics", 3)
+    applied.handle.faults.forget()
+    assert classes(applied) == {"prod/analytics": ["server-edited"]}
+    assert {r.method for r in applied.handle.faults.requests} == {"GET"}
+    assert state() == before
+
+
+def it_fails_only_on_the_classes_that_are_named(applied):
+    applied.api.set_rules("analytics", 3)
+    assert applied.lakeplan("drift").code == 0
+    assert applied.lakeplan("drift", "--fail-on", "tree-ahead").code == 0
+    assert applied.lakeplan("drift", "--fail-on", "tree-ahead", "--fail-on", "server-edited").code == 2
+
+
+def it_tells_new_branches_from_an_edited_tree(applied):
+    applied.api.branch("analytics", "release-2")
+    assert classes(applied) == {"prod/analytics": ["patterns-stale"]}
+    applied.rules("analytics", 30, main=28)
+    assert classes(applied) == {"prod/analytics": ["tree-ahead"]}
+
+
+def it_finds_what_the_tree_let_go_and_what_came_without_an_entry(applied):
+    (applied.tree / "repositories/analytics.yaml").unlink()
+    found = classes(applied)
+    assert found == {"prod/analytics": ["released"]}
+    applied.api.repository("newcomer")
+    assert "prod/newcomer" not in classes(applied, "--target", "analytics")
+
+
+def it_counts_every_repository_without_an_entry_before_the_first_apply(world):
+    world.api.repository("newcomer")
+    assert classes(world) == {"prod/newcomer": ["unmanaged-new"]}
+    text = (world.tree / "lakeplan.yaml").read_text()
+    world.write("lakeplan.yaml", text + "unmanaged: ignore\n")
+    assert classes(world) == {}
+
+
+def it_does_not_take_a_repository_it_could_not_read_for_one_without_drift(applied):
+    applied.rules("gone", 3)
+    result = applied.lakeplan("drift", "--fail-on", "any")
+    assert result.code == 3
+    assert "prod/gone" in result.out
+    applied.handle.stop()
+    assert applied.lakeplan("drift").code == 1
+
+
+def it_does_not_take_a_damaged_record_for_none(applied):
+    (applied.tree / ".lakeplan/applied/prod/analytics.json").write_text('{"body": 3}')
+    result = applied.lakeplan("drift")
+    assert result.code == 1
+    assert "damaged" in result.out
+
+
+def it_writes_metrics(applied):
+    applied.api.set_rules("analytics", 3)
+    result = applied.lakeplan("drift", "--format", "openmetrics")
+    assert 'lakeplan_drift_repositories{class="server-edited"} 1' in result.out
+    assert result.out.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        (["--fail-on", "edited"], 64),
+        (["--format", "markdown"], 64),
+        (["--server", "nowhere"], 64),
+        (["--out", "a.json", "--out", "b.json", "--format", "json"], 64),
+        (["extra"], 64),
+        (["-C", "/nowhere"], 1),
+    ],
+)
+def it_explains_wrong_use(world, wrong, code):
+    result = world.lakeplan("drift", *wrong)
+    assert result.code == code
+    assert result.err
+    assert "Traceback" not in result.err

@@ -1,0 +1,124 @@
+"""``lakeplan explain`` against the sandbox over HTTP: GET requests and one refs dump, nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "explain.v1.json").read_text())
+
+
+@pytest.fixture
+def shop(world: Any) -> Any:
+    """main: a.bin (40 days ago), then without it (20 days ago); dev from the first; one staged file."""
+    api = world.api
+    api.repository("shop")
+    world.first = api.commit("shop", "main", 40, a=10, b=20)
+    api.delete("shop", "main", "a.bin")
+    world.second = api.commit("shop", "main", 20, c=30)
+    api.tag("shop", "v1", world.first)
+    api.upload("shop", "main", "staged.bin", b"not yet")
+    api.set_rules("shop", 7, main=28)
+    world.rules("shop", 7, main=14)
+    return world
+
+
+def explained(world: Any, *arguments: str) -> Any:
+    result = world.lakeplan("explain", "--format", "json", "shop", *arguments)
+    assert result.code == 0, result.err
+    jsonschema.validate(result.json, SCHEMA)
+    return result.json
+
+
+def it_explains_a_path_under_the_stored_and_the_proposed_rules(shop: Any) -> None:
+    document = explained(shop, "a.bin")
+    subject = document["subjects"][0]
+    stored, proposed = subject["verdicts"]
+    assert (stored["rule_set"], stored["status"]) == ("stored", "kept")
+    assert stored["reasons"][0]["branch"] == "main"
+    assert stored["reasons"][0]["replaced_by"] == shop.second
+    assert stored["kept_until"] is not None
+    assert (proposed["rule_set"], proposed["status"]) == ("proposed", "expired")
+    assert proposed["gone_since"] is not None
+    assert proposed["reasons"][0]["source"].startswith("repositories/shop.yaml:")
+    assert {"kind": "days", "branch": "main", "days_now": 14, "days": 21, "commit_id": None} in proposed[
+        "to_stay"
+    ]
+
+
+def it_asks_nothing_but_gets_and_a_refs_dump(shop: Any) -> None:
+    before = len(shop.handle.faults.requests)
+    explained(shop, "a.bin")
+    explained(shop, "staged.bin")
+    others = {(r.method, r.path) for r in shop.handle.faults.requests[before:] if r.method != "GET"}
+    assert others == {("PUT", "/api/v1/repositories/shop/refs/dump")}
+
+
+def it_says_that_staged_data_protects(shop: Any) -> None:
+    for what in ("staged.bin", "main:staged.bin"):
+        subject = explained(shop, what)["subjects"][0]
+        assert subject["staged"] == ["branch main"]
+        assert [v["status"] for v in subject["verdicts"]] == ["staged", "staged"]
+        again = explained(shop, subject["address"])["subjects"][0]
+        assert [v["status"] for v in again["verdicts"]] == ["staged", "staged"]
+
+
+def it_reads_only_ranges_that_can_hold_the_path(shop: Any) -> None:
+    document = explained(shop, "c.bin")
+    assert document["read"]["ranges"] < document["read"]["metaranges"] + 1
+    assert document["subjects"][0]["verdicts"][0]["kept_until"] is None, "a HEAD holds it"
+
+
+def it_finds_the_same_object_by_its_address_relative_or_full(shop: Any) -> None:
+    address = explained(shop, "a.bin")["subjects"][0]["address"]
+    for text in (address, f"local://shop/{address}"):
+        subject = explained(shop, text)["subjects"][0]
+        assert subject["address"] == address
+        assert [v["status"] for v in subject["verdicts"]] == ["kept", "expired"]
+
+
+def it_explains_commits_branches_and_tags(shop: Any) -> None:
+    commit = explained(shop, shop.first[:12])["subjects"][0]
+    assert (commit["commit_id"], commit["tags"]) == (shop.first, ["v1"])
+    assert explained(shop, "v1")["subjects"][0]["via"] == "tag v1"
+    branch = explained(shop, "main")["subjects"][0]
+    assert [v["days"] for v in branch["verdicts"]] == [28, 14]
+    assert branch["head"]["commit_id"] == shop.second
+
+
+def it_keeps_everything_where_no_rules_are_set(world: Any) -> None:
+    world.api.repository("shop")
+    world.api.commit("shop", "main", 400, a=10)
+    document = explained(world, "a.bin")
+    assert [v["status"] for v in document["subjects"][0]["verdicts"]] == ["no_rules"]
+
+
+def it_prints_for_people(shop: Any) -> None:
+    result = shop.lakeplan("explain", "shop", "main:b.bin")
+    assert result.code == 0
+    assert "KEPT, for as long as the branch stays where it is" in result.out
+    assert "branch main" in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["shop"], 64, "give a repository and WHAT"),
+        (["shop", "main:nope.bin"], 1, "there is no object 'nope.bin' at main"),
+        (["shop", "nope.bin"], 1, "no commit holds the path"),
+        (["shop", "a.bin", "--ref", "nope"], 64, "no branch, tag or commit"),
+        (["shop", "a.bin", "--kind", "file"], 64, "unknown --kind"),
+        (["shop", "a.bin", "--rules", "x.json"], 64, "--rules go with --namespace"),
+        (["shop", "s3://elsewhere/data/x"], 1, "nothing is known of the address"),
+        (["gone", "a.bin"], 1, "does not exist"),
+        (["staging/shop", "a.bin"], 64, "no server 'staging'"),
+    ],
+)
+def it_says_what_is_wrong(shop: Any, arguments: list[str], code: int, message: str) -> None:
+    result = shop.lakeplan("explain", *arguments)
+    assert (result.code, message in result.err) == (code, True), result.err
+    assert "Traceback" not in result.err

@@ -1,0 +1,133 @@
+"""A tree from servers and from lakectl's files, and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def stored(world):
+    """Three repositories with rules (two alike), one without, and no tree."""
+    for name in ("analytics", "events", "logs", "bare"):
+        world.api.repository(name)
+    world.api.set_rules("analytics", 21, main=28)
+    world.api.set_rules("events", 21, main=28)
+    world.api.set_rules("logs", 9, gone=3)
+    (world.tree / "lakeplan.yaml").unlink()
+    return world
+
+
+def endpoint(world):
+    return ("--endpoint", f"prod={world.handle.endpoint_url}")
+
+
+@pytest.mark.parametrize("split", ["repository", "server", "owner"])
+def it_writes_a_tree_after_which_a_plan_shows_no_changes(stored, split):
+    stored.handle.faults.forget()
+    result = stored.lakeplan("import", *endpoint(stored), "--split", split, "--owner", "a*=data")
+    assert result.code == 0, result.err
+    assert "not imported: prod/bare: it has no GC rules" in result.out
+    assert "3 repositories, 1 profile." in result.out
+    assert {r.method for r in stored.handle.faults.requests} == {"GET"}
+    plan = stored.lakeplan("plan", "--detailed-exitcode")
+    assert plan.code == 0, plan.out + plan.err
+    assert stored.lakeplan("drift", "--fail-on", "tree-ahead").code == 0
+
+
+def it_leaves_out_nonsense_and_exits_with_partly_done(stored):
+    stored.api.set_rules("logs", -3)
+    result = stored.lakeplan("import", *endpoint(stored))
+    assert result.code == 3
+    assert "-3 days for the default" in result.out
+    assert stored.lakeplan("plan", "--detailed-exitcode").code == 0
+
+
+@pytest.mark.parametrize("file", ["lakeplan.yaml", "repositories/a.yaml"])
+def it_does_not_overwrite_a_tree(stored, file):
+    stored.write(file, "mine")
+    result = stored.lakeplan("import", *endpoint(stored))
+    assert result.code == 1
+    assert "there is a tree already" in result.err
+    assert [p.name for p in stored.tree.rglob("*.yaml")] == [file.rpartition("/")[2]]
+
+
+def it_takes_only_what_is_asked_for(stored):
+    assert stored.lakeplan("import", *endpoint(stored), "--target", "l*", "-q").code == 0
+    assert not (stored.tree / "repositories/analytics.yaml").exists()
+    assert (stored.tree / "repositories/logs.yaml").exists()
+
+
+def it_goes_from_files_to_a_tree_and_back(stored):
+    folder = stored.folder / "rules"
+    folder.mkdir()
+    body = {"branches": [{"branch_id": "main", "retention_days": 28}], "default_retention_days": 21}
+    (folder / "analytics.json").write_text(json.dumps(body))
+    (folder / "logs.json").write_text('{"default_retention_days": 9}')
+    stored.handle.faults.forget()
+    result = stored.lakeplan("import", *endpoint(stored), "--from-files", folder)
+    assert result.code == 0, result.err
+    out = stored.folder / "back.json"
+    assert stored.lakeplan("export", "analytics", "--format", "lakectl", "--out", out).code == 0
+    assert json.loads(out.read_text()) == body
+    assert stored.lakeplan("export", "prod/logs").json == {"branches": [], "default_retention_days": 9}
+    assert not stored.handle.faults.requests
+
+
+def it_expands_patterns_when_it_exports(world):
+    world.api.repository("analytics")
+    world.api.branch("analytics", "release-1")
+    world.write(
+        "repositories/a.yaml",
+        "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    gc:\n      default_retention_days: 9\n"
+        "      branches: [{pattern: 'release-*', retention_days: 90}]\n",
+    )
+    assert world.lakeplan("export", "analytics").json == {
+        "branches": [{"branch_id": "release-1", "retention_days": 90}],
+        "default_retention_days": 9,
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "text"),
+    [
+        ([], 64, "no server is named"),
+        (["--endpoint", "prod"], 64, "NAME=VALUE"),
+        (["--endpoint", "a=http://x", "--endpoint", "a=http://y"], 64, "same name"),
+        (["--endpoint", "prod=http://x", "--split", "team"], 64, "one of repository"),
+        (["--endpoint", "prod=http://x", "--owner", "team"], 64, "NAME=VALUE"),
+        (["--endpoint", "prod=http://x", "--from-files", "/nowhere.json"], 1, "not a rules file"),
+        (["--endpoint", "other=http://x"], 1, "no credentials"),
+        (["--endpoint", "prod=http://127.0.0.2:9"], 1, "nothing was sent"),
+    ],
+)
+def it_explains_wrong_imports(stored, monkeypatch, tmp_path, wrong, code, text):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    result = stored.lakeplan("import", *wrong)
+    assert result.code == code
+    assert text in result.err
+    assert not list(stored.tree.rglob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ([], 64),
+        (["nobody"], 64),
+        (["scratch"], 1),
+        (["analytics", "--format", "json"], 64),
+        (["analytics", "--out", "/nowhere/x.json"], 1),
+        (["owned"], 1),
+    ],
+)
+def it_explains_wrong_exports(world, wrong, code):
+    world.rules("analytics", 3)
+    world.write(
+        "repositories/scratch.yaml",
+        "apiVersion: lakeplan/v1\nrepositories: {scratch: {gc: clear}, owned: {owner: me}}\n",
+    )
+    result = world.lakeplan("export", *wrong)
+    assert result.code == code
+    assert result.err
+    assert "Traceback" not in result.err

@@ -1,0 +1,95 @@
+"""A host of git repositories that answers what a test put there, and a machine that runs its jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+class Host:
+    """Answers ``(method, path)`` with what a test put there; ``calls`` is what was asked for."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, str], Any] = {}
+        self.calls: list[tuple[str, str, dict[str, str], bytes]] = []
+        host = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                parts = urlsplit(self.path)
+                host.calls.append((self.command, self.path, dict(self.headers), body))
+                found = host.answers.get((self.command, parts.path))
+                if isinstance(found, list):
+                    number = int(parse_qs(parts.query).get("page", ["1"])[0])
+                    found = found[100 * (number - 1) : 100 * number]
+                self.send_response(404 if found is None else 200)
+                self.end_headers()
+                self.wfile.write(found if isinstance(found, bytes) else json.dumps(found).encode())
+
+            do_GET = do_POST = do_PUT = do_PATCH = _answer
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def asked(self, method: str) -> list[tuple[str, Any]]:
+        """Paths and bodies of the calls of one kind."""
+        return [(p, json.loads(b)) for m, p, _, b in self.calls if m == method]
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    made = Host()
+    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+    thread.join()
+
+
+class Runner:
+    """A machine of the host: ``lakeplan`` and ``python`` are on the PATH, nothing of our environment is."""
+
+    def __init__(self, folder: Path) -> None:
+        tools = folder / "tools"
+        tools.mkdir()
+        for name, arguments in (("lakeplan", "-m lakeplan"), ("python", "")):
+            path = tools / name
+            path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+            path.chmod(0o755)
+        keep = {k: v for k, v in os.environ.items() if k in ("HOME", "JAVA_HOME", "TMPDIR", "LANG")}
+        path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+        self.environment = {**keep, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+    def run(self, script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", script],
+            cwd=folder,
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lakeplan.app.drift import DriftReport, RepositoryDrift
+from lakeplan.app.drift_document import drift_document
+from lakeplan.config.schemas import load_schema
+from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied
+from lakeplan.model.plan import Failure
+from lakeplan.model.rules import GcRules
+from lakeplan.render.drift import drift_metrics, render_drift
+
+AT = datetime(2026, 3, 31, 12, 0, tzinfo=timezone.utc)
+LAST = LastApplied(GcRules(21), "5f" * 32, "20260330T101500Z-0a1b2c3d", AT)
+
+
+def report(many: int = 1) -> DriftReport:
+    edited, stale = DriftClass.SERVER_EDITED, DriftClass.PATTERNS_STALE
+    values = [
+        DriftedValue(edited, "default_retention_days", 21, 3, 21),
+        DriftedValue(edited, "branches/main", 28, None, 28),
+    ]
+    values += [DriftedValue(stale, f"branches/release-{i:03}", None, None, 90) for i in range(many)]
+    analytics = RepositoryDrift(
+        "prod/analytics", "data-platform", "a.yaml:3:3", (edited, stale), tuple(values), LAST
+    )
+    failed = RepositoryDrift(
+        "prod/ml", failure=Failure("cannot read the GC rules: no permission", "prod/ml", "grant it")
+    )
+    fresh = RepositoryDrift(
+        'prod/pl"ay',
+        classes=(DriftClass.UNMANAGED_NEW,),
+        note="made 2026-03-30; no entry of the tree names it",
+    )
+    return DriftReport(AT, None, (analytics, failed, fresh, RepositoryDrift("prod/quiet")))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def it_looks_as_reviewed(show: Any, golden_output: Any, width: int) -> None:
+    golden_output(f"drift-{width}", show(render_drift, drift_document(report()), width))
+
+
+def it_is_the_document_of_its_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(load_schema("drift"))
+    jsonschema.Draft202012Validator(load_schema("drift")).validate(drift_document(report(3)))
+
+
+def it_says_how_many_values_it_leaves_out(show: Any) -> None:
+    text = show(render_drift, drift_document(report(100)), 80)
+    assert "and 82 values more (--format json)" in text
+
+
+def it_counts_and_escapes_in_metrics() -> None:
+    text = drift_metrics(drift_document(report()))
+    assert 'lakeplan_drift{repository="prod/pl\\"ay",owner="",class="unmanaged-new"} 1' in text
+    assert "lakeplan_drift_checked 4\n" in text
+    assert "lakeplan_drift_failed 1\n" in text
