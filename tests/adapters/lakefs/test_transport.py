@@ -172,8 +172,9 @@ class DescribeLimits:
     def it_has_no_method_that_writes(self, server: LakeFSServer) -> None:
         public = {name for name in dir(server) if not name.startswith("_")}
         assert public == {
-            "dump_refs", "get_commit", "get_gc_rules", "get_repository", "list_branches",
-            "list_repositories", "list_tags", "log_commits", "metadata_reader", "name", "version",
+            "dump_refs", "get_commit", "get_gc_rules", "get_object_rules", "get_policies", "get_repository",
+            "list_branches", "list_repositories", "list_tags", "log_commits", "metadata_reader", "name",
+            "version",
         }  # fmt: skip
 
     def it_quotes_what_goes_into_a_path(self, scripted: Scripted, server: LakeFSServer) -> None:
