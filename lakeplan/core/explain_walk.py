@@ -53,6 +53,11 @@ def trace(
     steps = 0
     for start in _starts(graph, rules, below, as_of, zone):
         own = graph.ids[start.number]
+        before = visited.get(start.number)
+        if start.branch is None and before is not None and before[0] <= start.limit:
+            # Old versions with three parents: the server takes a commit that has a child for a dangling one.
+            found.append(Pass(own, None, start.days, "stops", own, before[1]))
+            continue
         visited[start.number] = (start.limit, own)
         if start.number == commit:
             young = graph.creation_us[commit] > start.limit

@@ -9,10 +9,12 @@ from lakeplan.render.amounts import UNKNOWN, count, counted, percent, size
 from lakeplan.render.markdown import code, folded, prose, table
 from lakeplan.render.plan_changes import change_rows, fold, key_of
 from lakeplan.render.plan_impact import AT_MOST, HORIZONS, NO_REASON
+from lakeplan.render.plan_settings import TITLES, settings_of
 
 Json = Mapping[str, Any]
 
 _WORDS = {"add": "rules for the first time", "change": "rules change", "clear": "all rules are removed"}
+_SETTING_WORDS = {"add": "for the first time", "change": "changed", "clear": "all removed"}
 _PREFIXES = 5
 _TAGS = 10
 _BRANCHES = 10
@@ -28,14 +30,40 @@ def loudest_first(repository: Json) -> tuple[int, int, str]:
 
 
 def changes_of(repository: Json) -> str:
-    """The heading of a repository and the table of its values."""
-    words = _WORDS[repository["action"]] + (", adopted by a glob" if repository["adopted"] else "")
-    rows = [
-        [row.mark, code(row.value), row.before, f"**{row.after}**", row.effect]
-        for row in fold(change_rows(repository))
-    ]
-    title = f"\n#### {code(key_of(repository))}: {words}\n\n"
-    return title + table(("", "value", "now", "proposed", ""), rows) + f"\n{headline(repository)}\n\n"
+    """The heading of a repository, and a table of the values of every setting that is written."""
+    parts = []
+    if repository["action"] != "none":
+        rows = [
+            [row.mark, code(row.value), row.before, f"**{row.after}**", row.effect]
+            for row in fold(change_rows(repository))
+        ]
+        title = _title(repository, _WORDS[repository["action"]])
+        parts.append(title + table(("", "value", "now", "proposed", ""), rows))
+    for kind, setting in settings_of(repository):
+        title = _title(repository, f"{TITLES[kind]}, {_SETTING_WORDS[setting['action']]}")
+        rows = [row for change in setting["changes"] for row in _setting_rows(change)]
+        notes = "".join(f"- {prose(note)}\n" for note in setting["notes"])
+        parts.append(
+            title + table(("", "item", "value", "now", "proposed"), rows) + (f"\n{notes}" if notes else "")
+        )
+    return "".join(parts) + f"\n{headline(repository)}\n\n"
+
+
+def _title(repository: Json, words: str) -> str:
+    adopted = ", adopted by a glob" if repository["adopted"] else ""
+    return f"\n#### {code(key_of(repository))}: {words}{adopted}\n\n"
+
+
+def _setting_rows(change: Json) -> list[list[str]]:
+    """One row a value of a policy or an object rule."""
+    mark = {"add": "+", "change": "~", "clear": "-"}[change["action"]]
+    keys = list(dict.fromkeys([*change["before"], *change["after"]]))
+    rows = []
+    for key in keys or [""]:
+        before, after = (change[side].get(key) for side in ("before", "after"))
+        shown = [code(before) if before else "not set", f"**{code(after)}**" if after else "not set"]
+        rows.append([mark, code(change["item"]), prose(key), *shown])
+    return rows
 
 
 def headline(repository: Json) -> str:

@@ -124,7 +124,9 @@ class World:
         """One command line. A command of several words (``("history", "show")``) is a tuple."""
         self._capsys.readouterr()
         words = (command,) if isinstance(command, str) else command
-        code = run([*words, *(str(a) for a in arguments), "-C", str(self.tree)])
+        if words == ("lifecycle",):  # a group: its first argument is a command of its own
+            words, arguments = ("lifecycle", str(arguments[0])), arguments[1:]
+        code = run([*words, "-C", str(self.tree), *(str(a) for a in arguments)])
         out, err = self._capsys.readouterr()
         return Result(int(code), out, err)
 

@@ -173,8 +173,8 @@ class DescribeLimits:
         public = {name for name in dir(server) if not name.startswith("_")}
         assert public == {
             "dump_refs", "get_commit", "get_gc_rules", "get_object_rules", "get_policies", "get_repository",
-            "list_branches", "list_repositories", "list_tags", "log_commits", "metadata_reader", "name",
-            "version",
+            "list_branches", "list_repositories", "list_tags", "list_uncommitted", "log_commits",
+            "metadata_reader", "name", "physical_address", "version",
         }  # fmt: skip
 
     def it_quotes_what_goes_into_a_path(self, scripted: Scripted, server: LakeFSServer) -> None:
