@@ -42,11 +42,23 @@ def changes_of(repository: Json) -> str:
     for kind, setting in settings_of(repository):
         title = _title(repository, f"{TITLES[kind]}, {_SETTING_WORDS[setting['action']]}")
         rows = [row for change in setting["changes"] for row in _setting_rows(change)]
-        notes = "".join(f"- {prose(note)}\n" for note in setting["notes"])
+        notes = "".join(f"- {prose(note)}\n" for note in [*_deletions(setting), *setting["notes"]])
         parts.append(
             title + table(("", "item", "value", "now", "proposed"), rows) + (f"\n{notes}" if notes else "")
         )
     return "".join(parts) + f"\n{headline(repository)}\n\n"
+
+
+def _deletions(setting: Json) -> list[str]:
+    """How many branches the change newly lets go, and the first of them by name."""
+    counts = setting.get("deletions") or {}
+    if not any(counts.values()):
+        return []
+    going = [f["branch_id"] for f in setting["fates"] if f["goes_at"] and not f["before_at"]]
+    more = f" and {len(going) - _BRANCHES:,} more" if len(going) > _BRANCHES else ""
+    now, month = counts.get("now", 0), counts.get("plus_30_days", 0)
+    text = f"branches that newly go: {count(now)} now, {count(month)} within 30 days"
+    return [text + (f": {', '.join(going[:_BRANCHES])}{more}" if going else "")]
 
 
 def _title(repository: Json, words: str) -> str:

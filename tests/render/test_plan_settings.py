@@ -15,6 +15,8 @@ from lakeplan.model.plan_document import to_document
 from lakeplan.model.rules import GcRules
 from lakeplan.model.setting_plan import BranchFate, ObjectRulesPlan, PoliciesPlan
 from lakeplan.model.settings import ObjectRule
+from lakeplan.render.markdown import code
+from lakeplan.render.markdown_plan import render_markdown
 from lakeplan.render.plan import render_plan
 from lakeplan.render.show import render_repository
 
@@ -140,3 +142,13 @@ def it_sums_up_very_many_repositories(plans: Any, show: Any) -> None:
     text = show(render_plan, to_document(plan), 80)
     assert "12 repositories alike" in text
     assert any(line.split() == ["prod/r03", "3", "4", "5"] for line in text.splitlines())
+
+
+def it_shows_every_setting_in_a_comment_too(full: Any) -> None:
+    text = render_markdown(to_document(full), tree=".")
+    assert "branch lifecycle policies" in text
+    assert "object lifecycle rules" in text
+    assert "branches that newly go: 1 now, 2 within 30 days" in text
+    assert "feature-2" in text
+    for change in (c for r in full.repositories if r.branch_lifecycle for c in r.branch_lifecycle.changes):
+        assert code(change.item) in text
