@@ -44,6 +44,7 @@ def it_does_not_take_nonsense_for_gone(pid):
 def it_makes_run_ids_that_sort_by_time_and_never_repeat():
     early, late = datetime(2026, 1, 1, tzinfo=timezone.utc), datetime(2026, 1, 2, tzinfo=timezone.utc)
     assert new_run_id(early) < new_run_id(late)
+    assert new_run_id(early) < new_run_id(early.replace(microsecond=1))
     assert new_run_id(early) != new_run_id(early)
 
 
