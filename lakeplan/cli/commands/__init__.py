@@ -8,6 +8,7 @@ import typer
 
 from lakeplan.cli.commands import (
     apply,
+    curve,
     doctor,
     drift,
     explain,
@@ -40,6 +41,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     export.register,
     doctor.register,
     simulate.register,
+    curve.register,
     schema.register,
     sandbox.register,
 )

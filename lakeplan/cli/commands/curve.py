@@ -1,0 +1,221 @@
+"""``lakeplan curve``: how much goes at how many days of retention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from zoneinfo import ZoneInfo
+
+import typer
+
+from lakeplan.adapters.storage import open_namespace
+from lakeplan.app.gather import gather, read_graph
+from lakeplan.cli import namespaces, options
+from lakeplan.cli.console import configure_logging
+from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
+from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.progress import progress_for
+from lakeplan.cli.when import now_utc, parse_time
+from lakeplan.cli.wiring import Session, parse_spark_conf
+from lakeplan.core.retention.curve import MAX_DAYS
+from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.model.rules import GcRules
+from lakeplan.ports.progress import Progress
+from lakeplan.ports.storage import NamespaceReader
+from lakeplan.render.curve import render_curve
+from lakeplan.render.curve_svg import curve_svg
+from lakeplan.render.json import json_text
+from lakeplan.simulation.curve_request import CurveRequest
+from lakeplan.simulation.document import Json
+
+if TYPE_CHECKING:  # Spark takes long to import; a wrong argument should not wait for it
+    from lakeplan.simulation.curve import CurveInput
+
+FORMATS = ("rich", "json", "svg")
+DAY_SECONDS = 86_400
+TWO_SOURCES = "give REPO for a repository of the tree's server, or --namespace URL with --rules FILE"
+
+Repository = Annotated[
+    str | None,
+    typer.Argument(metavar="[REPO]", help="A repository of the tree, name or server/name; or --namespace."),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", help="file:///…, s3://… or https://…blob… with a refs dump.", metavar="URL"),
+]
+Rules = Annotated[
+    Path | None,
+    typer.Option("--rules", help="GC rules as JSON; with REPO, instead of the tree's.", metavar="FILE"),
+]
+At = Annotated[
+    list[int] | None,
+    typer.Option("--at", help="Days at which the server's own rule is asked; repeatable.", metavar="DAYS"),
+]
+Branches = Annotated[
+    list[str] | None,
+    typer.Option("--branch", help="Vary this branch's days; repeatable. Default: every rule.", metavar="ID"),
+]
+Horizon = Annotated[
+    str | None,
+    typer.Option("--horizon", help="Also what goes when, if nobody writes; such as 90d.", metavar="DAYS"),
+]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("curve", help="Show what goes at how many days of retention: table, JSON, picture (SVG).")
+    def curve(
+        repository: Repository = None,
+        namespace: Namespace = None,
+        rules: Rules = None,
+        at: At = None,
+        branch: Branches = None,
+        horizon: Horizon = None,
+        as_of: options.AsOf = None,
+        min_age: namespaces.Age = "24h",
+        no_listing: namespaces.NoListing = False,
+        max_uncommitted_age: namespaces.UncommittedAge = "24h",
+        storage_namespace: namespaces.StorageNamespace = None,
+        endpoint_url: namespaces.EndpointUrl = None,
+        region: namespaces.Region = None,
+        time_zone: namespaces.TimeZone = "UTC",
+        tree: options.TreeDir = Path(),
+        lakectl_config: options.LakectlConfig = None,
+        read_only: Annotated[
+            bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
+        ] = False,
+        master: options.Master = None,
+        spark_conf: options.SparkConf = None,
+        format: options.Formats = None,
+        out: options.Outs = None,
+        no_color: options.NoColor = False,
+        no_progress: options.NoProgress = False,
+        log_level: options.LogLevel = "warning",
+        quiet: options.Quiet = False,
+    ) -> int:
+        configure_logging(log_level)
+        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+        conf, shown = parse_spark_conf(spark_conf), not (no_progress or quiet)
+        asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
+        if (repository is None) == (namespace is None):
+            raise UsageError("one source is needed, and no more", hint=TWO_SOURCES)
+        if namespace is not None:
+            if rules is None:
+                raise UsageError("--namespace needs --rules FILE", hint=TWO_SOURCES)
+            moment = now_utc() if as_of is None else parse_time(as_of)
+            request = asked.of(rules_from(rules), moment, parse_zone(time_zone))
+            ages = parse_age("--min-age", min_age), parse_age("--max-uncommitted-age", max_uncommitted_age)
+            given = _from_namespace(
+                request,
+                open_namespace(namespace, endpoint_url=endpoint_url, region=region),
+                ages,
+                listing=not no_listing,
+                storage_namespace=check_storage_namespace(storage_namespace),
+            )
+        else:
+            session = Session.open(tree, as_of=as_of, lakectl_config=lakectl_config, progress=shown)
+            request, given = _from_server(session, repository or "", rules, asked, read_only=read_only)
+        document = _run(request, given, master, conf, progress_for(shown=shown, no_color=no_color))
+        emit(
+            outputs,
+            {"json": lambda: json_text(document), "svg": lambda: curve_svg(document)},
+            lambda console: render_curve(document, console),
+            no_color=no_color,
+        )
+        return ExitCode.OK
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asks of any source."""
+
+    points: tuple[int, ...]
+    branch_ids: tuple[str, ...] | None
+    horizon_days: int | None
+
+    def of(self, rules: GcRules, as_of: datetime, zone: tzinfo) -> CurveRequest:
+        return CurveRequest(rules, as_of, zone, self.points, self.branch_ids, self.horizon_days)
+
+
+def _run(
+    request: CurveRequest, given: CurveInput, master: str | None, conf: dict[str, str], progress: Progress
+) -> Json:
+    from lakeplan.simulation.curve import curve
+    from lakeplan.simulation.session import SparkOptions
+
+    return curve(request, given, SparkOptions(master=master, conf=conf), progress)
+
+
+def _from_namespace(
+    request: CurveRequest,
+    reader: NamespaceReader,
+    ages: tuple[int, int],
+    *,
+    listing: bool,
+    storage_namespace: str | None,
+) -> CurveInput:
+    from lakeplan.simulation.curve import of_namespace
+
+    return of_namespace(
+        request,
+        reader,
+        listing=listing,
+        min_age_seconds=ages[0],
+        max_uncommitted_age_seconds=ages[1],
+        storage_namespace=storage_namespace,
+    )
+
+
+def _from_server(
+    session: Session, repository: str, rules: Path | None, asked: _Asked, *, read_only: bool
+) -> tuple[CurveRequest, CurveInput]:
+    """A repository of the tree with the rules of ``--rules``, or else those the tree asks for, or else those
+    that the server has."""
+    from lakeplan.simulation.curve import of_repository
+
+    server, name = _find(session, repository)
+    (desired,) = (d for d in session.tree.resolve(server, [name]) if d.name == name)
+    reader, config = session.reader(server), session.tree.servers[server]
+    gathered = gather(desired, reader, config.endpoint_url, known=True)
+    chosen = rules_from(rules) if rules is not None else gathered.plan.after or gathered.plan.before
+    if chosen is None:
+        raise LakeplanError(
+            "neither the tree nor the server has rules for it",
+            where=desired.key,
+            hint="give --rules FILE: without rules a collector cannot run, and there is no curve",
+        )
+    graph, blind_to = read_graph(reader, name, read_only=read_only)
+    request = asked.of(chosen, session.as_of, ZoneInfo(config.time_zone))
+    metadata, namespace = reader.metadata_reader(name), gathered.repository.storage_namespace
+    return request, of_repository(desired.key, graph, metadata, namespace, blind_to)
+
+
+def _find(session: Session, repository: str) -> tuple[str, str]:
+    """Server and name. Raises UsageError when no entry names it, or entries on several servers do."""
+    servers = session.tree.servers_of(repository)
+    if not servers:
+        raise UsageError(f"no entry of the tree names {repository!r}", hint=TWO_SOURCES)
+    name = repository.rpartition("/")[2]
+    if len(servers) > 1:
+        named = ", ".join(f"{server}/{name}" for server in servers)
+        raise UsageError(f"{repository!r} is on several servers", hint=f"one of {named}")
+    return servers[0], name
+
+
+def _points(at: Sequence[int] | None) -> tuple[int, ...]:
+    for days in at or ():
+        if not 0 <= days <= MAX_DAYS:
+            raise UsageError(f"--at {days} is not between 0 and {MAX_DAYS} days")
+    return tuple(sorted(set(at or ())))
+
+
+def _horizon(text: str | None) -> int | None:
+    if text is None:
+        return None
+    seconds = parse_age("--horizon", text)
+    days, rest = divmod(seconds, DAY_SECONDS)
+    if rest or not 1 <= days <= MAX_DAYS:
+        raise UsageError(f"--horizon {text} is not a number of whole days up to {MAX_DAYS}", hint="90d")
+    return days

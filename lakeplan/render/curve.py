@@ -1,0 +1,147 @@
+"""A curve as tables (``schemas/curve.v1.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.render.amounts import count, days, moment, percent, size
+from lakeplan.render.page import Cell, Page
+
+Json = Mapping[str, Any]
+
+ROWS_SHOWN = 14
+BAR_WIDTH = 20
+BAR_FROM_WIDTH = 100
+"""Narrower terminals get no bars: figures come first."""
+
+
+def render_curve(document: Json, console: Console) -> None:
+    """Prints what goes at how many days, rule by rule, then what goes when, then warnings."""
+    page = Page(console)
+    page.line(Cell(document["repository"], "bold"), f"  as of {moment(document['as_of'])}")
+    read, refs = document["read"], document["refs"]
+    page.line(
+        f"{count(refs['commits'])} commits, {count(refs['branches'])} branches; "
+        f"{count(read['ranges'])} ranges with {count(read['entries'])} entries read",
+        indent=2,
+    )
+    at_most = "at most " if document["at_most"] else ""
+    held = document["committed"]
+    page.line(
+        f"{at_most}{count(held['objects'])} objects, {size(held['size_bytes'])}, depend on commits", indent=2
+    )
+    garbage = document["never_committed"]
+    if garbage["objects"]:
+        page.line(
+            f"{count(garbage['objects'])} objects, {size(garbage['size_bytes'])}, were never committed and "
+            "go at any days",
+            indent=2,
+        )
+    for curve in document["curves"]:
+        _curve(page, curve, held["size_bytes"])
+    if document["horizon"] is not None:
+        _horizon(page, document["horizon"])
+    if document["warnings"]:
+        page.heading("Warnings")
+        for warning in document["warnings"]:
+            page.hanging(Cell("!", "bold yellow"), page.text(warning), indent=2)
+
+
+def title_of(curve: Json) -> str:
+    """The rule that varies."""
+    return "Default retention" if curve["branch_id"] is None else f"Branch {curve['branch_id']}"
+
+
+def goes_at(curve: Json, at: int) -> Json:
+    """What the documented rule lets go at ``at`` days: the last step at or before them."""
+    steps: list[Json] = [point for point in curve["points"] if point["days"] <= max(at, 0)]
+    return steps[-1]
+
+
+def _curve(page: Page, curve: Json, whole: int) -> None:
+    now = curve["now"]
+    page.heading(
+        title_of(curve),
+        f"{days(curve['days_now'])} now: {count(now['objects'])} objects, {size(now['size_bytes'])} go",
+    )
+    asked = {point["days"]: point for point in curve["server"]}
+    bars = page.width >= BAR_FROM_WIDTH
+    rows = [_row(page, curve, at, asked, whole, bars=bars) for at in _rows(curve, asked)]
+    headers = ("days", "objects go", "bytes go", "", "", "the server takes more")
+    page.table(headers, rows, figures=frozenset({0, 1, 2, 3}), solid=frozenset({4}))
+
+
+def _rows(curve: Json, asked: Mapping[int, Json]) -> list[int]:
+    """Every day of change when they are few; else the days asked, which are rows in any case."""
+    steps = [point["days"] for point in curve["points"]]
+    last = steps[-1]
+    shown = {*asked, last, *(steps if len(steps) <= ROWS_SHOWN else ())}
+    beyond = [at for at in sorted(shown) if at > last]
+    # past the last step nothing changes: of the usual days there, one is enough
+    differing = {at for at in beyond if asked[at]["at_risk"]["objects"]}
+    return sorted(shown - set(beyond[1:]) | differing | ({max(0, curve["days_now"])} & set(asked)))
+
+
+def _row(
+    page: Page, curve: Json, at: int, asked: Mapping[int, Json], whole: int, *, bars: bool
+) -> tuple[str | Cell, ...]:
+    goes = goes_at(curve, at)
+    style = "bold" if at == curve["days_now"] else ""
+    risk = asked[at]["at_risk"] if at in asked else {"objects": 0}
+    more = f"+{count(risk['objects'])} objects, {size(risk['size_bytes'])}" if risk["objects"] else ""
+    return (
+        Cell(f"{page.arrow} {at:,}" if style else f"{at:,}", style),
+        Cell(count(goes["objects"]), style),
+        Cell(size(goes["size_bytes"]), style),
+        Cell(percent(goes["size_bytes"], whole) if whole else "", style),
+        Cell(_bar(page, goes["size_bytes"], whole) if bars else "", "cyan"),
+        Cell(more, "bold red"),
+    )
+
+
+def _bar(page: Page, part: int, whole: int) -> str:
+    if part <= 0 or whole <= 0:
+        return ""
+    block = "#" if page.console.options.ascii_only else "█"
+    return block * max(1, round(BAR_WIDTH * part / whole))
+
+
+def _horizon(page: Page, horizon: Json) -> None:
+    total, gone = horizon["total"], horizon["gone_now"]
+    page.heading(f"The next {days(horizon['days'])}, if nobody writes")
+    page.line(
+        f"{count(gone['objects'])} objects, {size(gone['size_bytes'])}, go already; "
+        f"{count(total['objects'])} objects, {size(total['size_bytes'])}, by {moment(horizon['until'])}",
+        indent=2,
+    )
+    losses = horizon["days_with_losses"]
+    if losses:
+        rows = [
+            (until, count(objects), size(size_bytes), f"{count(so_far)}")
+            for until, objects, size_bytes, so_far in _grouped(losses)
+        ]
+        page.table(("until", "objects go", "bytes go", "objects so far"), rows, figures=frozenset({1, 2, 3}))
+
+
+def _grouped(losses: Sequence[Json]) -> list[tuple[str, int, int, int]]:
+    """Day by day where that is few rows, else several days in one."""
+    span = 1
+    while len({-(-loss["day"] // span) for loss in losses}) > ROWS_SHOWN:
+        span = 7 if span == 1 else span * 2
+    rows: dict[int, tuple[str, int, int, int]] = {}
+    so_far = 0
+    for loss in losses:
+        so_far += loss["objects"]
+        group = -(-loss["day"] // span)
+        _, objects, size_bytes, _ = rows.get(group, ("", 0, 0, 0))
+        # the last day of a group that has losses: its end is a date that stands in the document
+        rows[group] = (
+            moment(loss["until"]),
+            objects + loss["objects"],
+            size_bytes + loss["size_bytes"],
+            so_far,
+        )
+    return list(rows.values())

@@ -1,0 +1,172 @@
+"""The document of a curve (``schemas/curve.v1.json``) out of its histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeplan import __version__
+from lakeplan.core.retention import CommitGraph, to_us
+from lakeplan.core.retention.curve import ALWAYS, NEVER
+from lakeplan.core.retention.limits import DAY_US
+from lakeplan.model.simulation import Amount
+from lakeplan.simulation.curve_request import CurveRequest
+from lakeplan.simulation.curve_scales import Scales, left_out
+from lakeplan.simulation.document import METADATA_ONLY, NO_RUN, Json, amount
+from lakeplan.simulation.inputs import iso
+
+if TYPE_CHECKING:
+    from lakeplan.simulation.curve_histograms import Histograms
+
+SCHEMA = "curve.v1"
+
+
+@dataclass(frozen=True)
+class ReadSide:
+    """What was read, and what was not. ``staged_run`` None: no run of uncommitted addresses was at hand."""
+
+    name: str
+    listing: bool
+    staged_run: str | None
+    metaranges: int
+    ranges: int
+    entries: int
+    size_bytes: int
+    blind_to: tuple[str, ...] = ()
+
+
+def curve_document(
+    request: CurveRequest, graph: CommitGraph, scales: Scales, found: Histograms, read: ReadSide
+) -> Json:
+    """The whole document. Times are ISO 8601 UTC, sizes bytes. The last of the scales is the horizon's when
+    one is asked for."""
+    committed = _sum(found.scales[0].values())
+    curves = [_curve(request, scales, found, number) for number in range(len(scales.varied))]
+    return {
+        "schema": SCHEMA,
+        "versions": {"lakeplan": __version__},
+        "repository": read.name,
+        "as_of": iso(to_us(request.as_of)),
+        "time_zone": str(request.zone),
+        "listing": read.listing,
+        "at_most": not read.listing,
+        "uncommitted_run": read.staged_run,
+        "rules": request.rules.to_body(),
+        "etag": request.rules.etag,
+        "refs": {
+            "commits": len(graph),
+            "dangling_commits": len(graph.dangling),
+            "branches": len(graph.branches),
+        },
+        "read": {
+            "metaranges": read.metaranges,
+            "ranges": read.ranges,
+            "entries": read.entries,
+            "size_bytes": read.size_bytes,
+        },
+        "committed": amount(committed),
+        "never_committed": amount(found.never_committed),
+        "curves": curves,
+        "horizon": _horizon(request, found.scales[-1], scales.horizon_days),
+        "warnings": _warnings(request, graph, read, curves),
+    }
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    total = Amount()
+    for each in amounts:
+        total += each
+    return total
+
+
+def goes_at(needed: Mapping[int, Amount], days: int) -> Amount:
+    """What goes at that many days: everything that needs more."""
+    return _sum(each for needs, each in needed.items() if needs > days)
+
+
+def _curve(request: CurveRequest, scales: Scales, found: Histograms, number: int) -> Json:
+    varied, needed = scales.varied[number], found.scales[number]
+    steps = _steps(needed)
+    days_now = varied.in_rules(request.rules)
+    server = []
+    for point in scales.points:
+        if point.curve != number:
+            continue
+        goes = _sum(each for mask, each in found.masks.items() if not mask & point.bit)
+        documented = goes_at(needed, point.days)
+        server.append(
+            {
+                "days": point.days,
+                **amount(goes),
+                "at_risk": amount(
+                    Amount(goes.objects - documented.objects, goes.size_bytes - documented.size_bytes)
+                ),
+            }
+        )
+    return {
+        "branch_id": varied.branch_id,
+        "days_now": days_now,
+        "now": amount(goes_at(needed, days_now)),
+        "points": [{"days": days, **amount(goes)} for days, goes in steps],
+        "kept_at_any_days": amount(needed.get(ALWAYS, Amount())),
+        "kept_at_no_days": amount(needed.get(NEVER, Amount())),
+        "server": server,
+    }
+
+
+def _steps(needed: Mapping[int, Amount]) -> list[tuple[int, Amount]]:
+    """(days, what goes from these days on until the next step), from 0 days."""
+    left = _sum(needed.values()) + _negative(_sum(each for n, each in needed.items() if n <= 0))
+    steps = [(0, left)]
+    for days in sorted(n for n in needed if 0 < n < NEVER):
+        left = left + _negative(needed[days])
+        steps.append((days, left))
+    return steps
+
+
+def _negative(value: Amount) -> Amount:
+    return Amount(-value.objects, -value.size_bytes)
+
+
+def _horizon(request: CurveRequest, left: Mapping[int, Amount], days: int | None) -> Json | None:
+    if days is None:
+        return None
+    start = to_us(request.as_of)
+    by_day = {-number: each for number, each in left.items()}
+    return {
+        "days": days,
+        "until": iso(start + days * DAY_US),
+        "gone_now": amount(by_day.get(0, Amount())),
+        "later_or_never": amount(by_day.get(days + 1, Amount())),
+        "total": amount(_sum(each for day, each in by_day.items() if 0 < day <= days)),
+        "days_with_losses": [
+            {"day": day, "until": iso(start + day * DAY_US), **amount(by_day[day])}
+            for day in sorted(by_day)
+            if 0 < day <= days
+        ],
+    }
+
+
+def _warnings(request: CurveRequest, graph: CommitGraph, read: ReadSide, curves: list[Json]) -> list[str]:
+    missing, beyond = left_out(request, graph)
+    found = [f"no such branch: {branch}" for branch in missing]
+    if beyond:
+        found.append(f"{len(beyond)} more branches have rules and no curve here: name them with --branch")
+    found += [f"not seen: {what}" for what in read.blind_to]
+    if read.staged_run is None:
+        found.append(NO_RUN if read.listing else "staged data was not read: it only keeps more")
+    if not read.listing:
+        found.append(METADATA_ONLY)
+    if any(point["at_risk"]["objects"] for one in curves for point in _server(one)):
+        found.append(
+            "at some days the server takes objects that its documented rule keeps: its walk can stop early, "
+            "and its curve is not monotone, so between the points asked it may differ too"
+        )
+    return found
+
+
+def _server(curve: Json) -> list[dict[str, dict[str, int]]]:
+    points = curve["server"]
+    assert isinstance(points, list)
+    return points
