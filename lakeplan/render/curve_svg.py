@@ -18,7 +18,7 @@ from lakeplan.render.page import safe
 Json = Mapping[str, Any]
 
 WIDTH, PANEL, HEIGHT = 960, 396, 150
-LEFT, GAP, ROW = 64, 60, 236
+LEFT, GAP, ROW = 64, 80, 236
 TOP = 92
 TICKS = 4
 TITLE_LENGTH = 60
@@ -88,12 +88,12 @@ def _legend(document: Json) -> str:
     parts = [
         '<rect class="area" x="24" y="65" width="22" height="10"/><path class="step" d="M24 65H46"/>',
         _text(52, 74, "goes by the documented rule", "dim"),
-        '<line class="now" x1="232" x2="254" y1="70" y2="70"/>',
-        _text(260, 74, "days of the rules now", "dim"),
+        '<line class="now" x1="252" x2="274" y1="70" y2="70"/>',
+        _text(280, 74, "days of the rules now", "dim"),
     ]
     if any(point["at_risk"]["objects"] for curve in document["curves"] for point in curve["server"]):
-        parts.append('<path class="server" d="M408 70l5-5 5 5-5 5z"/>')
-        parts.append(_text(424, 74, "the server, asked at this day, takes more", "warn"))
+        parts.append('<path class="server" d="M424 70l5-5 5 5-5 5z"/>')
+        parts.append(_text(440, 74, "the server, asked at this day, takes more", "warn"))
     return "".join(parts)
 
 

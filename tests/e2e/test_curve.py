@@ -1,0 +1,43 @@
+"""A curve of a repository behind a server, by the rules of the tree."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def history(world) -> None:
+    world.api.repository("analytics")
+    for number, age in enumerate((60, 50, 40, 20, 1)):
+        world.api.commit("analytics", "main", age, **{f"only{number}": 10 + number})
+        if number < 4:
+            world.api.delete("analytics", "main", f"only{number}.bin")
+
+
+@pytest.mark.spark
+def it_draws_the_rules_that_the_tree_asks_for(world):
+    history(world)
+    world.rules("analytics", 5)
+    world.handle.faults.forget()
+    result = world.lakeplan("curve", "analytics", "--format", "json")
+    assert result.code == 0, result.err
+    assert result.json["repository"].endswith("/analytics")
+    assert result.json["rules"]["default_retention_days"] == 5
+    (curve,) = result.json["curves"]
+    # each file lives in one commit, which is kept while the next is younger than the limit
+    steps = [(p["days"], p["objects"]) for p in curve["points"]]
+    assert [objects for _, objects in steps] == [4, 3, 2, 1, 0]
+    for (days, _), age in zip(steps, (0, 2, 21, 41, 51), strict=True):
+        assert abs(days - age) <= 1
+    writes = [(r.method, r.path) for r in world.handle.faults.requests if r.method not in ("GET", "HEAD")]
+    assert writes == [("PUT", "/api/v1/repositories/analytics/refs/dump")]
+    assert curve["now"] == {"objects": 3, "size_bytes": 10 + 11 + 12}
+
+
+def it_asks_nothing_of_a_server_for_a_repository_that_no_entry_names(world):
+    history(world)
+    world.rules("analytics", 5)
+    world.handle.faults.forget()
+    result = world.lakeplan("curve", "elsewhere")
+    assert result.code == 64
+    assert "elsewhere" in result.err
+    assert not world.handle.faults.requests
