@@ -22,6 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakeplan.errors import SimulationFailed
+from lakeplan.simulation.archive import is_folder, write_code
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +60,8 @@ def open_session(options: SparkOptions, *, estimated_bytes: int) -> Iterator[Spa
         return
     session = _start(options, estimated_bytes)
     try:
-        yield session
+        with _code_given(session):
+            yield session
     finally:
         _stop(session)
 
@@ -77,6 +79,20 @@ def explained() -> Iterator[None]:
             hint="--log-level debug shows all that Spark said; --spark-conf and --master change how it runs",
             detail=text,
         ) from error
+
+
+@contextmanager
+def _code_given(session: SparkSession) -> Iterator[None]:
+    """Executors on other machines get the lakeplan that runs here, whatever is installed there."""
+    if is_local(session) or not is_folder():
+        # Out of an archive: spark-submit --py-files has given it to them already.
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "lakeplan.zip"
+        write_code(archive)
+        session.sparkContext.addPyFile(str(archive))  # executors fetch it from there, while the job runs
+        yield
 
 
 def _stop(session: SparkSession) -> None:

@@ -22,6 +22,7 @@ from lakeplan.cli.commands import (
     schema,
     show,
     simulate,
+    spark,
     test,
     validate,
 )
@@ -42,6 +43,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     doctor.register,
     simulate.register,
     curve.register,
+    spark.register,
     schema.register,
     sandbox.register,
 )

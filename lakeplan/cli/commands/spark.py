@@ -1,0 +1,41 @@
+"""``lakeplan spark``: what a cluster needs to run the same job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeplan.cli import options
+from lakeplan.cli.console import configure_logging
+from lakeplan.config.schemas import schema_folder
+from lakeplan.errors import ExitCode
+from lakeplan.simulation.archive import EXECUTOR_PACKAGES, write_archive
+
+
+def register(app: typer.Typer) -> None:
+    spark = typer.Typer(
+        help="What a cluster needs to run the same job.", no_args_is_help=True, rich_markup_mode=None
+    )
+
+    @spark.command("package", help="Write the zip that executors need, and list the packages beside it.")
+    def package(
+        out: Annotated[
+            Path, typer.Option("--out", help="The zip, for spark-submit --py-files.", metavar="FILE")
+        ] = Path("lakeplan.zip"),
+        log_level: options.LogLevel = "warning",
+        quiet: options.Quiet = False,
+    ) -> int:
+        configure_logging(log_level)
+        needed = write_archive(out, schemas=schema_folder())
+        if not quiet:
+            count = len(EXECUTOR_PACKAGES)
+            typer.echo(f"{out}: lakeplan for spark-submit --py-files {out}")
+            typer.echo("on every machine of the cluster:")
+            typer.echo("".join(f"  {line}\n" for line in needed[:count]), nl=False)
+            typer.echo("and where the driver runs:")
+            typer.echo("".join(f"  {line}\n" for line in needed[count:]), nl=False)
+        return ExitCode.OK
+
+    app.add_typer(spark, name="spark")

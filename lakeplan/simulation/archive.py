@@ -1,0 +1,97 @@
+"""The archive that Spark's executors need: lakeplan itself as a zip for ``--py-files``."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+
+from lakeplan.errors import LakeplanError
+from lakeplan.simulation.output import writing
+
+EXECUTOR_PACKAGES = (
+    "pyspark",
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "cramjam",
+    "boto3",
+    "azure-storage-blob",
+    "requests",
+)
+"""What workers import besides lakeplan; a zip cannot carry them, because most are compiled."""
+REQUIREMENTS = "requirements.txt"
+_ROOT = Path(__file__).resolve().parent.parent
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def is_folder() -> bool:
+    """Whether lakeplan runs from a folder; from an archive it cannot make another."""
+    return _ROOT.is_dir()
+
+
+def write_archive(target: Path, *, schemas: Path | None = None) -> tuple[str, ...]:
+    """Writes the zip and returns the packages that executors (and a driver in cluster mode) need beside it,
+    as ``name==version`` of what is installed here; the zip has them as ``requirements.txt`` too.
+
+    The same files give the same bytes. ``schemas`` is put in as ``lakeplan/schemas``. Raises LakeplanError
+    when it cannot be written, or when lakeplan itself runs from an archive.
+    """
+    if not is_folder():
+        raise LakeplanError(
+            "lakeplan runs from an archive and cannot make another",
+            where=str(_ROOT),
+            hint="use that archive, or run the command where lakeplan is installed",
+        )
+    needed = needed_packages()
+    extra = {REQUIREMENTS: "".join(f"{line}\n" for line in needed).encode()}
+    with writing(target):
+        _write(target, schemas, extra)
+    return needed
+
+
+def write_code(target: Path) -> None:
+    """The modules alone, for the executors of a session that is open. Raises LakeplanError."""
+    with writing(target):
+        _write(target, None, {})
+
+
+def _write(target: Path, schemas: Path | None, extra: Mapping[str, bytes]) -> None:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in _files(schemas):
+            _put(archive, name, path.read_bytes())
+        for name, data in extra.items():
+            _put(archive, name, data)
+
+
+def needed_packages() -> tuple[str, ...]:
+    """``name==version``: first what workers import, then what only the command line does."""
+    try:
+        own = [
+            re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0]
+            for line in metadata.requires("lakeplan") or ()
+            if "extra ==" not in line
+        ]
+        names = dict.fromkeys([*EXECUTOR_PACKAGES, *sorted(own)])
+        return tuple(f"{name}=={metadata.version(name)}" for name in names)
+    except metadata.PackageNotFoundError as error:
+        raise LakeplanError(
+            f"{error.name} is not installed here, so its version is not known",
+            hint="run the command where lakeplan was installed with pip",
+        ) from error
+
+
+def _files(schemas: Path | None) -> Iterator[tuple[str, Path]]:
+    for path in sorted(_ROOT.rglob("*.py")):
+        yield f"lakeplan/{path.relative_to(_ROOT).as_posix()}", path
+    for path in sorted(schemas.glob("*.json")) if schemas is not None else ():
+        yield f"lakeplan/schemas/{path.name}", path
+
+
+def _put(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    archive.writestr(entry, data)
