@@ -1,8 +1,8 @@
 """How many retention days keep a commit: the documented rule, read backwards.
 
 One number of a rule set varies, the default days or the days of one branch, and everything else stands. More
-days never keep less under the documented rule, so each commit has a smallest number of days that keeps it. The
-server's walk is not monotone and has no such number: it can only be asked at points.
+days never keep less under the documented rule, so each commit has a smallest number of days that keeps it.
+The server's walk is not monotone and has no such number: it can only be asked at points.
 """
 
 from __future__ import annotations

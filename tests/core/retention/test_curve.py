@@ -127,9 +127,11 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    now = draw(st.sampled_from([datetime(2022, 3, 31, 12), datetime(2012, 1, 5, 6)])).replace(
-        tzinfo=timezone.utc
-    )
+    moments = [
+        datetime(2022, 3, 31, 12, tzinfo=timezone.utc),
+        datetime(2012, 1, 5, 6, tzinfo=timezone.utc),
+    ]
+    now = draw(st.sampled_from(moments))
     size = draw(st.integers(1, 16))
     ids = draw(st.permutations([f"{n:02d}" for n in range(size)]))
     commits = []
