@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
@@ -17,7 +17,7 @@ from lakeplan.simulation.classes import classes_of
 from lakeplan.simulation.curve_document import ReadSide, curve_document
 from lakeplan.simulation.curve_histograms import histograms
 from lakeplan.simulation.curve_request import CurveRequest
-from lakeplan.simulation.curve_scales import COMMITTED, metarange_facts, scales_of
+from lakeplan.simulation.curve_scales import metarange_facts, scales_of
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.inputs import NamespaceMetadata, listing_items, read_history
 from lakeplan.simulation.ranges import collect_ranges
@@ -97,7 +97,8 @@ def curve(request: CurveRequest, given: CurveInput, options: SparkOptions, progr
             explained(),
             progress.task(f"reading {len(collected.items)} ranges", None),
         ):
-            classes = _classes(session, items, given.source)
+            listed = given.listing is not None
+            classes = _classes(session, items, given.source, listing=listed)
     found = histograms(classes, collected.holder_sets, coding, listing=given.listing is not None)
     read = ReadSide(
         name=name,
@@ -112,11 +113,12 @@ def curve(request: CurveRequest, given: CurveInput, options: SparkOptions, progr
     return curve_document(request, given.graph, scales, found, read)
 
 
-def _classes(session: SparkSession, items: list[WorkItem], source: Source) -> list[ObjectClass]:
-    # Everything that a commit holds can be counted where it is read: no path and no address is shown.
-    counted = replace(source, keeps=(COMMITTED,))
+def _classes(
+    session: SparkSession, items: list[WorkItem], source: Source, *, listing: bool
+) -> list[ObjectClass]:
     bins = pack(items, session.sparkContext.defaultParallelism)
-    classes = classes_of(frames.objects(session, bins, [counted])).get(0, [])
+    objects = frames.objects(frames.sightings(session, bins, [source]))
+    classes = classes_of(objects, listing=listing).get(0, [])
     if isinstance(classes, LakeplanError):
         raise classes
     return classes

@@ -24,9 +24,6 @@ KEY = ("source", "address")
 
 def sightings(session: SparkSession, bins: Sequence[bytes], sources: Sequence[Source]) -> DataFrame:
     """Everything the bins name, read once. See ``schemas.SIGHTINGS``."""
-def objects(session: SparkSession, bins: Sequence[bytes], sources: Sequence[Source]) -> DataFrame:
-    """Everything the bins name, read once, as ``schemas.OBJECTS``: objects counted by what is alike about
-    them, and a row for each that may go and for what could not be read."""
     shared = session.sparkContext.broadcast(tuple(bins))
     # Sources carry credentials, and Spark puts broadcasts into plain temporary files: these travel with the
     # function, which goes over a socket.

@@ -178,7 +178,7 @@ def _from_server(
     server, name = _find(session, repository)
     (desired,) = (d for d in session.tree.resolve(server, [name]) if d.name == name)
     reader, config = session.reader(server), session.tree.servers[server]
-    gathered = gather(desired, reader, config.endpoint_url, known=True)
+    gathered = gather(desired, reader, config, as_of=session.as_of, known=True)
     chosen = rules_from(rules) if rules is not None else gathered.plan.after or gathered.plan.before
     if chosen is None:
         raise LakeplanError(
