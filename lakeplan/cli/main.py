@@ -23,7 +23,7 @@ _log = logging.getLogger("lakeplan")
 def build_app() -> typer.Typer:
     app = typer.Typer(
         name="lakeplan",
-        help="Retention of lakeFS repositories as reviewed code: plan, simulate, apply, sweep.",
+        help="Retention of lakeFS repositories as reviewed code: plan, simulate, apply.",
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
