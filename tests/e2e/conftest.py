@@ -147,6 +147,8 @@ def make_world(
         monkeypatch.setenv("LAKEPLAN_PROD_ENDPOINT_URL", handle.endpoint_url)
         monkeypatch.setenv("LAKEPLAN_PROD_ACCESS_KEY_ID", handle.access_key_id)
         monkeypatch.setenv("LAKEPLAN_PROD_SECRET_ACCESS_KEY", handle.secret_access_key)
+        # A runner sets it, and lakeplan then refuses a state that would vanish; tests of that set it.
+        monkeypatch.delenv("CI", raising=False)
         monkeypatch.setenv("COLUMNS", "120")
         return World(tmp_path, handle, capsys)
 
