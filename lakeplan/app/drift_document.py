@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import Any
 
 from lakeplan.app.drift import DriftReport, RepositoryDrift
 from lakeplan.core.drift import DriftClass
+from lakeplan.model.moments import utc_text
 
 DRIFT_FORMAT = "lakeplan.drift/v1"
 
@@ -15,7 +15,7 @@ def drift_document(report: DriftReport) -> dict[str, Any]:
     """The report as plain JSON data (``schemas/drift.v1.json``): only what drifted or failed is listed."""
     return {
         "format": DRIFT_FORMAT,
-        "as_of": _time(report.as_of),
+        "as_of": utc_text(report.as_of),
         "tree_commit": report.tree_commit,
         "repositories": [_repository(r) for r in report.drifted],
         "failures": [
@@ -55,10 +55,6 @@ def _repository(drift: RepositoryDrift) -> dict[str, Any]:
         ],
         "last_applied": None
         if drift.last is None
-        else {"run_id": drift.last.run_id, "at": _time(drift.last.at)},
+        else {"run_id": drift.last.run_id, "at": utc_text(drift.last.at)},
         "note": drift.note,
     }
-
-
-def _time(moment: datetime) -> str:
-    return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from lakeplan.core.diff import diff_rules
 from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.moments import utc_text
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.storage import StateReader
@@ -159,11 +160,11 @@ def _run(run: RunRecord) -> dict[str, Any]:
         "run_id": run.run_id,
         "command": run.command,
         "by": {str(k): v for k, v in run.by.items()},
-        "started_at": _text(run.started_at),
-        "finished_at": None if run.finished_at is None else _text(run.finished_at),
+        "started_at": utc_text(run.started_at),
+        "finished_at": None if run.finished_at is None else utc_text(run.finished_at),
         "tree_commit": run.tree_commit,
         "plan_digest": run.plan_digest,
-        "plan_as_of": _text(run.plan_as_of),
+        "plan_as_of": utc_text(run.plan_as_of),
         "allowed": list(run.allowed),
         "acknowledged": list(run.acknowledged),
         "force": run.force,
@@ -184,7 +185,3 @@ def _step_document(step: RunStep) -> dict[str, Any]:
             for c in diff_rules(step.before, step.after)
         ],
     }
-
-
-def _text(moment: datetime) -> str:
-    return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
 from lakeplan.errors import LeaseHeld, WriteConflict
+from lakeplan.model.moments import utc_text
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.ports.storage import StateReader, StateWriter
 
@@ -74,7 +75,7 @@ def _record(
     record: dict[str, Any] = json.loads(current.data) if current is not None else {}
     settings = {**record.get("settings", {}), **changes.get("settings", {})}
     record |= changes
-    record |= {"repository": repository, "config_hash": config_hash, "run_id": run_id, "at": _text(at)}
+    record |= {"repository": repository, "config_hash": config_hash, "run_id": run_id, "at": utc_text(at)}
     if settings:
         record["settings"] = settings
     state.write(key, _json(record), if_version=current.version if current else None)
@@ -104,7 +105,7 @@ class Lease:
                     hint="wait for it, then apply again",
                 )
         until = self.now() + timedelta(seconds=LEASE_SECONDS)
-        record = {"holder": dict(self.holder), "until": _text(until)}
+        record = {"holder": dict(self.holder), "until": utc_text(until)}
         try:
             self._version = self.state.write(
                 key, _json(record), if_version=current.version if current else None
@@ -120,7 +121,7 @@ class Lease:
     def renew(self) -> None:
         """Holds it for as long again. Raises LeaseHeld when somebody took it over meanwhile."""
         until = self.now() + timedelta(seconds=LEASE_SECONDS)
-        record = {"holder": dict(self.holder), "until": _text(until)}
+        record = {"holder": dict(self.holder), "until": utc_text(until)}
         try:
             self._version = self.state.write(
                 repository_key("leases", self.repository), _json(record), if_version=self._version
@@ -180,10 +181,6 @@ def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datet
 
 def _json(record: Mapping[str, Any]) -> bytes:
     return (json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-def _text(moment: datetime) -> str:
-    return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 def _who(holder: Mapping[str, Any]) -> str:

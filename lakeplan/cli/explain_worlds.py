@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import datetime, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.app.explain import ExplainedRules, World
 from lakeplan.app.explain_staging import BranchStaging, RunStaging
 from lakeplan.app.gather import read_graph
+from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.wiring import Session
 from lakeplan.config.tree import Tree
 from lakeplan.core.patterns import expand
@@ -110,7 +111,7 @@ def namespace_world(
         addresses=book,
         staging=staging,
         as_of=as_of,
-        zone=_zone(zone),
+        zone=parse_zone(zone),
         young_from_us=to_us(as_of - min_age),
         stored=lambda address: _stored(namespace, address),
         notes=() if staging.run_id is not None else (NO_RUN,),
@@ -144,12 +145,3 @@ def _read(path: Path) -> bytes:
         raise UsageError(
             f"cannot read the rules: {error.strerror}", where=str(path), hint="name a file of GC rules"
         ) from None
-
-
-def _zone(name: str) -> tzinfo:
-    if name == "UTC":
-        return timezone.utc
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise UsageError(f"there is no time zone {name!r}", hint="a name such as Europe/Paris") from None

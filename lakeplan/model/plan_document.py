@@ -11,10 +11,11 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from enum import Enum
 
 from lakeplan.errors import LakeplanError
+from lakeplan.model.moments import utc_text
 from lakeplan.model.plan import PLAN_FORMAT, Action, Horizon, Plan
 from lakeplan.model.rules import GcRules
 
@@ -117,7 +118,7 @@ def _encode(value: Json) -> Json:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
-        return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+        return utc_text(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: _encode(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):

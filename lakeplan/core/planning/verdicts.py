@@ -35,10 +35,6 @@ def expire_name(horizon: Horizon) -> str:
     return f"expire_{horizon.value}"
 
 
-def risk_name(horizon: Horizon) -> str:
-    return f"at_risk_{horizon.value}"
-
-
 def transitions(*, backlog: bool) -> dict[str, Transition]:
     """Every question planning asks of the simulation, by name."""
     asked = {}
