@@ -21,6 +21,7 @@ The tree (the exit code stands behind those that set their own)::
     ├── StorageError                    1   an object store or a folder; names the URL
     │   ├── StorageNotFound
     │   ├── StorageDenied
+    │   ├── StoreBusy                   throttled or failing for now: wait, then the same request again
     │   └── WriteConflict               5   a conditional put that lost
     ├── LeaseHeld                       5   another writer holds the repository
     ├── StalePlan                       5   a plan that no longer describes what is there
@@ -168,6 +169,10 @@ class StorageNotFound(StorageError):
 
 
 class StorageDenied(StorageError):
+    pass
+
+
+class StoreBusy(StorageError):
     pass
 
 
