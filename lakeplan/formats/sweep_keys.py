@@ -19,6 +19,8 @@ QUARANTINE_PREFIX = f"{LAKEPLAN_PREFIX}quarantine/"
 MARK_FILE = "mark.json"
 SEEN_FILE = "seen.json"
 SUMMARY_FILE = "summary.json"
+OFFICIAL_FILE = "official.json"
+"""Names the run under which a sweep writes the official report: written before the report itself."""
 UNIFIED_PREFIX = f"{GC_PREFIX}unified/"
 COLLECTOR_RUNS = (UNIFIED_PREFIX, f"{GC_PREFIX}addresses/")
 """Where collectors write the runs in which they deleted (retention.md)."""

@@ -8,7 +8,7 @@ from lakeplan.adapters.lakefs.answers import Fields, parse_json
 from lakeplan.adapters.lakefs.client import connection_of
 from lakeplan.adapters.lakefs.secret import Credentials
 from lakeplan.adapters.lakefs.transport import Clock, Connection, RetryPolicy, Timeouts, Transport
-from lakeplan.errors import NotFound, PermissionDenied, UnexpectedAnswer
+from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, UnexpectedAnswer
 from lakeplan.model.desired import ServerConfig
 
 PREPARE_ONLY = re.compile(r"POST /repositories/[^/]+/gc/prepare_uncommited|GET /config/garbage-collection")
@@ -70,7 +70,7 @@ class LakeFSPreparer:
         operation = "read the grace period"
         try:
             response = self._transport.request("GET", "config", "garbage-collection", operation=operation)
-        except (NotFound, PermissionDenied):
+        except (FeatureMissing, NotFound, PermissionDenied):
             return None
         return parse_json(
             response,

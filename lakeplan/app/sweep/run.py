@@ -7,6 +7,7 @@ after every part (``lakeplan.sweep.deleting``), so that a run may be killed at a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,9 +22,16 @@ from lakeplan.app.sweep.safeguards import check_site
 from lakeplan.app.sweep.store_marks import SeenAtMark, StoredMark, load_approval, load_seen
 from lakeplan.core.sweep.keep import held_prefixes
 from lakeplan.core.sweep.settling import proven_absent, window
-from lakeplan.errors import GateRefused, LakeplanError, StalePlan
+from lakeplan.errors import GateRefused, LakeplanError, StalePlan, StorageNotFound
 from lakeplan.formats.mark_parts import end_of, read_part
-from lakeplan.formats.sweep_keys import mark_prefix, part_id, quarantine_prefix, result_key, sweep_prefix
+from lakeplan.formats.sweep_keys import (
+    OFFICIAL_FILE,
+    mark_prefix,
+    part_id,
+    quarantine_prefix,
+    result_key,
+    sweep_prefix,
+)
 from lakeplan.model.mark import Mark
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import Approval, Part, PartEnd, Status
@@ -116,7 +124,7 @@ def check_may_run(site: Site, mark: Mark, now: datetime) -> None:
         if now < times.opens:
             raise GateRefused(problem, where=where, hint="run it again then")
         raise StalePlan(problem, where=where, hint="mark again")
-    others = sorted(set(collector_runs(site)) - set(mark.collector_runs))
+    others = sorted(set(collector_runs(site)) - set(mark.collector_runs) - _own_report(site, mark))
     if others:
         raise StalePlan(
             f"a collector ran since the mark was made (run {others[0]})", where=where, hint="mark again"
@@ -130,6 +138,15 @@ def check_may_run(site: Site, mark: Mark, now: datetime) -> None:
         raise StalePlan(
             f"the tree holds {new[0]}, which the mark did not know", where=where, hint="mark again"
         )
+
+
+def _own_report(site: Site, mark: Mark) -> set[str]:
+    """The run id under which this very sweep writes the official report, when it got that far."""
+    key = sweep_prefix(mark.mark_id) + OFFICIAL_FILE
+    try:
+        return {str(json.loads(site.store.read(key))["run_id"])}
+    except StorageNotFound:
+        return set()
 
 
 class _Runner:
