@@ -19,6 +19,7 @@ from lakeplan.app.sweep.approve import approve as approve_mark
 from lakeplan.app.sweep.finish import finish
 from lakeplan.app.sweep.run import run_sweep
 from lakeplan.app.sweep.service import (
+    MARKS_FORMAT,
     list_marks,
     mark_all,
     mark_document,
@@ -179,7 +180,7 @@ def report(
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
     if mark_id is None:
-        document: dict[str, Any] = {"format": "lakeplan.marks/v1", "marks": list_marks(session.state())}
+        document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
         _emit(outputs, document, render_mark_list, no_color=no_color)
         return ExitCode.OK
     with sweep_ports(session, master=None, spark_conf=None) as ports:
@@ -189,7 +190,7 @@ def report(
         _emit(outputs, summary, render_sweep, no_color=no_color)
     else:
         shown = {
-            "format": "lakeplan.marks/v1",
+            "format": MARKS_FORMAT,
             "marks": [mark_document(stored.mark)],
             "skipped": {},
             "failed": {},
