@@ -40,7 +40,7 @@ class Lake:
     def __init__(self, folder: Path, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
         self.folder = folder
-        self.handle: SandboxHandle = start_sandbox(folder, options=Options(clock=self.clock))
+        self.handle: SandboxHandle = start_sandbox(folder, options=Options(clock=self.clock, presign=False))
         self.root = f"{self.handle.endpoint_url}/api/v1"
         self._session = requests.Session()
         self._session.auth = (self.handle.access_key_id, self.handle.secret_access_key)

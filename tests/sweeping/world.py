@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from lakeplan.adapters.lakefs.client import connect
 from lakeplan.adapters.lakefs.collection import connect_preparer
@@ -35,6 +34,7 @@ from lakeplan.model.desired import ServerConfig
 from lakeplan.model.mark import Mark
 from lakeplan.model.repository import Repository
 from lakeplan.model.sweep import Approval
+from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Silent
 from lakeplan.ports.sweep import UncommittedPreparer
 from lakeplan.ports.sweep_storage import SweepStore
@@ -64,6 +64,8 @@ class SweepWorld:
     def __post_init__(self) -> None:
         self.marker, self.sweeper = PlainMarker(), PlainSweeper()
         self.state = open_state(f"file://{self.folder}/state")
+        self._tree: tuple[str, Tree] | None = None
+        self._connections: tuple[LakeFSReader, UncommittedPreparer] | None = None
         self._numbers = itertools.count(1)
         self._xids = XidSource(lambda: self.now().timestamp(), lambda n: b"\x01" * n)
         self._credentials = Credentials(
@@ -76,8 +78,6 @@ class SweepWorld:
     # ---- the tree
     def tree(self) -> Tree:
         """As its files would be now."""
-        root = self.folder / "tree"
-        root.mkdir(exist_ok=True)
         storages = {"": {"type": "local", "path": str(self.lake.folder)}}
         repository: dict[str, Any] = {"sweep": self.sweep}
         if self.holds:
@@ -90,8 +90,13 @@ class SweepWorld:
             "safety": self.safety,
             "repositories": {"repo*": repository},
         }
-        (root / "lakeplan.yaml").write_text(yaml.safe_dump(document))
-        return load_tree(root, {})
+        text = json.dumps(document)
+        if self._tree is None or self._tree[0] != text:
+            root = self.folder / "tree"
+            root.mkdir(exist_ok=True)
+            (root / "lakeplan.yaml").write_text(text)
+            self._tree = (text, load_tree(root, {}))
+        return self._tree[1]
 
     def ports(self) -> SweepPorts:
         def store(server: ServerConfig, repository: Repository) -> SweepStore:
@@ -99,12 +104,16 @@ class SweepWorld:
             wrapped: SweepStore = self.wrap(open_sweep_store(str(self.lake.folder / name)))
             return wrapped
 
-        server = self.tree().servers["prod"]
+        if self._connections is None:
+            server = self.tree().servers["prod"]
+            self._connections = (
+                connect(server, self._credentials, retries=ONE_TRY),
+                connect_preparer(server, self._credentials, retries=ONE_TRY),
+            )
+        reader, preparer = self._connections
         return SweepPorts(
-            reader=lambda name: connect(server, self._credentials, retries=ONE_TRY),
-            preparer=lambda name: _Preparer(
-                connect_preparer(server, self._credentials, retries=ONE_TRY), lambda: self.between()
-            ),
+            reader=lambda name: reader,
+            preparer=lambda name: _Preparer(preparer, lambda: self.between()),
             store=store,
             marker=self.marker,
             sweeper=self.sweeper,
