@@ -56,21 +56,11 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
             page.hanging(Cell("!", "bold yellow"), page.join(warning))
         going = [b for b in repository["branches"] if b["verdict"] == "delete"]
         if going:
-            page.table(
-                ("", "goes", "age", "idle", "policy", "crossed", "lost with it", "then"),
-                [_going(b, document["as_of"]) for b in going],
-                figures=(2, 3),
-                solid=(0,),
-            )
+            going_table(page, going, document["as_of"])
         staying = [b for b in repository["branches"] if b["verdict"] != "delete"]
         if staying:
-            page.table(
-                ("", "stays", "age", "idle", "because", "goes at"),
-                [_staying(b, document["as_of"]) for b in staying],
-                figures=(2, 3),
-                solid=(0,),
-            )
-        _follows(page, repository)
+            staying_table(page, staying, document["as_of"])
+        follows_table(page, repository)
         _notes(page, repository)
     render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
     _not_ours(page, document)
@@ -83,6 +73,26 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
         f" {count(summary['delete'])} to delete, {count(summary['keep'])} to keep",
         f", {count(summary['failed'])} repositories failed" if summary["failed"] else "",
         f". Judged at {moment(document['as_of'])}.",
+    )
+
+
+def going_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
+    """Branches that go: since when and by which policy, what is lost with each, what follows."""
+    page.table(
+        ("", "goes", "age", "idle", "policy", "crossed", "lost with it", "then"),
+        [_going(b, as_of) for b in branches],
+        figures=(2, 3),
+        solid=(0,),
+    )
+
+
+def staying_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
+    """Branches that stay: why, and until when."""
+    page.table(
+        ("", "stays", "age", "idle", "because", "goes at"),
+        [_staying(b, as_of) for b in branches],
+        figures=(2, 3),
+        solid=(0,),
     )
 
 
@@ -103,14 +113,6 @@ def _time(text: str) -> datetime:
 
 
 def _going(branch: Json, as_of: str) -> list[str | Cell]:
-    lost = []
-    if branch["uncommitted"]:
-        more = "+" if branch["uncommitted_more"] else ""
-        lost.append(f"{count(branch['uncommitted'])}{more} uncommitted")
-    if branch["pulls"]:
-        lost.append(f"open pull requests {names(branch['pulls'], 3)}")
-    if branch["tags"]:
-        lost.append(f"tags on it {names(branch['tags'], 3)}")
     return [
         Cell("-", "bold red"),
         _name(branch),
@@ -118,7 +120,7 @@ def _going(branch: Json, as_of: str) -> list[str | Cell]:
         _age(branch["last_write"], as_of),
         branch["policy"] or "",
         moment(branch["since"] or ""),
-        ", ".join(lost),
+        ", ".join(losses(branch)),
         _then(branch),
     ]
 
@@ -148,6 +150,28 @@ def _staying(branch: Json, as_of: str) -> list[str | Cell]:
     ]
 
 
+def losses(branch: Json) -> list[str]:
+    """What is lost with a branch, or left behind by it."""
+    found = []
+    if branch["uncommitted"]:
+        more = "+" if branch["uncommitted_more"] else ""
+        found.append(f"{count(branch['uncommitted'])}{more} uncommitted")
+    if branch["pulls"]:
+        found.append(f"open pull requests {names(branch['pulls'], 3)}")
+    if branch["tags"]:
+        found.append(f"tags on it {names(branch['tags'], 3)}")
+    return found
+
+
+def reason_of(branch: Json) -> str:
+    """Why a branch stays, without its policy."""
+    return (
+        "not crossed yet"
+        if branch["reason"] == "not_crossed"
+        else _REASONS.get(branch["reason"], str(branch["reason"]))
+    )
+
+
 def _because(branch: Json) -> str:
     if branch["reason"] == "not_crossed":
         return f"{branch['policy']} not crossed yet"
@@ -161,7 +185,8 @@ def _name(branch: Json) -> str:
     return f"{branch['branch_id']} (hidden)" if branch["hidden"] else str(branch["branch_id"])
 
 
-def _follows(page: Page, repository: Json) -> None:
+def follows_table(page: Page, repository: Json) -> None:
+    """What the deletions let go later, all together."""
     totals = repository["totals"]
     if not totals:
         return

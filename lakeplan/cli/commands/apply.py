@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -116,11 +116,11 @@ class ApplyFlow:
                 tree_commit=self.run.tree_commit,
                 known=known_repositories(self.session.state()),
             ),
-            self._plan_ports(),
+            replace(self._plan_ports(), branches=self.session.branch_ports()),
         )
         show_plan(plan, (Output(RICH, None),), no_color=self.no_color, to_stderr=self._results_on_stdout)
-        planned = plan_exit_code(plan, detailed=False)
-        if plan.refused or not plan.writes:
+        planned = plan_exit_code(plan, detailed=False, refused=bool(plan.blocked))
+        if plan.blocked or not plan.writes:
             return planned
         if not auto_approve and not self._approved():
             return ExitCode.ERROR
