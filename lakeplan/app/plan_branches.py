@@ -88,7 +88,7 @@ def look_at_branches(
     zone = ZoneInfo(server.time_zone)
     try:
         readers = ports.readers(desired.server)
-        notes = _notes(desired, clock_problem(readers, desired.name, look.now))
+        clock = clock_problem(readers, desired.name, look.now)
         found = survey(
             desired,
             readers,
@@ -105,15 +105,7 @@ def look_at_branches(
     if what is not None and what.any_follow and look.simulate:
         # A key of its own: the same repository may also ask what its change of rules does.
         request = request_of(f"{desired.key}#branches", found, what, readers.refs)
-    return BranchLook(found, what, request, notes)
-
-
-def _notes(desired: DesiredRepository, clock: str | None) -> tuple[str, ...]:
-    notes = [clock] if clock else []
-    setting = desired.branch_lifecycle
-    if isinstance(setting, PoliciesDesired) and any(p.max_idle_seconds is not None for p in setting.policies):
-        notes.append(EVEREST)
-    return tuple(notes)
+    return BranchLook(found, what, request, (clock,) if clock else ())
 
 
 def branches_plan(
@@ -127,17 +119,26 @@ def branches_plan(
     settings = seen.found.desired.lifecycle
     rows = tuple(row_of(outlook) for _, outlook in sorted(done.survey.outlooks.items()))
     moments = {horizon.value: look.as_of + timedelta(days=horizon.days) for horizon in Horizon}
+    deletions = {
+        name: sum(1 for r in rows if r.goes_by(moment) and not is_exempt(r.branch_id, settings))
+        for name, moment in moments.items()
+    }
+    idle = any(deletions.values()) and _asks_for_idleness(seen.found.desired)
     return BranchesPlan(
         look.as_of,
         rows,
         observed_since=datetime.fromtimestamp(done.survey.ledger.began, timezone.utc),
-        deletions={
-            name: sum(1 for r in rows if r.goes_by(moment) and not is_exempt(r.branch_id, settings))
-            for name, moment in moments.items()
-        },
+        deletions=deletions,
         totals=done.totals,
         objects_unknown=done.objects_unknown,
-        notes=seen.notes,
+        notes=(*seen.notes, EVEREST) if idle else seen.notes,
+    )
+
+
+def _asks_for_idleness(desired: DesiredRepository) -> bool:
+    setting = desired.branch_lifecycle
+    return isinstance(setting, PoliciesDesired) and any(
+        policy.max_idle_seconds is not None for policy in setting.policies
     )
 
 

@@ -25,6 +25,8 @@ _REASONS = {
     "not_merged": "not merged into the default branch",
     "min_keep": "kept by min_keep",
 }
+_WIDE = 100
+"""Cells from which on a table also says since when a branch is past its policy."""
 _MOMENTS = {
     "now": "now",
     "plus_7_days": "in 7 days",
@@ -77,13 +79,27 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
 
 
 def going_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
-    """Branches that go: since when and by which policy, what is lost with each, what follows."""
+    """Branches that go: by which policy and since when, until when their commits are safe and what goes then
+    (columns only where there is something to say); below it what is lost with a branch."""
+    wide = page.width >= _WIDE
+    rows = [_going(b, as_of, wide=wide) for b in branches]
+    safe = "safe until" if any(b["safe_until"] for b in branches) else ""
+    then = "then go" if any(b["follows"] for b in branches) else ""
     page.table(
-        ("", "goes", "age", "idle", "policy", "crossed", "lost with it", "then"),
-        [_going(b, as_of) for b in branches],
+        ("", "goes", "age", "idle", "policy", "crossed" if wide else "", safe, then),
+        rows,
         figures=(2, 3),
-        solid=(0,),
+        solid=(0, 5, 6),
     )
+    losses_of(page, branches)
+
+
+def losses_of(page: Page, branches: Sequence[Json]) -> None:
+    """A line for every branch that something is lost with."""
+    for branch in branches:
+        if losses(branch):
+            text = f"  goes with {', '.join(losses(branch))}"
+            page.hanging(Cell("-", "bold red"), page.join(Cell(branch["branch_id"], "bold"), text), indent=2)
 
 
 def staying_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
@@ -112,31 +128,35 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def _going(branch: Json, as_of: str) -> list[str | Cell]:
+def _going(branch: Json, as_of: str, *, wide: bool) -> list[str | Cell]:
     return [
         Cell("-", "bold red"),
         _name(branch),
         _age(branch["created"], as_of),
         _age(branch["last_write"], as_of),
         branch["policy"] or "",
-        moment(branch["since"] or ""),
-        ", ".join(losses(branch)),
-        _then(branch),
+        _day(branch["since"]) if wide else "",
+        Cell(_day(branch["safe_until"]), "yellow" if (branch["safe_until"] or as_of) < as_of else ""),
+        _then(branch["follows"]),
     ]
 
 
-def _then(branch: Json) -> str:
-    follows, parts = branch["follows"], []
-    if branch["safe_until"]:
-        parts.append(f"its commits are safe until {moment(branch['safe_until'])}")
-    if follows is not None:
-        objects = (
-            UNKNOWN + " objects"
-            if follows["objects"] is None
-            else f"{counted(follows['objects'], 'object')}, {size(follows['size_bytes'])}"
-        )
-        parts.append(f"then {counted(follows['commits'], 'commit')} go, {objects}")
-    return "; ".join(parts)
+def _day(time: str | None) -> str:
+    return moment(time)[:10] if time else ""
+
+
+def _then(follows: Json | None) -> str:
+    """Commits, objects and bytes that nothing keeps any more once the branch is gone."""
+    if follows is None:
+        return ""
+    if not follows["commits"]:
+        return "nothing"
+    if follows["objects"] is None:
+        return f"{counted(follows['commits'], 'commit')}, objects {UNKNOWN}"
+    return (
+        f"{counted(follows['commits'], 'commit')}, {counted(follows['objects'], 'object')},"
+        f" {size(follows['size_bytes'])}"
+    )
 
 
 def _staying(branch: Json, as_of: str) -> list[str | Cell]:

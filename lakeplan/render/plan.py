@@ -115,6 +115,8 @@ def _branches(summary: Json) -> str:
     text = f" {count(going)} {'go' if going > 1 else 'goes'} by `lakeplan lifecycle run`, {keep} stay"
     if summary["objects_follow"] is None:
         return f"{text}; what follows is not known."
+    if not summary["objects_follow"]:
+        return f"{text}; no object follows."
     return f"{text}; {counted(summary['objects_follow'], 'object')}, {size(summary['bytes_follow'])} follow."
 
 

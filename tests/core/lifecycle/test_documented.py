@@ -1,5 +1,5 @@
 """Every sentence of the documents about branch lifecycle, as a test. Sentences about writes, deletion and
-undo that need a server are in tests/e2e/test_lifecycle.py; those of the wire form with the server engine."""
+undo that need a server are in tests/e2e/lifecycle; tests/test_branch_lifecycle_documented.py has the whole list."""
 
 from __future__ import annotations
 
