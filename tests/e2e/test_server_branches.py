@@ -132,6 +132,10 @@ class DescribeAPlan:
         assert f"lifecycle.{name} means nothing to the server's own job" in warning
         assert warning.startswith("repositories/analytics.yaml:6:")
 
+    def it_takes_the_server_s_job_for_hourly_unless_the_tree_tells_its_schedule(self, enterprise):
+        page = " ".join(enterprise.lakeplan("plan", "--no-simulate").out.split())
+        assert "deletes at its next run (hourly unless its configuration says otherwise)" in page
+
 
 class DescribeDrift:
     def it_records_heads_so_that_undo_brings_back_what_the_job_deletes(self, enterprise):

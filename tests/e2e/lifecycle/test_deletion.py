@@ -16,6 +16,15 @@ class DescribeDeletion:
         assert "pre-delete-branch hook failed" in ends["feature-1"]["message"]
         assert lake.live() == {"main", "feature-1"}
 
+    def it_asks_for_the_deletion_that_fires_both_hooks(self, lake):
+        lake.observed("feature-1")
+        lake.handle.faults.forget()
+        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        asked = [(r.method, r.path.partition("?")[0]) for r in lake.handle.faults.requests]
+        deletions = [path for method, path in asked if method == "DELETE"]
+        assert deletions == ["/api/v1/repositories/analytics/branches/feature-1"]
+        assert not [r.path for r in lake.handle.faults.requests if "force" in r.path]
+
     def it_loses_uncommitted_changes_and_says_how_many(self, lake):
         lake.policies("{id: quiet, patterns: [feature-*], max_age: 3d}", "{keep_with_uncommitted: false}")
         lake.api.branch("analytics", "feature-1")

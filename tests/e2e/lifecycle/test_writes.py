@@ -45,6 +45,15 @@ class DescribeWrites:
         lake.api.call("PUT", "/repositories/analytics/branches/feature-1/hard_reset", params={"ref": commit})
         assert lake.verdicts() == STAY
 
+    def it_is_reset_by_an_import_which_ends_in_a_commit(self, lake):
+        lake.observed("feature-1")
+        foreign = {"physical_address": "local://elsewhere/old", "checksum": "c", "size_bytes": 3, "mtime": 1}
+        path = "/repositories/analytics/branches/feature-1"
+        lake.api.call("PUT", f"{path}/objects", params={"path": "imported"}, json=foreign)
+        body = {"message": "import", "date": 1_500_000_000, "metadata": {".lakefs.merge.strategy": "dest"}}
+        lake.api.call("POST", f"{path}/commits", json=body)
+        assert lake.verdicts() == STAY
+
     @pytest.mark.parametrize("kind", ["create", "update", "delete"])
     def it_is_reset_by_staging(self, lake, kind):
         lake.api.commit("analytics", "main", 100, data=10)
