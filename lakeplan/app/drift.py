@@ -183,6 +183,8 @@ def _record_heads(
     if heads is None:
         return []
     wanted = [d for d in repositories if server_policies(d, tree.servers[server]) and selection.takes(d)]
+    if heads.useless:
+        return [heads.useless] if wanted else []
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         notes = pool.map(lambda desired: record_server_heads(desired, reader, heads), wanted)
         return [note for note in notes if note]

@@ -21,11 +21,13 @@ from lakeplan.ports.storage import StateWriter
 
 @dataclass(frozen=True)
 class HeadPorts:
-    """Where heads are read from and recorded; nothing else of drift can write."""
+    """Where heads are read from and recorded; nothing else of drift can write. ``useless`` says why records
+    would be of no use, if so: then none is made."""
 
     branches: Callable[[str], HeadsReader]
     state: StateWriter
     run: Run
+    useless: str = ""
 
 
 def record_server_heads(desired: DesiredRepository, reader: LakeFSReader, ports: HeadPorts) -> str:

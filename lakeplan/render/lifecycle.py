@@ -98,7 +98,7 @@ def losses_of(page: Page, branches: Sequence[Json]) -> None:
     """A line for every branch that something is lost with."""
     for branch in branches:
         if losses(branch):
-            text = f"  goes with {', '.join(losses(branch))}"
+            text = f"  has {', '.join(losses(branch))}"
             page.hanging(Cell("-", "bold red"), page.join(Cell(branch["branch_id"], "bold"), text), indent=2)
 
 
@@ -137,7 +137,7 @@ def _going(branch: Json, as_of: str, *, wide: bool) -> list[str | Cell]:
         branch["policy"] or "",
         _day(branch["since"]) if wide else "",
         Cell(_day(branch["safe_until"]), "yellow" if (branch["safe_until"] or as_of) < as_of else ""),
-        _then(branch["follows"]),
+        then_goes(branch["follows"]),
     ]
 
 
@@ -145,7 +145,7 @@ def _day(time: str | None) -> str:
     return moment(time)[:10] if time else ""
 
 
-def _then(follows: Json | None) -> str:
+def then_goes(follows: Json | None) -> str:
     """Commits, objects and bytes that nothing keeps any more once the branch is gone."""
     if follows is None:
         return ""

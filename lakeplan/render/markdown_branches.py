@@ -1,4 +1,4 @@
-"""Branches in a Markdown plan: those that ``lifecycle run`` deletes, and what is lost with a branch."""
+"""Branches in a Markdown plan: those that ``lifecycle run`` deletes, and what each of them has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakeplan.render.amounts import UNKNOWN, count, counted, moment, size
-from lakeplan.render.lifecycle import losses
+from lakeplan.render.lifecycle import losses, then_goes
 from lakeplan.render.markdown import code, folded, prose, table
 from lakeplan.render.plan_branches import BY_RUN, going_of, staying_of, why_they_stay
 from lakeplan.render.plan_changes import key_of
@@ -27,7 +27,7 @@ def run_branches(repository: Json) -> str:
     going = going_of(repository)
     if not going:
         return ""
-    headers = ("goes", "policy", "last write", "crossed", "lost with it", "safe until", "then go")
+    headers = ("goes", "created", "last write", "policy", "crossed", "has", "safe until", "then go")
     more = f"\nand {count(len(going) - _SHOWN)} more, in the plan file\n" if len(going) > _SHOWN else ""
     counts = found["deletions"]
     line = (
@@ -60,19 +60,15 @@ def staying_branches(repository: Json) -> str:
 
 
 def _row(branch: Json) -> list[str]:
-    follows = branch["follows"]
-    then = ""
-    if follows is not None:
-        objects = "" if follows["objects"] is None else f", {counted(follows['objects'], 'object')}"
-        then = f"{counted(follows['commits'], 'commit')}{objects}"
     return [
         code(branch["branch_id"]),
-        code(branch["policy"] or ""),
+        moment(branch["created"] or ""),
         moment(branch["last_write"] or ""),
+        code(branch["policy"] or ""),
         moment(branch["since"] or ""),
         prose(", ".join(losses(branch))),
         moment(branch["safe_until"] or ""),
-        then,
+        then_goes(branch["follows"]),
     ]
 
 

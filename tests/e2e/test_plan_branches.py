@@ -173,6 +173,16 @@ class DescribeRetention:
         lake.api.set_rules("analytics", 30)
         return lake
 
+    def it_warns_of_tags_that_only_such_a_branch_leads_to(self, heavy):
+        late = ("--as-of", "2099-01-01T00:00:00Z", "--no-simulate")
+        heavy.api.tag("analytics", "v-main", "main")
+        assert "tag-loss" not in heavy.lakeplan("plan", *late).out
+        heavy.api.tag("analytics", "v1", "heavy-1")
+        result = heavy.lakeplan("plan", *late)
+        page = " ".join(result.out.split())
+        assert "1 tag (v1) may lose data once `lakeplan lifecycle run` deletes heavy-1" in page
+        assert result.code == 0
+
     @pytest.mark.spark
     def it_says_what_follows_under_the_rules_that_the_plan_leaves(self, heavy):
         late = "2099-01-01T00:00:00Z"  # everything is idle by then, and past any days

@@ -90,7 +90,7 @@ class DescribeAPlan:
             "feature-2": (0, [pull], []),
         }
         page = enterprise.lakeplan("plan", "--no-simulate").out
-        assert "feature-1  goes with 1 uncommitted, tags on it v1" in page
+        assert "feature-1  has 1 uncommitted, tags on it v1" in page
         comment = enterprise.lakeplan("plan", "--no-simulate", "--format", "markdown").out
         assert "feature-1 (1 uncommitted, tags on it v1)" in comment
 
@@ -181,6 +181,12 @@ class DescribeDrift:
         (note,) = drift(enterprise, "--fail-on", "any")["notes"]
         assert note.startswith("prod/analytics: the HEADs of its branches could not be recorded")
         assert "could not be recorded" in enterprise.lakeplan("drift").out
+
+    def it_records_nothing_that_would_vanish_with_a_runner(self, enterprise, monkeypatch):
+        monkeypatch.setenv("CI", "true")
+        (note,) = drift(enterprise)["notes"]
+        assert "would vanish with the runner" in note
+        assert records(enterprise) == []
 
     def it_is_no_failure_when_the_server_has_no_policies(self, enterprise):
         enterprise.handle.faults.deny(

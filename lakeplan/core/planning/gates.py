@@ -94,7 +94,10 @@ def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> 
     there is only what stops ``lifecycle run``."""
     if plan.failure is not None:
         return ()
-    found = run_gate(plan.key, _run_deletes(plan), safety.max_deleted_branches)
+    found = [
+        *run_gate(plan.key, _run_deletes(plan), safety.max_deleted_branches),
+        *_run_tag_gate(plan, safety),
+    ]
     if plan.writes:
         found = [
             *_presence_gates(plan),
@@ -253,13 +256,38 @@ def _branch_gate(scope: str, plans: list[RepositoryPlan], safety: Safety) -> lis
     return [GateResult(DELETED_BRANCHES, scope, outcome, text, value, limit, "branches", horizon=horizon)]
 
 
+def _run_tag_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
+    """Tags that only branches lead to which ``lifecycle run`` deletes. A tag keeps no data (retention.md), so
+    it may lose some when the commits of its branch go. A warning: the run itself reads no objects."""
+    rows = plan.lifecycle.branches if plan.lifecycle is not None else ()
+    at_stake = [r for r in rows if r.goes and r.tags and r.follows is not None and r.follows.commits]
+    tags = sorted({tag for row in at_stake for tag in row.tags})
+    if not tags or safety.on_tag_loss == "ignore":
+        return []
+    text = (
+        f"{_tags(tags)} may lose data once `lakeplan lifecycle run` deletes"
+        f" {_names([row.branch_id for row in at_stake])}: a tag keeps no data"
+    )
+    return [
+        GateResult(TAG_LOSS, plan.key, GateOutcome.WARNED, text, len(tags), 0, "tags", stops=LIFECYCLE_RUN)
+    ]
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _tags(tags: list[str]) -> str:
+    return f"{len(tags)} tag{'s' * (len(tags) != 1)} ({_names(tags)})"
+
+
 def _tag_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
     lost = [t.tag for t in plan.impact.tags]
     if not lost or safety.on_tag_loss == "ignore":
         return []
     outcome = GateOutcome.REFUSED if safety.on_tag_loss == "fail" else GateOutcome.WARNED
-    names = ", ".join(lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
-    text = f"{len(lost)} tag{'s' * (len(lost) != 1)} would lose data, now or within 30 days: {names}"
+    tags = f"{len(lost)} tag{'s' * (len(lost) != 1)}"
+    text = f"{tags} would lose data, now or within 30 days: {_names(lost)}"
     return [GateResult(TAG_LOSS, plan.key, outcome, text, value=len(lost), limit=0, unit="tags")]
 
 
