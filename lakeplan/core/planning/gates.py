@@ -34,6 +34,10 @@ UNMANAGED = "unmanaged"
 DELETED_BRANCHES = "deleted-branches"
 """Branches that go (``safety.max_deleted_branches``): those that a server's policies newly let go through an
 apply, and those that ``lifecycle run`` would delete in one run."""
+MIN_AGE = "min-age"
+"""``sweep.min_age`` is below the grace period that the server asks for."""
+SWEEP_LIMIT = "sweep-limit"
+"""A mark names more than ``sweep.max_objects`` or ``sweep.max_bytes``."""
 GATES = (
     EXPIRED_OBJECTS,
     EXPIRED_BYTES,
@@ -44,6 +48,8 @@ GATES = (
     UNKNOWN_IMPACT,
     UNMANAGED,
     DELETED_BRANCHES,
+    MIN_AGE,
+    SWEEP_LIMIT,
 )
 WHOLE_PLAN = "plan"
 
