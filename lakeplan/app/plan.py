@@ -45,6 +45,11 @@ class Selection:
         names = (name, f"{server}/{name}")
         return not self.targets or any(fnmatchcase(n, t) for t in self.targets for n in names)
 
+    def takes_key(self, key: str) -> bool:
+        """Whether ``server/name`` is selected, its owner apart."""
+        server, _, name = key.partition("/")
+        return self.takes_named(server, name, self.owner)
+
     @property
     def everything(self) -> bool:
         return not self.targets and self.owner is None and self.server is None
