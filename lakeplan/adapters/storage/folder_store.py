@@ -120,8 +120,8 @@ class FolderStore(FolderReader):
             raise translate_os_error(error, self._where(key)) from error
 
     def _delete(self, key: str, folders: _Folders) -> Deletion:
-        folder, _, name = key.rpartition("/")
-        if name in NO_NAMES or "\0" in key:
+        folder, slash, name = key.rpartition("/")
+        if name in NO_NAMES or "\0" in key or (slash and not folder):
             return Deletion(key, NO_FILE if key else NO_KEY)
         try:
             place = folders.open(folder)

@@ -106,9 +106,9 @@ class S3Deleter:
     def _delete_batch(self, versions: list[Version]) -> dict[Version, Failure]:
         objects = [{"Key": key, **_version_id(version)} for key, version in versions]
         client = self._once.get()
-        named = {"Objects": objects, "Quiet": False}
+        request = {"Objects": objects, "Quiet": False}
         try:
-            answer = self._call(lambda: client.delete_objects(Bucket=self._bucket, Delete=named))
+            answer = self._call(lambda: client.delete_objects(Bucket=self._bucket, Delete=request))
         except StorageDenied as error:
             # Some stores refuse the whole batch for one locked object: then each is asked for alone.
             if not _tells_of_lock(_answer_of(error.__cause__)):
