@@ -49,10 +49,7 @@ def render_marks(document: Json, console: Console) -> None:
     )
     for mark in marks:
         if mark["goes"]["objects"] and not mark["unreadable"]:
-            page.line(
-                f"lakeplan sweep approve {mark['mark_id']} --reason …, then sweep run with that id",
-                indent=2,
-            )
+            page.line(f"lakeplan sweep approve {mark['mark_id']} --reason …", indent=2)
 
 
 def _mark(page: Page, mark: Json) -> None:
