@@ -21,6 +21,7 @@ from lakeplan.app.plan_branches import (
     look_at_branches,
     with_losses,
 )
+from lakeplan.core.globs import matches
 from lakeplan.core.planning import gates, impact
 from lakeplan.core.planning.verdicts import Verdicts, expire_name, judge, transitions
 from lakeplan.core.retention import CommitGraph
@@ -223,6 +224,7 @@ def _plan_all(
         plan = replace(item.gathered.plan, impact=_fold(item, results, backlog=options.backlog))
         if item.branches is not None:
             plan = replace(plan, lifecycle=branches_plan(item.branches, results, _look(options)))
+        plan = replace(plan, warnings=(*plan.warnings, *_collector_warnings(plan, item.gathered.desired)))
         plans.append(replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, openers)))
     return plans
 
@@ -230,6 +232,23 @@ def _plan_all(
 def _look(options: PlanOptions) -> Look:
     now = options.now or options.as_of
     return Look(now, options.as_of, options.read_only, simulate=options.simulate != "none")
+
+
+def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository) -> list[str]:
+    """What only ``lakeplan sweep`` keeps: the official collector knows neither holds nor tags."""
+    warnings = []
+    if desired.holds:
+        named = f"{len(desired.holds)} hold{'s' * (len(desired.holds) != 1)}"
+        warnings.append(f"{named}: lakeplan sweep keeps what they name, the official collector ignores them")
+    protected = [
+        t.tag for t in plan.impact.tags if any(matches(t.tag, glob) for glob in desired.safety.protected_tags)
+    ]
+    if protected:
+        shown = ", ".join(protected[:5]) + (f" and {len(protected) - 5} more" if len(protected) > 5 else "")
+        warnings.append(
+            f"protected tags lose data only by the official collector, lakeplan sweep keeps it: {shown}"
+        )
+    return warnings
 
 
 def _judge_one(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 
 from lakeplan.sandbox import start_sandbox
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 DAY = 86400
+SCHEMAS = Path(__file__).parents[2] / "schemas"
 
 
 class Site:
@@ -110,6 +112,33 @@ def it_deletes_what_was_marked_and_approved_and_nothing_else(make_site: Any) -> 
     assert report["num_deleted_objects"] == 2
     runs = site.world.lakeplan("history", "--format", "json").json["runs"]
     assert [r["command"] for r in runs] == ["sweep run"]
+
+
+@pytest.mark.parametrize("width", ["80", "160"])
+def it_says_what_it_does_in_any_width(make_site: Any, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    site = make_site(NOW)
+    monkeypatch.setenv("COLUMNS", width)
+    shown = site.world.lakeplan(("sweep", "mark"))
+    assert shown.code == 0
+    assert "Nothing was deleted." in shown.out
+    assert max(map(len, shown.out.splitlines())) <= int(width)
+    mark_id = site.world.lakeplan(("sweep", "report"), "--format", "json").json["marks"][0]["mark_id"]
+    assert mark_id in site.world.lakeplan(("sweep", "report")).out.replace("\n", "")
+    assert "may be swept" in " ".join(site.world.lakeplan(("sweep", "report"), mark_id).out.split())
+
+
+def it_writes_documents_that_keep_to_their_schemas(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine}")
+    marks = site.world.lakeplan(("sweep", "mark"), "--format", "json").json
+    mark_id = marks["marks"][0]["mark_id"]
+    swept = site.sweep(mark_id)
+    restored = site.world.lakeplan(("sweep", "restore"), mark_id, "--format", "json").json
+    purged = site.world.lakeplan(
+        ("sweep", "purge"), "--older-than", "0s", "--auto-approve", "--format", "json"
+    ).json
+    for name, document in (("marks", marks), ("sweep", swept), ("restore", restored), ("purge", purged)):
+        schema = json.loads((SCHEMAS / f"{name}.v1.json").read_text())
+        jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
 
 
 def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:
