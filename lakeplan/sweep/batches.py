@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from lakeplan.core.sweep.pacing import Throttle, backoff_seconds
 from lakeplan.errors import StorageError, StorageNotFound, StoreBusy
 from lakeplan.model.stored import Deletion
 from lakeplan.ports.sweep import DeleteSettings
-from lakeplan.ports.sweep_storage import ObjectCopier, ObjectDeleter
+from lakeplan.ports.sweep_storage import ObjectCopier, ObjectDeleter, ObjectProber
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,11 @@ def _wait(failures: int, settings: DeleteSettings, waiting: Waiting) -> float:
     return backoff_seconds(failures, waiting.jitter(), least=settings.least_wait, most=settings.most_wait)
 
 
-def copy_one(
-    store: ObjectCopier, source: str, target: str, settings: DeleteSettings, waiting: Waiting
-) -> str:
+class CopyStore(ObjectCopier, ObjectProber, Protocol):
+    """Copies, and tells what is there."""
+
+
+def copy_one(store: CopyStore, source: str, target: str, settings: DeleteSettings, waiting: Waiting) -> str:
     """Copies and compares an object; why that failed, or "". An object that is not there is no failure of
     the copy: there is nothing to delete either. Raises StoreBusy when the store stays busy."""
     for failures in range(1, settings.tries + 1):
@@ -84,8 +87,9 @@ def copy_one(
             if failures == settings.tries:
                 raise
             waiting.sleep(_wait(failures, settings, waiting))
-        except StorageNotFound:
-            return ""
+        except StorageNotFound as error:
+            # The copy may be what is missing (a name too long, a rule that removes it): ask for the source.
+            return "" if store.stat(source) is None else f"not copied: {error.message}"
         except StorageError as error:
             return f"not copied: {error.message}"
     return "not copied: sweep settings allow no try"

@@ -31,6 +31,7 @@ SAMPLE = 20
 THREADS = 8
 """Requests in flight where objects are asked for or copied one by one."""
 CHANGED = "changed since it was marked"
+SILENT = "the store did not answer for it"
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,8 @@ class _Part:
         for answer in delete_all(self._store, keys, self._work.settings, self._throttle, self._waiting):
             status = Status.DELETED if answer.deleted else Status.FAILED
             self._status[answer.key] = (status, answer.reason)
+        for key in keys:
+            self._status.setdefault(key, (Status.FAILED, SILENT))
 
     def _verify(self) -> None:
         """What the store said is gone is asked for again, by GET: a sample, or all of it."""

@@ -44,6 +44,9 @@ LEASE_SECONDS = 30 * 60
 MAX_SAVED = 1_000_000
 """When more than this comes back to life, the mark no longer describes the repository."""
 HELD_AGAIN = "something holds it again"
+NO_PART_BEGUN = (
+    "a round finished no part: the workers' clocks may be more than ten minutes ahead of this machine's"
+)
 SEEN_ONCE = "never committed, and looked for only once: sweep.settle has not passed"
 
 
@@ -87,11 +90,16 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
         check_site(site)
         runner = _Runner(site, mark, ports, load_seen(site, mark))
         end = SweepEnd(mark, approval)
+        before = -1
         while True:
             runner.read_records(end)
             left = runner.left(end)
             if not left:
                 break
+            if len(left) == before:
+                end.problem = NO_PART_BEGUN
+                break
+            before = len(left)
             if ports.stop():
                 end.problem = "stopped by a signal"
                 break
