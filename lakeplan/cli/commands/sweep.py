@@ -16,7 +16,9 @@ from rich.console import Console
 
 from lakeplan.app.plan import Selection
 from lakeplan.app.sweep.approve import approve as approve_mark
+from lakeplan.app.sweep.collector_runs import collector_reports
 from lakeplan.app.sweep.finish import finish
+from lakeplan.app.sweep.official import run_official
 from lakeplan.app.sweep.run import run_sweep
 from lakeplan.app.sweep.service import (
     MARKS_FORMAT,
@@ -28,6 +30,13 @@ from lakeplan.app.sweep.service import (
     sweep_summary,
 )
 from lakeplan.cli import options
+from lakeplan.cli.collecting import (
+    CollectorClient,
+    CollectorConf,
+    CollectorOptions,
+    SparkSubmitPath,
+    open_collector,
+)
 from lakeplan.cli.commands.lifecycle import check_lasting_state, stopping
 from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging
@@ -39,9 +48,11 @@ from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import new_run_id, this_run
 from lakeplan.cli.wiring import Session
 from lakeplan.core.planning.gates import Openers
+from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.xid import XidSource
 from lakeplan.model.sweep import SweepSettings
+from lakeplan.render.collector_runs import render_collector_runs
 from lakeplan.render.sweep import render_approval, render_mark_list, render_marks, render_sweep
 
 FORMATS = ("rich", "json")
@@ -133,6 +144,9 @@ def run(
     parallelism: Annotated[
         int | None, typer.Option("--parallelism", help="Workers that delete; all by default.", min=1)
     ] = None,
+    spark_submit: SparkSubmitPath = "spark-submit",
+    collector: CollectorClient = None,
+    collector_conf: CollectorConf = None,
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
@@ -157,7 +171,11 @@ def run(
         site, stored = open_mark(session.tree, mark_id, ports)
         document = sweep_summary(site, mark_id)
         if document is None or not document["finished"]:
-            end = run_sweep(site, stored, ports, this)
+            if stored.mark.settings.engine == ENGINE:
+                given = CollectorOptions(spark_submit, collector, collector_conf, spark_conf)
+                end = run_official(site, stored, ports, this, open_collector(session, site, given))
+            else:
+                end = run_sweep(site, stored, ports, this)
             xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
             document = finish(site, end, ports, this, run_id=xids.descending())
     _emit(outputs, document, render_sweep, no_color=no_color)
@@ -168,7 +186,13 @@ def report(
     mark_id: Annotated[
         str | None, typer.Argument(metavar="[MARK]", help="One mark; without it, all of them.")
     ] = None,
+    collector_runs: Annotated[
+        bool, typer.Option("--collector-runs", help="List collections of any kind instead, as reported.")
+    ] = False,
     tree: options.TreeDir = Path(),
+    target: options.Targets = None,
+    owner: options.Owner = None,
+    server: options.Server = None,
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
@@ -179,6 +203,8 @@ def report(
     configure_logging(log_level)
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
+    if collector_runs:
+        return _collector_runs(session, Selection(tuple(target or ()), owner, server), outputs, no_color)
     if mark_id is None:
         document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
         _emit(outputs, document, render_mark_list, no_color=no_color)
@@ -197,6 +223,15 @@ def report(
         }
         _emit(outputs, shown, render_marks, no_color=no_color)
     return ExitCode.OK
+
+
+def _collector_runs(
+    session: Session, selection: Selection, outputs: tuple[Output, ...], no_color: bool
+) -> int:
+    with sweep_ports(session, master=None, spark_conf=None) as ports:
+        runs = collector_reports(session.tree, selection, ports)
+    _emit(outputs, runs, render_collector_runs, no_color=no_color)
+    return ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK
 
 
 def exit_code_of(document: dict[str, Any]) -> int:
