@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,10 +11,15 @@ import typer
 
 from lakeplan.adapters.spark_submit import SparkSubmit, SubmitOptions
 from lakeplan.adapters.storage.collector_access import storage_access
+from lakeplan.app.plan import Selection
+from lakeplan.app.sweep.collector_runs import collector_reports
 from lakeplan.app.sweep.ports import Site
+from lakeplan.cli.outputs import Output, emit
+from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.wiring import Session, parse_spark_conf
-from lakeplan.errors import UsageError
+from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.collector_command import LakefsAccess, check_conf
+from lakeplan.render.collector_runs import render_collector_runs
 
 SparkSubmitPath = Annotated[
     str,
@@ -32,6 +38,9 @@ CollectorConf = Annotated[
     typer.Option(
         "--collector-conf", help="A Spark setting of the official collector; repeatable.", metavar="K=V"
     ),
+]
+CollectorRuns = Annotated[
+    bool, typer.Option("--collector-runs", help="List collections of any kind instead, as reported.")
 ]
 S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
 """Who sets one of these says where the job finds S3 credentials."""
@@ -76,3 +85,18 @@ def open_collector(session: Session, site: Site, options: CollectorOptions) -> S
         ),
         session.environ,
     )
+
+
+def show_collector_runs(
+    session: Session, selection: Selection, outputs: tuple[Output, ...], *, no_color: bool
+) -> int:
+    """Every collection that a report of any kind tells of. 3 when a repository could not be read."""
+    with sweep_ports(session, master=None, spark_conf=None) as ports:
+        runs = collector_reports(session.tree, selection, ports)
+    emit(
+        outputs,
+        {"json": lambda: json.dumps(runs, indent=2, ensure_ascii=False) + "\n"},
+        lambda console: render_collector_runs(runs, console),
+        no_color=no_color,
+    )
+    return ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK

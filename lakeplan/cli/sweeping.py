@@ -77,7 +77,7 @@ def sweep_ports(
             ),
             store=lambda server, repository: open_store(server, repository, session.environ),
             marker=SparkMarker(engine.session, session.progress),
-            sweeper=SparkSweeper(engine.session, session.progress, parallelism=parallelism),
+            sweeper=SparkSweeper(engine.session, session.progress, parallelism=parallelism, stop=stop),
             state=session.state(),
             progress=session.progress,
             now=now_utc,

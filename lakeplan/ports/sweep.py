@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
-from lakeplan.model.stored import Versions
+from lakeplan.model.stored import Deletion, Versions
 from lakeplan.model.sweep import Marked, Part, PartEnd
 from lakeplan.ports.lakefs import MetadataReader
-from lakeplan.ports.sweep_storage import SweepStore
+from lakeplan.ports.sweep_storage import ObjectDeleter, SweepStore
 
 
 class UncommittedPreparer(Protocol):
@@ -134,6 +134,12 @@ class RoundEnd:
 
 
 class Sweeper(Protocol):
+    def delete_keys(
+        self, store: ObjectDeleter, keys: Sequence[str], settings: DeleteSettings
+    ) -> list[Deletion]:
+        """Deletes objects that no mark names (a quarantine's), from here, waiting while the store is busy.
+        One answer a key. Raises StorageError."""
+
     def delete(self, request: DeleteRequest) -> RoundEnd:
         """Deletes in parallel what the parts name, but ``saved``; every finished part has its record below
         ``prefix`` before it counts. Parts that could not be finished are not in the answer."""

@@ -162,3 +162,50 @@ def render_sweep(document: Json, console: Console) -> None:
     )
     if not document["finished"]:
         page.line(f"lakeplan sweep run {document['mark_id']} goes on with it", indent=2)
+
+
+def render_after_apply(document: Json, console: Console) -> None:
+    """Marks, then who waits for what, then what was swept."""
+    render_marks(document["marked"], console)
+    page = Page(console)
+    for key, why in document["waiting"].items():
+        page.line(Cell(key, "bold"), f": {why}")
+    for key, failure in document["failed"].items():
+        hint = f" ({failure['hint']})" if failure["hint"] else ""
+        page.line(Cell(key, "bold"), Cell(" not swept: ", "bold red"), f"{failure['message']}{hint}")
+    for swept in document["swept"]:
+        render_sweep(swept, console)
+
+
+def render_restore(document: Json, console: Console) -> None:
+    page = Page(console)
+    page.heading(document["repository"], f"restored from mark {document['mark_id']}")
+    for address, why in document["failures"].items():
+        page.line(Cell("FAILED", "bold red"), f" {address}: {why}", indent=2)
+    page.line(
+        Cell("Restored:", "bold"),
+        f" {counted(document['restored'], 'object')}; {count(document['already_there'])} were there already",
+        f"; {count(document['failed'])} failed" if document["failed"] else "",
+        ".",
+    )
+    if document["collectable_again"]:
+        page.line(
+            Cell("note:", "bold yellow"),
+            f" no kept commit holds {count(document['collectable_again'])} of them: the next collection may"
+            " take them again after sweep.min_age. Lengthen the retention, or branch from the commit.",
+            indent=2,
+        )
+
+
+def render_purge(document: Json, console: Console) -> None:
+    page = Page(console)
+    rows = [
+        (q["repository"], q["mark_id"], moment(q["newest"]), count(q["deleted"]), count(q["failed"]))
+        for q in document["quarantines"]
+    ]
+    if not rows:
+        page.line(f"No quarantine is older than {document['older_than']}. Nothing was deleted.")
+        return
+    page.table(
+        ("repository", "mark", "last copy", "deleted", "failed"), rows, figures=(3, 4), solid=(1, 2), indent=0
+    )

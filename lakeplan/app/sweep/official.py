@@ -10,11 +10,10 @@ A mark of it that was refused is made unusable: anybody could sweep it without a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.mark import collector_runs
@@ -28,10 +27,11 @@ from lakeplan.formats.sweep_keys import OFFICIAL_FILE, mark_prefix, result_key, 
 from lakeplan.formats.unified import UnifiedRun, read_deleted, read_summary
 from lakeplan.model.collector import CollectorJob
 from lakeplan.model.mark import Mark
-from lakeplan.model.stored import Versions
+from lakeplan.model.stored import Deletion, Versions
 from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
 from lakeplan.ports.collector import Collector
-from lakeplan.ports.sweep import DeleteRequest, RoundEnd
+from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
+from lakeplan.ports.sweep_storage import ObjectDeleter
 
 THREADS = 32
 """Requests in flight while objects are asked for."""
@@ -47,7 +47,7 @@ def run_official(
     for settings it cannot follow."""
     check_collectable(stored.mark)
     collector.check()
-    sweeper = OfficialSweeper(site, stored.mark, collector, now=ports.now, stop=ports.stop)
+    sweeper = OfficialSweeper(site, stored.mark, collector, ports)
     try:
         return run_sweep(site, stored, replace(ports, sweeper=sweeper), run)
     finally:
@@ -58,24 +58,21 @@ class OfficialSweeper:
     """``lakeplan.ports.sweep.Sweeper`` by lakeFS's own job. The first round marks, the second sweeps:
     ``run_sweep`` takes a fresh look before each."""
 
-    def __init__(
-        self,
-        site: Site,
-        mark: Mark,
-        collector: Collector,
-        *,
-        now: Callable[[], datetime],
-        stop: Callable[[], bool],
-    ) -> None:
+    def __init__(self, site: Site, mark: Mark, collector: Collector, ports: SweepPorts) -> None:
         self._site = site
         self._store = site.store
         self._mark = mark
         self._where = f"{mark.key}: mark {mark.mark_id}"
         self._collector = collector
-        self._now = now
-        self._stop = stop
+        self._ports = ports
         self._run: UnifiedRun | None = None
         self._addresses: frozenset[str] = frozenset()
+
+    def delete_keys(
+        self, store: ObjectDeleter, keys: Sequence[str], settings: DeleteSettings
+    ) -> list[Deletion]:
+        """See the port: what no mark names is not the collector's."""
+        return self._ports.sweeper.delete_keys(store, keys, settings)
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
         """See the port. Raises GateRefused, StalePlan when it may not go on; nothing was deleted then."""
@@ -113,7 +110,7 @@ class OfficialSweeper:
     def _have_marked(self, request: DeleteRequest) -> tuple[UnifiedRun, frozenset[str]]:
         """The collector's own mark, and what it names: nothing but what was approved."""
         before = set(collector_runs(self._site))
-        self._collector.run(self._job(), keep=request.keep, stop=self._stop)
+        self._collector.run(self._job(), keep=request.keep, stop=self._ports.stop)
         new = sorted(set(collector_runs(self._site)) - before)
         if len(new) != 1:
             raise StalePlan(
@@ -158,7 +155,7 @@ class OfficialSweeper:
     def _sweep(self, run: UnifiedRun, request: DeleteRequest) -> RoundEnd:
         if self._addresses:
             try:
-                self._collector.run(self._job(run.run_id), keep=request.keep, stop=self._stop)
+                self._collector.run(self._job(run.run_id), keep=request.keep, stop=self._ports.stop)
             except LakeplanError as error:
                 # Some objects may be gone: the next run sweeps the same mark to its end.
                 return RoundEnd((), _told(error))
@@ -192,7 +189,7 @@ class OfficialSweeper:
 
     # ---- reports and records
     def _job(self, mark_id: str = "") -> CollectorJob:
-        age = min_age_seconds(cutoff=self._mark.cutoff, now=self._now())
+        age = min_age_seconds(cutoff=self._mark.cutoff, now=self._ports.now())
         return CollectorJob(self._mark.repository, age, mark_id)
 
     def _recorded(self) -> UnifiedRun | None:

@@ -117,9 +117,7 @@ def check_may_run(site: Site, mark: Mark, now: datetime) -> None:
     """Raises StalePlan or GateRefused, by name, when the mark may not be swept now."""
     where = f"{site.key}: mark {mark.mark_id}"
     check_readable(mark)
-    times = window(
-        marked=mark.marked_at, lowered_at=mark.lowered_at, settle_seconds=mark.settings.settle_seconds
-    )
+    times = window(mark)
     if problem := times.problem(now):
         if now < times.opens:
             raise GateRefused(problem, where=where, hint="run it again then")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from lakeplan.app.plan import Selection
@@ -12,6 +13,7 @@ from lakeplan.app.run import Run
 from lakeplan.app.sweep.mark import MarkOptions, make_mark
 from lakeplan.app.sweep.places import MARK_INDEX, approval_key
 from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select, select_one
+from lakeplan.app.sweep.purge import Quarantine, list_quarantines
 from lakeplan.app.sweep.store_marks import StoredMark, load_mark, repository_of
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.settling import window
@@ -87,6 +89,18 @@ def open_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site,
     return site, load_mark(site, mark_id)
 
 
+def quarantines(
+    tree: DesiredTree, selection: Selection, ports: SweepPorts, *, older_than: datetime
+) -> list[Quarantine]:
+    """Of all selected repositories. Raises the error of the first that cannot be read: a purge that left
+    some out without a word would be taken for a whole one."""
+    wanted, failed = select(tree, selection, ports)
+    if failed:
+        raise next(iter(failed.values()))
+    sites = [open_site(desired, tree, ports) for desired in wanted]
+    return [q for site in sites for q in list_quarantines(site, older_than=older_than)]
+
+
 def marks_document(report: MarkReport) -> Json:
     """``schemas/marks.v1.json``."""
     return {
@@ -102,9 +116,7 @@ def marks_document(report: MarkReport) -> Json:
 
 def mark_document(mark: Mark) -> Json:
     """A mark for people and pipelines: its document, and when it may be swept."""
-    times = window(
-        marked=mark.marked_at, lowered_at=mark.lowered_at, settle_seconds=mark.settings.settle_seconds
-    )
+    times = window(mark)
     return {
         **mark.to_document(),
         "sweep_from": utc_text(max(times.opens, mark.marked_at)),

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timezone
+from datetime import timedelta, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,9 +16,12 @@ from rich.console import Console
 
 from lakeplan.app.plan import Selection
 from lakeplan.app.sweep.approve import approve as approve_mark
-from lakeplan.app.sweep.collector_runs import collector_reports
 from lakeplan.app.sweep.finish import finish
 from lakeplan.app.sweep.official import run_official
+from lakeplan.app.sweep.purge import PURGE_FORMAT
+from lakeplan.app.sweep.purge import purge as end_quarantine
+from lakeplan.app.sweep.restore import RestoreOptions
+from lakeplan.app.sweep.restore import restore as bring_back
 from lakeplan.app.sweep.run import run_sweep
 from lakeplan.app.sweep.service import (
     MARKS_FORMAT,
@@ -27,6 +30,7 @@ from lakeplan.app.sweep.service import (
     mark_document,
     marks_document,
     open_mark,
+    quarantines,
     sweep_summary,
 )
 from lakeplan.cli import options
@@ -34,15 +38,17 @@ from lakeplan.cli.collecting import (
     CollectorClient,
     CollectorConf,
     CollectorOptions,
+    CollectorRuns,
     SparkSubmitPath,
     open_collector,
+    show_collector_runs,
 )
-from lakeplan.cli.commands.lifecycle import check_lasting_state, stopping
 from lakeplan.cli.commands.plan import Allow
-from lakeplan.cli.console import configure_logging
+from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import new_run_id, this_run
@@ -52,8 +58,14 @@ from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.xid import XidSource
 from lakeplan.model.sweep import SweepSettings
-from lakeplan.render.collector_runs import render_collector_runs
-from lakeplan.render.sweep import render_approval, render_mark_list, render_marks, render_sweep
+from lakeplan.render.sweep import (
+    render_approval,
+    render_mark_list,
+    render_marks,
+    render_purge,
+    render_restore,
+    render_sweep,
+)
 
 FORMATS = ("rich", "json")
 MarkId = Annotated[str, typer.Argument(metavar="MARK", help="The id that sweep mark gave.")]
@@ -64,6 +76,8 @@ def register(app: typer.Typer) -> None:
     group.command("mark", help="Write down what a sweep would take. Deletes nothing.")(mark)
     group.command("approve", help="Say yes to a mark, for the record. Deletes nothing.")(approve)
     group.command("run", help="Delete what an approved mark names, or go on with it.")(run)
+    group.command("restore", help="Bring objects back out of quarantine.")(restore)
+    group.command("purge", help="End quarantines that are old enough. What it deletes is gone.")(purge)
     group.command("report", help="List marks, or show one and what became of it.")(report)
     app.add_typer(group, name="sweep")
 
@@ -186,9 +200,7 @@ def report(
     mark_id: Annotated[
         str | None, typer.Argument(metavar="[MARK]", help="One mark; without it, all of them.")
     ] = None,
-    collector_runs: Annotated[
-        bool, typer.Option("--collector-runs", help="List collections of any kind instead, as reported.")
-    ] = False,
+    collector_runs: CollectorRuns = False,
     tree: options.TreeDir = Path(),
     target: options.Targets = None,
     owner: options.Owner = None,
@@ -204,7 +216,8 @@ def report(
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
     if collector_runs:
-        return _collector_runs(session, Selection(tuple(target or ()), owner, server), outputs, no_color)
+        chosen = Selection(tuple(target or ()), owner, server)
+        return show_collector_runs(session, chosen, outputs, no_color=no_color)
     if mark_id is None:
         document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
         _emit(outputs, document, render_mark_list, no_color=no_color)
@@ -225,13 +238,85 @@ def report(
     return ExitCode.OK
 
 
-def _collector_runs(
-    session: Session, selection: Selection, outputs: tuple[Output, ...], no_color: bool
+def restore(
+    mark_id: MarkId,
+    tree: options.TreeDir = Path(),
+    path: Annotated[
+        str | None, typer.Option("--path", help="Only this path, or below it with a / at its end.")
+    ] = None,
+    commit: Annotated[
+        str | None, typer.Option("--commit", help="Only what this commit holds.", metavar="ID")
+    ] = None,
+    format: options.Formats = None,
+    out: options.Outs = None,
+    lakectl_config: options.LakectlConfig = None,
+    master: options.Master = None,
+    spark_conf: options.SparkConf = None,
+    no_color: options.NoColor = False,
+    no_progress: options.NoProgress = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
 ) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
+        site, stored = open_mark(session.tree, mark_id, ports)
+        document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
+    _emit(outputs, document, render_restore, no_color=no_color)
+    return ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
+
+
+def purge(
+    older_than: Annotated[
+        str,
+        typer.Option("--older-than", help="Only quarantines at least this old, such as 14d.", metavar="AGE"),
+    ],
+    tree: options.TreeDir = Path(),
+    target: options.Targets = None,
+    owner: options.Owner = None,
+    server: options.Server = None,
+    auto_approve: Annotated[
+        bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
+    ] = False,
+    format: options.Formats = None,
+    out: options.Outs = None,
+    lakectl_config: options.LakectlConfig = None,
+    no_color: options.NoColor = False,
+    no_progress: options.NoProgress = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
+) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    age = parse_age("--older-than", older_than)
+    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
     with sweep_ports(session, master=None, spark_conf=None) as ports:
-        runs = collector_reports(session.tree, selection, ports)
-    _emit(outputs, runs, render_collector_runs, no_color=no_color)
-    return ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK
+        found = quarantines(
+            session.tree,
+            Selection(tuple(target or ()), owner, server),
+            ports,
+            older_than=now_utc() - timedelta(seconds=age),
+        )
+        objects = sum(q.amount.objects for q in found)
+        if found and not auto_approve and not _approved(objects, len(found), no_color=no_color):
+            return ExitCode.ERROR
+        ends = [end_quarantine(quarantine, ports, this_run(tree)) for quarantine in found]
+    document = {"format": PURGE_FORMAT, "older_than": older_than, "quarantines": ends}
+    _emit(outputs, document, render_purge, no_color=no_color)
+    return ExitCode.PARTLY_DONE if any(end["failed"] for end in ends) else ExitCode.OK
+
+
+def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "purge asks for the word yes, and there is no terminal to ask at", hint="pass --auto-approve"
+        )
+    question = f"Delete {objects:,} objects of {quarantines} quarantines for good? Only the word yes does"
+    if typer.prompt(question, default="", show_default=False).strip() == "yes":
+        return True
+    stderr(no_color=no_color).print("Nothing was deleted.")
+    return False
 
 
 def exit_code_of(document: dict[str, Any]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from lakeplan.model.mark import Mark
 from lakeplan.model.rules import GcRules
 from lakeplan.model.sweep import MARK_MAX_AGE_SECONDS
 
@@ -38,11 +39,11 @@ class Window:
         return ""
 
 
-def window(*, marked: datetime, lowered_at: datetime, settle_seconds: int) -> Window:
-    """``lowered_at``: when a rule was last lowered, or first seen as it is."""
+def window(mark: Mark) -> Window:
+    """When a mark may be swept: its rules have settled, and it has not grown old."""
     return Window(
-        opens=lowered_at + timedelta(seconds=settle_seconds),
-        closes=marked + timedelta(seconds=MARK_MAX_AGE_SECONDS),
+        opens=mark.lowered_at + timedelta(seconds=mark.settings.settle_seconds),
+        closes=mark.marked_at + timedelta(seconds=MARK_MAX_AGE_SECONDS),
     )
 
 
