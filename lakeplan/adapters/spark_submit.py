@@ -48,6 +48,9 @@ SHOWN = 12
 OWN_VARIABLES = ("LAKEPLAN_", "LAKECTL_")
 AWS_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 """Spark copies these over the job's own S3 settings, one by one."""
+DEFAULTS = "spark-defaults.conf"
+PACKAGES = "spark.jars.packages"
+SECRET_KEYS = re.compile(REDACTED)
 _log = logging.getLogger("lakeplan.collector")
 
 
@@ -202,11 +205,6 @@ class SparkSubmit:
             known += [self._storage.access_key or "", self._storage.secret_key or ""]
         known += [value for key, value in self._options.conf.items() if SECRET_KEYS.search(key)]
         return tuple(secret for secret in known if secret)
-
-
-DEFAULTS = "spark-defaults.conf"
-PACKAGES = "spark.jars.packages"
-SECRET_KEYS = re.compile(REDACTED)
 
 
 def redact(line: str, secrets: tuple[str, ...]) -> str:
