@@ -44,7 +44,7 @@ def main() -> int:
     if marks:
         for run_id in [orders["run_id"], *orders.get("more_runs", [])]:
             write_report(namespace, {**orders, "run_id": run_id})
-    return 0
+    return 1 if orders.get("fail_late") and marks else 0
 
 
 def write_report(namespace: Path, orders: dict) -> None:

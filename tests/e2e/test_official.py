@@ -12,10 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.adapters.spark_submit import SparkSubmit
+from lakeplan.app.sweep.official import OfficialSweeper
 from lakeplan.formats.collector_command import S3Access
 from lakeplan.model.collector import CollectorJob
 from lakeplan.sandbox import start_sandbox
@@ -132,7 +135,6 @@ def it_has_the_collector_mark_then_sweep_and_checks_what_is_gone(make_official: 
     again = official.run()
     assert (again.code, again.json["deleted"]) == (0, document["deleted"])
     assert len(official.starts) == 2
-    jsonschema = pytest.importorskip("jsonschema")
     jsonschema.validate(document, json.loads((SCHEMAS / "sweep.v1.json").read_text()))
 
 
@@ -168,6 +170,43 @@ def it_says_why_the_collector_failed_while_nothing_was_deleted(make_official: An
     assert failed.code == 1
     assert "exit code 1" in failed.err
     assert "the cluster went away" in failed.err
+    assert official.site.data() == before
+
+
+def it_leaves_no_mark_of_a_collector_that_failed_after_it_marked(make_official: Any) -> None:
+    official = make_official()
+    official.orders(fail_late=True)
+    assert official.run().code == 1
+    assert official.summary.parent.exists()
+    assert not official.summary.exists(), "anybody could sweep the collector's mark"
+
+
+def it_checks_the_collector_s_mark_again_before_it_is_swept(
+    make_official: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    official = make_official()
+    before = official.site.data()
+    kept = next(iter(before - set(official.approved)))
+    run = SparkSubmit.run
+
+    def marked(self: SparkSubmit, job: CollectorJob, **more: Any) -> None:
+        run(self, job, **more)
+        taken.append(job)
+
+    taken: list[CollectorJob] = []
+    look = OfficialSweeper._check_look
+
+    def tampered(self: OfficialSweeper, request: Any) -> None:
+        if taken:  # between the collector's mark and its sweep somebody adds an address
+            part = next(official.summary.parent.glob("deleted/*.parquet"))
+            pq.write_table(pa.table({"address": [official.approved[0], kept]}), part)
+        look(self, request)
+
+    monkeypatch.setattr(SparkSubmit, "run", marked)
+    monkeypatch.setattr(OfficialSweeper, "_check_look", tampered)
+    refused = official.run()
+    assert refused.code == 4
+    assert kept in refused.err
     assert official.site.data() == before
 
 
@@ -383,6 +422,7 @@ def it_lists_what_collections_of_any_kind_reported(make_official: Any) -> None:
     pq.write_table(pq.read_table(next(official.summary.parent.glob("deleted/*.parquet"))), old / "a.parquet")
     shown = official.site.world.lakeplan(("sweep", "report"), "--collector-runs", "--format", "json")
     assert shown.code == 0, shown.err
+    jsonschema.validate(shown.json, json.loads((SCHEMAS / "collector-runs.v1.json").read_text()))
     runs = shown.json["repositories"]["prod/lake"]
     assert [(r["run_id"], r["by"], r["objects"]) for r in runs] == [
         (RUN_ID, "lakefs-spark-client", 2),

@@ -80,8 +80,9 @@ class OfficialSweeper:
             return self._go_on(begun, request)
         self._check_look(request)
         if self._run is None:
-            self._run, self._addresses = self._have_marked(request)
+            self._run = self._have_marked(request)
             return RoundEnd(())
+        self._addresses = self._checked(self._run)  # as it lies there now: the job reads it again
         record = {"run_id": self._run.run_id, "written_by": "the official collector"}
         data = (json.dumps(record) + "\n").encode()
         self._store.create(sweep_prefix(self._mark.mark_id) + OFFICIAL_FILE, data)
@@ -107,26 +108,33 @@ class OfficialSweeper:
         if request.keep_never_committed and self._mark.marked.amount(MarkClass.NEVER_COMMITTED).objects:
             raise GateRefused(request.keep_never_committed, where=self._where, hint="run it again then")
 
-    def _have_marked(self, request: DeleteRequest) -> tuple[UnifiedRun, frozenset[str]]:
-        """The collector's own mark, and what it names: nothing but what was approved."""
+    def _have_marked(self, request: DeleteRequest) -> UnifiedRun:
+        """The collector's own mark, which names nothing but what was approved."""
         before = set(collector_runs(self._site))
-        self._collector.run(self._job(), keep=request.keep, stop=self._ports.stop)
-        new = sorted(set(collector_runs(self._site)) - before)
-        if len(new) != 1:
-            raise StalePlan(
-                f"the collector left {len(new)} reports where one was expected"
-                + (f" ({', '.join(new[:3])}): another one ran meanwhile" if new else ""),
-                where=self._where,
-                hint="see that no other collector runs, then mark again",
-            )
-        run = UnifiedRun(new[0])
         try:
-            return run, self._checked(run)
-        except LakeplanError:
-            self._retract(run)
+            self._collector.run(self._job(), keep=request.keep, stop=self._ports.stop)
+            run = self._only_new(before)
+            self._addresses = self._checked(run)
+        except BaseException:
+            # Whatever it was: a mark that the job may have finished must not lie about.
+            with suppress(LakeplanError):
+                self._retract(self._only_new(before))
             raise
+        return run
+
+    def _only_new(self, before: set[str]) -> UnifiedRun:
+        new = sorted(set(collector_runs(self._site)) - before)
+        if len(new) == 1:
+            return UnifiedRun(new[0])
+        raise StalePlan(
+            f"the collector left {len(new)} reports where one was expected"
+            + (f" ({', '.join(new[:3])}): another one ran meanwhile" if new else ""),
+            where=self._where,
+            hint="see that no other collector runs, then mark again",
+        )
 
     def _checked(self, run: UnifiedRun) -> frozenset[str]:
+        """What the collector's mark names: nothing but what was approved, or GateRefused."""
         named = self._named_by(run)
         foreign = set(named)
         for part in self._mark.marked.going:
@@ -144,7 +152,7 @@ class OfficialSweeper:
     def _go_on(self, begun: UnifiedRun, request: DeleteRequest) -> RoundEnd:
         """With a sweep that an earlier run began. When something is held again by now, nothing more is
         deleted: what is gone and what is not is written down."""
-        self._addresses = self._named_by(begun)
+        self._addresses = self._checked(begun)
         if not request.saved:
             return self._sweep(begun, request)
         end = self._record_all(request, NOT_FINISHED)
