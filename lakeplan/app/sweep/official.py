@@ -123,7 +123,7 @@ class OfficialSweeper:
         return run
 
     def _only_new(self, before: set[str]) -> UnifiedRun:
-        new = sorted(set(collector_runs(self._site)) - before)
+        new = sorted(set(collector_runs(self._site)) - before - {self._mark.mark_id})
         if len(new) == 1:
             return UnifiedRun(new[0])
         raise StalePlan(
