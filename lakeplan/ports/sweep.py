@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
@@ -109,7 +109,8 @@ class DeleteRequest:
     """A round of deletions. ``prefix`` is the sweep's folder, ``quarantine_prefix`` where copies go.
     ``saved`` maps addresses of these parts that must stay to why. ``begun`` are parts that an earlier run
     began and did not finish. ``until``: no part is begun later. ``keep_never_committed``: why nothing that
-    was never committed may go yet; "" when it may."""
+    was never committed may go yet; "" when it may. ``keep``: to be called now and then by who takes longer
+    than a round; it raises when the sweep must not go on."""
 
     store: SweepStore
     parts: tuple[Part, ...]
@@ -121,6 +122,7 @@ class DeleteRequest:
     keep_never_committed: str = ""
     begun: frozenset[str] = field(default=frozenset())
     until: datetime | None = None
+    keep: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)

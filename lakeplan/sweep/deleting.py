@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakeplan.core.sweep.pacing import Throttle
 from lakeplan.errors import LakeplanError, StorageNotFound, WriteConflict
-from lakeplan.formats.mark_parts import RESULTS, end_of, read_part, write_part
+from lakeplan.formats.mark_parts import end_of, read_part, write_results
 from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
 from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
 from lakeplan.ports.sweep import DeleteSettings
@@ -163,15 +163,7 @@ class _Part:
         return end_of(self._part.name, data)
 
     def _record(self) -> PartEnd:
-        keys = list(self._status)
-        columns = {
-            "address": keys,
-            "size_bytes": [self._sizes[key] for key in keys],
-            "status": [self._status[key][0].value for key in keys],
-            "reason": [self._status[key][1] for key in keys],
-        }
-        metadata = {"verified": str(self._verified)}
-        data, _ = write_part(columns, RESULTS.with_metadata(metadata))
+        data = write_results(self._status, self._sizes, verified=self._verified)
         key = result_key(self._work.sweep_prefix, self._part.name)
         try:
             self._store.create(key, data)

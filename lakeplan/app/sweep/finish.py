@@ -15,6 +15,7 @@ from lakeplan.app.run import Run
 from lakeplan.app.state import History
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.run import SweepEnd
+from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.sweep_keys import OFFICIAL_FILE, SUMMARY_FILE, result_key, sweep_prefix
@@ -87,6 +88,8 @@ def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
         site.store.create(key, (json.dumps({"run_id": run_id}) + "\n").encode())
     except WriteConflict:
         run_id = str(json.loads(site.store.read(key))["run_id"])
+    if end.mark.settings.engine == ENGINE:
+        return run_id  # the collector's own report stands there
     report = UnifiedRun(run_id)
     count, number, waiting = 0, 0, list[str]()
     for address in _deleted(site, end):

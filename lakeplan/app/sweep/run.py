@@ -8,7 +8,7 @@ after every part (``lakeplan.sweep.deleting``), so that a run may be killed at a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -88,7 +88,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
     with lease:
         check_may_run(site, mark, ports.now())
         check_site(site)
-        runner = _Runner(site, mark, ports, load_seen(site, mark))
+        runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew)
         end = SweepEnd(mark, approval)
         before = -1
         while True:
@@ -156,11 +156,14 @@ def _own_report(site: Site, mark: Mark) -> set[str]:
 
 
 class _Runner:
-    def __init__(self, site: Site, mark: Mark, ports: SweepPorts, seen: SeenAtMark) -> None:
+    def __init__(
+        self, site: Site, mark: Mark, ports: SweepPorts, seen: SeenAtMark, keep: Callable[[], None]
+    ) -> None:
         self._site = site
         self._mark = mark
         self._ports = ports
         self._seen = seen
+        self._keep = keep
         self._prefix = sweep_prefix(mark.mark_id)
         self._begun: frozenset[str] = frozenset()
         self._done: frozenset[str] = frozenset()
@@ -206,6 +209,7 @@ class _Runner:
                 keep_never_committed=never,
                 begun=frozenset(part.name for part in left if part_id(part.name) in self._begun),
                 until=self._ports.now() + ROUND,
+                keep=self._keep,
             )
         )
         return answer.problem

@@ -17,6 +17,7 @@ from rich.console import Console
 from lakeplan.app.plan import Selection
 from lakeplan.app.sweep.approve import approve as approve_mark
 from lakeplan.app.sweep.finish import finish
+from lakeplan.app.sweep.official import run_official
 from lakeplan.app.sweep.purge import PURGE_FORMAT
 from lakeplan.app.sweep.purge import purge as end_quarantine
 from lakeplan.app.sweep.restore import RestoreOptions
@@ -33,6 +34,15 @@ from lakeplan.app.sweep.service import (
     sweep_summary,
 )
 from lakeplan.cli import options
+from lakeplan.cli.collecting import (
+    CollectorClient,
+    CollectorConf,
+    CollectorOptions,
+    CollectorRuns,
+    SparkSubmitPath,
+    open_collector,
+    show_collector_runs,
+)
 from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.gates import check_gate_names
@@ -44,6 +54,7 @@ from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import new_mark_id, this_run
 from lakeplan.cli.wiring import Session
 from lakeplan.core.planning.gates import Openers
+from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.xid import XidSource
 from lakeplan.model.sweep import SweepSettings
@@ -147,6 +158,9 @@ def run(
     parallelism: Annotated[
         int | None, typer.Option("--parallelism", help="Workers that delete; all by default.", min=1)
     ] = None,
+    spark_submit: SparkSubmitPath = "spark-submit",
+    collector: CollectorClient = None,
+    collector_conf: CollectorConf = None,
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
@@ -171,7 +185,11 @@ def run(
         site, stored = open_mark(session.tree, mark_id, ports)
         document = sweep_summary(site, mark_id)
         if document is None or not document["finished"]:
-            end = run_sweep(site, stored, ports, this)
+            if stored.mark.settings.engine == ENGINE:
+                given = CollectorOptions(spark_submit, collector, collector_conf, spark_conf)
+                end = run_official(site, stored, ports, this, open_collector(session, site, given))
+            else:
+                end = run_sweep(site, stored, ports, this)
             xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
             document = finish(site, end, ports, this, run_id=xids.descending())
     _emit(outputs, document, render_sweep, no_color=no_color)
@@ -182,7 +200,11 @@ def report(
     mark_id: Annotated[
         str | None, typer.Argument(metavar="[MARK]", help="One mark; without it, all of them.")
     ] = None,
+    collector_runs: CollectorRuns = False,
     tree: options.TreeDir = Path(),
+    target: options.Targets = None,
+    owner: options.Owner = None,
+    server: options.Server = None,
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
@@ -193,6 +215,9 @@ def report(
     configure_logging(log_level)
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
+    if collector_runs:
+        chosen = Selection(tuple(target or ()), owner, server)
+        return show_collector_runs(session, chosen, outputs, no_color=no_color)
     if mark_id is None:
         document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
         _emit(outputs, document, render_mark_list, no_color=no_color)
