@@ -318,7 +318,7 @@ class _Runner:
             name, why = next(iter(unreadable.items()))
             raise GateRefused(f"repository {name} of the server cannot be read: {why}", where=site.key)
         looked_at = self._ports.now()
-        now = earlier_clock(site, f"{self._prefix}look.json", looked_at, by=self._by)
+        now = earlier_clock(site, f"{mark_prefix(mark.mark_id)}look.json", looked_at, by=self._by)
         look = take_look(site, now=now, before=None)
         held = self._ports.marker.held_again(
             RecheckRequest(
