@@ -62,7 +62,9 @@ def report_page_document(
             graphs.append(graph)
         elif judged is not None:
             left_out.append(f"{repository.key}: its graph, for the size of the page: --target draws it alone")
-        curve = next((c["curve"] for c in placed if c["key"] == repository.key and c["rules"] == "after"), None)
+        curve = next(
+            (c["curve"] for c in placed if c["key"] == repository.key and c["rules"] == "after"), None
+        )
         timelines.append(timeline_document(repository, judged, curve, plan.as_of))
         branches.append(branches_document(repository, judged, plan.as_of))
     if len(shown) > MAX_DETAILED:

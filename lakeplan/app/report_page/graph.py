@@ -80,11 +80,10 @@ def graph_document(judged: Judged, *, limit: int = MAX_COMMITS) -> Json:
         "source": judged.history.source,
         "blind_to": list(judged.history.blind_to),
         "same_as_plan": judged.verdicts.digest() == digest if digest else None,
+        "as_of": int(judged.as_of.timestamp()),
         "commits": len(graph),
         "lanes": drawing.lanes,
-        "counts": {
-            horizon.value: _counts(verdicts, place) for place, horizon in enumerate(Horizon)
-        },
+        "counts": {horizon.value: _counts(verdicts, place) for place, horizon in enumerate(Horizon)},
         "branches": [_branch(b, graph, row_of, plan) for b in graph.branches],
         "tags": [
             [t.id, row_of.get(graph.index[t.commit_id], -1)]
@@ -149,9 +148,11 @@ def _parent_rows(
 
 
 def _branch(branch: Branch, graph: CommitGraph, row_of: dict[int, int], plan: RepositoryPlan) -> list[Any]:
-    """[name, row or -1, days before, days after]; None: no rules are set."""
-    days = [None if r is None else r.days_for(branch.id) for r in (plan.before, plan.after)]
-    return [branch.id, row_of.get(graph.index[branch.commit_id], -1), *days]
+    """[name, row or -1, days before, days after, rule of its own before, after]; None: no rules are set."""
+    sides = (plan.before, plan.after)
+    days = [None if r is None else r.days_for(branch.id) for r in sides]
+    own = [int(r is not None and branch.id in r.branches) for r in sides]
+    return [branch.id, row_of.get(graph.index[branch.commit_id], -1), *days, *own]
 
 
 def _reasons(

@@ -46,10 +46,14 @@ NO_GRAPH = (
     "commit graphs, and the ages of branches: the plan file has no history; give -C DIR to ask the servers, "
     "or --namespace server/name=URL"
 )
-NO_CURVE = "retention curves: make one with lakeplan curve REPO --horizon 90d --format json, give it by --curve"
+NO_CURVE = (
+    "retention curves: make one with lakeplan curve REPO --horizon 90d --format json, give it by --curve"
+)
 
 PlanFile = Annotated[Path | None, typer.Argument(metavar="PLAN", help="A plan file.")]
-Html = Annotated[Path | None, typer.Option("--html", help="The page; a dash is standard output.", metavar="FILE")]
+Html = Annotated[
+    Path | None, typer.Option("--html", help="The page; a dash is standard output.", metavar="FILE")
+]
 Tree = Annotated[
     Path | None,
     typer.Option("-C", "--tree", help="Ask the servers of this tree for the history.", metavar="DIR"),
@@ -138,7 +142,9 @@ def _counted(shown: Sequence[RepositoryPlan]) -> str:
 def _targets(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[str]:
     """Keys of the repositories that ``--target`` names. Raises LakeplanError when it names none."""
     found = [
-        r.key for r in plan.repositories if any(fnmatchcase(name, g) for g in globs for name in (r.name, r.key))
+        r.key
+        for r in plan.repositories
+        if any(fnmatchcase(name, g) for g in globs for name in (r.name, r.key))
     ]
     if globs and not found:
         raise LakeplanError("no repository of the plan matches --target", where=str(plan_file))

@@ -19,7 +19,9 @@ _ROWS = 400
 _HEIGHT = 260
 _DAY = 86_400
 _TICKS = (1, 3, 7, 14, 30, 90, 180, 365, 730, 1825, 3650)
-_NO_DATES = "The plan file has no dates of branches but of those that policies delete: give it a history (see Notes)."
+_NO_DATES = (
+    "The plan file has no dates of branches but of those that policies delete: give it a history (see Notes)."
+)
 _AGE = "at least"
 
 
@@ -76,7 +78,7 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
         parts.append(el("circle", el("title", said), cls=cls, cx=x8 * 8, cy=y8 * 8, r=f"{radius:.1f}"))
     idle = sum(1 for r in rows if r["idle_seconds"] > 90 * _DAY)
     said = f"{count(idle)} of {counted(len(rows), 'branch')} have been idle for more than 90 days."
-    caption = f"{said} Filled rings: policies let it go within 30 days. Both scales are of logarithms."
+    caption = f"{said} Ringed: policies let it go within 30 days. Both scales are of logarithms."
     return charts.figure(charts.picture(f"Branches of {key}", said, parts, _HEIGHT), caption)
 
 

@@ -79,7 +79,7 @@ def upright(f: Frame, at: float, cls: str, content: str) -> list[Markup]:
     end = at > f.span * 0.8
     line = el("line", cls=cls, x1=f.x(at), x2=f.x(at), y1=TOP, y2=f.floor)
     beside = float(f.x(at)) + (-6 if end else 6)
-    return [line, words(f"{beside:.1f}", TOP + 12, content, "end" if end else "")]
+    return [line, words(f"{beside:.1f}", TOP + 12, content, "on end" if end else "on")]
 
 
 def column(f: Frame, at: float, width: float, value: float, cls: str, said: str) -> Markup:

@@ -15,7 +15,9 @@ from lakeplan.render.report.shell import Section
 Json = Mapping[str, Any]
 
 _CURVES = 12
-_OTHER_RULES = "It was made with other rules than this plan's, stored or proposed: its days now are not the plan's."
+_OTHER_RULES = (
+    "It was made with other rules than this plan's, stored or proposed: its days now are not the plan's."
+)
 
 
 def curves_section(document: Json) -> Section | None:

@@ -23,6 +23,8 @@ class Markup(str):
 Child = str | int | Iterable["Child"] | None
 Attribute = str | int | float | bool | None
 
+_TALL = 25
+"""Rows from which on a table scrolls in a box of its own height."""
 _VOID = frozenset({"meta", "input", "br", "col", "hr"})
 _NAMES = {"cls": "class", "for_": "for", "type_": "type"}
 
@@ -79,8 +81,8 @@ def table(
     sortable: bool = False,
     hidden_caption: bool = False,
 ) -> Markup:
-    """A table in a box that scrolls by itself and by the keyboard. The first cell of a row is its header. A
-    cell may come with attributes, such as ``data_sort``; ``figures`` are columns of numbers."""
+    """A table in a box that scrolls by itself. The first cell of a row is its header. A cell may come with
+    attributes, such as ``data_sort``; ``figures`` are columns of numbers."""
     numbers = frozenset(figures)
 
     def cell(n: int, value: Cell) -> Markup:
@@ -104,8 +106,5 @@ def table(
             el("tbody", body),
             data_sortable=sortable,
         ),
-        cls="scroll",
-        tabindex=0,
-        role="region",
-        aria_label=safe(str(caption)),
+        cls="scroll tall" if len(body) > _TALL else "scroll",
     )

@@ -143,6 +143,8 @@ def _settings(repository: Json) -> list[Markup]:
         rows = [
             [c["item"], c["action"], _values(c["before"]), _values(c["after"])] for c in setting["changes"]
         ]
+        if not rows:
+            continue
         caption = f"{TITLES[kind].capitalize()}, {key_of(repository)}"
         found.append(table(caption, ("item", "what", "now", "proposed"), rows[:_ROWS]))
     return found

@@ -73,7 +73,7 @@ def _commits(timeline: Json) -> Markup:
 
 def _branch_mark(f: charts.Frame, day: Json) -> Markup:
     said = f"{moment(day['until'])}: {counted(len(day['branches']), 'branch')}: {_names(day['branches'])}"
-    at = f"translate({f.x(day['day'] - 0.5)} {charts.TOP + 6})"
+    at = f"translate({f.x(day['day'] - 0.5)} {charts.TOP - 8})"
     return el("path", el("title", said), cls="gone-branch", d="M-6-5h12l-6 10z", transform=at)
 
 

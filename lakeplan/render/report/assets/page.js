@@ -39,6 +39,23 @@ function sortBy(table, column, button) {
   table.tBodies[0].append(...rows.map(([, row]) => row));
 }
 
+/* A box that scrolls can be reached by the keyboard, and says what it is. */
+function startScrolling() {
+  const look = () => {
+    for (const box of document.querySelectorAll(".scroll")) {
+      const scrolls = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
+      const words = { tabindex: "0", role: "region", "aria-label": box.querySelector("caption").textContent };
+      for (const [name, value] of Object.entries(words)) {
+        if (scrolls) box.setAttribute(name, value);
+        else box.removeAttribute(name);
+      }
+    }
+  };
+  addEventListener("resize", look);
+  document.addEventListener("toggle", look, true);
+  look();
+}
+
 function startSorting() {
   for (const table of document.querySelectorAll('table[data-sortable]')) {
     [...table.tHead.rows[0].cells].forEach((header, column) => {
