@@ -1,4 +1,4 @@
-"""A real Chromium without a window, driven over a pair of pipes: no library, and no port that others could use."""
+"""A real Chromium without a window, driven over a pair of pipes: no library, no port for others to use."""
 
 from __future__ import annotations
 
@@ -7,14 +7,28 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+PATIENCE_SECONDS = 240
+"""A browser that hangs is ended then, and the test fails."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 KEYS = {"ArrowDown": 40, "ArrowUp": 38, "PageDown": 34, "PageUp": 33, "Home": 36, "End": 35, "Enter": 13}
 KEYS |= {"Escape": 27, "Tab": 9}
+
+
+# The browser reads from file 3 and writes to file 4.
+_PUT_IN_PLACE = """
+import fcntl, os, sys
+reads, writes = (fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3])
+os.dup2(reads, 3)
+os.dup2(writes, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def find_chromium() -> str | None:
@@ -69,13 +83,17 @@ class Page:
         return answer
 
     def open(self, file: Path, fragment: str = "") -> None:
-        """Returns when the page says that it can be used."""
-        self.call("Page.navigate", url="about:blank")
+        """Returns when the page is there and was drawn."""
+        self.go("about:blank")
+        self.go(file.as_uri() + (f"#{fragment}" if fragment else ""))
+        self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def go(self, url: str) -> None:
+        """Returns when the page is loaded."""
         self._loaded = False
-        self.call("Page.navigate", url=file.as_uri() + (f"#{fragment}" if fragment else ""))
+        self.call("Page.navigate", url=url)
         while not self._loaded:
             self._read()
-        self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def evaluate(self, script: str) -> Any:
         """What an expression comes to; promises are waited for."""
@@ -112,21 +130,23 @@ def chromium(profile: Path) -> Iterator[Page]:
     command = find_chromium()
     assert command is not None
     to_browser, from_browser = os.pipe(), os.pipe()
+    ends = to_browser[0], from_browser[1]
     switches = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
     place = [f"--user-data-dir={profile}", "--no-first-run", "--remote-debugging-pipe", "about:blank"]
-    # The browser reads its third file and writes to the fourth; a shell puts them there.
-    script = f'exec "$0" "$@" 3<&{to_browser[0]} 4>&{from_browser[1]}'
     process = subprocess.Popen(
-        ["sh", "-c", script, command, *switches, *place],
-        pass_fds=(to_browser[0], from_browser[1]),
+        [sys.executable, "-c", _PUT_IN_PLACE, *map(str, ends), command, *switches, *place],
+        pass_fds=ends,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    os.close(to_browser[0])
-    os.close(from_browser[1])
+    for end in ends:
+        os.close(end)
+    watchdog = threading.Timer(PATIENCE_SECONDS, process.kill)
+    watchdog.start()
     with os.fdopen(to_browser[1], "wb") as writer, os.fdopen(from_browser[0], "rb") as reader:
         try:
             yield Page(writer, reader)
         finally:
+            watchdog.cancel()
             process.terminate()
             process.wait(timeout=20)

@@ -43,9 +43,9 @@ def report_page_document(
     also: Mapping[str, str] | None = None,
     missing: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """``histories`` and the plan's repositories by key (``server/name``). ``curves`` are documents of
-    ``schemas/curve.v1.json``; ``also`` gives the key of a curve that goes by another name. ``missing`` says in words what the page does not show, and why; what had to be
-    left out for its size is added. Raises LakeplanError when a history is damaged."""
+    """``histories`` by key (``server/name``). ``curves`` are documents of ``schemas/curve.v1.json``; ``also``
+    gives the key of a curve that goes by another name. ``missing`` says in words what the page does not show,
+    and why; what had to be left out for its size is added. Raises LakeplanError when a history is damaged."""
     shown = shown_repositories(plan, targets)
     document = to_document(plan)
     by_key = {f"{r['server']}/{r['name']}": r for r in document["repositories"]}

@@ -1,6 +1,7 @@
 """The commit graph of one repository for the page: rows, lanes, verdicts at three moments, and reasons.
 
-Everything is in columns, a value per row, so that ten thousand commits stay small. Rows go from the newest down.
+Everything is in columns, a value per row, so that ten thousand commits stay small. Rows go from the newest
+down.
 """
 
 from __future__ import annotations

@@ -23,11 +23,12 @@ from lakeplan.model.plan import Plan, RepositoryPlan
 from lakeplan.render.amounts import size
 from lakeplan.render.report import render_report
 
-HELP = """Write a plan as one HTML page: impact, timeline, curves, branches, and the commit graph with reasons.
+HELP = """Write a plan as one HTML page: impact, timeline, curves, branches, the commit graph with reasons.
 
-The page is a single file that asks no network. From the plan file alone it has what the plan has. With -C DIR
-the tree's servers are asked for the history (GET, and a refs dump), or with --namespace a refs dump in storage:
-that adds the commit graph and the ages of branches. A curve is made by lakeplan curve, and given with --curve.
+The page is a single file that asks no network. From the plan file alone it has what the plan has. With -C
+DIR the tree's servers are asked for the history (GET, and a refs dump), or with --namespace a refs dump in
+storage is read: that adds the commit graph and the ages of branches. A curve is made by lakeplan curve, and
+given with --curve.
 
 Examples:
 
@@ -35,7 +36,7 @@ Examples:
 
   lakeplan report plan.json --html report.html -C .
 
-  lakeplan report plan.json --html report.html --namespace prod/analytics=s3://bucket/analytics
+  lakeplan report plan.json --html report.html --namespace s3://bucket/repo
 
   lakeplan curve analytics --horizon 90d --format json --out curve.json
 
@@ -78,9 +79,9 @@ def register(app: typer.Typer) -> None:
         tree: Tree = None,
         namespace: Namespaces = None,
         curve: Curves = None,
-        graph: Annotated[
-            bool, typer.Option("--graph/--no-graph", help="Leave out the history, whatever else is given.")
-        ] = True,
+        no_graph: Annotated[
+            bool, typer.Option("--no-graph", help="Leave the history out, whatever else is given.")
+        ] = False,
         target: options.Targets = None,
         read_only: Annotated[
             bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
@@ -105,11 +106,11 @@ def register(app: typer.Typer) -> None:
         curves = [report_sources.read_curve(path) for path in curve or ()]
         progress = progress_for(shown=not (no_progress or quiet))
         histories = Histories()
-        if graph and tree is not None:
+        if tree is not None and not no_graph:
             session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
             live = [r for r in shown if r.key not in urls]
             histories = report_sources.from_servers(session, live, progress, read_only=read_only)
-        if graph and urls:
+        if urls and not no_graph:
             more = report_sources.from_namespaces(
                 *(urls, shown, progress), zone=time_zone, endpoint_url=endpoint_url, region=region
             )
@@ -147,7 +148,11 @@ def _targets(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[str]:
         if any(fnmatchcase(name, g) for g in globs for name in (r.name, r.key))
     ]
     if globs and not found:
-        raise LakeplanError("no repository of the plan matches --target", where=str(plan_file))
+        raise LakeplanError(
+            "no repository of the plan matches --target",
+            where=str(plan_file),
+            hint=f"lakeplan show {plan_file} names them; a glob such as 'team-*' is in quotes",
+        )
     return found
 
 

@@ -59,9 +59,11 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
     for tick in _TICKS:
         at = _scale(tick * _DAY)
         if at <= f.highest:
-            y = f.y(at)
-            parts.append(el("line", cls="grid", x1=charts.LEFT, x2=charts.WIDTH - charts.RIGHT, y1=y, y2=y))
-            parts.append(charts.words(charts.LEFT - 6, float(y) + 4, _ago(tick * _DAY), "soft end"))
+            level = f.y(at)
+            parts.append(
+                el("line", cls="grid", x1=charts.LEFT, x2=charts.WIDTH - charts.RIGHT, y1=level, y2=level)
+            )
+            parts.append(charts.words(charts.LEFT - 6, float(level) + 4, _ago(tick * _DAY), "soft end"))
         if at <= f.span:
             parts.append(charts.words(f.x(at), charts.TOP + _HEIGHT + 17, _ago(tick * _DAY), "soft mid"))
     foot = charts.TOP + _HEIGHT + 36

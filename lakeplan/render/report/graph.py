@@ -57,7 +57,7 @@ def _counts(graph: Json) -> Markup:
     notes = [f"{counted(graph['commits'], 'commit')}, read from {graph['source']}."]
     if left:
         notes.append(
-            f"{count(drawn)} are drawn: those that change sides, HEADs, and the newest; {count(left)} are not."
+            f"{count(drawn)} are drawn: what changes sides, HEADs, the newest; {count(left)} more are not."
         )
     notes += [f"Not seen: {words}." for words in graph["blind_to"]]
     moved = None
@@ -117,7 +117,7 @@ def _frame(graphs: Sequence[Json]) -> Markup:
     )
 
 
-_KEYS = "In the list: arrow keys, Page Up and Down, Home and End move; Enter goes to the reasons, Escape comes back."
+_KEYS = "In the list: arrow keys, Page Up and Down, Home, End; Enter goes to the reasons, Escape comes back."
 
 
 def _legend() -> Markup:

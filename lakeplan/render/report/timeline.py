@@ -57,7 +57,8 @@ def _commits(timeline: Json) -> Markup:
     parts = charts.axes(f, count, charts.day_ticks(span), "commits that stop being kept, by days from now")
     width = (charts.WIDTH - charts.LEFT - charts.RIGHT) / span
     for d in days:
-        said = f"{moment(d['until'])}: {d['proposed'] or 0:,} under the proposed rules, {d['stored'] or 0:,} stored"
+        proposed, stored = d["proposed"] or 0, d["stored"] or 0
+        said = f"{moment(d['until'])}: {proposed:,} under the proposed rules, {stored:,} under the stored"
         parts.append(charts.column(f, d["day"] - 1, width * 0.45, d["stored"] or 0, "bar quiet", said))
         parts.append(charts.column(f, d["day"] - 0.5, width * 0.45, d["proposed"] or 0, "bar loud", said))
         if d["branches"]:
