@@ -52,7 +52,7 @@ WORDS = (
     "rows",
 )
 HOLDS = {f"hold-{n:02d}": 180 for n in range(12)}
-STORED = GcRules(90, {"main": 365, "release-01": 365, "release-02": 365, **HOLDS})
+STORED = GcRules(90, {"main": 365, "release-01": 365, "release-02": 365, **dict.fromkeys(HOLDS, 365)})
 PROPOSED = GcRules(21, {"main": 90, "release-01": 365, "release-02": 180, **HOLDS})
 
 

@@ -90,7 +90,14 @@ class DescribeNamespaces:
         graph = graph_of(page)
         assert (graph["key"], graph["commits"]) == ("prod/shop", 4)
         # a was followed by b thirty days ago on main: within the 60 days stored, past the 20 proposed
-        assert graph["counts"]["now"] == {"kept": 3, "released": 0, "expires": 1, "at_risk": 0, "gone": 0}
+        assert graph["counts"]["now"] == {
+            "kept": 3,
+            "released": 0,
+            "expires": 1,
+            "at_risk": 0,
+            "at_risk_already": 0,
+            "gone": 0,
+        }
 
     def it_draws_each_of_several(self, two: Path, namespace: str, tmp_path: Path) -> None:
         page = tmp_path / "page.html"

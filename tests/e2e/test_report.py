@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-VERDICTS = ("kept", "released", "expires", "at_risk", "gone")
+VERDICTS = ("kept", "released", "expires", "at_risk", "at_risk_already", "gone")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from lakeplan.app.report_page import History, report_page_document
 from lakeplan.model.refs import Branch, Refs
+from lakeplan.model.rules import GcRules
 from lakeplan.render.report import render_report
 from tests.render import report_pages as pages
 from tests.render.chromium import Page, chromium, find_chromium
@@ -118,6 +119,26 @@ def it_tells_the_reasons_of_the_commit_in_the_address(browser: Page, file: Path)
     )
 
 
+def it_never_says_kept_of_what_the_server_lets_go(browser: Page, tmp_path: Path) -> None:
+    """At risk: the documented rule keeps it, and that is said second."""
+    old = (pages.commit("p", 200, "a"), pages.commit("q", 190, "p"), pages.commit("r", 2, "p"))
+    read = pages.history(*old, hold="q", quick="r")
+    rules = {"before": GcRules(30, {"hold": 250}), "after": GcRules(7, {"hold": 100})}
+    document = report_page_document(
+        pages.plan(pages.repository(read, **rules)), histories={"prod/shop": read}
+    )
+    path = tmp_path / "report.html"
+    path.write_text(render_report(document), encoding="utf-8")
+    browser.open(path, f"commit={pages.commit_id('p')}")
+    told = why(browser)
+    assert told["Verdict"].startswith("at risk. ")
+    assert told["Proposed rules"].startswith(
+        "The server lets it go: its walk stops early. The documented rule keeps it until 2026-04-05 by branch "
+        "quick"
+    )
+    assert told["Stored rules"].startswith("Kept until")
+
+
 def it_shows_the_verdicts_of_another_moment(browser: Page, file: Path) -> None:
     browser.open(file, f"commit={C}&moment=plus_30_days")
     assert why(browser)["Verdict"].startswith("expires.")
@@ -155,7 +176,7 @@ def it_says_in_every_entry_what_becomes_of_it_and_why(browser: Page, file: Path)
     assert said[0].startswith(
         f"{D[:12]}, 2026-03-26, branch main, load d: kept. It is the HEAD of branch main"
     )
-    assert all(re.search(r": (kept|expires|gone)\. ", words) for words in said)
+    assert all(re.search(r": (kept|expires|gone)\. [A-Z]", words) for words in said)
 
 
 def it_filters_by_verdict_and_words(browser: Page, file: Path) -> None:

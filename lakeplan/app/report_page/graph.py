@@ -25,8 +25,15 @@ MAX_COMMITS = 10_000
 MESSAGE_LENGTH = 120
 SECOND_US = 1_000_000
 
-KEPT, RELEASED, EXPIRES, AT_RISK, GONE = "kept", "released", "expires", "at_risk", "gone"
-VERDICTS = (KEPT, RELEASED, EXPIRES, AT_RISK, GONE)
+KEPT, RELEASED, EXPIRES, AT_RISK, RISKED, GONE = (
+    "kept",
+    "released",
+    "expires",
+    "at_risk",
+    "at_risk_already",
+    "gone",
+)
+VERDICTS = (KEPT, RELEASED, EXPIRES, AT_RISK, RISKED, GONE)
 """In this order the page counts them; a row's verdicts are one digit a moment, the place in this tuple."""
 
 Json = dict[str, Any]
@@ -111,13 +118,14 @@ def _verdicts(mask: int) -> str:
 
 def _verdict(mask: int, horizon: Horizon) -> str:
     """What becomes of a commit at one moment. At risk: the server, under the proposed rules, lets go of what
-    their documented meaning keeps."""
+    their documented meaning keeps; ``AT_RISK`` as the plan counts it, of what the stored rules keep."""
     stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
     if mask & proposed.server:
         return KEPT if mask & stored.server else RELEASED
+    newly = bool(mask & stored.server)
     if mask & proposed.documented:
-        return AT_RISK
-    return EXPIRES if mask & stored.server else GONE
+        return AT_RISK if newly else RISKED
+    return EXPIRES if newly else GONE
 
 
 def _counts(verdicts: Sequence[str], place: int) -> dict[str, int]:
@@ -130,7 +138,7 @@ def _chosen(graph: CommitGraph, order: Sequence[int], verdicts: Sequence[str], l
     then HEADs, then the newest."""
     if len(order) <= limit:
         return list(order)
-    still = {str(VERDICTS.index(KEPT)), str(VERDICTS.index(GONE))}
+    still = {str(VERDICTS.index(v)) for v in (KEPT, GONE, RISKED)}
 
     def weight(commit: int) -> int:
         return 0 if set(verdicts[commit]) - still else 1 if graph.is_head[commit] else 2
@@ -161,11 +169,13 @@ def _reasons(
 ) -> Json | None:
     """Per row, who keeps it the longest (``branch``: place in ``branches``, -2 a dangling commit, -1 nobody),
     from which commit's date the days count (``via``: a row, -1 itself, -2 not drawn), until when (epoch
-    seconds, None: no end), and how many branches keep it. None: no rules are set, so everything is kept."""
+    seconds, None: no end), how many branches keep it, and whether the ``server`` does so now (0 or 1): all
+    but the last is the documented rule. None: no rules are set, so everything is kept."""
     plan = judged.plan
     rules: GcRules | None = plan.after if proposed else plan.before
     if rules is None:
         return None
+    bit = side_bits(Horizon.NOW, proposed=proposed).server
     policies = plan.branch_lifecycle
     gone = policies.deleted(judged.as_of, proposed) if policies is not None else frozenset()
     graph = judged.graph.without_branches(gone) if gone else judged.graph
@@ -177,6 +187,7 @@ def _reasons(
         "via": [-1 if found.via[n] == n else row_of.get(found.via[n], -2) for n in shown],
         "until": [_seconds(found.until_us[n], found.branch[n]) for n in shown],
         "keepers": [sets.count(n) for n in shown],
+        "server": "".join("01"[bool(judged.verdicts.masks[n] & bit)] for n in shown),
     }
 
 

@@ -22,7 +22,8 @@ VERDICTS = {
     "kept": ("kept", "the server keeps it under the proposed rules"),
     "released": ("kept again", "the stored rules let it go, the proposed ones keep it"),
     "expires": ("expires", "the stored rules keep it, the proposed ones let it go"),
-    "at_risk": ("at risk", "the server lets it go although the documented rule keeps it"),
+    "at_risk": ("at risk", "expires on the server although the documented rule keeps it"),
+    "at_risk_already": ("at risk already", "the same, and the stored rules let it go too"),
     "gone": ("gone", "the stored rules and the proposed ones let it go"),
 }
 """As the columns of the document number them."""
@@ -32,6 +33,7 @@ SHAPES = {
     "released": el("path", d="M8 2l6 11H2z"),
     "expires": el("path", d="M3 3l10 10M13 3L3 13"),
     "at_risk": el("path", d="M8 1l7 7-7 7-7-7z"),
+    "at_risk_already": el("path", d="M8 2l6 6-6 6-6-6z"),
     "gone": el("circle", cx=8, cy=8, r="4.5"),
 }
 
@@ -48,7 +50,10 @@ def graph_section(document: Json) -> tuple[Section | None, list[Markup]]:
 
 def _counts(graph: Json) -> Markup:
     rows = [
-        [HORIZONS[name], *(amount(found[v], cls="risk" if v == "at_risk" else "some") for v in VERDICTS)]
+        [
+            HORIZONS[name],
+            *(amount(found[v], cls="risk" if v.startswith("at_risk") else "some") for v in VERDICTS),
+        ]
         for name, found in graph["counts"].items()
     ]
     headers = ("moment", *(label for label, _ in VERDICTS.values()))
@@ -73,7 +78,7 @@ def _counts(graph: Json) -> Markup:
             el("h3", graph["key"]),
             el("p", " ".join(notes)),
             moved,
-            table(f"Commits of {graph['key']} by verdict", headers, rows, figures=range(1, 6)),
+            table(f"Commits of {graph['key']} by verdict", headers, rows, figures=range(1, 7)),
         ]
     )
 

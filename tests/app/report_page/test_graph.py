@@ -55,6 +55,8 @@ def it_counts_as_the_plan_does() -> None:
         counts = graph["counts"][horizon.value]
         assert counts["kept"] + counts["released"] == impact.commits_kept_after
         assert counts["released"] == impact.commits_released
+        assert counts["expires"] + counts["at_risk"] == impact.commits_expire
+        assert counts["at_risk"] == impact.commits_at_risk
         assert sum(counts.values()) == len(judged.graph)
 
 
@@ -91,7 +93,7 @@ def it_gives_the_reasons_that_explain_gives(world: World) -> None:
         number, verdict = numbers.index[id], VERDICTS[int(rows["verdicts"][row][0])]
         after = Judge(numbers, "after", world.rules, world.as_of, world.zone)
         assert bool(after.server[number]) == (verdict in ("kept", "released"))
-        assert (verdict == "at_risk") == after.explain([number]).at_risk
+        assert verdict.startswith("at_risk") == after.explain([number]).at_risk
 
 
 def it_shows_what_at_risk_means() -> None:
@@ -103,9 +105,12 @@ def it_shows_what_at_risk_means() -> None:
         hold="q",
         quick="r",
     )
-    graph = drawn(read=read, before=GcRules(30, {"hold": 100}), after=GcRules(7, {"hold": 100}))
-    assert verdicts(graph)["p"] == "at_risk"
-    assert graph["counts"]["now"]["at_risk"] == 1
+    after = GcRules(7, {"hold": 100})
+    already = drawn(read=read, before=GcRules(30, {"hold": 100}), after=after)
+    assert verdicts(already)["p"] == "at_risk_already"
+    newly = drawn(read=read, before=GcRules(30, {"hold": 250}), after=after)
+    assert verdicts(newly)["p"] == "at_risk"
+    assert newly["counts"]["now"]["at_risk"] == 1
 
 
 def it_draws_first_what_changes_then_heads_then_the_newest() -> None:
@@ -156,3 +161,17 @@ def it_draws_no_more_than_a_page_can_hold(monkeypatch: Any) -> None:
         ("prod/three", 2),
     ]
     assert document["missing"] == ["prod/two: its graph, for the size of the page: --target draws it alone"]
+
+
+def it_says_whether_the_server_follows_the_documented_rule() -> None:
+    read = pages.history(
+        pages.commit("p", 200, "a"),
+        pages.commit("q", 190, "p"),
+        pages.commit("r", 2, "p"),
+        hold="q",
+        quick="r",
+    )
+    graph = drawn(read=read, before=GcRules(30, {"hold": 250}), after=GcRules(7, {"hold": 100}))
+    stored, proposed = (by_name(graph, graph["rows"][side]["server"]) for side in ("stored", "proposed"))
+    assert (stored["p"], proposed["p"]) == ("1", "0")
+    assert by_name(graph, graph["rows"]["proposed"]["until"])["p"] > graph["as_of"]

@@ -1,6 +1,6 @@
 /* One graph: its columns as the page was given them, and what is asked of them often. */
-const VERDICTS = ["kept", "released", "expires", "at_risk", "gone"];
-const LABELS = { kept: "kept", released: "kept again", expires: "expires", at_risk: "at risk", gone: "gone" };
+const VERDICTS = ["kept", "released", "expires", "at_risk", "at_risk_already", "gone"];
+const LABELS = { kept: "kept", released: "kept again", expires: "expires", at_risk: "at risk", at_risk_already: "at risk already", gone: "gone" };
 const CHANGES = new Set(["released", "expires", "at_risk"]);
 const HEAD_ROW = 1;
 

@@ -6,7 +6,9 @@ const WIDEST = 190;
 function palette() {
   const style = getComputedStyle(root);
   const names = [...VERDICTS, "rule", "dim", "ink", "paper", "focus"];
-  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  const colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  colours.at_risk_already = colours.at_risk;
+  return colours;
 }
 
 function fitCanvas(canvas, width, height) {
@@ -26,7 +28,7 @@ function mark(pen, verdict, x, y, size, colours) {
   else if (verdict === "expires") {
     pen.moveTo(x - size, y - size); pen.lineTo(x + size, y + size);
     pen.moveTo(x + size, y - size); pen.lineTo(x - size, y + size);
-  } else if (verdict === "at_risk") {
+  } else if (verdict.startsWith("at_risk")) {
     pen.moveTo(x, y - size * 1.4); pen.lineTo(x + size * 1.4, y); pen.lineTo(x, y + size * 1.4);
     pen.lineTo(x - size * 1.4, y); pen.closePath();
   } else {
@@ -34,22 +36,24 @@ function mark(pen, verdict, x, y, size, colours) {
     pen.closePath();
   }
   if (verdict === "expires") { pen.lineWidth = Math.max(1, size / 1.7); pen.stroke(); }
-  else if (verdict === "gone") {
+  else if (verdict === "gone" || verdict === "at_risk_already") {
     pen.lineWidth = Math.max(1, size / 2.5);
     const inside = pen.fillStyle; pen.fillStyle = colours.paper; pen.fill(); pen.fillStyle = inside; pen.stroke();
   } else pen.fill();
 }
 
 /* How far the lanes reach: many lanes stand closer, and the last ones on one another. */
-function laneScale(lanes) {
-  const step = Math.max(3, Math.min(11, WIDEST / lanes));
-  return { step, width: 2 * PAD + Math.min(WIDEST, (lanes - 1) * step), x: (lane) => PAD + Math.min(WIDEST, lane * step) };
+function laneScale(lanes, room) {
+  const widest = Math.min(WIDEST, room / 4);
+  const step = Math.max(3, Math.min(11, widest / lanes));
+  return { step, width: 2 * PAD + Math.min(widest, (lanes - 1) * step), x: (lane) => PAD + Math.min(widest, lane * step) };
 }
 
 /* Lines and marks of the rows in sight. `place` has the place of each row in the list, -1 where it is left out;
    `nearest` the row itself or the nearest main ancestor that is in the list, -1 for none. */
 function drawLanes(canvas, graph, { shown, place, nearest }, top, height, colours) {
-  const lanes = laneScale(graph.given.lanes);
+  const lanes = laneScale(graph.given.lanes, canvas.parentElement.clientWidth);
+  const heavy = lanes.step > 8 ? 1.5 : 1;
   canvas.style.width = `${lanes.width}px`;
   canvas.style.height = `${height}px`;
   const pen = fitCanvas(canvas, lanes.width, height);
@@ -65,7 +69,7 @@ function drawLanes(canvas, graph, { shown, place, nearest }, top, height, colour
       const from = lanes.x(graph.rows.lane[row]);
       const to = end >= 0 ? lanes.x(graph.rows.lane[end]) : from;
       pen.strokeStyle = k === 0 ? colours.dim : colours.rule;
-      pen.lineWidth = k === 0 ? 1.5 : 1;
+      pen.lineWidth = k === 0 ? heavy : 1;
       pen.setLineDash(end < 0 || end !== parent ? [2, 3] : []);
       pen.beginPath();
       pen.moveTo(from, yOf(n));
@@ -110,7 +114,7 @@ class Overview {
     });
     pen.stroke();
     const size = graph.length > 2000 ? 1.6 : graph.length > 300 ? 2.4 : 4;
-    for (const verdict of ["gone", "kept", "expires", "released", "at_risk"]) {
+    for (const verdict of ["gone", "kept", "at_risk_already", "expires", "released", "at_risk"]) {
       const larger = CHANGES.has(verdict) ? size * 1.4 : size;
       for (let row = graph.length - 1; row >= 0; row -= 1) {
         if (graph.verdict(row) !== verdict) continue;
