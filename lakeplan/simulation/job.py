@@ -10,7 +10,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from lakeplan.core.retention import to_us
+from lakeplan.core.retention import by_date, to_us
 from lakeplan.errors import LakeplanError
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation import objects as frames
@@ -28,7 +28,6 @@ from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import bits_of
 from lakeplan.simulation.schemas import LAST_COMMITS
 from lakeplan.simulation.totals import ObjectClass, totals_of
-from lakeplan.simulation.verdicts import by_date
 from lakeplan.simulation.work import pack
 from lakeplan.simulation.writing import Rows, rows_of
 

@@ -24,6 +24,7 @@ from lakeplan.cli.commands import (
     show,
     simulate,
     spark,
+    sweep,
     test,
     validate,
 )
@@ -37,6 +38,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     report.register,
     apply.register,
     lifecycle.register,
+    sweep.register,
     explain.register,
     drift.register,
     history.register,
