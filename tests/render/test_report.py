@@ -156,9 +156,9 @@ class DescribeWhatItSays:
 
     def it_says_when_the_history_has_moved(self) -> None:
         document = report_pages.full()
-        assert "has moved since" not in render_report(document)
+        assert "it has moved since" not in render_report(document)
         document["graphs"][0]["same_as_plan"] = False
-        assert "The history has moved since the plan was made" in render_report(document)
+        assert "This is not the history that the plan judged" in render_report(document)
 
     def it_shows_a_plan_without_a_history(self) -> None:
         read = Reader(render_report(report_pages.alone()))

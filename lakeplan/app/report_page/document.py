@@ -15,7 +15,7 @@ Json = Mapping[str, Any]
 REPORT_FORMAT = "lakeplan.report/v1"
 MAX_DRAWN = 20_000
 """Commits that are drawn of all repositories together: the page stays small enough to open at once."""
-MAX_DETAILED = 100
+MAX_DETAILED = 25
 """Repositories with a timeline and a table of branches."""
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.app.report_page import report_page_document, shown_repositories
+from lakeplan.app.report_page import MAX_DETAILED, report_page_document, shown_repositories
 from lakeplan.cli import namespaces, options, report_sources
 from lakeplan.cli.commands.show import read_plan
 from lakeplan.cli.console import configure_logging
@@ -108,7 +108,7 @@ def register(app: typer.Typer) -> None:
         histories = Histories()
         if tree is not None and not no_graph:
             session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
-            live = [r for r in shown if r.key not in urls]
+            live = [r for r in shown[:MAX_DETAILED] if r.key not in urls]
             histories = report_sources.from_servers(session, live, progress, read_only=read_only)
         if urls and not no_graph:
             more = report_sources.from_namespaces(

@@ -15,7 +15,9 @@ from lakeplan.render.report.shell import Section
 
 Json = Mapping[str, Any]
 
-_ROWS = 400
+_ROWS = 1_600
+"""Of all repositories together."""
+_FEWEST = 25
 _HEIGHT = 260
 _DAY = 86_400
 _TICKS = (1, 3, 7, 14, 30, 90, 180, 365, 730, 1825, 3650)
@@ -29,10 +31,11 @@ def branches_section(document: Json) -> Section | None:
     found = [b for b in document["branches"] if b["rows"]]
     if not found:
         return None
-    return Section("branches", "Branches by age and idleness", join([_one(b) for b in found]))
+    rows = max(_FEWEST, min(_ROWS // 4, _ROWS // len(found)))
+    return Section("branches", "Branches by age and idleness", join([_one(b, rows) for b in found]))
 
 
-def _one(branches: Json) -> Markup:
+def _one(branches: Json, limit: int) -> Markup:
     rows, key = branches["rows"], branches["key"]
     going = sum(1 for r in rows if r["goes_at"])
     words = f"{counted(len(rows), 'branch')}; policies let {count(going)} of them go within 30 days."
@@ -42,8 +45,8 @@ def _one(branches: Json) -> Markup:
     placed = [r for r in rows if r["age_seconds"] is not None and r["idle_seconds"] is not None]
     if placed:
         parts.append(_picture(key, placed))
-    parts.append(_table(key, rows))
-    return join([*parts, *more(len(rows), _ROWS)])
+    parts.append(_table(key, rows[:limit]))
+    return join([*parts, *more(len(rows), limit)])
 
 
 def _scale(seconds: int) -> float:
@@ -97,7 +100,7 @@ def _table(key: str, rows: Sequence[Json]) -> Markup:
             _known(r["days_after"]),
             _goes(r),
         ]
-        for r in rows[:_ROWS]
+        for r in rows
     ]
     caption = f"Branches of {key}, those that go first, then the idlest"
     return table(caption, headers, shown, figures=(2, 3, 4, 5, 6), sortable=True)

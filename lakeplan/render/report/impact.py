@@ -15,7 +15,7 @@ from lakeplan.render.report.shell import Section
 
 Json = Mapping[str, Any]
 
-_DETAILED = 100
+_DETAILED = 50
 _ROWS = 1000
 _PREFIX_ROWS = 60
 _OPEN = 3

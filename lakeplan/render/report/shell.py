@@ -115,7 +115,9 @@ def _header(document: Json, title: str) -> Markup:
 
 
 def _navigation(sections: Sequence[Section]) -> Markup:
-    links = [el("li", el("a", section.title.partition(" by ")[0], href=f"#{section.id}")) for section in sections]
+    links = [
+        el("li", el("a", section.title.partition(" by ")[0], href=f"#{section.id}")) for section in sections
+    ]
     return el("nav", el("ul", *links), aria_label="Sections")
 
 

@@ -100,21 +100,23 @@ class GraphView {
     const row = this.shown[n];
     const verdict = graph.verdict(row);
     const refs = graph.refsOf(row);
-    const chips = refs.slice(0, 3).map((ref) => make("span", { className: `ref ${ref.kind}`, textContent: plain(ref.name) }));
+    const unseen = (text) => make("span", { className: "unseen", textContent: text });
+    const chips = refs.slice(0, 3).map((ref) => make("span", { className: `ref ${ref.kind}` }, unseen(`${ref.kind} `), plain(ref.name)));
     if (refs.length > 3) chips.push(make("span", { className: "ref", textContent: `+${refs.length - 3}` }));
-    const message = plain(graph.rows.message[row]);
-    const node = make("div", { id: `commit-${row}`, className: "row" },
+    const parts = [
       make("span", { className: `verdict ${verdict}`, textContent: LABELS[verdict] }),
       make("code", { textContent: short(graph.rows.id[row]) }),
       make("span", { className: "when", textContent: dateOf(graph.rows.at[row]) }),
-      ...chips, make("span", { className: "words", textContent: message }));
+      ...chips,
+      make("span", { className: "words", textContent: plain(graph.rows.message[row]) }),
+      unseen(`. ${reasonOf(graph, row)}`),
+    ];
+    const node = make("div", { id: `commit-${row}`, className: "row" }, ...parts.flatMap((part) => [part, " "]));
     node.dataset.row = row;
     node.setAttribute("role", "option");
     node.setAttribute("aria-selected", String(row === this.chosen));
     node.setAttribute("aria-posinset", n + 1);
     node.setAttribute("aria-setsize", this.shown.length);
-    const named = refs.map((ref) => `${ref.kind} ${plain(ref.name)}`).join(", ");
-    node.setAttribute("aria-label", `${short(graph.rows.id[row])}, ${dateOf(graph.rows.at[row])}${named && `, ${named}`}, ${message}: ${inBrief(graph, row)}`);
     node.style.top = `${n * ROW}px`;
     node.style.paddingLeft = `${indent}px`;
     return node;

@@ -53,9 +53,6 @@ function reason(graph, side, row) {
   return `Nothing keeps it since ${dateOf(until)}. The last was ${keeper.name}, ${rule}: ${from}.`;
 }
 
-/* The short form: for the tooltip and for screen readers in the list. */
-function inBrief(graph, row) {
-  const verdict = graph.verdict(row);
-  const side = verdict === "gone" && !graph.rows.proposed ? "stored" : "proposed";
-  return `${LABELS[verdict]}. ${reason(graph, side, row)}`;
-}
+/* The short form: for the tooltip, and for screen readers in the list. */
+const reasonOf = (graph, row) => reason(graph, "proposed", row);
+const inBrief = (graph, row) => `${LABELS[graph.verdict(row)]}. ${reasonOf(graph, row)}`;
