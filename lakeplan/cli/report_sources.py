@@ -4,7 +4,7 @@ from files."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timezone
 from pathlib import Path
@@ -22,6 +22,7 @@ from lakeplan.config.schemas import load_schema
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.plan import RepositoryPlan
 from lakeplan.ports.progress import Progress
+from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation.inputs import read_refs_dump
 
 HOW_NAMESPACE = "--namespace server/name=URL"
@@ -35,46 +36,41 @@ class Histories:
     failed: list[str] = field(default_factory=list)
 
 
-def from_servers(
-    session: Session, repositories: Sequence[RepositoryPlan], progress: Progress, *, read_only: bool
+@dataclass(frozen=True)
+class Sources:
+    """Where histories are read: namespaces (``urls`` by key), else the servers of a session, else nowhere.
+    ``time_zone`` is that of the namespaces' server."""
+
+    urls: Mapping[str, str] = field(default_factory=dict)
+    session: Session | None = None
+    endpoint_url: str | None = None
+    region: str | None = None
+    time_zone: str = "UTC"
+
+    def namespace(self, key: str) -> NamespaceReader:
+        """Raises what opening it raises."""
+        return open_namespace(self.urls[key], endpoint_url=self.endpoint_url, region=self.region)
+
+
+def read_histories(
+    sources: Sources, repositories: Sequence[RepositoryPlan], progress: Progress, *, read_only: bool
 ) -> Histories:
-    """The histories as the tree's servers have them now."""
-
-    def read(repository: RepositoryPlan) -> History:
-        return _live(session, repository, read_only=read_only)
-
-    return _each(repositories, read, progress)
-
-
-def from_namespaces(
-    urls: Mapping[str, str],
-    repositories: Sequence[RepositoryPlan],
-    progress: Progress,
-    *,
-    zone: str,
-    endpoint_url: str | None,
-    region: str | None,
-) -> Histories:
-    """The histories of namespaces (``urls`` by key), as their refs dumps have them."""
-    placed = parse_zone(zone)
-
-    def read(repository: RepositoryPlan) -> History:
-        namespace = open_namespace(urls[repository.key], endpoint_url=endpoint_url, region=region)
-        _, refs = read_refs_dump(namespace)
-        return History(refs, f"the refs dump of {namespace.url}", placed)
-
-    return _each([r for r in repositories if r.key in urls], read, progress)
-
-
-def _each(
-    repositories: Iterable[RepositoryPlan], read: Callable[[RepositoryPlan], History], progress: Progress
-) -> Histories:
-    """Reads one after the other; one that fails does not keep the page from showing the rest."""
-    histories, every = Histories(), list(repositories)
-    with progress.task("reading histories", len(every)) as step:
-        for repository in every:
+    """Each from its namespace as the refs dump has it, or as its server has it now. One that cannot be read
+    does not keep the page from showing the rest."""
+    histories = Histories()
+    zone = parse_zone(sources.time_zone)
+    asked = [r for r in repositories if r.key in sources.urls or sources.session is not None]
+    with progress.task("reading histories", len(asked)) as step:
+        for repository in asked:
             try:
-                histories.found[repository.key] = read(repository)
+                if repository.key in sources.urls:
+                    namespace = sources.namespace(repository.key)
+                    _, refs = read_refs_dump(namespace)
+                    found = History(refs, f"the refs dump of {namespace.url}", zone)
+                else:
+                    assert sources.session is not None
+                    found = _live(sources.session, repository, read_only=read_only)
+                histories.found[repository.key] = found
             except LakeplanError as error:
                 hint = f" ({error.hint})" if error.hint else ""
                 histories.failed.append(f"{repository.key}: no commit graph: {error.message}{hint}")

@@ -12,8 +12,9 @@ import jsonschema
 import pytest
 
 from lakeplan.cli.main import run
-from lakeplan.errors import ExitCode
+from lakeplan.errors import ExitCode, LakeplanError
 from lakeplan.model.plan_document import dump_plan
+from lakeplan.simulation.session import SparkOptions
 from tests.render import report_pages as pages
 from tests.simulation.namespaces import History, Snapshot, write_namespace
 
@@ -62,7 +63,7 @@ class DescribeThePlanAlone:
         assert shown.out == f"{page}: {size}, 1 repository, 0 with a commit graph\n"
         text = page.read_text(encoding="utf-8")
         assert "the plan file has no history; give -C DIR" in text
-        assert "retention curves: make one with lakeplan curve" in text
+        assert "retention curves: --with-curves makes them" in text
 
     def it_writes_to_standard_output(self, plan: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         assert run(["report", str(plan), "--html", "-"]) == ExitCode.OK
@@ -132,7 +133,50 @@ class DescribeCurves:
         assert run(["report", str(plan), "--html", str(page), "--curve", str(curve)]) == ExitCode.OK
         text = page.read_text(encoding="utf-8")
         assert "proposed: 7 days, 40.0 kB" in text
-        assert "retention curves: make one" not in text
+        assert "retention curves: --with-curves" not in text
+
+    @pytest.mark.spark
+    def it_makes_curves_of_the_histories_that_are_given(
+        self, plan: Path, namespace: str, tmp_path: Path, spark: SparkOptions
+    ) -> None:
+        page = tmp_path / "page.html"
+        given = ["--namespace", f"shop={namespace}/", "--with-curves"]
+        assert run(["report", str(plan), "--html", str(page), *given]) == ExitCode.OK
+        text = page.read_text(encoding="utf-8")
+        assert "Default retention: the figures" in text
+        assert "Branch main: the figures" in text
+        assert "made with other rules" not in text, "they are of the proposed ones"
+        assert "Under the proposed rules, from the horizon of the curve" in text
+
+    def it_says_which_curve_could_not_be_made(
+        self,
+        plan: Path,
+        namespace: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        def fails(*_: object) -> None:
+            raise LakeplanError("a range is damaged")
+
+        monkeypatch.setattr("lakeplan.simulation.curve.curve", fails)
+        page = tmp_path / "page.html"
+        given = ["--namespace", namespace, "--with-curves"]
+        assert run(["report", str(plan), "--html", str(page), *given]) == ExitCode.PARTLY_DONE
+        words = "prod/shop: no retention curve: a range is damaged"
+        assert words in capsys.readouterr().err
+        assert words in page.read_text(encoding="utf-8")
+        assert graph_of(page)["commits"] == 4, "the rest is there"
+
+    def it_makes_no_more_than_a_few(
+        self, two: Path, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("lakeplan.cli.report_curves.MAX_CURVES", 1)
+        monkeypatch.setattr("lakeplan.simulation.curve.curve", lambda *_: pages.curve("prod/raw"))
+        page = tmp_path / "page.html"
+        given = ["--namespace", f"raw={namespace}", "--namespace", f"shop={namespace}", "--with-curves"]
+        assert run(["report", str(two), "--html", str(page), *given]) == ExitCode.OK
+        assert "more than 1 retention curves: not of prod/shop" in page.read_text(encoding="utf-8")
 
     @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": "curve.v1"}', "[" * 100_000])
     def it_refuses_what_is_no_curve(
@@ -195,6 +239,7 @@ WRONG = {
     "no such curve": ["report", "plan.json", "--html", "page.html", "--curve", "nowhere.json"],
     "no such option": ["report", "plan.json", "--markdown", "page.md"],
     "no such zone": ["report", "plan.json", "--html", "p", "--namespace", "file:///a", "--time-zone", "Mars"],
+    "curves of nothing": ["report", "plan.json", "--html", "page.html", "--with-curves"],
     "no tree": ["report", "plan.json", "--html", "page.html", "-C", "away"],
 }
 

@@ -40,8 +40,9 @@ def report(world: Any, plan: Path, *more: str) -> tuple[Any, Path]:
 
 def it_draws_what_the_plan_judged(shop: Any) -> None:
     plan = shop.plan_file()
-    result, page = report(shop, plan)
+    result, page = report(shop, plan, "--with-curves")
     assert (result.code, result.err) == (0, "")
+    assert "proposed: 7 days, 10 B" in page.read_text(encoding="utf-8")
     graph = graph_of(page)
     assert graph["same_as_plan"] is True
     now = json.loads(plan.read_text())["repositories"][0]["impact"]["horizons"]["now"]

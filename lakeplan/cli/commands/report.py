@@ -16,8 +16,9 @@ from lakeplan.cli.commands.show import read_plan
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import STANDARD_OUTPUT
 from lakeplan.cli.progress import progress_for
-from lakeplan.cli.report_sources import Histories
-from lakeplan.cli.wiring import Session
+from lakeplan.cli.report_curves import Curves, compute_curves
+from lakeplan.cli.report_sources import Sources
+from lakeplan.cli.wiring import Session, parse_spark_conf
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.model.plan import Plan, RepositoryPlan
 from lakeplan.render.amounts import size
@@ -27,8 +28,8 @@ HELP = """Write a plan as one HTML page: impact, timeline, curves, branches, the
 
 The page is a single file that asks no network. From the plan file alone it has what the plan has. With -C
 DIR the tree's servers are asked for the history (GET, and a refs dump), or with --namespace a refs dump in
-storage is read: that adds the commit graph and the ages of branches. A curve is made by lakeplan curve, and
-given with --curve.
+storage is read: that adds the commit graph and the ages of branches. Retention curves are made on request
+(--with-curves), or were made by lakeplan curve (--curve).
 
 Examples:
 
@@ -38,9 +39,9 @@ Examples:
 
   lakeplan report plan.json --html report.html --namespace s3://bucket/repo
 
-  lakeplan curve analytics --horizon 90d --format json --out curve.json
+  lakeplan report plan.json --html report.html -C . --with-curves
 
-  lakeplan report plan.json --html report.html -C . --curve curve.json
+  lakeplan report plan.json --html report.html --curve curve.json
 """
 EXAMPLE = "lakeplan report plan.json --html report.html"
 NO_GRAPH = (
@@ -48,7 +49,7 @@ NO_GRAPH = (
     "or --namespace server/name=URL"
 )
 NO_CURVE = (
-    "retention curves: make one with lakeplan curve REPO --horizon 90d --format json, give it by --curve"
+    "retention curves: --with-curves makes them where a history is given, --curve takes one that is made"
 )
 
 PlanFile = Annotated[Path | None, typer.Argument(metavar="PLAN", help="A plan file.")]
@@ -65,7 +66,7 @@ Namespaces = Annotated[
         "--namespace", help="Take a repository's history from storage; repeatable.", metavar="[REPO=]URL"
     ),
 ]
-Curves = Annotated[
+CurveFiles = Annotated[
     list[Path] | None,
     typer.Option("--curve", help="JSON that lakeplan curve wrote; repeatable.", metavar="FILE"),
 ]
@@ -78,9 +79,12 @@ def register(app: typer.Typer) -> None:
         html: Html = None,
         tree: Tree = None,
         namespace: Namespaces = None,
-        curve: Curves = None,
+        curve: CurveFiles = None,
         no_graph: Annotated[
             bool, typer.Option("--no-graph", help="Leave the history out, whatever else is given.")
+        ] = False,
+        with_curves: Annotated[
+            bool, typer.Option("--with-curves", help="Make curves too: reads every range, with Spark.")
         ] = False,
         target: options.Targets = None,
         read_only: Annotated[
@@ -90,6 +94,8 @@ def register(app: typer.Typer) -> None:
         region: namespaces.Region = None,
         time_zone: namespaces.TimeZone = "UTC",
         lakectl_config: options.LakectlConfig = None,
+        master: options.Master = None,
+        spark_conf: options.SparkConf = None,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
         quiet: options.Quiet = False,
@@ -104,36 +110,41 @@ def register(app: typer.Typer) -> None:
         shown = shown_repositories(plan, targets)
         urls = report_sources.namespace_urls(namespace or (), shown)
         curves = [report_sources.read_curve(path) for path in curve or ()]
+        if with_curves and (no_graph or (tree is None and not urls)):
+            raise UsageError(
+                "--with-curves needs a history", hint="give -C DIR or --namespace, or --curve FILE"
+            )
+        spark = master, parse_spark_conf(spark_conf)
         progress = progress_for(shown=not (no_progress or quiet))
-        histories = Histories()
+        session = None
         if tree is not None and not no_graph:
             session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
-            live = [r for r in shown[:MAX_DETAILED] if r.key not in urls]
-            histories = report_sources.from_servers(session, live, progress, read_only=read_only)
-        if urls and not no_graph:
-            more = report_sources.from_namespaces(
-                *(urls, shown, progress), zone=time_zone, endpoint_url=endpoint_url, region=region
-            )
-            histories = Histories({**histories.found, **more.found}, [*histories.failed, *more.failed])
-        missing = [*histories.failed]
-        missing += [NO_GRAPH] if shown and not histories.found and not histories.failed else []
-        missing += [] if curves else [NO_CURVE]
+        sources = Sources({} if no_graph else urls, session, endpoint_url, region, time_zone)
+        drawn = shown[:MAX_DETAILED]
+        histories = report_sources.read_histories(sources, drawn, progress, read_only=read_only)
+        made = Curves()
+        if with_curves:
+            made = compute_curves(plan, drawn, histories.found, sources, spark, progress)
+        failed = [*histories.failed, *made.failed]
+        missing = [*failed, *made.left_out]
+        missing += [NO_GRAPH] if shown and not histories.found and not failed else []
+        missing += [] if curves or made.found or made.failed else [NO_CURVE]
         document = report_page_document(
             plan,
             targets=targets,
             histories=histories.found,
-            curves=curves,
-            also={url: key for key, url in urls.items()},
+            curves=[*curves, *made.found.values()],
+            also={**{url: key for key, url in urls.items()}, **made.names},
             missing=missing,
         )
         text = render_report(document)
         _write(html, text)
-        for words in histories.failed:
+        for words in failed:
             typer.echo(f"warning: {words}", err=True)
         if html != STANDARD_OUTPUT and not quiet:
-            drawn = len(document["graphs"])
-            typer.echo(f"{html}: {size(len(text.encode()))}, {_counted(shown)}, {drawn} with a commit graph")
-        return ExitCode.PARTLY_DONE if histories.failed else ExitCode.OK
+            graphs = len(document["graphs"])
+            typer.echo(f"{html}: {size(len(text.encode()))}, {_counted(shown)}, {graphs} with a commit graph")
+        return ExitCode.PARTLY_DONE if failed else ExitCode.OK
 
 
 def _counted(shown: Sequence[RepositoryPlan]) -> str:

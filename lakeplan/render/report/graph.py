@@ -69,8 +69,8 @@ def _counts(graph: Json) -> Markup:
     if graph["same_as_plan"] is False:
         moved = el(
             "p",
-            "This is not the history that the plan judged: it has moved since, or the plan did not see all of "
-            "it. The graph is of what was read now, the figures of the impact are the plan's.",
+            "This is not the history that the plan judged: it has moved since, or the plan did not see all "
+            "of it. The graph is of what was read now, the figures of the impact are the plan's.",
             cls="alert",
         )
     return join(
