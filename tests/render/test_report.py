@@ -173,7 +173,12 @@ class DescribeWhatItSays:
         read = Reader(render_report(report_page_document(plans.full())))
         for words in ("BLOCKED by 2 gates", "tag-loss", "REFUSED", "v2025.12", "prod/ml-models", "not set"):
             assert words in read.text
-        assert "These figures are without 1 repository whose impact is unknown." in read.text
+        assert "3.1 TB1,204,331 objectsand unknown in 1 repository" in read.text
+
+    def it_never_shows_what_is_unknown_as_nothing(self, read: Reader) -> None:
+        """The plan of this page judged nothing at all."""
+        for card in ("Expires now", "In 30 days, if nobody writes", "At risk", "Commits let go"):
+            assert f"{card}unknownin every repository" in read.text
 
     def it_shows_a_plan_that_changes_nothing(self, plans: Any) -> None:
         from lakeplan.app.report_page import report_page_document
@@ -181,6 +186,12 @@ class DescribeWhatItSays:
         read = Reader(render_report(report_page_document(plans.make(plans.unchanged("a")))))
         assert "No repository changes." in read.text
         assert "Plan: no changes, 1 unchanged." in read.text
+
+    def it_says_that_nothing_was_asked_of_what_does_not_change(self, plans: Any) -> None:
+        from lakeplan.app.report_page import report_page_document
+
+        document = report_page_document(plans.make(plans.unchanged("a")), targets=["prod/a"])
+        assert "Its impact was not asked for" in Reader(render_report(document)).text
 
     def it_is_rendered_from_json_alone(self, page: str) -> None:
         assert render_report(json.loads(json.dumps(report_pages.full()))) == page
@@ -242,7 +253,7 @@ class DescribeContrast:
     @pytest.mark.parametrize("palette", PALETTES[:2], ids=["light", "dark"])
     def it_is_readable_where_it_warns(self, palette: dict[str, str]) -> None:
         assert _contrast(palette["alert"], palette["alert-paper"]) >= 4.5
-        assert _contrast(palette["alert"], palette["paper"]) >= 4.5
+        assert min(_contrast(palette["alert"], palette[on]) for on in ("paper", "panel")) >= 4.5
 
     @pytest.mark.parametrize("palette", PALETTES[:2], ids=["light", "dark"])
     @pytest.mark.parametrize("mark", ["kept", "expires", "at_risk", "released", "gone", "bar", "focus"])

@@ -19,6 +19,7 @@ _DETAILED = 50
 _ROWS = 1000
 _PREFIX_ROWS = 60
 _OPEN = 3
+_NOT_ASKED: Cell = ("not asked", {"cls": "none", "data_sort": -2})
 
 
 def impact_section(document: Json) -> Section:
@@ -50,9 +51,12 @@ def _summary(repositories: Sequence[Json]) -> Markup:
         "commits now",
         "at risk",
     )
-    rows = []
+    rows: list[list[Cell]] = []
     for repository in repositories[:_ROWS]:
         horizons = repository["impact"]["horizons"]
+        if repository["impact"]["status"] == "not_asked":
+            rows.append([key_of(repository), *([_NOT_ASKED] * (len(headers) - 1))])
+            continue
         now, week, month = (horizons.get(name) or {} for name in HORIZONS)
         rows.append(
             [
@@ -111,6 +115,8 @@ def _details(repository: Json, *, is_open: bool) -> Markup:
     words = []
     if impact["status"] == "unknown":
         words.append(el("p", el("strong", UNKNOWN), f": {impact['reason'] or NO_REASON}", cls="alert"))
+    elif impact["status"] == "not_asked":
+        words.append(el("p", "Its impact was not asked for: nothing would be written here."))
     elif impact["reason"]:
         words.append(el("p", impact["reason"]))
     owner = f", owned by {repository['owner']}" if repository["owner"] else ""

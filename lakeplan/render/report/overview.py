@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lakeplan.render.amounts import count, counted, size
+from lakeplan.render.amounts import UNKNOWN, count, counted, size
 from lakeplan.render.plan import summary_text
-from lakeplan.render.plan_changes import key_of
+from lakeplan.render.plan_changes import key_of, writing
 from lakeplan.render.plan_loosening import STRICTER, loosened, loosening_title
 from lakeplan.render.plan_notes import gates_of
 from lakeplan.render.report.html import Markup, el, join, table
@@ -28,28 +28,40 @@ def summary_section(document: Json) -> Section:
         if blocked
         else None
     )
-    body = [el("p", summary_text(plan), cls="lead"), state, _cards(plan["summary"]), _loosened(plan)]
+    body = [el("p", summary_text(plan), cls="lead"), state, _cards(plan), _loosened(plan)]
     return Section("summary", "Summary", join(body))
 
 
-def _cards(summary: Json) -> Markup | None:
-    if not (summary["add"] or summary["change"] or summary["clear"]):
+def _cards(plan: Json) -> Markup | None:
+    """The four figures. One that is not known of every repository says so, and never looks like nothing."""
+    summary, writes = plan["summary"], writing(plan)
+    if not writes:
         return None
-    known = summary["impact_known"]
-    without = counted(summary["impact_unknown"], "repository")
-    note = None if known else f"These figures are without {without} whose impact is unknown."
-    later = summary["objects_expire_plus_30_days"], summary["bytes_expire_plus_30_days"]
+    unread = sum(1 for r in writes if not r["impact"]["horizons"])
+    without, later = summary["impact_unknown"], "objects_expire_plus_30_days"
     cards = [
-        ("Expires now", size(summary["bytes_expire"]), counted(summary["objects_expire"], "object")),
-        ("In 30 days, if nobody writes", size(later[1]), counted(later[0], "object")),
-        ("At risk", count(summary["objects_at_risk"]), "objects that the documented rule keeps"),
-        ("Commits let go", count(summary["commits_expire"]), "kept by the stored rules"),
+        ("Expires now", size(summary["bytes_expire"]), counted(summary["objects_expire"], "object"), without),
+        (
+            "In 30 days, if nobody writes",
+            size(summary["bytes_expire_plus_30_days"]),
+            counted(summary[later], "object"),
+            without,
+        ),
+        ("At risk", count(summary["objects_at_risk"]), "objects that the documented rule keeps", without),
+        ("Commits let go", count(summary["commits_expire"]), "kept by the stored rules", unread),
     ]
-    items = [
-        el("div", el("dt", name), el("dd", el("strong", figure), el("span", words)), cls="card")
-        for name, figure, words in cards
-    ]
-    return join([el("dl", *items, cls="cards"), el("p", note, cls="alert") if note else None])
+    return el("dl", [_card(*card, of=len(writes)) for card in cards], cls="cards")
+
+
+def _card(name: str, figure: str, words: str, without: int, *, of: int) -> Markup:
+    if without == of:
+        body = [el("strong", UNKNOWN, cls="unknown"), el("span", "in every repository")]
+    else:
+        more = (
+            el("span", f"and unknown in {counted(without, 'repository')}", cls="unknown") if without else None
+        )
+        body = [el("strong", figure), el("span", words), *([more] if more else [])]
+    return el("div", el("dt", name), el("dd", *body), cls="card")
 
 
 def _loosened(plan: Json) -> Markup | None:
