@@ -7,7 +7,7 @@ multipart upload at its start).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from operator import attrgetter
@@ -92,7 +92,9 @@ class SparkMarker:
             found.persist(StorageLevel.MEMORY_AND_DISK)
             try:
                 _raise_errors(found)
-                return _write(session, found, request)
+                wanted = {item.last for item in collected.items}
+                last = {at: id for at, id in request.last_commits.items() if at in wanted}
+                return _write(session, found, request, last)
             finally:
                 found.unpersist()
 
@@ -210,8 +212,10 @@ def mark_class() -> Column:
     )
 
 
-def _write(session: SparkSession, found: DataFrame, request: MarkRequest) -> Marked:
-    last = session.createDataFrame(sorted(request.last_commits.items()) or [(-1, "")], LAST_COMMITS)
+def _write(
+    session: SparkSession, found: DataFrame, request: MarkRequest, last_commits: Mapping[int, str]
+) -> Marked:
+    last = session.createDataFrame(sorted(last_commits.items()) or [(-1, "")], LAST_COMMITS)
     committed = frames.has(Seen.ENTRY)
     rows = (
         found.withColumn("class", mark_class())

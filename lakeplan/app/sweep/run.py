@@ -139,12 +139,12 @@ def check_may_run(site: Site, mark: Mark, now: datetime) -> None:
 
 
 def _own_report(site: Site, mark: Mark) -> set[str]:
-    """The run id under which this very sweep writes the official report, when it got that far."""
+    """This very sweep, and the run id under which it writes the official report when it got that far."""
     key = sweep_prefix(mark.mark_id) + OFFICIAL_FILE
     try:
-        return {str(json.loads(site.store.read(key))["run_id"])}
+        return {mark.mark_id, str(json.loads(site.store.read(key))["run_id"])}
     except StorageNotFound:
-        return set()
+        return {mark.mark_id}
 
 
 class _Runner:

@@ -41,7 +41,7 @@ from lakeplan.cli.outputs import Output, emit, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.when import now_utc
-from lakeplan.cli.who import new_run_id, this_run
+from lakeplan.cli.who import new_mark_id, this_run
 from lakeplan.cli.wiring import Session
 from lakeplan.core.planning.gates import Openers
 from lakeplan.errors import ExitCode, UsageError
@@ -106,7 +106,7 @@ def mark(
             this_run(tree),
             settings=chosen,
             openers=openers_of(session, allow),
-            new_mark_id=lambda: new_run_id(now_utc()),
+            new_mark_id=lambda: new_mark_id(now_utc()),
         )
     _emit(outputs, marks_document(made), render_marks, no_color=no_color)
     return made.exit_code
