@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lakeplan.app.report_page import report_page_document
 from lakeplan.render.report import render_report
 from lakeplan.render.report.html import Markup, data_block, el, table
 from lakeplan.render.report.shell import SCRIPTS, STYLES, asset, script, styles
