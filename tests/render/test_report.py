@@ -169,8 +169,6 @@ class DescribeWhatItSays:
         assert len(read.all("script")) == 1
 
     def it_shows_every_part_of_a_plan(self, plans: Any) -> None:
-        from lakeplan.app.report_page import report_page_document
-
         read = Reader(render_report(report_page_document(plans.full())))
         for words in ("BLOCKED by 2 gates", "tag-loss", "REFUSED", "v2025.12", "prod/ml-models", "not set"):
             assert words in read.text
@@ -182,15 +180,11 @@ class DescribeWhatItSays:
             assert f"{card}unknownin every repository" in read.text
 
     def it_shows_a_plan_that_changes_nothing(self, plans: Any) -> None:
-        from lakeplan.app.report_page import report_page_document
-
         read = Reader(render_report(report_page_document(plans.make(plans.unchanged("a")))))
         assert "No repository changes." in read.text
         assert "Plan: no changes, 1 unchanged." in read.text
 
     def it_says_that_nothing_was_asked_of_what_does_not_change(self, plans: Any) -> None:
-        from lakeplan.app.report_page import report_page_document
-
         document = report_page_document(plans.make(plans.unchanged("a")), targets=["prod/a"])
         assert "Its impact was not asked for" in Reader(render_report(document)).text
 

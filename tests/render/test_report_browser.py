@@ -169,6 +169,18 @@ def it_can_be_walked_by_the_keyboard_alone(browser: Page, file: Path) -> None:
     assert focus(browser) == "graph-list"
 
 
+def test_the_address_leads_to_the_chosen_commit(browser: Page, file: Path) -> None:
+    browser.open(file, "theme=dark")
+    browser.evaluate("document.getElementById('graph-list').focus()")
+    browser.press("ArrowDown", 3)
+    browser.evaluate("new Promise(done => addEventListener('hashchange', done, {once: true}))")
+    address = browser.evaluate("location.hash")
+    assert address == f"#repository=prod%2Fshop&commit={Z}&theme=dark"
+    browser.evaluate(f"location.hash = 'commit={C}'; 1")
+    browser.evaluate("new Promise(done => setTimeout(done, 50))")
+    assert why(browser)["Commit"] == C
+
+
 def it_says_in_every_entry_what_becomes_of_it_and_why(browser: Page, file: Path) -> None:
     browser.open(file)
     said = rows(browser)

@@ -158,8 +158,13 @@ class GraphView {
     this.remember();
   }
 
-  /* The address then leads to this commit. */
+  /* The address then leads to this commit; not at every key that is held down, which browsers refuse. */
   remember() {
+    clearTimeout(this.later);
+    this.later = setTimeout(() => this.address(), 400);
+  }
+
+  address() {
     const parts = { repository: this.graph.given.key, commit: this.graph.rows.id[this.chosen] };
     const moment = ["", "plus_7_days", "plus_30_days"][this.graph.moment];
     if (moment) parts.moment = moment;

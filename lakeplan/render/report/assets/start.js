@@ -18,6 +18,10 @@ function startGraph() {
   const view = new GraphView(graphOf);
   view.colours = palette();
   view.open(Number(repository.value));
+  addEventListener("hashchange", () => {
+    const other = view.graph.rowOf(new URLSearchParams(location.hash.slice(1)).get("commit"));
+    if (other >= 0 && other !== view.chosen) view.choose(other, true);
+  });
   const row = view.graph.rowOf(wanted.get("commit"));
   if (row >= 0) {
     view.choose(row, true);
