@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakeplan.app.report_page import History
 from lakeplan.cli.report_sources import Sources
-from lakeplan.core.retention import CommitGraph
 from lakeplan.errors import LakeplanError
 from lakeplan.model.plan import Plan, RepositoryPlan
 from lakeplan.ports.progress import Progress
@@ -80,5 +79,6 @@ def _given(
         return of_namespace(request, namespace, storage_namespace=repository.storage_namespace or None)
     assert sources.session is not None, "a history was read from a server"
     metadata = sources.session.reader(repository.server).metadata_reader(repository.name)
-    graph = CommitGraph.from_refs(history.refs)
-    return of_repository(repository.key, graph, metadata, repository.storage_namespace, history.blind_to)
+    return of_repository(
+        repository.key, history.graph, metadata, repository.storage_namespace, history.blind_to
+    )

@@ -70,6 +70,8 @@ def read_histories(
                 else:
                     assert sources.session is not None
                     found = _live(sources.session, repository, read_only=read_only)
+                if not len(found.graph):  # asking raises for a damaged one: the page goes without it
+                    raise LakeplanError("its history has no commits", hint="read its refs again")
                 histories.found[repository.key] = found
             except LakeplanError as error:
                 hint = f" ({error.hint})" if error.hint else ""

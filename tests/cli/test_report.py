@@ -123,6 +123,16 @@ class DescribeNamespaces:
         assert words in capsys.readouterr().err
         assert words in page.read_text(encoding="utf-8")
 
+    def it_writes_the_page_without_a_damaged_history(
+        self, plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        page = tmp_path / "page.html"
+        lost = History((Snapshot("b", 3, ("a",)),), {"main": "b"})
+        given = ["--namespace", write_namespace(tmp_path / "ns", lost)]
+        assert run(["report", str(plan), "--html", str(page), *given]) == ExitCode.PARTLY_DONE
+        assert "prod/shop: no commit graph: commit 62" in capsys.readouterr().err
+        assert "its main parent 61" in page.read_text(encoding="utf-8")
+
 
 class DescribeCurves:
     def it_draws_a_curve(self, plan: Path, tmp_path: Path) -> None:

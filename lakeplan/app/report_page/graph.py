@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from functools import cached_property
 from typing import Any
 
 from lakeplan.core.commit_lanes import draw
@@ -50,6 +51,11 @@ class History:
     blind_to: tuple[str, ...] = ()
     listed: tuple[Branch, ...] = ()
 
+    @cached_property
+    def graph(self) -> CommitGraph:
+        """Raises LakeplanError for a damaged history."""
+        return CommitGraph.from_refs(self.refs)
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -64,7 +70,7 @@ class Judged:
 
 def judge_history(plan: RepositoryPlan, history: History, as_of: datetime) -> Judged:
     """Judges as the plan did: its moment, its rules, and the branches that policies delete."""
-    graph = CommitGraph.from_refs(history.refs)
+    graph = history.graph
     policies = plan.branch_lifecycle
     deleted = policies.deleted if policies is not None else None
     verdicts = judge(graph, plan.before, plan.after, as_of, history.zone, deleted=deleted)
