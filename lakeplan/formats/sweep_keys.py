@@ -23,7 +23,8 @@ SUMMARY_FILE = "summary.json"
 OFFICIAL_FILE = "official.json"
 """Names the run under which a sweep writes the official report: written before the report itself."""
 UNIFIED_PREFIX = f"{GC_PREFIX}unified/"
-COLLECTOR_RUNS = (UNIFIED_PREFIX, f"{GC_PREFIX}addresses/", SWEEPS_PREFIX)
+OLD_RUNS_PREFIX = f"{GC_PREFIX}addresses/"
+COLLECTOR_RUNS = (UNIFIED_PREFIX, OLD_RUNS_PREFIX, SWEEPS_PREFIX)
 """Where collectors, this one too, write the runs in which they deleted (retention.md)."""
 
 
