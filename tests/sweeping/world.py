@@ -36,7 +36,7 @@ from lakeplan.model.repository import Repository
 from lakeplan.model.sweep import Approval
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Silent
-from lakeplan.ports.sweep import UncommittedPreparer
+from lakeplan.ports.sweep import UncommittedPreparer, UncommittedRun
 from lakeplan.ports.sweep_storage import SweepStore
 from tests.sweeping.lake import Lake
 from tests.sweeping.plain import PlainMarker, PlainSweeper
@@ -156,23 +156,17 @@ class SweepWorld:
         )
 
     def stored(self, mark: Mark) -> StoredMark:
-        return load_mark(self.site(mark.repository), mark.mark_id)
+        return load_mark(self.site(mark.repository), self.state, mark.mark_id)
 
     def approve(self, mark: Mark) -> Approval:
         site = self.site(mark.repository)
-        return approve(
-            load_mark(site, mark.mark_id),
-            self.state,
-            self.run_of(),
-            reason="a test",
-            openers=self.openers,
-            repository=site.desired,
-        )
+        stored = load_mark(site, self.state, mark.mark_id)
+        return approve(site, stored, self.state, self.run_of(), reason="a test", openers=self.openers)
 
     def run(self, mark: Mark) -> SweepEnd:
         """Only the sweep; what it leaves behind for others is ``finish``'s."""
         site = self.site(mark.repository)
-        return run_sweep(site, load_mark(site, mark.mark_id), self.ports(), self.run_of())
+        return run_sweep(site, load_mark(site, self.state, mark.mark_id), self.ports(), self.run_of())
 
     def finish(self, end: SweepEnd) -> dict[str, Any]:
         site = self.site(end.mark.repository)
@@ -226,7 +220,7 @@ class _Preparer:
     inner: UncommittedPreparer
     after: Callable[[], None]
 
-    def prepare_uncommitted(self, repository: str) -> tuple[str, ...]:
+    def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
         runs = self.inner.prepare_uncommitted(repository)
         self.after()
         return runs

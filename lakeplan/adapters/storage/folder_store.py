@@ -22,6 +22,8 @@ CHUNK = 1 << 20
 COPY = ".lakeplan-copy-"
 """How names of unfinished copies begin. They are listed: what a kill leaves behind is seen, and collected as
 any object that nobody committed."""
+NO_NAMES = frozenset(("", ".", ".."))
+NO_FILE = "no file can have this key"
 LINKED = "a link is in its path: what it leads to is another object's place"
 
 
@@ -118,27 +120,26 @@ class FolderStore(FolderReader):
             raise translate_os_error(error, self._where(key)) from error
 
     def _delete(self, key: str, folders: _Folders) -> Deletion:
-        if not key:
-            return Deletion(key, NO_KEY)
-        parts = key.split("/")
-        if "\0" in key or not {"", ".", ".."}.isdisjoint(parts):
-            return Deletion(key, "no file can have this key")
+        folder, slash, name = key.rpartition("/")
+        if name in NO_NAMES or "\0" in key or (slash and not folder):
+            return Deletion(key, NO_FILE if key else NO_KEY)
         try:
-            folder = folders.open(tuple(parts[:-1]))
-            status = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISLNK(status.st_mode) and not self._inside(os.path.join(self._root, *parts)):
+            place = folders.open(folder)
+            mode = os.stat(name, dir_fd=place, follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode) and not self._inside(os.path.join(self._root, folder, name)):
                 return Deletion(key, "a link leads out of the folder")
             # Under a folder's or a pipe's name there is no object.
-            if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-                os.unlink(parts[-1], dir_fd=folder)
-        except (OSError, UnicodeEncodeError) as error:
-            return self._failed(key, parts, error)
+            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                os.unlink(name, dir_fd=place)
+        except (OSError, ValueError) as error:
+            return self._failed(key, error)
         return Deletion(key)
 
-    def _failed(self, key: str, parts: list[str], error: OSError | UnicodeEncodeError) -> Deletion:
-        if isinstance(error, UnicodeEncodeError):
-            return Deletion(key, "no file can have this key")
+    def _failed(self, key: str, error: OSError | ValueError) -> Deletion:
+        if isinstance(error, ValueError):
+            return Deletion(key, NO_FILE)
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            parts = key.split("/")
             paths = (os.path.join(self._root, *parts[:n]) for n in range(1, len(parts)))
             return Deletion(key, LINKED) if any(map(os.path.islink, paths)) else Deletion(key)
         if error.errno == errno.ENOENT:
@@ -152,7 +153,7 @@ class FolderStore(FolderReader):
         try:
             place = self._path(key)
         except StorageNotFound as error:
-            raise StorageError("no file can have this key", where=self._where(key), hint=error.hint) from None
+            raise StorageError(NO_FILE, where=self._where(key), hint=error.hint) from None
         folders = key.split("/")[:-1]
         if os.path.realpath(os.path.dirname(place)) != os.path.join(os.path.realpath(self._root), *folders):
             raise StorageError(LINKED, where=self._where(key))
@@ -178,7 +179,7 @@ class _Folders:
             raise _no_root(url) from error
         except OSError as error:
             raise translate_os_error(error, url) from error
-        self._path: tuple[str, ...] = ()
+        self._path = ""
         self._last = self._root
 
     def __enter__(self) -> _Folders:
@@ -190,22 +191,31 @@ class _Folders:
         self._close_last()
         os.close(self._root)
 
-    def open(self, path: tuple[str, ...]) -> int:
-        """A handle of the folder, valid until the next call. Raises OSError."""
+    def open(self, path: str) -> int:
+        """A handle of the folder ("" is the root), valid until the next call. Raises OSError, and ValueError
+        for a path that no folder below the root can have."""
         if path == self._path:
             return self._last
+        names = path.split("/") if path else []
+        if not NO_NAMES.isdisjoint(names):
+            raise ValueError(NO_FILE)
         self._close_last()
-        for name in path:
-            below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self._last)
-            self._close_last()
-            self._last = below
-        self._path = path
-        return self._last
+        at = self._root
+        for name in names:
+            try:
+                below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+            finally:
+                if at != self._root:
+                    os.close(at)
+            at = below
+        # Only now: a path that failed half-way must not stand for the folder it came to.
+        self._last, self._path = at, path
+        return at
 
     def _close_last(self) -> None:
         if self._last != self._root:
             os.close(self._last)
-        self._last, self._path = self._root, ()
+        self._last, self._path = self._root, ""
 
 
 # Where the system can, a handle that needs no right to read the folder.

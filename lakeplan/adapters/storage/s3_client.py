@@ -78,7 +78,20 @@ class S3Client:
                 "s3", endpoint_url=self._endpoint_url, config=_config(self._limits, custom=True)
             )
             client.meta.events.register_last("before-call.s3.DeleteObjects", _add_content_md5)
+        client.meta.events.register("before-parse.s3", _refuse_cut_answer)
         return client
+
+
+def _refuse_cut_answer(operation_model: Any, response_dict: dict[str, Any], **_: object) -> None:
+    """botocore takes an answer whose body never came for an empty one: a listing would have no object, a
+    bucket no versions, a batch no failure. Here it becomes an answer to try again. (It checks itself the
+    bodies that it streams; an answer to HEAD announces a body and has none.)"""
+    body = response_dict["body"]
+    announced = response_dict["headers"].get("Content-Length", "")
+    if operation_model.http.get("method") == "HEAD" or not isinstance(body, bytes):
+        return
+    if response_dict["status_code"] < 300 and announced.isdecimal() and int(announced) != len(body):
+        response_dict["status_code"] = 500
 
 
 def _add_content_md5(params: dict[str, Any], **_: object) -> None:

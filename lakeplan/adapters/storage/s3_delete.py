@@ -11,8 +11,8 @@ from botocore.parsers import ResponseParserError
 
 from lakeplan.adapters.storage.checks import NO_KEY, NOT_NAMED, check_batch, in_order, reason_of
 from lakeplan.adapters.storage.s3_client import S3Client
-from lakeplan.adapters.storage.translate import S3_CODES, Kind, error_of, translate_boto_error
-from lakeplan.errors import StorageDenied, StoreBusy
+from lakeplan.adapters.storage.translate import S3_CODES, Kind, error_of, is_unsupported, translate_boto_error
+from lakeplan.errors import StorageDenied, StorageError, StoreBusy
 from lakeplan.model.stored import Deletion, Versions
 
 BATCH = 1_000
@@ -58,12 +58,25 @@ class S3Deleter:
         return in_order(keys, failed, set(wanted) - set(failed))
 
     def _may_keep_versions(self) -> bool:
-        """Whether a key may have older versions. Asked for every batch: the setting can change."""
+        """Whether a key may have older versions. Asked for every batch: the setting can change. A store that
+        knows neither the setting nor the listing of versions has none."""
+        client = self._client.get()
         try:
-            answer = self._call(lambda: self._client.get().get_bucket_versioning(Bucket=self._bucket))
+            answer = self._call(lambda: client.get_bucket_versioning(Bucket=self._bucket))
         except StorageDenied:
             return True  # listing the versions may still be allowed
-        return bool(answer.get("Status"))
+        except StorageError as error:
+            if not is_unsupported(error):
+                raise
+        else:
+            return bool(answer.get("Status"))
+        try:
+            self._call(lambda: client.list_object_versions(Bucket=self._bucket, MaxKeys=1))
+        except StorageError as error:
+            if not is_unsupported(error):
+                raise
+            return False
+        return True
 
     def _versions_of(self, key: str) -> list[Version]:
         """Every version and delete marker of exactly this key. In a listing it comes before all keys that
@@ -93,9 +106,17 @@ class S3Deleter:
     def _delete_batch(self, versions: list[Version]) -> dict[Version, Failure]:
         objects = [{"Key": key, **_version_id(version)} for key, version in versions]
         client = self._once.get()
-        answer = self._call(
-            lambda: client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": False})
-        )
+        request = {"Objects": objects, "Quiet": False}
+        try:
+            answer = self._call(lambda: client.delete_objects(Bucket=self._bucket, Delete=request))
+        except StorageDenied as error:
+            # Some stores refuse the whole batch for one locked object: then each is asked for alone.
+            if not _tells_of_lock(_answer_of(error.__cause__)):
+                raise
+            alone = ((version, self._delete_alone(*version)) for version in versions)
+            return {version: failure for version, failure in alone if failure is not None}
+        if not answer.get("Deleted") and not answer.get("Errors"):
+            raise error_of(Kind.BROKEN, self._url, detail="an answer that names no key")
         left = dict.fromkeys(versions, (NOT_NAMED, True))
         for item in answer.get("Deleted", ()):
             named = _named_in(item, left)
@@ -113,9 +134,9 @@ class S3Deleter:
         except StoreBusy as error:
             return error.message, True
         except StorageDenied as error:
-            if error.message == Kind.NO_CREDENTIALS.value.message:
-                raise  # it ends the whole batch
-            return error.message, False
+            if error.message != Kind.DENIED.value.message:
+                raise  # without credentials the whole batch has ended
+            return _failure(_answer_of(error.__cause__))
         return None
 
     def _call(self, request: Callable[[], T]) -> T:
@@ -159,12 +180,22 @@ def _named_in(item: dict[str, Any], asked: dict[Version, Failure]) -> list[Versi
     return [version for version in asked if version[0] == key]
 
 
+def _answer_of(error: BaseException | None) -> dict[str, Any]:
+    answer: dict[str, Any] = error.response.get("Error", {}) if isinstance(error, ClientError) else {}
+    return answer
+
+
 def _failure(item: dict[str, Any]) -> Failure:
     """The store's own text is not shown, but a lock is worth knowing of."""
-    code, text = str(item.get("Code", "")), str(item.get("Message", "")).lower()
+    code = str(item.get("Code", ""))
     kind = S3_CODES.get(code)
-    locked = "object lock" in text or "worm" in text
-    return f"{code}: the object is locked" if locked else reason_of(code, kind), kind is Kind.BUSY
+    reason = f"{code}: the object is locked" if _tells_of_lock(item) else reason_of(code, kind)
+    return reason, kind is Kind.BUSY
+
+
+def _tells_of_lock(item: dict[str, Any]) -> bool:
+    text = str(item.get("Message", "")).lower()
+    return "object lock" in text or "worm" in text
 
 
 def _deletion(key: str, failures: list[Failure], versions: int) -> Deletion:

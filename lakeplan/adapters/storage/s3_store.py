@@ -12,7 +12,13 @@ from lakeplan.adapters.storage.s3_client import S3Client
 from lakeplan.adapters.storage.s3_copy import ONE_REQUEST, PART, S3Copier
 from lakeplan.adapters.storage.s3_delete import BATCH, S3Deleter
 from lakeplan.adapters.storage.s3_head import facts_of
-from lakeplan.adapters.storage.translate import Kind, error_of, is_missing_object, translate_boto_error
+from lakeplan.adapters.storage.translate import (
+    Kind,
+    error_of,
+    is_missing_object,
+    is_unsupported,
+    translate_boto_error,
+)
 from lakeplan.adapters.storage.urls import S3Location
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.model.stored import Deletion, StoredFacts, StoreFacts, Versions
@@ -88,8 +94,7 @@ class S3Store(S3Reader):
             answer = self._client.get().get_bucket_versioning(Bucket=self._location.bucket)
         except (BotoCoreError, ClientError) as error:
             translated = translate_boto_error(error, self.url)
-            unsupported = translated.message == Kind.UNSUPPORTED.value.message
-            if unsupported or isinstance(translated, StorageDenied):
+            if is_unsupported(translated) or isinstance(translated, StorageDenied):
                 return StoreFacts(versioned=None, soft_delete=False)
             raise translated from error
         # Suspended, too, leaves older versions behind.
@@ -102,7 +107,8 @@ class S3Store(S3Reader):
         self._put(key, data)
 
     def create(self, key: str, data: bytes) -> None:
-        """With ``If-None-Match: *``; and asks before, for stores that do not know it."""
+        """With ``If-None-Match: *``, and asks before, for stores that do not know it. Of two that create at
+        the same moment one fails only where the store keeps to the condition (AWS, MinIO do)."""
         if not self.is_gone(key):
             raise error_of(Kind.CONFLICT, self._where(key))
         self._put(key, data, IfNoneMatch="*")

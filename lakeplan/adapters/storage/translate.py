@@ -219,3 +219,8 @@ def _by_class(error: Exception, table: Mapping[str, Kind], otherwise: Kind) -> K
 def is_missing_object(error: StorageError) -> bool:
     """An object is not there. A bucket or container that is not there is something else."""
     return isinstance(error, StorageNotFound) and error.message != Kind.NO_CONTAINER.value.message
+
+
+def is_unsupported(error: StorageError) -> bool:
+    """The store does not know this kind of request at all."""
+    return error.message == Kind.UNSUPPORTED.value.message

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import uuid
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.errors import StorageError
 from lakeplan.model.stored import Deletion, Versions
 from lakeplan.ports.sweep_storage import SweepStore
-from tests.adapters.storage.sweep_store_contract import Put, SweepStoreContract
+from tests.adapters.storage.sweep_store_contract import Put, SweepStoreContract, keys_of
 
 
 @pytest.fixture
@@ -83,6 +87,37 @@ class DescribeFolderStore(SweepStoreContract):
         assert not any(answer.deleted for answer in answers)
         assert (root / "data/x").read_bytes() == b"1"
 
+    def it_forgets_where_it_was_when_a_folder_is_missing(self, root: Path, store: SweepStore) -> None:
+        for key in ("x", "a/x", "a/b/x"):
+            (root / key).parent.mkdir(parents=True, exist_ok=True)
+            (root / key).write_bytes(b"1")
+        keys = ("a/b/no/x", "x", "a/no/x", "a/b/file/x/x")
+        assert delete(store, *keys) == [Deletion(key) for key in keys]
+        assert sorted(found.key for found in store.list_objects()) == ["a/b/x", "a/x"]
+
+    @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        there=st.sets(st.text("ab/", min_size=1, max_size=6)),
+        asked=st.lists(st.text("ab/.", max_size=6), max_size=8),
+    )
+    def it_deletes_what_it_says_and_keeps_the_rest(
+        self, tmp_path: Path, there: set[str], asked: list[str]
+    ) -> None:
+        root = tmp_path / uuid.uuid4().hex
+        root.mkdir()
+        for key in there:
+            with contextlib.suppress(OSError):  # a file where a folder should be, or the other way round
+                place = Path(f"{root}/{key}")  # a key may begin with a slash
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.touch()
+        store = open_sweep_store(root.as_uri())
+        before = {found.key for found in store.list_objects()}
+        answers = delete(store, *asked)
+        assert {found.key for found in store.list_objects()} == before - set(asked)
+        assert [answer.key for answer in answers] == asked
+        assert all(answer.deleted for answer in answers if answer.key in before)
+        assert all(store.is_gone(answer.key) for answer in answers if answer.deleted)
+
     def it_removes_a_link_and_keeps_what_it_leads_to(self, root: Path, store: SweepStore) -> None:
         (root / "data").mkdir()
         (root / "data/x").write_bytes(b"1")
@@ -102,13 +137,16 @@ class DescribeFolderStore(SweepStoreContract):
         delete(store, "pipe")
         assert (root / "pipe").exists()
 
-    @pytest.mark.parametrize("key", ["/etc/passwd", "data//x", "./data/x", "data/", "a\0b", "data/\ud800"])
+    @pytest.mark.parametrize(
+        "key", ["/etc/passwd", "/y", "data//x", "./data/x", "data/", "a\0b", "data/\ud800"]
+    )
     def it_says_that_no_file_can_have_a_key(self, root: Path, store: SweepStore, key: str) -> None:
         (root / "data").mkdir()
         (root / "data/x").write_bytes(b"1")
+        (root / "y").write_bytes(b"1")
         (answer,) = delete(store, key)
         assert answer == Deletion(key, "no file can have this key")
-        assert (root / "data/x").exists()
+        assert keys_of(store) == {"data/x", "y"}
 
     def it_deletes_names_of_several_lines(self, root: Path, store: SweepStore) -> None:
         (root / "new\nline").write_bytes(b"1")
@@ -180,6 +218,34 @@ class DescribeFolderStore(SweepStoreContract):
                 store.create(key, b"1")
         assert os.listdir(outside) == ["precious"]
         assert os.listdir(root / "data") == []
+
+    def it_takes_no_copy_that_does_not_equal_its_source(
+        self, root: Path, store: SweepStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (root / "a").write_bytes(b"12")
+        (root / "b").write_bytes(b"before")
+        # A disk that loses what was written.
+        monkeypatch.setattr("os.fsync", lambda handle: os.pwrite(handle, b"X", 0))
+        with pytest.raises(StorageError, match="does not equal"):
+            store.copy("a", "b")
+        assert (root / "b").read_bytes() == b"before"
+        assert sorted(os.listdir(root)) == ["a", "b"]
+
+    def it_keeps_the_rights_of_a_copied_file(self, root: Path, store: SweepStore) -> None:
+        (root / "a").write_bytes(b"12")
+        (root / "a").chmod(0o640)
+        store.copy("a", "q/a")
+        assert (root / "q/a").stat().st_mode & 0o777 == 0o640
+
+    def it_copies_nothing_from_outside_or_to_it(self, root: Path, outside: Path, store: SweepStore) -> None:
+        (root / "a").write_bytes(b"12")
+        (root / "to-file").symlink_to(outside / "precious")
+        (root / "to-folder").symlink_to(outside)
+        for source, target in (("to-file", "b"), ("a", "to-folder/b"), ("a", "../outside/b"), ("a", "b//c")):
+            with pytest.raises(StorageError):
+                store.copy(source, target)
+        assert os.listdir(outside) == ["precious"]
+        assert not (root / "b").exists()
 
     def it_shows_no_record_that_a_killed_writer_left(self, root: Path, store: SweepStore) -> None:
         (root / "_lakeplan").mkdir()
