@@ -13,12 +13,20 @@ from lakeplan.ports.lakefs import MetadataReader
 from lakeplan.ports.sweep_storage import ObjectDeleter, SweepStore
 
 
+@dataclass(frozen=True)
+class UncommittedRun:
+    """One answer of the server: ``location`` is the full URL of the folder it wrote to; "" for nothing."""
+
+    run_id: str
+    location: str
+
+
 class UncommittedPreparer(Protocol):
     """The two requests of a mark beside the refs dump."""
 
-    def prepare_uncommitted(self, repository: str) -> tuple[str, ...]:
-        """Has the server list every uncommitted address, to its last continuation token. Returns the run
-        ids of the answers (one, unless the server changed it meanwhile). Raises ServerError."""
+    def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
+        """Has the server list every uncommitted address, to its last continuation token. Returns the
+        distinct runs and folders of its answers (usually one). Raises ServerError."""
 
     def grace_period_seconds(self) -> int | None:
         """How long the server asks collectors to leave young objects alone; None when it does not say."""
@@ -91,10 +99,11 @@ class Marker(Protocol):
 
 @dataclass(frozen=True)
 class DeleteSettings:
-    """``cutoff_us``: objects of the mark were last modified before it; one that is younger is another.
-    ``rate`` is objects a second over all workers. Waits are seconds."""
+    """``mode`` ``close`` deletes nothing: it looks what an interrupted sweep deleted. ``cutoff_us``: objects
+    of the mark were last modified before it; one that is younger is another. ``rate`` is objects a second
+    over all workers. Waits are seconds."""
 
-    mode: Literal["delete", "quarantine"]
+    mode: Literal["delete", "quarantine", "close"]
     versions: Versions
     verify_all: bool
     cutoff_us: int

@@ -61,11 +61,15 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
     deleted = end.amount(Status.DELETED)
     if not deleted.objects:
         return ""
+    notes = []
     if end.mark.settings.mode == "quarantine":
-        return "copies are in quarantine until lakeplan sweep purge"
-    if versioned and end.mark.settings.versions is Versions.MARKER:
-        return "the store keeps versions: older versions of what was deleted are still there"
-    return ""
+        notes.append("copies are in quarantine until lakeplan sweep purge")
+    if end.mark.settings.versions is Versions.MARKER:
+        if versioned:
+            notes.append("the store keeps versions: older versions of what was deleted are still there")
+        elif versioned is None:
+            notes.append("the store does not say whether it keeps versions of what was deleted")
+    return "; ".join(notes)
 
 
 def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: str) -> Json:

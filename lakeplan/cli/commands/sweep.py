@@ -22,7 +22,8 @@ from lakeplan.app.sweep.purge import PURGE_FORMAT
 from lakeplan.app.sweep.purge import purge as end_quarantine
 from lakeplan.app.sweep.restore import RestoreOptions
 from lakeplan.app.sweep.restore import restore as bring_back
-from lakeplan.app.sweep.run import run_sweep
+from lakeplan.app.sweep.run import close_sweep, run_sweep
+from lakeplan.app.sweep.safeguards import is_over, read_summary
 from lakeplan.app.sweep.service import (
     MARKS_FORMAT,
     list_marks,
@@ -31,7 +32,6 @@ from lakeplan.app.sweep.service import (
     marks_document,
     open_mark,
     quarantines,
-    sweep_summary,
 )
 from lakeplan.cli import options
 from lakeplan.cli.collecting import (
@@ -140,14 +140,8 @@ def approve(
     session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
-        given = approve_mark(
-            stored,
-            ports.state,
-            this_run(tree),
-            reason=reason,
-            openers=openers_of(session, allow),
-            repository=site.desired,
-        )
+        openers = openers_of(session, allow)
+        given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
     _emit(outputs, dict(vars(given)), render_approval, no_color=no_color)
     return ExitCode.OK
 
@@ -161,6 +155,12 @@ def run(
     spark_submit: SparkSubmitPath = "spark-submit",
     collector: CollectorClient = None,
     collector_conf: CollectorConf = None,
+    close: Annotated[
+        bool,
+        typer.Option(
+            "--close", help="End a sweep that cannot go on: look what is gone, delete nothing more."
+        ),
+    ] = False,
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
@@ -183,9 +183,11 @@ def run(
     ):
         this = this_run(tree)
         site, stored = open_mark(session.tree, mark_id, ports)
-        document = sweep_summary(site, mark_id)
-        if document is None or not document["finished"]:
-            if stored.mark.settings.engine == ENGINE:
+        document = read_summary(site, mark_id)
+        if document is None or not is_over(document):
+            if close:
+                end = close_sweep(site, stored, ports, this)
+            elif stored.mark.settings.engine == ENGINE:
                 given = CollectorOptions(spark_submit, collector, collector_conf, spark_conf)
                 end = run_official(site, stored, ports, this, open_collector(session, site, given))
             else:
@@ -224,7 +226,7 @@ def report(
         return ExitCode.OK
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
-        summary = sweep_summary(site, mark_id)
+        summary = read_summary(site, mark_id)
     if summary is not None:
         _emit(outputs, summary, render_sweep, no_color=no_color)
     else:
@@ -289,19 +291,19 @@ def purge(
 ) -> int:
     configure_logging(log_level)
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-    age = parse_age("--older-than", older_than)
+    before = now_utc() - timedelta(seconds=parse_age("--older-than", older_than))
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         found = quarantines(
             session.tree,
             Selection(tuple(target or ()), owner, server),
             ports,
-            older_than=now_utc() - timedelta(seconds=age),
+            older_than=before,
         )
         objects = sum(q.amount.objects for q in found)
         if found and not auto_approve and not _approved(objects, len(found), no_color=no_color):
             return ExitCode.ERROR
-        ends = [end_quarantine(quarantine, ports, this_run(tree)) for quarantine in found]
+        ends = [end_quarantine(quarantine, ports, this_run(tree), older_than=before) for quarantine in found]
     document = {"format": PURGE_FORMAT, "older_than": older_than, "quarantines": ends}
     _emit(outputs, document, render_purge, no_color=no_color)
     return ExitCode.PARTLY_DONE if any(end["failed"] for end in ends) else ExitCode.OK
@@ -321,7 +323,7 @@ def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
 
 def exit_code_of(document: dict[str, Any]) -> int:
     """3 when an object failed, something is left to do, or data was lost after all."""
-    bad = document["failed"]["objects"] or not document["finished"] or document["came_back"]
+    bad = document["failed"]["objects"] or not document["finished"] or document["came_back"] != 0
     return ExitCode.PARTLY_DONE if bad else ExitCode.OK
 
 
