@@ -24,8 +24,8 @@ OFFICIAL_FILE = "official.json"
 """Names the run under which a sweep writes the official report: written before the report itself."""
 UNIFIED_PREFIX = f"{GC_PREFIX}unified/"
 OLD_RUNS_PREFIX = f"{GC_PREFIX}addresses/"
-COLLECTOR_RUNS = (UNIFIED_PREFIX, OLD_RUNS_PREFIX, SWEEPS_PREFIX)
-"""Where collectors, this one too, write the runs in which they deleted (retention.md)."""
+COLLECTOR_RUNS = (UNIFIED_PREFIX, f"{GC_PREFIX}addresses/")
+"""Where other collectors write the runs in which they deleted (retention.md)."""
 
 
 def mark_prefix(mark_id: str) -> str:

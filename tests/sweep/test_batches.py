@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from lakeplan.core.sweep.pacing import Throttle
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy
-from lakeplan.model.stored import Deletion, StoredFacts, Versions
+from lakeplan.model.stored import Deletion, StoredFacts, StoreFacts, Versions
 from lakeplan.ports.sweep import DeleteSettings
-from lakeplan.sweep.batches import copy_one, delete_all
+from lakeplan.sweep.batches import CopyEnd, copy_one, delete_all
 from tests.sweeping.stores import FakeTime
 
 SETTINGS = DeleteSettings("delete", Versions.MARKER, verify_all=False, cutoff_us=0)
@@ -163,27 +163,39 @@ class Copier:
 
     def __init__(self, errors: Sequence[Exception], there: Sequence[str] = ("a",)) -> None:
         self.errors = list(errors)
-        self.there = there
+        self.there = {*there}
         self.copied = 0
+        self.loses_copies = False
 
     def copy(self, source: str, target: str) -> StoredFacts:
         if self.errors:
             raise self.errors.pop(0)
         self.copied += 1
+        if not self.loses_copies:
+            self.there.add(target)
         return StoredFacts(target, 1, 0)
 
     def stat(self, key: str) -> StoredFacts | None:
         return StoredFacts(key, 1, 0) if key in self.there else None
 
+    def is_gone(self, key: str) -> bool:
+        return key not in self.there
 
-def copied(store: Copier, time: FakeTime | None = None) -> str:
+    def facts(self) -> StoreFacts:
+        return StoreFacts()
+
+
+COPIED = CopyEnd(copied=True)
+
+
+def copied(store: Copier, time: FakeTime | None = None) -> CopyEnd:
     return copy_one(store, "a", "q/a", SETTINGS, (time or FakeTime()).waiting())
 
 
 class DescribeCopying:
     def it_waits_while_the_store_is_busy(self) -> None:
         store, time = Copier([StoreBusy("busy"), StoreBusy("busy")]), FakeTime()
-        assert copied(store, time) == ""
+        assert copied(store, time) == COPIED
         assert (store.copied, time.slept) == (1, [0.5, 1])
 
     def it_gives_up_after_the_last_try(self) -> None:
@@ -191,14 +203,19 @@ class DescribeCopying:
             copied(Copier([StoreBusy("busy")] * 10))
 
     def it_says_why_an_object_was_not_copied(self) -> None:
-        assert (
-            copied(Copier([StorageError("the object is archived")])) == "not copied: the object is archived"
-        )
+        end = copied(Copier([StorageError("the object is archived")]))
+        assert end == CopyEnd(copied=False, problem="not copied: the object is archived")
 
     def it_has_nothing_to_copy_where_nothing_is(self) -> None:
-        assert copied(Copier([StorageNotFound("there is no such object")], there=())) == ""
+        end = copied(Copier([StorageNotFound("there is no such object")], there=()))
+        assert end == CopyEnd(copied=False)
 
     def it_never_takes_a_missing_copy_for_a_missing_object(self) -> None:
         # ENAMETOOLONG at the longer name, a bucket rule that removes the copy at once: the object is there
-        problem = copied(Copier([StorageNotFound("there is no such object")]))
-        assert problem == "not copied: there is no such object"
+        end = copied(Copier([StorageNotFound("there is no such object")]))
+        assert end == CopyEnd(copied=False, problem="not copied: there is no such object")
+
+    def it_looks_whether_the_copy_is_there(self) -> None:
+        store = Copier([])
+        store.loses_copies = True
+        assert copied(store) == CopyEnd(copied=False, problem="not copied: the copy is not there")

@@ -19,7 +19,7 @@ from lakeplan.app.sweep.look import Look, foreign_ranges, take_look
 from lakeplan.app.sweep.places import mark_index_key
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.rules_seen import see_rules
-from lakeplan.app.sweep.safeguards import check_no_open_sweep, check_site
+from lakeplan.app.sweep.safeguards import begun_sweeps, check_no_open_sweep, check_site
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.gates import mark_gates
 from lakeplan.core.sweep.keep import held_prefixes
@@ -127,14 +127,13 @@ def _judge(
 
 
 def collector_runs(site: Site) -> tuple[str, ...]:
-    """Ids of all runs in which a collector deleted something, sorted."""
-    return tuple(
-        sorted(
-            prefix.removesuffix("/").rpartition("/")[2].removeprefix("run_id=")
-            for place in COLLECTOR_RUNS
-            for prefix in site.store.list_prefixes(place)
-        )
-    )
+    """Ids of all runs in which a collector deleted something, and of marks whose sweep began, sorted."""
+    theirs = [
+        prefix.removesuffix("/").rpartition("/")[2].removeprefix("run_id=")
+        for place in COLLECTOR_RUNS
+        for prefix in site.store.list_prefixes(place)
+    ]
+    return tuple(sorted([*theirs, *begun_sweeps(site)]))
 
 
 def _request(

@@ -74,8 +74,7 @@ def _check_owner(site: Site) -> None:
 def check_no_open_sweep(site: Site) -> None:
     """Raises LakeplanError while a sweep of an earlier mark is not finished: what it has deleted and what was
     brought back meanwhile cannot be told apart by a new mark."""
-    for prefix in site.store.list_prefixes(SWEEPS_PREFIX):
-        mark_id = prefix.removeprefix(SWEEPS_PREFIX).rstrip("/")
+    for mark_id in begun_sweeps(site):
         summary = read_summary(site, mark_id)
         if summary is None or not is_over(summary):
             raise LakeplanError(
@@ -83,6 +82,16 @@ def check_no_open_sweep(site: Site) -> None:
                 where=site.key,
                 hint=f"lakeplan sweep run {mark_id} goes on with it; with --close it deletes nothing more",
             )
+
+
+def begun_sweeps(site: Site) -> list[str]:
+    """Marks of this namespace whose sweep began to delete, sorted."""
+    found = site.store.list_prefixes(SWEEPS_PREFIX)
+    return sorted(
+        prefix.removeprefix(SWEEPS_PREFIX).rstrip("/")
+        for prefix in found
+        if f"{prefix}begun/" in site.store.list_prefixes(prefix)
+    )
 
 
 def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:

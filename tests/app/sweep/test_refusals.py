@@ -231,12 +231,12 @@ class DescribeApproving:
         mark = world.mark()
         with pytest.raises(UsageError, match="needs a reason"):
             approve(
+                world.site(),
                 world.stored(mark),
                 world.state,
                 world.run_of(),
                 reason="  ",
                 openers=world.openers,
-                repository=world.site().desired,
             )
 
     def it_refuses_an_empty_mark(self, world: SweepWorld, repo: LakeRepository) -> None:
@@ -304,7 +304,7 @@ class DescribeRunning:
     ) -> None:
         path = repo.folder / mark_prefix(mark.mark_id) / MARK_FILE
         path.write_bytes(path.read_bytes().replace(b'"by": "ann', b'"by": "eve'))
-        with pytest.raises(StalePlan, match="changed since it was approved"):
+        with pytest.raises(StalePlan, match="not the mark that was written"):
             world.run(mark)
         assert untouched()
 

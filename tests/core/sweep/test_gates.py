@@ -82,7 +82,13 @@ def it_refuses_more_than_a_run_may_take(goes: Amount, gate: str, expected: list[
 
 @pytest.mark.parametrize(
     ("min_age", "grace", "expected"),
-    [(86400, 86400, None), (86399, 86400, ["refused"]), (0, None, None), (0, 0, None)],
+    [
+        (86400, 86400, None),
+        (86399, 86400, ["refused"]),
+        (0, None, ["refused"]),
+        (86400, None, None),
+        (0, 0, None),
+    ],
 )
 def it_does_not_take_what_is_younger_than_the_server_s_grace(
     min_age: int, grace: int | None, expected: list[str] | None
