@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import requests
 
+from lakeplan.formats.object_paths import ObjectPaths
+from lakeplan.formats.xid import XidSource
 from lakeplan.sandbox import Options, SandboxHandle, start_sandbox
 
 
@@ -17,7 +20,7 @@ class Clock:
     machine writes looks older than it is."""
 
     def __init__(self) -> None:
-        self.at = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(days=400)
+        self.at = datetime(2024, 3, 1, 12, tzinfo=timezone.utc)
 
     def __call__(self) -> datetime:
         return self.at
@@ -41,6 +44,7 @@ class Lake:
         self.clock = clock or Clock()
         self.folder = folder
         self.handle: SandboxHandle = start_sandbox(folder, options=Options(clock=self.clock, presign=False))
+        _count_ids(self.handle, self.clock)
         self.root = f"{self.handle.endpoint_url}/api/v1"
         self._session = requests.Session()
         self._session.auth = (self.handle.access_key_id, self.handle.secret_access_key)
@@ -59,6 +63,16 @@ class Lake:
         body = {"name": name, "storage_namespace": namespace or f"local://{name}", "default_branch": "main"}
         self.call("POST", "/repositories", json=body)
         return LakeRepository(self, name)
+
+
+def _count_ids(handle: SandboxHandle, clock: Clock) -> None:
+    """Addresses and run ids that are the same in every run: hypothesis repeats what it saw."""
+    numbers = itertools.count()
+    service = handle._sandbox.service
+    service.xids = XidSource(
+        lambda: clock().timestamp(), lambda size: (next(numbers) % 256**size).to_bytes(size, "big")
+    )
+    service.object_paths = ObjectPaths(lambda: clock().timestamp(), service.xids)
 
 
 class LakeRepository:

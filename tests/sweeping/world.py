@@ -87,6 +87,7 @@ class SweepWorld:
         document = {
             "apiVersion": "lakeplan/v1",
             "servers": {"prod": {"endpoint_url": self.lake.handle.endpoint_url, "storages": storages}},
+            "state": {"url": f"file://{self.folder}/state"},
             "safety": self.safety,
             "repositories": {"repo*": repository},
         }

@@ -97,16 +97,17 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
         check_strict_enough(site, mark)
         runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
         end = SweepEnd(mark, approval)
-        before = -1
+        before, began = -1, ports.now()
         while True:
             runner.read_records(end)
             left = runner.left(end)
             if not left:
                 break
-            if len(left) == before:
+            # a long round may end in the middle of a large part: the next one goes on with it
+            if len(left) == before and ports.now() - began < ROUND / 2:
                 end.problem = NO_PART_BEGUN
                 break
-            before = len(left)
+            before, began = len(left), ports.now()
             if ports.stop():
                 end.problem = "stopped by a signal"
                 break

@@ -46,6 +46,13 @@ BRANCHES = st.sampled_from(["main", "dev", "fix"])
 DAYS = st.sampled_from([1, 3, 7, 30])
 BRANCH_DAYS = st.dictionaries(BRANCHES, DAYS | st.just(0), max_size=2)
 AGES = st.sampled_from([0, 0, 0.5, 2, 5, 10, 20])
+FRESH = [
+    {"never": never, "mode": mode, "settle": "0s", "margin": margin, "hours": hours}
+    for never in ("collect", "keep")
+    for mode in ("delete", "quarantine")
+    for margin in ("0s", "26h")
+    for hours in (25, 24 * 8)
+]
 PICK = st.integers(0, 1 << 20)
 SEEN: Counter[str] = Counter()
 """What the runs of this process did: a test that never deletes anything would prove nothing."""
@@ -224,7 +231,7 @@ class Sweeping(RuleBasedStateMachine):
 
     @rule(branch=BRANCHES, path=PATHS, pick=PICK)
     def stage_an_address_again(self, branch: str, path: str, pick: int) -> None:
-        known = sorted(self.data)
+        known = list(self.data)
         if known:
             address = known[pick % len(known)]
             self._try(lambda: self.repo.stage(path, address, branch, checksum=str(next(self._numbers))))
@@ -288,9 +295,11 @@ class Sweeping(RuleBasedStateMachine):
         never=st.sampled_from(["keep", "collect"]),
         mode=st.sampled_from(["delete", "quarantine"]),
         settle=st.sampled_from(["0s", "0s", "24h"]),
-        margin=st.sampled_from(["0s", "26h"]),
+        margin=st.sampled_from(["0s", "0s", "26h"]),
+        hours=st.sampled_from([0, 25, 24 * 8]),
     )
-    def mark(self, never: str, mode: str, settle: str, margin: str) -> None:
+    def mark(self, never: str, mode: str, settle: str, margin: str, hours: float) -> None:
+        self.lake.clock.advance(hours=hours)
         self.world.sweep = {"never_committed": never, "mode": mode, "settle": settle, "margin": margin}
         stored = self.repo.stored()
         mark = self.world.mark()
@@ -300,31 +309,49 @@ class Sweeping(RuleBasedStateMachine):
             self.world.approve(mark)
             self.marks.append(mark)
 
-    @precondition(lambda self: self.marks)
-    @rule(pick=PICK, change=st.integers(0, 5), killed_at=st.none() | st.integers(1, 30), path=PATHS)
-    def sweep(self, pick: int, change: int, killed_at: int | None, path: str) -> None:
-        """One of the last marks, with a change of the repository after the first of its rounds, killed at a
-        call of the store or not."""
-        mark = self.marks[-1 - pick % min(2, len(self.marks))]
+    @rule(
+        pick=PICK,
+        fresh=st.none() | st.sampled_from(FRESH) | st.sampled_from(FRESH),
+        first=st.integers(0, 6),
+        then=st.integers(0, 6),
+        killed_at=st.none() | st.none() | st.integers(1, 30),
+        path=PATHS,
+    )
+    def sweep(
+        self,
+        pick: int,
+        fresh: dict[str, Any] | None,
+        first: int,
+        then: int,
+        killed_at: int | None,
+        path: str,
+    ) -> None:
+        """Of a fresh mark, or goes on with one of the last. The repository changes before it, and after the
+        first of its rounds. It may be killed at a call of the store."""
+        if fresh is not None:
+            known = len(self.marks)
+            self.mark(**fresh)
+            if len(self.marks) == known:
+                return
+        if not self.marks:
+            return
+        mark = self.marks[-1 if fresh else -1 - pick % min(3, len(self.marks))]
         self.world.sweeper.parts_a_round = 1
         self.world.sweeper.rounds = 0
-        self.world.sweeper.after_round = lambda number: self._between(number, change, mark, path)
+        self._bring_to_life(first, mark, path, pick)
+
+        def after_round(number: int) -> None:
+            self._round_ends()
+            if number == 1:
+                self._bring_to_life(then, mark, path, pick + 1)
+
+        self.world.sweeper.after_round = after_round
         if killed_at is not None:
             self.world.wrap = lambda store: _wrapped(store, killing_at(killed_at))
         try:
             self._run(mark)
         finally:
             self.world.wrap = lambda store: store
-        self._everything_held_can_be_read()
-
-    @rule(hours=st.sampled_from([25, 25, 24 * 8]))
-    def mark_and_sweep(self, hours: float) -> None:
-        self.lake.clock.advance(hours=hours)
-        self.mark(never="collect", mode="delete", settle="0s", margin="0s")
-        self.world.sweeper.parts_a_round = None
-        self.world.sweeper.after_round = lambda number: self._round_ends()
-        if self.marks:
-            self._run(self.marks[-1])
         self._everything_held_can_be_read()
 
     def _run(self, mark: Mark) -> None:
@@ -353,22 +380,32 @@ class Sweeping(RuleBasedStateMachine):
         assert document["deleted"]["objects"] == sum(status == "deleted" for status, _ in ends.values())
         SEEN["finished"] += 1
 
-    def _between(self, number: int, change: int, mark: Mark, path: str) -> None:
-        self._round_ends()
-        if number != 1:
-            return
-        going = sorted(self.world.going(mark))
-        if change == 0:
-            self._try(lambda: self.repo.stage(path, going[-1], "main", checksum=str(next(self._numbers))))
-        elif change == 1:
-            self._try(lambda: self.repo.stage(path, going[0], "main", checksum=str(next(self._numbers))))
+    def _bring_to_life(self, way: int, mark: Mark, path: str, pick: int) -> None:
+        """Something of the mark comes back; mostly of what is deleted last."""
+        going = list(self.world.going(mark))
+        address = going[pick % len(going)] if pick % 3 == 0 else going[-1]
+        if way in (1, 2):
+            self._try(lambda: self.repo.stage(path, address, "main", checksum=str(next(self._numbers))))
+        if way == 2:
             self._try(lambda: self.repo.commit(0, "main"))
-        elif change == 2:
+        elif way == 3:
             self.repo.set_rules(30)
-        elif change == 3:
-            self.branch("fix", number + len(going))
-        elif change == 4:
-            self.revert("main", 1)
+        elif way == 4:
+            self._try(lambda: self.repo.branch("fix", self._holder(address)))
+        elif way == 5:
+            self._try(lambda: self.repo.hard_reset(self._holder(address)))
+        elif way == 6:
+            self.tag(pick, protected=True)
+
+    def _holder(self, address: str) -> str:
+        """A commit that holds an address; any commit when none does."""
+        service = self.lake.handle._sandbox.service
+        with service.store.transaction():
+            commits = service.records.refs("repo1").commits
+        for commit in commits:
+            if any(e.address == address for e in self._trees.get(commit.meta_range_id, {}).values()):
+                return commit.id
+        return commits[0].id
 
     @precondition(lambda self: any(m.settings.mode == "quarantine" for m in self.marks))
     @rule(pick=PICK)
@@ -406,7 +443,7 @@ def test_nothing_that_is_kept_is_ever_lost() -> None:
     run_state_machine_as_test(
         Sweeping,
         settings=settings(
-            max_examples=12,
+            max_examples=15,
             stateful_step_count=40,
             deadline=None,
             phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking would take minutes
