@@ -3,14 +3,14 @@
     python bench/sweep.py [--objects 1000000] [--s3-objects 100000] [--workers N] [--folder DIR]
                           [--endpoint-url URL --bucket NAME]
 
-Goal (issue 5): objects a second of a sweep at 70 % or more of one loop of full batches: os.unlink for local files,
-DeleteObjects of 1,000 keys for S3. The loop runs in one process, and once more in as many as the sweep has
-workers; each before and after the sweep, because other people's load comes and goes (it is printed). Both lines
-delete the same kind of objects. The sweep does all that it always does: reads its parts, notes what it begins,
-deletes, asks for a sample again, writes what became of every object. Spark's start is not in it.
+Goal (issue 5): objects a second of a sweep at 70 % or more of one loop of full batches: os.unlink for local
+files, DeleteObjects of 1,000 keys for S3. The loop runs in one process, and once more in as many as the sweep
+has workers; each before and after the sweep, because other people's load comes and goes (it is printed). The
+sweep does all that it always does: reads its parts, notes what it begins, deletes, asks for a sample again,
+writes what became of every object. Spark's start is not in it.
 
-Without --endpoint-url S3 is moto's server, which is slow: the client's limit is then the server's. Any S3 store
-with a bucket will do; credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).
+Without --endpoint-url S3 is moto's server, which is slow: the client's limit is then the server's. Any S3
+store with a bucket will do; credentials come from the environment (AWS_ACCESS_KEY_ID and the like).
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def wait_for(port: int) -> None:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1):
                 return
-        except OSError:
+        except OSError:  # noqa: PERF203  # each try is a connection
             time.sleep(0.2)
     raise SystemExit("moto's server did not start within a minute")
 
@@ -246,28 +246,31 @@ def main() -> None:
             with moto() as url:
                 yield url
 
-    with server() as url:  # before Spark: its workers take the environment that it starts with
-        with open_session(SparkOptions(master=f"local[{chosen.workers}]"), estimated_bytes=0) as session:
+    # The server before Spark: its workers take the environment that it starts with.
+    with server() as url, open_session(spark_options(chosen.workers), estimated_bytes=0) as session:
 
-            @contextmanager
-            def spark() -> Iterator[Any]:
-                yield session
+        @contextmanager
+        def spark() -> Iterator[Any]:
+            yield session
 
-            start = time.perf_counter()
-            session.range(0, 100, 1, chosen.workers).mapInArrow(lambda rows: rows, "id long").count()
-            print(f"Spark's first job: {time.perf_counter() - start:.1f} s; it is not counted\n")
-            if chosen.objects:
-                with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
-                    local = Folder(folder)
-                    store = open_sweep_store(f"file://{folder}")
-                    target = Target("local files", store, local.make, local.plain)
-                    run(target, chosen.objects, min(chosen.sample, chosen.objects), chosen.workers, spark)
-            if chosen.s3_objects:
-                base = f"bench-{secrets.token_hex(4)}"
-                bucket = Bucket(url, chosen.bucket)
-                store = open_sweep_store(f"s3://{chosen.bucket}", endpoint_url=url)
-                target = Target(f"S3 at {url} ({base})", store, bucket.make, bucket.plain)
-                run(target, chosen.s3_objects, max(BATCH, chosen.sample // 5), chosen.workers, spark)
+        start = time.perf_counter()
+        session.range(0, 100, 1, chosen.workers).mapInArrow(lambda rows: rows, "id long").count()
+        print(f"Spark's first job: {time.perf_counter() - start:.1f} s; it is not counted\n")
+        if chosen.objects:
+            with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
+                local = Folder(folder)
+                store = open_sweep_store(f"file://{folder}")
+                target = Target("local files", store, local.make, local.plain)
+                run(target, chosen.objects, min(chosen.sample, chosen.objects), chosen.workers, spark)
+        if chosen.s3_objects:
+            bucket = Bucket(url, chosen.bucket)
+            store = open_sweep_store(f"s3://{chosen.bucket}", endpoint_url=url)
+            target = Target(f"S3 at {url}", store, bucket.make, bucket.plain)
+            run(target, chosen.s3_objects, max(BATCH, chosen.sample // 5), chosen.workers, spark)
+
+
+def spark_options(workers: int) -> SparkOptions:
+    return SparkOptions(master=f"local[{workers}]")
 
 
 if __name__ == "__main__":

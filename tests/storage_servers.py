@@ -99,8 +99,8 @@ def azure_container(
 
 
 def give_workers_the_environment(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's workers see the credentials of this test's environment. The session is older than it; workers of
-    a user inherit theirs, or get them as spark.executorEnv, which ends up in the same place."""
+    """Spark's workers see the credentials of this test's environment. The session is older than it; workers
+    of a user inherit theirs, or get them as spark.executorEnv, which ends up in the same place."""
     for name, value in os.environ.items():
         if name.startswith(("AWS_", "AZURE_")):
             monkeypatch.setitem(session.sparkContext.environment, name, value)

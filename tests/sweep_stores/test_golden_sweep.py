@@ -16,7 +16,7 @@ from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
 from lakeplan.model.stored import Versions
-from lakeplan.model.sweep import Marked, MarkClass, Status
+from lakeplan.model.sweep import MarkClass, Marked, Status
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.ports.sweep_storage import SweepStore
 from lakeplan.simulation.marking import SparkMarker
