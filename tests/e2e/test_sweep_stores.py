@@ -1,4 +1,4 @@
-"""A sweep by the command line over real stores: a sandbox's namespace in S3 and in Azure, its state beside it.
+"""A sweep by the command line over real stores: a sandbox's namespace in S3 and Azure, its state beside it.
 
 The sandbox keeps its own namespace in a folder. What it writes there is carried to the store, as a server
 with that store would write it; lakeplan sees the store alone.
