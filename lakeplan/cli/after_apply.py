@@ -19,7 +19,7 @@ from lakeplan.cli.outputs import RICH, Output
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.when import now_utc
-from lakeplan.cli.who import new_run_id
+from lakeplan.cli.who import new_mark_id, new_run_id
 from lakeplan.cli.wiring import Session
 from lakeplan.core.planning.gates import Openers
 from lakeplan.formats.xid import XidSource
@@ -74,7 +74,7 @@ class AfterApply:
             run,
             settings=lambda settings: settings,
             openers=openers,
-            new_mark_id=lambda: new_run_id(now_utc()),
+            new_mark_id=lambda: new_mark_id(now_utc()),
         )
         end = sweep_marks(
             report,

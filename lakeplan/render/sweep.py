@@ -100,16 +100,11 @@ def render_mark_list(document: Json, console: Console) -> None:
         page.line("No mark is recorded. lakeplan sweep mark makes one.")
         return
     rows = [
-        (
-            mark["mark_id"],
-            mark["repository"],
-            moment(mark["marked_at"]),
-            mark["by"],
-            "yes" if mark["approved"] else "",
-        )
+        (mark["mark_id"], mark["repository"], mark["by"], "yes" if mark["approved"] else "")
         for mark in document["marks"]
     ]
-    page.table(("mark", "repository", "made", "by", "approved"), rows, solid=(0, 2), indent=0)
+    # The id begins with its time.
+    page.table(("mark", "repository", "by", "approved"), rows, solid=(0,), indent=0)
 
 
 def render_approval(document: Json, console: Console) -> None:
@@ -140,7 +135,9 @@ def render_sweep(document: Json, console: Console) -> None:
     page.table(("", "objects", "size"), rows, figures=(1, 2), solid=(0,))
     for reason, number in document["reasons"].items():
         page.line(f"{counted(number, 'object')} {reason}", indent=2)
-    if document["came_back"]:
+    if document["came_back"] is None:
+        page.line(Cell("not known:", "bold yellow"), " whether anything deleted is held again", indent=2)
+    elif document["came_back"]:
         page.line(
             Cell("LOST:", "bold red"),
             f" {counted(document['came_back'], 'object')} deleted and held again since: the data is gone",
@@ -185,6 +182,8 @@ def render_restore(document: Json, console: Console) -> None:
         f"; {count(document['failed'])} failed" if document["failed"] else "",
         ".",
     )
+    if document["note"]:
+        page.line(Cell("note:", "bold yellow"), f" {document['note']}", indent=2)
     if document["collectable_again"]:
         page.line(
             Cell("note:", "bold yellow"),

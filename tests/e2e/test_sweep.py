@@ -116,8 +116,8 @@ def it_deletes_what_was_marked_and_approved_and_nothing_else(make_site: Any) -> 
 
 @pytest.mark.parametrize("width", ["80", "160"])
 def it_says_what_it_does_in_any_width(make_site: Any, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
-    monkeypatch.setenv("COLUMNS", width)
     site = make_site(NOW)
+    monkeypatch.setenv("COLUMNS", width)
     shown = site.world.lakeplan(("sweep", "mark"))
     assert shown.code == 0
     assert "Nothing was deleted." in shown.out
