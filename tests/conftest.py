@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.storage_servers import (  # noqa: F401  # fixtures, for every test that wants a store
+    azure_container,
+    azurite,
+    no_credentials_of_this_machine,
+    s3_bucket,
+    s3_endpoint,
+)
+
 if TYPE_CHECKING:
     from lakeplan.simulation.session import SparkOptions
 
