@@ -14,16 +14,18 @@ from pyspark.storagelevel import StorageLevel
 from lakeplan.errors import LakeplanError
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.progress import Progress, Silent
+from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.simulation import ImpactRequest
 from lakeplan.simulation import objects as frames
 from lakeplan.simulation.addresses import Addresses
-from lakeplan.simulation.classes import classes_of
+from lakeplan.simulation.blocks import Question
+from lakeplan.simulation.counted import classes_in, counted, objects_in
 from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
 from lakeplan.simulation.reading import Source
 from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.session import SparkOptions, explained, open_session
 from lakeplan.simulation.totals import ObjectClass
-from lakeplan.simulation.work import WorkItem, pack
+from lakeplan.simulation.work import WorkItem
 
 REPOSITORIES_AT_ONCE = 4
 """Repositories whose metaranges are read at the same time; each has its own few connections."""
@@ -54,9 +56,15 @@ class _Asked:
 class SparkSimulator:
     """``lakeplan.ports.simulation.Simulator`` on Spark. No session is started when nothing can go."""
 
-    def __init__(self, options: SparkOptions | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        options: SparkOptions | None = None,
+        progress: Progress | None = None,
+        cache: RangeCache | None = None,
+    ) -> None:
         self._options = options or SparkOptions()
         self._progress = progress or Silent()
+        self._cache = cache
 
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
         """See the port. A repository that cannot be read, and all that Spark fails for, get their error."""
@@ -93,13 +101,13 @@ class SparkSimulator:
             open_session(self._options, estimated_bytes=size) as session,
             explained(),
         ):
-            objects = _objects(session, asked)
-            objects.persist(StorageLevel.MEMORY_AND_DISK)
+            frame = _counted(session, asked, self._cache)
+            frame.persist(StorageLevel.MEMORY_AND_DISK)
             try:
-                classes = classes_of(objects, listing=False)
-                prefixes = _prefixes(objects, asked) if _any_detail(classes, asked) else {}
+                classes = classes_in(frame)
+                prefixes = _prefixes(objects_in(frame), asked) if _any_detail(classes, asked) else {}
             finally:
-                objects.unpersist()
+                frame.unpersist()
         return {
             one.request.key: _result(one, classes.get(source, []), prefixes.get(source, ()))
             for source, one in enumerate(asked)
@@ -132,15 +140,18 @@ def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
     return any(t.goes(mask) for t in request.transitions.values() for mask in distinct)
 
 
-def _objects(session: SparkSession, asked: list[_Asked]) -> DataFrame:
+def _counted(session: SparkSession, asked: list[_Asked], cache: RangeCache | None) -> DataFrame:
     # Objects are told apart by repository and address: the same range id in two namespaces has other objects.
     sources = [
-        Source(one.request.key, one.request.metadata, Addresses((one.request.storage_namespace,)))
+        (
+            Source(one.request.key, one.request.metadata, Addresses((one.request.storage_namespace,))),
+            [Question(one.detail.before, one.detail.after)],
+        )
         for one in asked
     ]
     items = [item for source, one in enumerate(asked) for item in one.items(source)]
-    bins = pack(items, session.sparkContext.defaultParallelism)
-    return frames.objects(frames.sightings(session, bins, sources))
+    entries = [one.collected.entries for one in asked]
+    return counted(session, items, sources, entries=entries, listing=False, cache=cache)
 
 
 def _any_detail(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list[_Asked]) -> bool:

@@ -12,12 +12,14 @@ from pyspark.storagelevel import StorageLevel
 
 from lakeplan.core.retention import to_us
 from lakeplan.errors import LakeplanError
+from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation import objects as frames
 from lakeplan.simulation import tables
 from lakeplan.simulation.addresses import known_as
-from lakeplan.simulation.classes import classes_of
+from lakeplan.simulation.blocks import Question
 from lakeplan.simulation.columns import OBJECTS, PREFIXES, RULE_SET, Column
+from lakeplan.simulation.counted import classes_in, counted, objects_in
 from lakeplan.simulation.document import MAX_ROWS, Json, ObjectSide, ObjectsOf, summary
 from lakeplan.simulation.holdings import branch_totals
 from lakeplan.simulation.inputs import NamespaceMetadata
@@ -29,7 +31,6 @@ from lakeplan.simulation.rulesets import bits_of
 from lakeplan.simulation.schemas import LAST_COMMITS
 from lakeplan.simulation.totals import ObjectClass, totals_of
 from lakeplan.simulation.verdicts import by_date
-from lakeplan.simulation.work import pack
 from lakeplan.simulation.writing import Rows, rows_of
 
 
@@ -37,7 +38,12 @@ class NamespaceJob:
     """Use as a context: what is kept in Spark goes with it. ``read`` comes first."""
 
     def __init__(
-        self, session: SparkSession, request: SimulateRequest, namespace: NamespaceReader, prepared: Prepared
+        self,
+        session: SparkSession,
+        request: SimulateRequest,
+        namespace: NamespaceReader,
+        prepared: Prepared,
+        cache: RangeCache | None = None,
     ) -> None:
         self._session = session
         self._request = request
@@ -53,22 +59,28 @@ class NamespaceJob:
             namespace=namespace,
             young_from_us=to_us(request.as_of) - request.min_age_seconds * 1_000_000,
         )
-        bins = pack(prepared.items, session.sparkContext.defaultParallelism)
-        self._objects = frames.objects(frames.sightings(session, bins, [source]))
+        self._counted = counted(
+            session,
+            prepared.items,
+            [(source, [Question(0, bits.server) for bits in self._bits])],
+            entries=[prepared.collected.entries],
+            listing=self._listing,
+            cache=cache,
+        )
 
     def __enter__(self) -> NamespaceJob:
-        self._objects.persist(StorageLevel.MEMORY_AND_DISK)
+        self._counted.persist(StorageLevel.MEMORY_AND_DISK)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:  # after an error the session may be gone; it ends with the run anyway
-            self._objects.unpersist()
+            self._counted.unpersist()
 
     def read(self) -> None:
         """Reads everything once. Raises the error of a file that cannot be read, by its name."""
-        classes = classes_of(self._objects, listing=self._listing).get(0, [])
+        classes = classes_in(self._counted).get(0, [])
         if isinstance(classes, LakeplanError):
             raise classes
         self._classes = classes
@@ -108,7 +120,7 @@ class NamespaceJob:
         wanted = {item.last for item in self._prepared.collected.items}
         last = [(at, graph.ids[commit]) for commit, at in enumerate(by_date(graph)) if at in wanted]
         last_commits = self._session.createDataFrame(last, LAST_COMMITS)
-        return frames.going(self._objects, last_commits, self._bits, listing=self._listing)
+        return frames.going(objects_in(self._counted), last_commits, self._bits, listing=self._listing)
 
     def _prefixes(self) -> Rows:
         return rows_of(frames.by_prefix(self._going(), "rule_set", "all_paths"), objects=self._goes)

@@ -222,6 +222,11 @@ def _text(key: str) -> str:
 
 
 def _failed(item: WorkItem, source: Source, error: LakeplanError) -> pa.RecordBatch:
+    return _batch(item, [None], seen=[int(Seen.ERROR)], path=[report_of(item, source, error)])
+
+
+def report_of(item: WorkItem, source: Source, error: LakeplanError) -> str:
+    """What ``failure`` makes the error of again."""
     report = {
         "kind": type(error).__name__,
         "message": error.message,
@@ -229,7 +234,7 @@ def _failed(item: WorkItem, source: Source, error: LakeplanError) -> pa.RecordBa
         "hint": error.hint,
         "detail": error.detail,
     }
-    return _batch(item, [None], seen=[int(Seen.ERROR)], path=[json.dumps(report)])
+    return json.dumps(report)
 
 
 def failure(report: str) -> LakeplanError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lakeplan.ports.progress import Progress
+from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.job import NamespaceJob
@@ -13,7 +14,11 @@ from lakeplan.simulation.session import SparkOptions, explained, open_session
 
 
 def simulate(
-    request: SimulateRequest, namespace: NamespaceReader, options: SparkOptions, progress: Progress
+    request: SimulateRequest,
+    namespace: NamespaceReader,
+    options: SparkOptions,
+    progress: Progress,
+    cache: RangeCache | None = None,
 ) -> Json:
     """The summary document of a whole run; writes the tables when an output is asked for.
 
@@ -26,7 +31,7 @@ def simulate(
     with (
         open_session(options, estimated_bytes=prepared.collected.size_bytes) as session,
         explained(),
-        NamespaceJob(session, request, namespace, prepared) as job,
+        NamespaceJob(session, request, namespace, prepared, cache) as job,
     ):
         with progress.task(f"reading {len(prepared.collected.items)} ranges", None):
             job.read()

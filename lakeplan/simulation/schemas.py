@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
     DataType,
     IntegerType,
@@ -39,6 +40,35 @@ SIGHTINGS = StructType(
 )
 """One row each time an address was seen: in a range, in a listing, in a run of uncommitted addresses."""
 
+PIECES = StructType(
+    [
+        StructField("partition", IntegerType(), False),
+        StructField("source", IntegerType(), False),
+        # numbers, texts, or the report of an error
+        StructField("kind", IntegerType(), False),
+        StructField("data", BinaryType(), False),
+    ]
+)
+"""Folded sightings on their way from the workers that read to those that count, many rows in one."""
+
+COUNTED = StructType(
+    [
+        StructField("source", IntegerType(), False),
+        # JSON: classes of objects with their amounts, or an error; null in all other rows
+        StructField("counts", StringType(), True),
+        # the rest is as in SIGHTINGS, but one row an address that goes
+        StructField("address", StringType(), True),
+        StructField("seen", IntegerType(), False),
+        StructField("mask", LongType(), False),
+        StructField("alias_mask", LongType(), False),
+        StructField("last", LongType(), True),
+        StructField("size", LongType(), True),
+        StructField("stored_size", LongType(), True),
+        StructField("paths", ArrayType(StringType()), True),
+    ]
+)
+"""What was counted in a partition, and what goes."""
+
 LAST_COMMITS = StructType(
     [StructField("last", LongType(), False), StructField("last_commit_id", StringType(), False)]
 )
@@ -58,4 +88,4 @@ def table(columns: tuple[Column, ...], *, with_rule_set: bool) -> StructType:
     return StructType([StructField(c.name, _TYPES[c.type], c.nullable) for c in chosen])
 
 
-__all__ = ["BRANCHES", "LAST_COMMITS", "OBJECTS", "PREFIXES", "SIGHTINGS", "table"]
+__all__ = ["BRANCHES", "COUNTED", "LAST_COMMITS", "OBJECTS", "PIECES", "PREFIXES", "SIGHTINGS", "table"]
