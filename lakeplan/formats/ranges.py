@@ -110,13 +110,9 @@ def _decoded(blocks: Blocks, name: str, verify_id: str | None) -> tuple[Lanes, l
     lanes = decode_lanes(blocks.data)
     entries = decode_entries(lanes)
     buffer = lanes.buffer
-    keys: list[bytes] = []
     key = b""
-    for shared, start, end in zip(
-        lanes.shared.tolist(), lanes.key_start.tolist(), lanes.key_end.tolist(), strict=True
-    ):
-        key = key[:shared] + buffer[start:end]
-        keys.append(key)
+    places = zip(lanes.shared.tolist(), lanes.key_start.tolist(), lanes.key_end.tolist(), strict=True)
+    keys = [key := key[:shared] + buffer[start:end] for shared, start, end in places]
     if not all(map(lt, keys, islice(keys, 1, None))) or len(keys) != blocks.count:
         raise Irregular
     if verify_id is not None:
@@ -131,7 +127,7 @@ def _body(lanes: Lanes, keys: list[bytes]) -> Iterator[bytes]:
     key_sizes = lanes.shared + lanes.key_end - lanes.key_start
     value_sizes = lanes.value_end - lanes.value_start
     # few sizes are distinct, and a list that repeats objects is made faster than one of new ones
-    sizes = np.unique(np.concatenate((key_sizes, value_sizes)))
+    sizes = np.sort(np.array(list({*key_sizes.tolist(), *value_sizes.tolist()}), dtype=np.int64))
     written = np.array([b"|%d" % size for size in sizes.tolist()], dtype=object)
     for at in range(0, len(keys), _RECORDS_A_PIECE):
         rows = slice(at, at + _RECORDS_A_PIECE)

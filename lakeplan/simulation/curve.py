@@ -16,6 +16,7 @@ from lakeplan.simulation.curve_document import ReadSide, curve_document
 from lakeplan.simulation.curve_histograms import histograms
 from lakeplan.simulation.curve_request import CurveRequest
 from lakeplan.simulation.curve_scales import metarange_facts, scales_of
+from lakeplan.simulation.digests import trimmed
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.inputs import NamespaceMetadata, listing_items, read_history
 from lakeplan.simulation.ranges import collect_ranges
@@ -97,6 +98,7 @@ def curve(
     items = [*(given.listing or ()), *given.staged.items(), *collected.items]
     if items:
         with (
+            trimmed(cache),
             open_session(options, estimated_bytes=collected.size_bytes) as session,
             explained(),
             progress.task(f"reading {len(collected.items)} ranges", None),

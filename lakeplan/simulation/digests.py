@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,6 +161,16 @@ class DigestCache:
         digest.update(f"{self.namespace}/{range_id}.{kind}\n".encode())
         digest.update(body)
         return digest.digest()
+
+
+@contextmanager
+def trimmed(cache: RangeCache | None) -> Iterator[None]:
+    """Keeps the cache to its size at the end of a run, however it ends."""
+    try:
+        yield
+    finally:
+        if cache is not None:
+            cache.trim()
 
 
 def namespace_key(addresses: Addresses) -> str:

@@ -20,6 +20,7 @@ from lakeplan.simulation import objects as frames
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.blocks import Question
 from lakeplan.simulation.counted import classes_in, counted, objects_in
+from lakeplan.simulation.digests import trimmed
 from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
 from lakeplan.simulation.reading import Source
 from lakeplan.simulation.seen import Seen
@@ -97,6 +98,7 @@ class SparkSimulator:
         size = sum(one.collected.size_bytes for one in asked)
         ranges = sum(len(one.collected.items) for one in asked)
         with (
+            trimmed(self._cache),
             self._progress.task(f"reading {ranges} ranges", None),
             open_session(self._options, estimated_bytes=size) as session,
             explained(),

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from lakeplan.core.retention import to_us
@@ -21,6 +21,7 @@ from lakeplan.simulation.blocks import Question
 from lakeplan.simulation.columns import OBJECTS, PREFIXES, RULE_SET, Column
 from lakeplan.simulation.counted import classes_in, counted, objects_in
 from lakeplan.simulation.document import MAX_ROWS, Json, ObjectSide, ObjectsOf, summary
+from lakeplan.simulation.few import going_table, prefix_table
 from lakeplan.simulation.holdings import branch_totals
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.output import write_summary
@@ -31,7 +32,7 @@ from lakeplan.simulation.rulesets import bits_of
 from lakeplan.simulation.schemas import LAST_COMMITS
 from lakeplan.simulation.totals import ObjectClass, totals_of
 from lakeplan.simulation.verdicts import by_date
-from lakeplan.simulation.writing import Rows, rows_of
+from lakeplan.simulation.writing import FewRows, Rows, is_few, rows_of
 
 
 class NamespaceJob:
@@ -87,7 +88,7 @@ class NamespaceJob:
 
     def document(self) -> Json:
         """The summary; nothing is written."""
-        return self._summary(self._side(self._prefixes() if self._goes else None))
+        return self._summary(self._side(self._going()[1] if self._goes else None))
 
     def write(self, folder: Path) -> Json:
         """All tables and the summary, into an existing folder; returns the summary."""
@@ -96,9 +97,8 @@ class NamespaceJob:
         tables.write(folder / "commits", tables.commits(graph, judged))
         prefixes = None
         if self._goes:
-            prefixes = self._prefixes()
+            going, prefixes = self._going()
             prefixes.write(folder / "prefixes", self._names(PREFIXES), sort="prefix")
-            going = rows_of(self._going().drop("all_paths"), objects=self._goes)
             going.write(folder / "objects", self._names(OBJECTS), sort="address")
         else:
             tables.write_empty(folder / "objects", OBJECTS, with_rule_set=several)
@@ -115,15 +115,18 @@ class NamespaceJob:
         """How many objects go, over all rule sets."""
         return sum(totals_of(self._classes, bits, listing=self._listing).goes.objects for bits in self._bits)
 
-    def _going(self) -> DataFrame:
+    def _going(self) -> tuple[Rows, Rows]:
+        """What goes, and the same by prefix."""
         graph = self._prepared.history.graph
         wanted = {item.last for item in self._prepared.collected.items}
-        last = [(at, graph.ids[commit]) for commit, at in enumerate(by_date(graph)) if at in wanted]
-        last_commits = self._session.createDataFrame(last, LAST_COMMITS)
-        return frames.going(objects_in(self._counted), last_commits, self._bits, listing=self._listing)
-
-    def _prefixes(self) -> Rows:
-        return rows_of(frames.by_prefix(self._going(), "rule_set", "all_paths"), objects=self._goes)
+        last = {at: graph.ids[commit] for commit, at in enumerate(by_date(graph)) if at in wanted}
+        objects = objects_in(self._counted)
+        if is_few(self._goes):
+            table = going_table(objects.toArrow(), last, self._bits, self._listing)
+            return FewRows(table), FewRows(prefix_table(table))
+        last_commits = self._session.createDataFrame(list(last.items()), LAST_COMMITS)
+        going = frames.going(objects, last_commits, self._bits, listing=self._listing)
+        return rows_of(going.drop("all_paths")), rows_of(frames.by_prefix(going, "rule_set", "all_paths"))
 
     def _names(self, columns: Sequence[Column]) -> list[str]:
         return [column.name for column in columns] + ([RULE_SET.name] if len(self._bits) > 1 else [])

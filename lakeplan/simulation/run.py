@@ -5,6 +5,7 @@ from __future__ import annotations
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
+from lakeplan.simulation.digests import trimmed
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.job import NamespaceJob
 from lakeplan.simulation.output import check_target, written
@@ -27,6 +28,17 @@ def simulate(
     """
     if request.output is not None:
         check_target(request.output, overwrite=request.overwrite)
+    with trimmed(cache):
+        return _simulate(request, namespace, options, progress, cache)
+
+
+def _simulate(
+    request: SimulateRequest,
+    namespace: NamespaceReader,
+    options: SparkOptions,
+    progress: Progress,
+    cache: RangeCache | None,
+) -> Json:
     prepared = prepare(request, namespace, progress)
     with (
         open_session(options, estimated_bytes=prepared.collected.size_bytes) as session,
