@@ -18,7 +18,7 @@ from lakeplan.formats.uncommitted import read_uncommitted
 from lakeplan.model.objects import AddressType, StoredObject
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
-from lakeplan.simulation.digests import Digest, DigestCache, Texts, digest_of, namespace_key
+from lakeplan.simulation.digests import CachedTexts, Digest, DigestCache, Texts, digest_of, namespace_key
 from lakeplan.simulation.folding import STORED, Class, Classes, Rows
 from lakeplan.simulation.reading import Source
 from lakeplan.simulation.seen import Seen
@@ -56,7 +56,7 @@ class Block:
     texts: pa.Table | None = None
 
 
-Fetched = bytes | tuple[Digest, Texts | None] | None
+Fetched = bytes | tuple[Digest, CachedTexts | None] | None
 """A file; or what the cache has of a range; or nothing, for what is listed."""
 
 
@@ -128,12 +128,11 @@ class BlockReader:
                 yield from self._listed(self._namespace().list_objects("", recursive=False))
                 yield from self._listed(self._namespace().list_objects(DATA_PREFIX, recursive=False))
 
-    def _cached(self, item: WorkItem) -> tuple[Digest, Texts | None] | None:
+    def _cached(self, item: WorkItem) -> tuple[Digest, CachedTexts | None] | None:
         digest = None if self._digests is None else self._digests.digest(item.name)
         if self._digests is None or digest is None:
             return None
-        wanted = not self.surely_keeps(item)
-        return digest, self._digests.texts(item.name, len(digest)) if wanted else None
+        return digest, None if self.surely_keeps(item) else self._digests.texts(item.name)
 
     def _namespace(self) -> NamespaceReader:
         if self.source.namespace is None:
@@ -141,8 +140,10 @@ class BlockReader:
         return self.source.namespace
 
     def _range(self, item: WorkItem, fetched: Fetched) -> Block:
+        texts: Texts | None = None
+        known: CachedTexts | None = None
         if isinstance(fetched, tuple):
-            digest, texts = fetched
+            digest, known = fetched
         else:
             digest, texts = self._decoded(item, fetched)
             if self._digests is not None:
@@ -154,12 +155,12 @@ class BlockReader:
         wanted = self.kept.lacks(digest.hashes)
         if not wanted.size:
             return Block(rows)
-        if texts is None:
-            texts = self._decoded(item, None)[1]
-            fetched = None
-        if self._digests is not None and not isinstance(fetched, tuple):
-            self._digests.put_texts(item.name, len(digest), texts)
-        return Block(rows, _texts(digest.hashes[wanted], *texts(wanted), last=item.last))
+        found = known.of(wanted) if known is not None else None
+        if found is None:
+            found = (texts or self._decoded(item, None)[1])(wanted)
+            if self._digests is not None:
+                self._digests.put_texts(item.name, wanted, *found)
+        return Block(rows, _texts(digest.hashes[wanted], *found, last=item.last))
 
     def _decoded(self, item: WorkItem, data: Fetched) -> tuple[Digest, Texts]:
         if not isinstance(data, bytes):

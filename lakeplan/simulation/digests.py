@@ -28,7 +28,13 @@ FORMAT = b"lakeplan range 1\n"
 """Changes with anything that is computed: hashes, what a candidate is, how addresses are compared."""
 _CHECK_BYTES = 16
 _PLAIN, _CANDIDATE = int(Seen.ENTRY), int(Seen.ENTRY | Seen.CANDIDATE)
-_TEXTS = pa.schema([pa.field("address", pa.string(), False), pa.field("path", pa.string(), False)])
+_TEXTS = pa.schema(
+    [
+        pa.field("row", pa.int64(), False),
+        pa.field("address", pa.string(), False),
+        pa.field("path", pa.string(), False),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,23 @@ def _texts_of(arrays: RangeArrays, rows: Ints, named: dict[int, str]) -> Texts:
 
 
 @dataclass(frozen=True)
+class CachedTexts:
+    data: bytes
+
+    def of(self, wanted: Ints) -> tuple[pa.Array, pa.Array] | None:
+        """Addresses and paths of rows (ascending); None when some of them were not kept."""
+        table = pa.ipc.open_stream(self.data).read_all()
+        rows = table["row"].to_numpy()
+        if not rows.size:
+            return None
+        places = np.minimum(np.searchsorted(rows, wanted), rows.size - 1)
+        if (rows[places] != wanted).any():
+            return None
+        some = table.take(pa.array(places))
+        return some["address"].combine_chunks(), some["path"].combine_chunks()
+
+
+@dataclass(frozen=True)
 class DigestCache:
     """Digests of one namespace's ranges. ``namespace`` is ``namespace_key`` of it."""
 
@@ -119,25 +142,16 @@ class DigestCache:
         )
         self._put(range_id, "numbers", b"".join(column.tobytes() for column in columns))
 
-    def texts(self, range_id: str, rows: int) -> Texts | None:
-        """Those of a range whose digest has so many rows."""
+    def texts(self, range_id: str) -> CachedTexts | None:
+        """Those that were put there."""
         data = self._get(range_id, "texts")
-        if data is None:
-            return None
-        table = pa.ipc.open_stream(data).read_all().combine_chunks()
-        if table.num_rows != rows or table.schema != _TEXTS:
-            return None
+        return None if data is None else CachedTexts(data)
 
-        def texts(wanted: Ints) -> tuple[pa.Array, pa.Array]:
-            some = table.take(pa.array(wanted))
-            return some["address"].combine_chunks(), some["path"].combine_chunks()
-
-        return texts
-
-    def put_texts(self, range_id: str, rows: int, texts: Texts) -> None:
+    def put_texts(self, range_id: str, rows: Ints, addresses: pa.Array, paths: pa.Array) -> None:
+        """``rows`` ascend: a range's rows that neighbours do not keep, which are few of it."""
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        batch = pa.RecordBatch.from_arrays(list(texts(np.arange(rows))), schema=_TEXTS)
+        batch = pa.RecordBatch.from_arrays([pa.array(rows, pa.int64()), addresses, paths], schema=_TEXTS)
         with pa.ipc.new_stream(sink, _TEXTS, options=options) as stream:
             stream.write_batch(batch)
         self._put(range_id, "texts", sink.getvalue().to_pybytes())
