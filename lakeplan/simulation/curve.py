@@ -99,7 +99,7 @@ def curve(
     if items:
         with (
             trimmed(cache),
-            open_session(options, estimated_bytes=collected.size_bytes) as session,
+            open_session(options, estimated_bytes=collected.size_bytes, light=True) as session,
             explained(),
             progress.task(f"reading {len(collected.items)} ranges", None),
         ):

@@ -100,7 +100,7 @@ class SparkSimulator:
         with (
             trimmed(self._cache),
             self._progress.task(f"reading {ranges} ranges", None),
-            open_session(self._options, estimated_bytes=size) as session,
+            open_session(self._options, estimated_bytes=size, light=True) as session,
             explained(),
         ):
             frame = _counted(session, asked, self._cache)

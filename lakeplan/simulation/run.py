@@ -41,7 +41,7 @@ def _simulate(
 ) -> Json:
     prepared = prepare(request, namespace, progress)
     with (
-        open_session(options, estimated_bytes=prepared.collected.size_bytes) as session,
+        open_session(options, estimated_bytes=prepared.collected.size_bytes, light=True) as session,
         explained(),
         NamespaceJob(session, request, namespace, prepared, cache) as job,
     ):
