@@ -37,7 +37,7 @@ spark.stop()
 START_OURS = """
 import lakeplan.cli.main, lakeplan.simulation.run
 from lakeplan.simulation.session import SparkOptions, open_session
-with open_session(SparkOptions("local[2]"), estimated_bytes=1 << 30) as spark:
+with open_session(SparkOptions("local[2]"), estimated_bytes=1 << 30, light=True) as spark:
     spark.range(2).mapInArrow(lambda batches: batches, "id long").count()
 """
 

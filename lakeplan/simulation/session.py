@@ -62,7 +62,7 @@ def open_session(
     if active is not None:
         yield active
         return
-    session = _start(options, 0 if light else estimated_bytes, estimated_bytes)
+    session = _start(options, estimated_bytes, light=light)
     try:
         with _code_given(session):
             yield session
@@ -116,9 +116,8 @@ def shuffle_partitions(estimated_bytes: int) -> int:
     return max(2, min(MAX_SHUFFLE_PARTITIONS, estimated_bytes // BYTES_A_SHUFFLE_PARTITION))
 
 
-def _settings(options: SparkOptions, jvm_bytes: int, estimated_bytes: int) -> dict[str, str]:
-    """``jvm_bytes``: how many of the estimated bytes the JVM itself has to work on, row by row."""
-    small = jvm_bytes < SMALL_BYTES
+def _settings(options: SparkOptions, estimated_bytes: int, *, light: bool = False) -> dict[str, str]:
+    small = light or estimated_bytes < SMALL_BYTES
     settings = {
         "spark.app.name": "lakeplan",
         "spark.log.level": "ERROR",
@@ -161,9 +160,9 @@ def _java_options(*, small: bool) -> str:
     return " ".join(chosen)
 
 
-def _start(options: SparkOptions, jvm_bytes: int, estimated_bytes: int) -> SparkSession:
+def _start(options: SparkOptions, estimated_bytes: int, *, light: bool) -> SparkSession:
     conf = SparkConf(loadDefaults=False) if options.is_local else SparkConf()
-    for key, value in _settings(options, jvm_bytes, estimated_bytes).items():
+    for key, value in _settings(options, estimated_bytes, light=light).items():
         conf.set(key, value)
     with tempfile.TemporaryFile() as noise:
         try:
