@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from lakeplan.simulation.session import SparkOptions
+
+# Machines that run these are shared: how long an example takes says nothing about the code.
+settings.register_profile("lakeplan", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lakeplan")
 
 _REASON = "no golden cases: set LAKEPLAN_GOLDEN to a folder that has them"
 

@@ -54,7 +54,6 @@ def gather(
     after, warnings = _proposed(desired, before, over, branches.keys(), known=known)
     later = _unexpanded(desired, over, branches.keys())
     warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
-    warnings += [f"{block} is validated but not acted on by this version" for block in desired.unsupported]
     settings = gather_settings(desired, reader, server, repository, listed, as_of)
     warnings += settings.warnings
     action = action_of(before, after)

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from lakeplan import __version__
 from lakeplan.app.gather import Gathered, failed, gather, read_graph
+from lakeplan.core.globs import matches
 from lakeplan.core.planning import gates, impact
 from lakeplan.core.planning.verdicts import Verdicts, expire_name, judge, transitions
 from lakeplan.errors import LakeplanError, UsageError
@@ -44,6 +45,11 @@ class Selection:
             return False
         names = (name, f"{server}/{name}")
         return not self.targets or any(fnmatchcase(n, t) for t in self.targets for n in names)
+
+    def takes_key(self, key: str) -> bool:
+        """Whether ``server/name`` is selected, its owner apart."""
+        server, _, name = key.partition("/")
+        return self.takes_named(server, name, self.owner)
 
     @property
     def everything(self) -> bool:
@@ -193,8 +199,26 @@ def _plan_all(
             plans.append(item)
             continue
         plan = replace(item.gathered.plan, impact=_fold(item, results, backlog=options.backlog))
+        plan = replace(plan, warnings=(*plan.warnings, *_collector_warnings(plan, item.gathered.desired)))
         plans.append(replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, openers)))
     return plans
+
+
+def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository) -> list[str]:
+    """What only ``lakeplan sweep`` keeps: the official collector knows neither holds nor tags."""
+    warnings = []
+    if desired.holds:
+        named = f"{len(desired.holds)} hold{'s' * (len(desired.holds) != 1)}"
+        warnings.append(f"{named}: lakeplan sweep keeps what they name, the official collector ignores them")
+    protected = [
+        t.tag for t in plan.impact.tags if any(matches(t.tag, glob) for glob in desired.safety.protected_tags)
+    ]
+    if protected:
+        shown = ", ".join(protected[:5]) + (f" and {len(protected) - 5} more" if len(protected) > 5 else "")
+        warnings.append(
+            f"protected tags lose data only by the official collector, lakeplan sweep keeps it: {shown}"
+        )
+    return warnings
 
 
 def _judge_one(

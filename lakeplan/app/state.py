@@ -90,6 +90,7 @@ class Lease:
     holder: Mapping[str, Any]
     now: Callable[[], datetime]
     is_gone: Callable[[Mapping[str, Any]], bool]
+    seconds: int = LEASE_SECONDS
     _version: str = field(default="", init=False)
 
     def __enter__(self) -> Lease:
@@ -104,7 +105,7 @@ class Lease:
                     where=self.repository,
                     hint="wait for it, then apply again",
                 )
-        until = self.now() + timedelta(seconds=LEASE_SECONDS)
+        until = self.now() + timedelta(seconds=self.seconds)
         record = {"holder": dict(self.holder), "until": utc_text(until)}
         try:
             self._version = self.state.write(
@@ -120,7 +121,7 @@ class Lease:
 
     def renew(self) -> None:
         """Holds it for as long again. Raises LeaseHeld when somebody took it over meanwhile."""
-        until = self.now() + timedelta(seconds=LEASE_SECONDS)
+        until = self.now() + timedelta(seconds=self.seconds)
         record = {"holder": dict(self.holder), "until": utc_text(until)}
         try:
             self._version = self.state.write(

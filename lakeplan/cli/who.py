@@ -32,6 +32,11 @@ def new_run_id(now: datetime) -> str:
     return f"{now.astimezone(timezone.utc):%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"
 
 
+def new_mark_id(now: datetime) -> str:
+    """Short enough to be copied from a narrow terminal; sorts by time, to the second."""
+    return f"{now.astimezone(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
 def is_gone(holder: Mapping[str, Any]) -> bool:
     """Whether a lease's process ran on this machine and does not any more. False when that cannot be told:
     host names repeat among containers, so the machine's boot and process namespace decide."""

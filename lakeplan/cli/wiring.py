@@ -86,12 +86,12 @@ class Session:
     def reader(self, server: str) -> LakeFSServer:
         """Raises CredentialsError when there are none, or when they belong to another endpoint."""
         if server not in self._readers:
-            self._readers[server] = connect(self.tree.servers[server], self._credentials(server))
+            self._readers[server] = connect(self.tree.servers[server], self.credentials(server))
         return self._readers[server]
 
     def connection(self, server: str) -> ServerConnection:
         config = self.tree.servers[server]
-        credentials = self._credentials(server)
+        credentials = self.credentials(server)
         return ServerConnection(
             self.reader(server),
             connect_rules_writer(config, credentials),
@@ -103,19 +103,19 @@ class Session:
         """What a look at a server's branches needs; nothing in it writes but the refs dump."""
         if server not in self._branches:
             config = self.tree.servers[server]
-            self._branches[server] = connect_branch_reader(config, self._credentials(server))
+            self._branches[server] = connect_branch_reader(config, self.credentials(server))
         return Readers(self.reader(server), self._branches[server])
 
     def branch_writer(self, server: str) -> LakeFSBranchWriter:
         """Deletes and makes branches, on a connection of its own."""
         if server not in self._branch_writers:
             config = self.tree.servers[server]
-            self._branch_writers[server] = connect_branch_writer(config, self._credentials(server))
+            self._branch_writers[server] = connect_branch_writer(config, self.credentials(server))
         return self._branch_writers[server]
 
     def identify(self, server: str) -> ServerIdentity:
         """Who the server says it is. Raises CredentialsError and ServerError."""
-        return identify(self.tree.servers[server], self._credentials(server))
+        return identify(self.tree.servers[server], self.credentials(server))
 
     def unbound(self, server: str) -> str:
         """The variable that would bind a server's credentials to its address; empty when they are bound."""
@@ -132,7 +132,8 @@ class Session:
         check_binding("state", url, bound, variable=STATE_URL, is_terminal=sys.stdin.isatty())
         return open_state(url)
 
-    def _credentials(self, server: str) -> Credentials:
+    def credentials(self, server: str) -> Credentials:
+        """Raises CredentialsError when there are none, or when they belong to another endpoint."""
         alone = len(self.tree.servers) == 1
         return find_credentials(
             self.tree.servers[server],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakeplan.config.layers import CLEAR, SERVER_BLOCKS
 from lakeplan.config.problems import Path, Problems
+from lakeplan.config.sweeping import parse_age
 from lakeplan.config.units import parse_bytes, parse_count, parse_date, parse_duration
 from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode
 from lakeplan.core.globs import BRANCH_NAMES, is_glob, why_nothing
@@ -117,7 +118,7 @@ class SettingsCheck:
         if not isinstance(node, MapNode):
             return
         for key in ("min_age", "settle", "margin"):
-            self._parsed(node, key, path, parse_duration)
+            self._parsed(node, key, path, parse_age)
         self._parsed(node, "max_objects", path, parse_count)
         self._parsed(node, "max_bytes", path, parse_bytes)
 

@@ -13,6 +13,7 @@ from lakeplan.config.merge import Conflict, Merged, to_document
 from lakeplan.config.object_rules import object_rules_setting
 from lakeplan.config.policies import lifecycle_settings, policies_setting
 from lakeplan.config.problems import Path, Problems
+from lakeplan.config.sweeping import holds, sweep_settings
 from lakeplan.model.desired import (
     BranchRule,
     Cleared,
@@ -22,9 +23,6 @@ from lakeplan.model.desired import (
     Safety,
     Source,
 )
-
-UNSUPPORTED = ("holds", "sweep")
-"""Blocks that this version validates and does not act on."""
 
 
 def config_hash(resolved: Mapping[str, object]) -> str:
@@ -48,10 +46,11 @@ def build(server: str, name: str, naming: Naming, merged: Merged, safety: Safety
         owner=owner if isinstance(owner, str) else None,
         safety=safety,
         source=naming.entry.source,
-        unsupported=tuple(block for block in UNSUPPORTED if block in document),
         branch_lifecycle=policies_setting(document, sources),
         lifecycle=lifecycle_settings(document),
         object_lifecycle=object_rules_setting(document, sources),
+        holds=holds(document),
+        sweep=sweep_settings(document),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from lakeplan.model.lifecycle import LifecycleSettings, Policy
 from lakeplan.model.settings import ObjectRule
+from lakeplan.model.sweep import Hold, SweepSettings
 
 
 @dataclass(frozen=True, order=True)
@@ -136,7 +137,6 @@ class DesiredRepository:
     configuration as plain JSON data, ``config_hash`` the SHA-256 of its canonical JSON: what a plan file
     records, so that an apply can tell whether the reviewed configuration still is the tree's.
     ``values`` maps a JSON pointer in ``resolved`` to where that value came from.
-    ``unsupported`` names managed blocks this version validates and does not act on.
     """
 
     server: str
@@ -149,10 +149,11 @@ class DesiredRepository:
     owner: str | None = None
     safety: Safety = field(default_factory=Safety)
     source: Source | None = None
-    unsupported: tuple[str, ...] = ()
     branch_lifecycle: PoliciesSetting = None
     lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     object_lifecycle: ObjectRulesSetting = None
+    holds: tuple[Hold, ...] = ()
+    sweep: SweepSettings = field(default_factory=SweepSettings)
 
     @property
     def by_glob(self) -> bool:

@@ -111,7 +111,7 @@ class BlockReader:
                 return self.source.metadata.read_metadata("range", item.name)
             case Kind.UNCOMMITTED:
                 return self._namespace().read(item.name)
-            case Kind.LISTING | Kind.ROOT_LISTING:
+            case _:
                 return None
 
     def blocks(self, item: WorkItem, fetched: Fetched) -> Iterator[Block]:
@@ -127,6 +127,8 @@ class BlockReader:
             case Kind.ROOT_LISTING:
                 yield from self._listed(self._namespace().list_objects("", recursive=False))
                 yield from self._listed(self._namespace().list_objects(DATA_PREFIX, recursive=False))
+            case Kind.FOREIGN_RANGE | Kind.LISTED | Kind.MARKED:
+                raise SimulationFailed(f"only a mark reads {item.kind.name}", where=self.source.name)
 
     def _cached(self, item: WorkItem) -> tuple[Digest, CachedTexts | None] | None:
         digest = None if self._digests is None else self._digests.digest(item.name)

@@ -30,7 +30,7 @@ from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation.blocks import TEXTS, Block, BlockReader, Fetched, Question
 from lakeplan.simulation.fetching import ahead
 from lakeplan.simulation.folding import STORED, Class, Classes, Rows, concat, fold, pack_rows, unpack_rows
-from lakeplan.simulation.reading import Source, report_of
+from lakeplan.simulation.reading import Source, report_of, where_of
 from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.work import WorkItem, unpack
 
@@ -118,7 +118,7 @@ class _Folder:
             for block in self._reader.blocks(item, fetched()):
                 yield from self._add(block)
         except LakeplanError as error:
-            report = report_of(item, self._asked.sources[self._source], error).encode()
+            report = report_of(error, where_of(self._asked.sources[self._source], item)).encode()
             yield self._piece(0, ERROR, report)
 
     def _add(self, block: Block) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from lakeplan.core.retention import to_us
+from lakeplan.core.retention import by_date, to_us
 from lakeplan.errors import LakeplanError
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
@@ -31,7 +31,6 @@ from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import bits_of
 from lakeplan.simulation.schemas import LAST_COMMITS
 from lakeplan.simulation.totals import ObjectClass, totals_of
-from lakeplan.simulation.verdicts import by_date
 from lakeplan.simulation.writing import FewRows, Rows, is_few, rows_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakeplan.core.retention import to_us
+from lakeplan.core.retention import by_date, to_us
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation.commits import judge_all
@@ -14,7 +14,7 @@ from lakeplan.simulation.ranges import Collected, Facts, collect_ranges
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import bits_of
 from lakeplan.simulation.staged import StagedRun, find_run
-from lakeplan.simulation.verdicts import Judged, by_date
+from lakeplan.simulation.verdicts import Judged
 from lakeplan.simulation.work import WorkItem
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakeplan import errors
 from lakeplan.errors import FormatError, LakeplanError, SimulationFailed
+from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
 from lakeplan.formats.ranges import RangeColumns, read_range_columns
 from lakeplan.formats.uncommitted import read_uncommitted
@@ -50,13 +51,17 @@ ARROW_SCHEMA = pa.schema(
 @dataclass(frozen=True)
 class Source:
     """One repository as a worker sees it. Both readers can be pickled; ``namespace`` is needed for listings
-    and uncommitted runs only. Objects stored at ``young_from_us`` or later are too young to go."""
+    and uncommitted runs only. Objects stored at ``young_from_us`` or later are too young to go. Objects at
+    paths under ``held_prefixes`` are noted. ``target``: for another repository's ranges, the position of the
+    source whose namespace ``addresses`` knows."""
 
     name: str
     metadata: MetadataReader
     addresses: Addresses
     namespace: NamespaceReader | None = None
     young_from_us: int = 0
+    held_prefixes: tuple[str, ...] = ()
+    target: int | None = None
 
 
 def read_bins(
@@ -77,8 +82,13 @@ def _read(
         try:
             match item.kind:
                 case Kind.RANGE:
-                    columns = read_range_columns(fetched(), name=_where(source, item), verify_id=item.name)
-                    yield from _entries(columns, item, source.addresses)
+                    columns = read_range_columns(fetched(), name=where_of(source, item), verify_id=item.name)
+                    yield from _entries(columns, item, source)
+                case Kind.FOREIGN_RANGE:
+                    columns = read_range_columns(fetched(), name=where_of(source, item), verify_id=item.name)
+                    yield from _foreign(columns, item, source)
+                case Kind.LISTED | Kind.MARKED:
+                    yield from _from_part(fetched(), item, source)
                 case Kind.UNCOMMITTED:
                     yield from _staged(fetched(), item, source)
                 case Kind.LISTING:
@@ -109,9 +119,9 @@ def _ahead(
 
 def _fetch(item: WorkItem, source: Source, pool: ThreadPoolExecutor) -> Future[bytes] | None:
     match item.kind:
-        case Kind.RANGE:
+        case Kind.RANGE | Kind.FOREIGN_RANGE:
             return pool.submit(source.metadata.read_metadata, "range", item.name)
-        case Kind.UNCOMMITTED:
+        case Kind.UNCOMMITTED | Kind.LISTED | Kind.MARKED:
             return pool.submit(_namespace(source).read, item.name)
         case _:
             return None
@@ -123,12 +133,14 @@ def _namespace(source: Source) -> NamespaceReader:
     return source.namespace
 
 
-def _where(source: Source, item: WorkItem) -> str:
-    return f"{source.name}: range {item.name}" if item.kind is Kind.RANGE else f"{source.name}/{item.name}"
+def where_of(source: Source, item: WorkItem) -> str:
+    is_range = item.kind in (Kind.RANGE, Kind.FOREIGN_RANGE)
+    return f"{source.name}: range {item.name}" if is_range else f"{source.name}/{item.name}"
 
 
-def _entries(columns: RangeColumns, item: WorkItem, addresses: Addresses) -> Iterator[pa.RecordBatch]:
+def _entries(columns: RangeColumns, item: WorkItem, source: Source) -> Iterator[pa.RecordBatch]:
     """The entries of a range inside the namespace; those that may be inside stand apart as aliases."""
+    addresses = source.addresses
     for start in range(0, len(columns), BATCH_ROWS):
         rows = slice(start, start + BATCH_ROWS)
         texts, types = columns.addresses[rows], columns.address_types[rows]
@@ -155,13 +167,47 @@ def _entries(columns: RangeColumns, item: WorkItem, addresses: Addresses) -> Ite
             paths, sizes = [paths[n] for n in kept], [sizes[n] for n in kept]
         plain, candidate = int(Seen.ENTRY), int(Seen.ENTRY | Seen.CANDIDATE)
         seen = [candidate if is_candidate_key(a) else plain for a in texts]
+        if source.held_prefixes:
+            held = int(Seen.HELD)
+            seen = [
+                s | held if p.startswith(source.held_prefixes) else s
+                for s, p in zip(seen, paths, strict=True)
+            ]
         yield _batch(item, texts, seen=seen, path=paths, size=sizes, mask=item.mask)
+
+
+def _foreign(columns: RangeColumns, item: WorkItem, source: Source) -> Iterator[pa.RecordBatch]:
+    """Full addresses of another repository's range that lie in the namespace of ``source.target``."""
+    found: list[str] = []
+    for text, kind in zip(columns.addresses, columns.address_types, strict=True):
+        # What is relative (or, in old entries, no URI) lies in the other repository's own namespace.
+        if kind == AddressType.RELATIVE or "://" not in text:
+            continue
+        inside = source.addresses.inside(text, AddressType.FULL)
+        found += source.addresses.aliases(text) if inside is None else [inside]
+    if source.target is None:
+        raise SimulationFailed("has no namespace to compare with", where=source.name)
+    item = item._replace(source=source.target, last=-1, holders=-1)
+    for start in range(0, len(found), BATCH_ROWS):
+        part = found[start : start + BATCH_ROWS]
+        yield _batch(item, part, seen=[int(Seen.FOREIGN)] * len(part))
+
+
+def _from_part(data: bytes, item: WorkItem, source: Source) -> Iterator[pa.RecordBatch]:
+    """A part of a listing or of a mark (formats/mark_parts.py); ``sort_key`` is its SHA-256."""
+    part = read_part(data, name=where_of(source, item), sha256=item.sort_key.hex())
+    seen = int(Seen.LISTED | Seen.OLD) if item.kind is Kind.LISTED else int(Seen.MARKED)
+    addresses, sizes = part.column("address").to_pylist(), part.column("size_bytes").to_pylist()
+    for start in range(0, len(addresses), BATCH_ROWS):
+        rows = slice(start, start + BATCH_ROWS)
+        texts = addresses[rows]
+        yield _batch(item, texts, seen=[seen] * len(texts), stored_size=sizes[rows])
 
 
 def _staged(data: bytes, item: WorkItem, source: Source) -> Iterator[pa.RecordBatch]:
     """Addresses of a run are relative; a full one, should a server write it, protects all it may mean."""
     found: list[str] = []
-    for address in read_uncommitted(data, name=_where(source, item)).addresses:
+    for address in read_uncommitted(data, name=where_of(source, item)).addresses:
         inside = source.addresses.inside(address, AddressType.BY_PREFIX)
         found += source.addresses.aliases(address) if inside is None else [inside]
     for start in range(0, len(found), BATCH_ROWS):
@@ -222,15 +268,15 @@ def _text(key: str) -> str:
 
 
 def _failed(item: WorkItem, source: Source, error: LakeplanError) -> pa.RecordBatch:
-    return _batch(item, [None], seen=[int(Seen.ERROR)], path=[report_of(item, source, error)])
+    return _batch(item, [None], seen=[int(Seen.ERROR)], path=[report_of(error, where_of(source, item))])
 
 
-def report_of(item: WorkItem, source: Source, error: LakeplanError) -> str:
-    """What ``failure`` makes the error of again."""
+def report_of(error: LakeplanError, where: str) -> str:
+    """An error as text, on its way from a worker to the driver; ``where`` when it does not say itself."""
     report = {
         "kind": type(error).__name__,
         "message": error.message,
-        "where": error.where or _where(source, item),
+        "where": error.where or where,
         "hint": error.hint,
         "detail": error.detail,
     }

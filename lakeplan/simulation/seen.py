@@ -20,3 +20,9 @@ class Seen(IntFlag):
     """In the newest run of uncommitted addresses."""
     ERROR = 64
     """No address: ``path`` says what could not be read."""
+    HELD = 128
+    """A commit holds it at a path under a prefix that a hold names."""
+    FOREIGN = 256
+    """A commit of another repository holds it, by its full address."""
+    MARKED = 512
+    """A mark that is being swept names it."""

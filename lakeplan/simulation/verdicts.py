@@ -3,7 +3,6 @@ and who keeps it. Plain Python: this is all that ``--commits-only`` needs."""
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
@@ -95,12 +94,3 @@ def kept_by_dangling(graph: CommitGraph, rules: GcRules, as_of: datetime, zone: 
             if graph.creation_us[commit] > limit:
                 kept[parent] = 1
     return kept
-
-
-def by_date(graph: CommitGraph) -> array[int]:
-    """Per commit number, its position by creation date, then id: the greatest is an object's last commit."""
-    position = array("q", bytes(8 * len(graph)))
-    # numbers are in the order of ids already, and sorting is stable
-    for at, commit in enumerate(sorted(range(len(graph)), key=graph.creation_us.__getitem__)):
-        position[commit] = at
-    return position

@@ -18,6 +18,12 @@ class Kind(IntEnum):
     LISTING = 1
     ROOT_LISTING = 2
     UNCOMMITTED = 3
+    LISTED = 4
+    """A part that an earlier listing of this mark wrote."""
+    MARKED = 5
+    """A part of a mark."""
+    FOREIGN_RANGE = 6
+    """A range of another repository: only its full addresses count."""
 
 
 class WorkItem(NamedTuple):

@@ -113,7 +113,6 @@ class DescribeTheResolvedView:
         values = {v["path"]: (v["value"], v["line"]) for v in repository["values"]}
         assert values["gc.branches[release-*].retention_days"] == (90, 11)
         assert values["holds[0].until"] == ("2027-01-01", 16)
-        assert repository["not_acted_on"] == ["holds", "sweep"]
 
     def it_says_which_repository_was_probably_meant(self) -> None:
         with pytest.raises(LakeplanError, match="no entry of the tree names 'analytisc'") as error:

@@ -137,7 +137,7 @@ EMPTY_GC = "nothing stands here: write `gc: clear` (in the entry of one exactly 
         ("holds: [{tag: a, reason: r, until: 1.1.2027}]", "40: holds[0].until: expected a date"),
         ("sweep: {max_bytes: 50 XB}", "24: sweep.max_bytes: expected bytes"),
         ("sweep: {min_age: 24}", "22: sweep.min_age: expected a duration"),
-        ("sweep: {engine: other}", "21: sweep.engine: expected builtin, this is the text 'other'"),
+        ("sweep: {engine: other}", "21: sweep.engine: expected one of builtin, lakefs-spark-client"),
         ("branch_lifecycle: {policies: [{id: a b, patterns: [x], max_age: 1d}]}", "40: branch_lifecy"),
         ("branch_lifecycle: {policies: [{id: a, patterns: [x]}]}", "40: branch_lifecycle.policies[a]: a"),
         ("branch_lifecycle: {policies: [{patterns: [x], max_age: 0s}]}", "60: branch_lifecycle.polic"),

@@ -11,6 +11,7 @@ import pytest
 from lakeplan.config.problems import TreeError
 from lakeplan.config.tree import load_tree
 from lakeplan.model.desired import Cleared, GcDesired, Source
+from lakeplan.model.sweep import SweepSettings
 
 SMALL = Path(__file__).parent / "trees" / "small"
 MAIN_28 = "{branch_id: main, retention_days: 28}"
@@ -43,10 +44,11 @@ class DescribeAWholeTree:
         assert found["scratch-pad"].gc is Cleared.CLEAR
         assert tree.unmanaged("prod", ["team-a-x", "other", "analytics"]) == ["other"]
 
-    def it_says_which_blocks_this_version_does_not_act_on(self) -> None:
-        found = {r.name: r.unsupported for r in load_tree(SMALL, {}).resolve("prod", [])}
-        assert found["analytics"] == ("holds", "sweep")
-        assert found["scratch-pad"] == ()
+    def it_resolves_holds_and_sweep_settings(self) -> None:
+        found = {r.name: r for r in load_tree(SMALL, {}).resolve("prod", [])}
+        assert [(h.kind, h.until) for h in found["analytics"].holds] == [("prefix", date(2027, 1, 1))]
+        assert found["analytics"].sweep == SweepSettings()
+        assert found["scratch-pad"].holds == ()
 
     def it_keeps_the_source_of_every_value(self) -> None:
         repository = load_tree(SMALL, {}).resolve("prod", ["team-a-x"])[-1]

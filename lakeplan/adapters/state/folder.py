@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 
 from lakeplan.adapters.state.keys import check_data, check_key
+from lakeplan.adapters.storage.folder_files import flush_folder, make_folders
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_os_error
 from lakeplan.adapters.storage.urls import FolderLocation
 from lakeplan.errors import StorageError
@@ -72,7 +73,7 @@ class FolderState:
         with self._locked(key):
             self._require(key, if_version)
             os.unlink(self._path(key))
-            _flush_folder(os.path.dirname(self._path(key)))
+            flush_folder(os.path.dirname(self._path(key)))
 
     def _require(self, key: str, version: str | None) -> None:
         present = self.read(key)
@@ -81,7 +82,7 @@ class FolderState:
 
     def _replace(self, path: str, data: bytes) -> None:
         folder = os.path.dirname(path)
-        _make_folders(folder)
+        make_folders(folder)
         for name in os.listdir(folder):
             if name.startswith(LEFTOVER):
                 os.unlink(os.path.join(folder, name))  # we hold the lock: its writer was killed
@@ -96,12 +97,12 @@ class FolderState:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(new)
             raise
-        _flush_folder(folder)
+        flush_folder(folder)
 
     @contextlib.contextmanager
     def _locked(self, key: str) -> Iterator[None]:
         try:
-            _make_folders(self._root)
+            make_folders(self._root)
             with open(os.path.join(self._root, LOCK), "ab") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
@@ -119,23 +120,3 @@ class FolderState:
 
 def _version(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _make_folders(path: str) -> None:
-    """Like makedirs, and each new folder's name is on the disk before anything is put into it."""
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(path)
-    _make_folders(parent)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path)
-    _flush_folder(parent)
-
-
-def _flush_folder(path: str) -> None:
-    """A rename survives a power cut only when the folder is flushed too."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

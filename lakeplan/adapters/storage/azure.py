@@ -17,9 +17,15 @@ class AzureReader:
     """Reads and lists one path of a container. Workers of Spark open their own client, from their own
     environment: only the location travels in a pickle."""
 
-    def __init__(self, location: AzureLocation) -> None:
+    def __init__(
+        self,
+        location: AzureLocation,
+        *,
+        connect_seconds: float | None = None,
+        read_seconds: float | None = None,
+    ) -> None:
         self._location = location
-        self._client = AzureClient(location)
+        self._client = AzureClient(location, connect_seconds=connect_seconds, read_seconds=read_seconds)
         self._base = f"{location.prefix}/" if location.prefix else ""
 
     @property
@@ -27,7 +33,7 @@ class AzureReader:
         return self._location.url
 
     def __repr__(self) -> str:
-        return f"AzureReader({self.url!r})"
+        return f"{type(self).__name__}({self.url!r})"
 
     def read(self, key: str) -> bytes:
         where = f"{self.url}/{key}"

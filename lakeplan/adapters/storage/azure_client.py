@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.exceptions import AzureError
-from azure.storage.blob import ContainerClient
+from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_azure_error
 from lakeplan.adapters.storage.urls import AZURE_SUFFIXES, AzureLocation
@@ -25,26 +25,38 @@ RETRIES: dict[str, Any] = {
     "increment_base": 2,
     "random_jitter_range": 1,
 }
+Limits = tuple[float | None, float | None, bool]
 LIMITS: dict[str, Any] = {"connection_timeout": 10, "read_timeout": 60}
 
 
 class AzureClient:
-    """Makes the client on first use, in whichever process that is. Thread-safe; a pickle carries the
-    location only, never credentials."""
+    """Makes the client on first use, in whichever process that is. Thread-safe; a pickle carries location
+    and limits only, never credentials.
 
-    def __init__(self, location: AzureLocation) -> None:
+    ``once`` sends each request one time only. Limits of time that are None are this module's.
+    """
+
+    def __init__(
+        self,
+        location: AzureLocation,
+        *,
+        connect_seconds: float | None = None,
+        read_seconds: float | None = None,
+        once: bool = False,
+    ) -> None:
         self.location = location
+        self._limits = (connect_seconds, read_seconds, once)
         self._reset()
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._client: ContainerClient | None = None
 
-    def __getstate__(self) -> AzureLocation:
-        return self.location
+    def __getstate__(self) -> tuple[AzureLocation, Limits]:
+        return (self.location, self._limits)
 
-    def __setstate__(self, state: AzureLocation) -> None:
-        self.location = state
+    def __setstate__(self, state: tuple[AzureLocation, Limits]) -> None:
+        self.location, self._limits = state
         self._reset()
 
     def get(self) -> ContainerClient:
@@ -57,13 +69,29 @@ class AzureClient:
                         self.location.account_url,
                         self.location.container,
                         credential=credential,
-                        **RETRIES,
-                        **LIMITS,
+                        **self._options(),
                     )
                 except (AzureError, ValueError) as error:
                     # No cause: the library's text may quote the credential.
                     raise translate_azure_error(error, self.location.url) from None
             return self._client
+
+    def service(self) -> BlobServiceClient:
+        """A client of the whole account, for a single request."""
+        try:
+            return BlobServiceClient(
+                self.location.account_url,
+                credential=find_credential(self.location, os.environ),
+                **self._options(),
+            )
+        except (AzureError, ValueError) as error:
+            raise translate_azure_error(error, self.location.url) from None
+
+    def _options(self) -> dict[str, Any]:
+        connect_seconds, read_seconds, once = self._limits
+        given = {"connection_timeout": connect_seconds, "read_timeout": read_seconds}
+        limits = LIMITS | {name: seconds for name, seconds in given.items() if seconds is not None}
+        return limits | ({"retry_total": 0} if once else RETRIES)
 
 
 def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
+from typing import BinaryIO
 
+from lakeplan.adapters.storage.folder_files import UNFINISHED
 from lakeplan.adapters.storage.translate import translate_os_error
 from lakeplan.adapters.storage.urls import FolderLocation
 from lakeplan.errors import StorageError, StorageNotFound
@@ -28,17 +31,13 @@ class FolderReader:
         return self._url
 
     def __repr__(self) -> str:
-        return f"FolderReader({self._url!r})"
+        return f"{type(self).__name__}({self._url!r})"
 
     def read(self, key: str) -> bytes:
-        path = self._path(key)
         where = f"{self._url}/{key}"
         try:
-            # Not blocking: opening a pipe would wait for a writer.
-            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            with self._open(key) as file:
                 status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    raise StorageNotFound("there is no such object", where=where)
                 data = file.read()
         except OSError as error:
             raise translate_os_error(error, where) from error
@@ -62,7 +61,7 @@ class FolderReader:
 
     def _list(self, folder: str, start: str, recursive: bool) -> Iterator[StoredObject]:
         for entry in self._scan(folder):
-            if not entry.name.startswith(start):
+            if not entry.name.startswith(start) or entry.name.startswith(UNFINISHED):
                 continue
             key = folder + entry.name
             if entry.is_dir(follow_symlinks=False):
@@ -99,6 +98,20 @@ class FolderReader:
             ) from error
         except OSError as error:
             raise translate_os_error(error, where) from error
+
+    @contextlib.contextmanager
+    def _open(self, key: str) -> Iterator[BinaryIO]:
+        where = f"{self._url}/{key}"
+        try:
+            # Not blocking: opening a pipe would wait for a writer.
+            handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise translate_os_error(error, where) from error
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise StorageNotFound("there is no such object", where=where)
+        with open(handle, "rb") as file:
+            yield file
 
     def _start(self, prefix: str) -> tuple[str, str]:
         """A prefix as the folder to begin at ("" or ending in ``/``) and the start of the names in it."""

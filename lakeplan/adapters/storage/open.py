@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from lakeplan.adapters.storage.folder import FolderReader
+from lakeplan.adapters.storage.folder_store import FolderStore
 from lakeplan.adapters.storage.urls import FolderLocation, S3Location, parse_location
 from lakeplan.ports.storage import NamespaceReader
+from lakeplan.ports.sweep_storage import SweepStore
 
 
 def open_namespace(
@@ -30,3 +32,34 @@ def open_namespace(
     from lakeplan.adapters.storage.azure import AzureReader
 
     return AzureReader(location)
+
+
+def open_sweep_store(
+    url: str,
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    connect_seconds: float | None = None,
+    read_seconds: float | None = None,
+) -> SweepStore:
+    """The namespace at ``url`` for a sweep: as ``open_namespace``, and it can delete, copy and record.
+
+    ``connect_seconds`` and ``read_seconds`` limit each connection and each wait for an answer of S3 or Azure
+    (default 10 and 60). Raises StorageError for a URL of another kind (``gs://`` among them).
+    """
+    location = parse_location(url)
+    if isinstance(location, FolderLocation):
+        return FolderStore(location.path)
+    if isinstance(location, S3Location):
+        from lakeplan.adapters.storage.s3_store import S3Store
+
+        return S3Store(
+            location,
+            endpoint_url=endpoint_url,
+            region=region,
+            connect_seconds=connect_seconds,
+            read_seconds=read_seconds,
+        )
+    from lakeplan.adapters.storage.azure_store import AzureStore
+
+    return AzureStore(location, connect_seconds=connect_seconds, read_seconds=read_seconds)

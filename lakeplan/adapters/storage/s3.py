@@ -21,10 +21,18 @@ class S3Reader:
     environment: only location, endpoint and region travel in a pickle."""
 
     def __init__(
-        self, location: S3Location, *, endpoint_url: str | None = None, region: str | None = None
+        self,
+        location: S3Location,
+        *,
+        endpoint_url: str | None = None,
+        region: str | None = None,
+        connect_seconds: float | None = None,
+        read_seconds: float | None = None,
     ) -> None:
         self._location = location
-        self._client = S3Client(endpoint_url, region)
+        self._client = S3Client(
+            endpoint_url, region, connect_seconds=connect_seconds, read_seconds=read_seconds
+        )
         self._base = f"{location.prefix}/" if location.prefix else ""
 
     @property
@@ -32,7 +40,7 @@ class S3Reader:
         return self._location.url
 
     def __repr__(self) -> str:
-        return f"S3Reader({self.url!r})"
+        return f"{type(self).__name__}({self.url!r})"
 
     def read(self, key: str) -> bytes:
         where = f"{self.url}/{key}"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, WriteConflict
+from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy, WriteConflict
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,13 @@ class Kind(Enum):
     CONFLICT = Meaning(
         WriteConflict, "another writer was first", "nothing was written; run the command again"
     )
+    # A repeated request may get through these three. What the store did of the one before is not known.
     UNREACHABLE = Meaning(
-        StorageError, "the storage cannot be reached", "check the endpoint, the network and proxy settings"
+        StoreBusy, "the storage cannot be reached", "check the endpoint, the network and proxy settings"
     )
     TLS = Meaning(StorageError, "the storage's TLS certificate was not accepted", "check the CA bundle")
-    BROKEN = Meaning(StorageError, "the answer of the storage was cut short or damaged", "try again")
-    BUSY = Meaning(StorageError, "the storage is overloaded or failing", "try again later")
+    BROKEN = Meaning(StoreBusy, "the answer of the storage was cut short or damaged", "try again")
+    BUSY = Meaning(StoreBusy, "the storage is overloaded or failing", "try again later")
     REGION = Meaning(StorageError, "the bucket is in another region", "set the region")
     ARCHIVED = Meaning(StorageError, "the object is archived and cannot be read", "restore it first")
     UNSUPPORTED = Meaning(StorageError, "the storage does not support this request")
@@ -62,6 +63,9 @@ OS_ERRORS = {
     errno.EACCES: Kind.DENIED,
     errno.EPERM: Kind.DENIED,
     errno.EROFS: Kind.DENIED,
+    errno.EBUSY: Kind.BUSY,
+    errno.EAGAIN: Kind.BUSY,
+    errno.ESTALE: Kind.BUSY,
 }
 
 
@@ -215,3 +219,8 @@ def _by_class(error: Exception, table: Mapping[str, Kind], otherwise: Kind) -> K
 def is_missing_object(error: StorageError) -> bool:
     """An object is not there. A bucket or container that is not there is something else."""
     return isinstance(error, StorageNotFound) and error.message != Kind.NO_CONTAINER.value.message
+
+
+def is_unsupported(error: StorageError) -> bool:
+    """The store does not know this kind of request at all."""
+    return error.message == Kind.UNSUPPORTED.value.message

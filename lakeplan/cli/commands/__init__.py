@@ -23,6 +23,7 @@ from lakeplan.cli.commands import (
     show,
     simulate,
     spark,
+    sweep,
     test,
     validate,
 )
@@ -35,6 +36,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     show.register,
     apply.register,
     lifecycle.register,
+    sweep.register,
     explain.register,
     drift.register,
     history.register,

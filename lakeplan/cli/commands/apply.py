@@ -16,6 +16,7 @@ from lakeplan.app.report import exit_code_of, report_document
 from lakeplan.app.state import known_repositories
 from lakeplan.app.write import ApplyPorts, Run
 from lakeplan.cli import caches, options
+from lakeplan.cli.after_apply import AfterApply
 from lakeplan.cli.commands.plan import Allow, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.commands.show import read_plan
@@ -60,6 +61,13 @@ def register(app: typer.Typer) -> None:
                 help="Also give branches that appeared since the plan their pattern's days; never fewer.",
             ),
         ] = False,
+        sweep: Annotated[
+            bool,
+            typer.Option(
+                "--sweep",
+                help="Then mark what may go; with sweep.automatic delete it, within what the plan showed.",
+            ),
+        ] = False,
         lakectl_config: options.LakectlConfig = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
@@ -92,6 +100,7 @@ def register(app: typer.Typer) -> None:
             ApplyOptions(force, allowed, refresh_patterns, Selection(tuple(target or ()), owner, server)),
             outputs,
             no_color=no_color,
+            sweep=AfterApply(session, master, tuple(spark_conf or ()), outputs, no_color) if sweep else None,
         )
         if plan_file is not None:
             return flow.apply(read_plan(plan_file))
@@ -107,6 +116,7 @@ class ApplyFlow:
     options: ApplyOptions
     outputs: tuple[Output, ...]
     no_color: bool = False
+    sweep: AfterApply | None = None
 
     def plan_and_apply(self, *, auto_approve: bool) -> int:
         """Plans, shows, asks for the word ``yes``, applies."""
@@ -118,19 +128,22 @@ class ApplyFlow:
                 allowed=self.options.allowed,
                 tree_commit=self.run.tree_commit,
                 known=known_repositories(self.session.state()),
+                # What nobody was shown does not go by itself: with --sweep everything is shown.
+                backlog=self.sweep is not None,
+                simulate="all" if self.sweep is not None else "changed",
             ),
             self._plan_ports(),
         )
         show_plan(plan, (Output(RICH, None),), no_color=self.no_color, to_stderr=self._results_on_stdout)
         planned = plan_exit_code(plan, detailed=False)
-        if plan.refused or not plan.writes:
+        if plan.refused or (not plan.writes and self.sweep is None):
             return planned
         if not auto_approve and not self._approved():
             return ExitCode.ERROR
         return self.apply(plan) or planned
 
     def apply(self, plan: Plan) -> int:
-        """Applies a reviewed plan, shows the report, and gives the exit code."""
+        """Applies a reviewed plan, shows the report, sweeps if asked to, and gives the worst exit code."""
         report = apply_plan(
             plan,
             self.session.tree,
@@ -147,7 +160,10 @@ class ApplyFlow:
             lambda console: render_apply(document, console),
             no_color=self.no_color,
         )
-        return exit_code_of(report)
+        code = exit_code_of(report)
+        if self.sweep is None:
+            return code
+        return max(code, self.sweep.mark_and_sweep(plan, self.options.selection, self.run, applied=code))
 
     def _plan_ports(self) -> Ports:
         return Ports(self.session.reader, self.session.simulator, self.session.progress)

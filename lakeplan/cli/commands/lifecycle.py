@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +24,7 @@ from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Session
@@ -250,16 +247,6 @@ def check_engines(session: Session, selection: Selection) -> None:
     )
 
 
-def check_lasting_state(url: str, environ: Any) -> None:
-    """Raises UsageError for a state folder in CI: what was observed would vanish with the runner, and with
-    it every branch's age."""
-    if environ.get("CI") and url.startswith("file://"):
-        raise UsageError(
-            "the state is a folder and CI is set: records of branches would vanish with the runner",
-            hint="set state.url to an s3:// or Azure blob URL",
-        )
-
-
 def read_reviewed(path: Path) -> Reviewed:
     """Raises FormatError, UsageError."""
     try:
@@ -269,21 +256,6 @@ def read_reviewed(path: Path) -> Reviewed:
     except ValueError as error:
         raise FormatError(f"this is not JSON ({error})", where=str(path)) from None
     return report.reviewed_of(document, str(path))
-
-
-@contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """SIGTERM sets the event: the branch at hand is finished, records are stored, and the run ends."""
-    stop = threading.Event()
-
-    def ask(signum: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    before = signal.signal(signal.SIGTERM, ask)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _emit(

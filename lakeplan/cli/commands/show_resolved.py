@@ -62,7 +62,6 @@ def resolved_document(repository: DesiredRepository) -> dict[str, Any]:
         "entry": repository.entry,
         "source": str(repository.source),
         "config_hash": repository.config_hash,
-        "not_acted_on": list(repository.unsupported),
         "resolved": repository.resolved,
         "values": [
             {
@@ -95,9 +94,6 @@ def _render(document: dict[str, Any], console: Console) -> None:
             f"  {escape(path.ljust(path_width))}  {escape(shown.ljust(value_width))}  [dim]{escape(place)}[/]"
         )
         console.print(line, soft_wrap=True)
-    if document["not_acted_on"]:
-        names = ", ".join(document["not_acted_on"])
-        console.print(f"  [dim]checked and not acted on by this version: {names}[/]", soft_wrap=True)
 
 
 def _parts(pointer: str) -> Iterator[str]:

@@ -32,6 +32,10 @@ UNKNOWN_IMPACT = "unknown-impact"
 UNMANAGED = "unmanaged"
 DELETED_BRANCHES = "deleted-branches"
 """Branches that ``lifecycle run`` would delete in one run (``safety.max_deleted_branches``)."""
+MIN_AGE = "min-age"
+"""``sweep.min_age`` is below the grace period that the server asks for."""
+SWEEP_LIMIT = "sweep-limit"
+"""A mark names more than ``sweep.max_objects`` or ``sweep.max_bytes``."""
 GATES = (
     EXPIRED_OBJECTS,
     EXPIRED_BYTES,
@@ -42,6 +46,8 @@ GATES = (
     UNKNOWN_IMPACT,
     UNMANAGED,
     DELETED_BRANCHES,
+    MIN_AGE,
+    SWEEP_LIMIT,
 )
 WHOLE_PLAN = "plan"
 

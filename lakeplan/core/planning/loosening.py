@@ -152,8 +152,21 @@ SWEEP_DEFAULTS: Mapping[str, Any] = {
     "max_objects": 10_000_000,
     "max_bytes": "50TB",
     "rate": None,
+    "never_committed": "keep",
+    "versions": "marker",
+    "verify": "sample",
+    "mode": "delete",
+    "engine": "builtin",
 }
 """The design's defaults of ``sweep``."""
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "never_committed": ("keep", "collect"),
+    "versions": ("marker", "all"),
+    "verify": ("all", "sample"),
+    "mode": ("quarantine", "delete"),
+    "engine": ("builtin", "lakefs-spark-client"),
+}
+"""Settings that are words, the stricter one first."""
 _MORE_IS_STRICTER = frozenset({"min_age", "settle", "margin"})
 
 
@@ -203,6 +216,8 @@ def _ends_sooner(old: Mapping[str, Any], new: Mapping[str, Any], until: Callable
 def _takes_more(key: str, old: Any, new: Any, measure: Callable[[str, Any], float]) -> bool:
     if key == "automatic":
         return bool(new)
+    if key in _WORDS:
+        return bool(new == _WORDS[key][1])
     if old is None or new is None:
         return new is None
     less = measure(key, new) < measure(key, old)

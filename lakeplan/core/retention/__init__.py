@@ -5,6 +5,7 @@ asked for any moment; ``branch_sets``, ``kept_by_branch`` and ``why`` say who ke
 plain Python over integer arrays, indexed by commit number, and ready for a million commits.
 """
 
+from lakeplan.core.retention.dates import by_date
 from lakeplan.core.retention.documented import (
     NEVER_EXPIRES,
     NEVER_KEPT,
@@ -39,6 +40,7 @@ __all__ = [
     "ServerWalk",
     "all_kept",
     "branch_sets",
+    "by_date",
     "documented_verdict",
     "expiry_us",
     "kept_by_branch",

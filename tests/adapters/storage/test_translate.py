@@ -22,7 +22,7 @@ from lakeplan.adapters.storage.translate import (
     translate_boto_error,
     translate_os_error,
 )
-from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, WriteConflict
+from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy, WriteConflict
 
 
 def exception_names(module: ModuleType) -> set[str]:
@@ -69,7 +69,8 @@ def it_knows_no_azure_code_that_azure_does_not_know() -> None:
         ("ConditionalRequestConflict", 409, WriteConflict),
         ("SomethingNew", 403, StorageDenied),
         ("SomethingNew", 418, StorageError),
-        ("SlowDown", 503, StorageError),
+        ("SlowDown", 503, StoreBusy),
+        ("SomethingNew", 502, StoreBusy),
     ],
 )
 def it_translates_what_s3_answers(code: str, status: int, expected: type[StorageError]) -> None:
@@ -113,6 +114,7 @@ def it_translates_azure_by_code_then_status_then_class() -> None:
         (errno.EISDIR, StorageNotFound),
         (errno.EACCES, StorageDenied),
         (errno.EIO, StorageError),
+        (errno.ESTALE, StoreBusy),
     ],
 )
 def it_translates_what_the_system_says(number: int, expected: type[StorageError]) -> None:

@@ -1,0 +1,1 @@
+"""Mark, approve, run, restore, purge: reclaiming storage, with a record of every step."""

@@ -1,0 +1,151 @@
+"""What a sweep leaves behind: its summary, the report that other tools read, and the history's record.
+
+The official layout (retention.md: ``_lakefs/retention/gc/unified/<run>/…``) is written last, and only with
+what was seen deleted: a mark there could be swept by the official job without anyone's approval.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from lakeplan.app.run import Run
+from lakeplan.app.state import History
+from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.app.sweep.run import SweepEnd
+from lakeplan.errors import LakeplanError, WriteConflict
+from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.sweep_keys import OFFICIAL_FILE, SUMMARY_FILE, result_key, sweep_prefix
+from lakeplan.formats.unified import ADDRESSES_A_FILE, UnifiedRun
+from lakeplan.model.mark import settings_document
+from lakeplan.model.moments import utc_text
+from lakeplan.model.simulation import Amount
+from lakeplan.model.stored import Versions
+from lakeplan.model.sweep import SWEEP_FORMAT, Status
+
+Json = dict[str, Any]
+
+
+def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None = None) -> Json:
+    """A run's outcome as JSON (``schemas/sweep.v1.json``): what was seen, nothing that was only meant."""
+    mark, settings = end.mark, end.mark.settings
+    reasons: dict[str, int] = {}
+    for one in end.ends:
+        for reason, count in one.reasons.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    return {
+        "format": SWEEP_FORMAT,
+        "mark_id": mark.mark_id,
+        "repository": mark.key,
+        "storage_namespace": mark.storage_namespace,
+        "at": utc_text(at),
+        "finished": end.finished,
+        "problem": end.problem,
+        **{status.value: _amount(end.amount(status)) for status in Status},
+        "pending": _amount(end.pending),
+        "reasons": dict(sorted(reasons.items())),
+        "verified": end.verified,
+        "came_back": end.came_back,
+        "looks": end.looks,
+        "approval": dict(vars(end.approval)),
+        "settings": settings_document(settings),
+        "not_yet_reclaimed": _not_yet(end, facts_versioned),
+    }
+
+
+def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
+    """Why deleted bytes may still be paid for; "" when they are not."""
+    deleted = end.amount(Status.DELETED)
+    if not deleted.objects:
+        return ""
+    if end.mark.settings.mode == "quarantine":
+        return "copies are in quarantine until lakeplan sweep purge"
+    if versioned and end.mark.settings.versions is Versions.MARKER:
+        return "the store keeps versions: older versions of what was deleted are still there"
+    return ""
+
+
+def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: str) -> Json:
+    """Writes the summary; when the sweep is finished also the official report. ``run_id`` is a descending
+    xid. Returns the document. Raises StorageError: what was deleted is in the parts' records all the same."""
+    document = sweep_document(end, at=ports.now(), facts_versioned=site.store.facts().versioned)
+    prefix = sweep_prefix(end.mark.mark_id)
+    if end.finished and end.amount(Status.DELETED).objects and end.mark.settings.mode == "delete":
+        document["official_run_id"] = _official(site, end, run_id, ports.now())
+    data = (json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
+    site.store.put(prefix + SUMMARY_FILE, data)
+    _record(end, ports, run, document)
+    return document
+
+
+def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
+    """One report a sweep, however often it was killed: the id is noted before the first file is written."""
+    key = sweep_prefix(end.mark.mark_id) + OFFICIAL_FILE
+    try:
+        site.store.create(key, (json.dumps({"run_id": run_id}) + "\n").encode())
+    except WriteConflict:
+        run_id = str(json.loads(site.store.read(key))["run_id"])
+    report = UnifiedRun(run_id)
+    count, number, waiting = 0, 0, list[str]()
+    for address in _deleted(site, end):
+        waiting.append(address)
+        if len(waiting) == ADDRESSES_A_FILE:
+            number = _write(site, report, number, waiting)
+            count, waiting = count + len(waiting), []
+    if waiting:
+        _write(site, report, number, waiting)
+        count += len(waiting)
+    summary = report.summary(
+        started=end.mark.marked_at, cutoff=end.mark.cutoff, first_slice=run_id, deleted=count, now=now
+    )
+    site.store.put(report.summary_key, summary)
+    return run_id
+
+
+def _write(site: Site, report: UnifiedRun, number: int, addresses: list[str]) -> int:
+    for key, data in report.files(number, addresses):
+        site.store.put(key, data)
+    return number + 1
+
+
+def _deleted(site: Site, end: SweepEnd) -> Iterator[str]:
+    prefix = sweep_prefix(end.mark.mark_id)
+    for part in end.mark.marked.going:
+        rows = read_part(site.store.read(result_key(prefix, part.name)), name=part.name, sha256=None)
+        pairs = zip(rows.column("address").to_pylist(), rows.column("status").to_pylist(), strict=True)
+        yield from (address for address, status in pairs if status == Status.DELETED.value)
+
+
+def _record(end: SweepEnd, ports: SweepPorts, run: Run, document: Json) -> None:
+    """One more line of the history; losing it loses no safety, so it comes last."""
+    status = "applied" if end.finished and not end.amount(Status.FAILED).objects else "failed"
+    counts = ", ".join(f"{document[s.value]['objects']} {s.value}" for s in Status)
+    history = History(
+        ports.state,
+        run.run_id,
+        {
+            "run_id": run.run_id,
+            "command": "sweep run",
+            "by": dict(run.holder),
+            "started_at": run.now().isoformat(),
+            "finished_at": run.now().isoformat(),
+            "tree_commit": run.tree_commit,
+            "plan_digest": end.approval.digest,
+            "plan_as_of": end.mark.marked_at.isoformat(),
+        },
+    )
+    try:
+        history.step(
+            end.mark.key,
+            status=status,
+            message=f"mark {end.mark.mark_id}: {counts}",
+            mark_id=end.mark.mark_id,
+        )
+    except LakeplanError as error:
+        document["note"] = f"the history could not be written: {error}"
+
+
+def _amount(amount: Amount) -> dict[str, int]:
+    return {"objects": amount.objects, "size_bytes": amount.size_bytes}

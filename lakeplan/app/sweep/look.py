@@ -1,0 +1,147 @@
+"""One look at what a repository holds, in the only order that is safe: uncommitted data first, then a refs
+dump of our own (retention.md, "What a safe mark must respect"). Whatever is committed between the two is in
+the dump; whatever is staged later is young, or an address that the next look finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from lakeplan.app.gather import read_all_refs
+from lakeplan.app.sweep.ports import Site
+from lakeplan.core.patterns import expand
+from lakeplan.core.retention import CommitGraph, by_date
+from lakeplan.core.sweep.keep import KEEPS, KeepRules, keep_masks
+from lakeplan.errors import LakeplanError, StalePlan
+from lakeplan.formats.namespace import uncommitted_prefix
+from lakeplan.formats.uncommitted import files_of_run
+from lakeplan.model.desired import GcDesired
+from lakeplan.model.refs import Refs
+from lakeplan.model.rules import GcRules, etag_of
+from lakeplan.ports.sweep import Facts, ForeignRanges
+
+__all__ = ["Look", "foreign_ranges", "take_look"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """``at``: when it began. ``uncommitted``: keys of the server's run. ``masks``: ``Keep`` bits per commit
+    number of ``graph``."""
+
+    at: datetime
+    rules: KeepRules
+    uncommitted: tuple[str, ...]
+    uncommitted_runs: tuple[str, ...]
+    refs: Refs
+    graph: CommitGraph
+    masks: list[int]
+
+    def metaranges(self) -> dict[str, Facts]:
+        """Of all commits: their bits, and the position of the last of them by creation date, then id."""
+        dates = by_date(self.graph)
+        found: dict[str, Facts] = {}
+        for commit, id in enumerate(self.graph.meta_range_ids):
+            if not id:
+                continue
+            known = found.get(id, Facts(0))
+            found[id] = Facts(known.mask | self.masks[commit], max(known.last, dates[commit]))
+        return found
+
+    def last_commits(self) -> Mapping[int, str]:
+        return dict(zip(by_date(self.graph), self.graph.ids, strict=True))
+
+    def kept_metaranges(self) -> set[str]:
+        """Metaranges of commits that anything keeps."""
+        keeps = int(KEEPS)
+        pairs = zip(self.graph.meta_range_ids, self.masks, strict=True)
+        return {id for id, mask in pairs if id and mask & keeps}
+
+
+def take_look(site: Site, *, now: datetime, before: GcRules | None) -> Look:
+    """``before``: the rules before their last recorded change. Raises LakeplanError, by name, for anything
+    that makes a collection unsafe: no rules, no branches, a HEAD that cannot be had, rules that change
+    meanwhile."""
+    name = site.desired.name
+    stored = _rules(site)
+    runs = site.preparer.prepare_uncommitted(name)
+    uncommitted = tuple(key for run in runs for key in _files(site, run))
+    refs, _ = read_all_refs(site.reader, name, read_only=False)
+    if etag_of(_rules(site)) != etag_of(stored):
+        raise StalePlan("the GC rules changed meanwhile", where=site.key, hint="run the command again")
+    try:
+        graph = CommitGraph.from_refs(refs)
+        rules = _keep_rules(site, stored, refs, now=now, before=before)
+        masks = keep_masks(graph, refs.commits, rules)
+    except LakeplanError as error:
+        error.where = error.where or site.key
+        raise
+    return Look(now, rules, uncommitted, runs, refs, graph, masks)
+
+
+def _rules(site: Site) -> GcRules:
+    stored = site.reader.get_gc_rules(site.desired.name)
+    if stored is None:
+        raise LakeplanError(
+            "no GC rules are set: a collection without rules may take everything",
+            where=site.key,
+            hint="write gc rules in the tree and run lakeplan apply",
+        )
+    return stored
+
+
+def _files(site: Site, run: str) -> list[str]:
+    """A run that found nothing leaves no file (api.md)."""
+    keys = [stored.key for stored in site.store.list_objects(uncommitted_prefix(run))]
+    return files_of_run(keys, run)
+
+
+def _keep_rules(
+    site: Site, stored: GcRules, refs: Refs, *, now: datetime, before: GcRules | None
+) -> KeepRules:
+    desired = site.desired
+    expanded = None
+    if isinstance(desired.gc, GcDesired):
+        expanded = expand(desired.gc, [branch.id for branch in refs.branches]).rules
+    return KeepRules(
+        stored=stored,
+        as_of=now,
+        zone=ZoneInfo(site.server.time_zone),
+        margin_seconds=desired.sweep.margin_seconds,
+        expanded=expanded,
+        before=before,
+        protected_tags=desired.safety.protected_tags,
+        holds=desired.holds,
+    )
+
+
+def foreign_ranges(site: Site) -> tuple[tuple[ForeignRanges, ...], dict[str, str]]:
+    """The metaranges of every other repository of the server (an import may hold full addresses into this
+    namespace, and nobody else looks there), and the repositories that could not be read, with why."""
+    found: list[ForeignRanges] = []
+    unreadable: dict[str, str] = {}
+    for other in site.reader.list_repositories():
+        if other.id == site.desired.name:
+            continue
+        try:
+            refs, _ = read_all_refs(site.reader, other.id, read_only=False)
+        except LakeplanError as error:
+            unreadable[other.id] = error.message
+            continue
+        ids = tuple(sorted({commit.meta_range_id for commit in refs.commits if commit.meta_range_id}))
+        if ids:
+            metadata = site.reader.metadata_reader(other.id)
+            found.append(ForeignRanges(f"{site.desired.server}/{other.id}", metadata, ids))
+    return tuple(found), unreadable
+
+
+def only_new(
+    foreign: tuple[ForeignRanges, ...], seen: Mapping[str, frozenset[str]]
+) -> tuple[ForeignRanges, ...]:
+    """What appeared since a mark looked (``seen``: metarange ids by repository)."""
+    fresh = (
+        replace(other, metaranges=tuple(id for id in other.metaranges if id not in seen.get(other.name, ())))
+        for other in foreign
+    )
+    return tuple(other for other in fresh if other.metaranges)

@@ -1,0 +1,190 @@
+"""``sweep mark``: what a sweep would take, written down in the namespace for somebody to approve.
+
+Strictly in this order: list; have uncommitted addresses prepared; have refs dumped; judge. Nothing is deleted
+but the mark's own listing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from lakeplan.app.run import Run
+from lakeplan.app.sweep.look import Look, foreign_ranges, take_look
+from lakeplan.app.sweep.places import mark_index_key
+from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.app.sweep.rules_seen import see_rules
+from lakeplan.app.sweep.safeguards import check_site
+from lakeplan.core.planning.gates import Openers
+from lakeplan.core.sweep.gates import mark_gates
+from lakeplan.core.sweep.keep import held_prefixes
+from lakeplan.errors import LakeplanError, StorageError
+from lakeplan.formats.sweep_keys import COLLECTOR_RUNS, MARK_FILE, SEEN_FILE, mark_prefix
+from lakeplan.model.mark import Mark
+from lakeplan.model.moments import utc_text
+from lakeplan.model.simulation import Amount
+from lakeplan.model.stored import Versions
+from lakeplan.model.sweep import EXPIRED_CLASSES, MarkClass, Part, SweepSettings
+from lakeplan.ports.lakefs import LakeFSReader
+from lakeplan.ports.sweep import ForeignRanges, MarkRequest
+
+
+@dataclass(frozen=True)
+class MarkOptions:
+    """``settings`` replaces the tree's where a person gave options. ``mark_id`` is new."""
+
+    mark_id: str
+    settings: SweepSettings
+    openers: Openers
+
+
+def make_mark(site: Site, ports: SweepPorts, options: MarkOptions, run: Run) -> Mark:
+    """Marks one repository. Raises LakeplanError, by name, for whatever makes a collection unsafe."""
+    settings = options.settings
+    check_site(site)
+    prefix = mark_prefix(options.mark_id)
+    now = _store_clock(site, prefix, run, ports.now())
+    cutoff = now - timedelta(seconds=settings.min_age_seconds)
+    collectors = collector_runs(site)
+    listing = ports.marker.list_candidates(site.store, prefix, older_than=cutoff)
+    try:
+        mark = _judge(site, ports, options, run, listing, (now, cutoff), collectors)
+    finally:
+        _drop_listing(site, listing)
+    # Last: a mark without its document is none.
+    site.store.create(prefix + MARK_FILE, mark.to_bytes())
+    index = {"repository": site.key, "marked_at": utc_text(now), "by": mark.by}
+    ports.state.write(mark_index_key(mark.mark_id), _json(index), if_version=None)
+    return mark
+
+
+def _judge(
+    site: Site,
+    ports: SweepPorts,
+    options: MarkOptions,
+    run: Run,
+    listing: tuple[Part, ...],
+    moments: tuple[datetime, datetime],
+    collectors: tuple[str, ...],
+) -> Mark:
+    """Everything after the listing. ``moments``: when the mark began, and what is too young for it."""
+    settings, prefix = options.settings, mark_prefix(options.mark_id)
+    now, cutoff = moments
+    looked_at = ports.now()
+    stored = site.reader.get_gc_rules(site.desired.name)
+    seen = see_rules(ports.state, site.key, stored, looked_at) if stored is not None else None
+    look = take_look(site, now=looked_at, before=seen.before if seen else None)
+    foreign, unreadable = foreign_ranges(site)
+    marked = ports.marker.mark(_request(site, options, listing, look, foreign))
+    candidates = Amount(sum(p.rows for p in listing), sum(p.size_bytes for p in listing))
+    collects = (MarkClass.NEVER_COMMITTED,) if settings.never_committed == "collect" else ()
+    gates = mark_gates(
+        site.desired,
+        marked.amount(*EXPIRED_CLASSES, *collects),
+        candidates,
+        settings,
+        site.desired.safety,
+        grace_period_seconds=site.preparer.grace_period_seconds(),
+        openers=options.openers,
+    )
+    return Mark(
+        mark_id=options.mark_id,
+        server=site.desired.server,
+        repository=site.desired.name,
+        endpoint_url=site.server.endpoint_url,
+        storage_namespace=site.repository.storage_namespace,
+        marked_at=now,
+        cutoff=cutoff,
+        looked_at=looked_at,
+        lowered_at=seen.lowered_at if seen else looked_at,
+        rules=look.rules.stored,
+        settings=settings,
+        held_prefixes=held_prefixes(site.desired.holds, now),
+        marked=marked,
+        candidates=candidates,
+        seen_sha256=_write_seen(site, prefix, look, foreign),
+        collector_runs=collectors,
+        unreadable=unreadable,
+        gates=gates,
+        by=by_text(run),
+        tree_commit=run.tree_commit,
+    )
+
+
+def _store_clock(site: Site, prefix: str, run: Run, now: datetime) -> datetime:
+    """The earlier of this machine's clock and the store's own: ages of objects are told by the store, and a
+    clock that runs ahead would make young objects old."""
+    key = f"{prefix}started.json"
+    site.store.create(key, _json({"by": by_text(run), "started_at": utc_text(now)}))
+    facts = site.store.stat(key)
+    if facts is None:
+        raise LakeplanError("what was just written is not there", where=f"{site.store.url}/{key}")
+    return min(now, datetime.fromtimestamp(facts.modified_us / 1_000_000, tz=timezone.utc))
+
+
+def collector_runs(site: Site) -> tuple[str, ...]:
+    """Ids of all runs in which a collector deleted something, sorted."""
+    return tuple(
+        sorted(
+            prefix.removesuffix("/").rpartition("/")[2].removeprefix("run_id=")
+            for place in COLLECTOR_RUNS
+            for prefix in site.store.list_prefixes(place)
+        )
+    )
+
+
+def _request(
+    site: Site,
+    options: MarkOptions,
+    listing: tuple[Part, ...],
+    look: Look,
+    foreign: tuple[ForeignRanges, ...],
+) -> MarkRequest:
+    reader: LakeFSReader = site.reader
+    return MarkRequest(
+        store=site.store,
+        prefix=mark_prefix(options.mark_id),
+        storage_namespace=site.repository.storage_namespace,
+        metadata=reader.metadata_reader(site.desired.name),
+        listing=listing,
+        uncommitted=look.uncommitted,
+        metaranges=look.metaranges(),
+        last_commits=look.last_commits(),
+        held_prefixes=held_prefixes(site.desired.holds, look.at),
+        foreign=foreign,
+        collect_never_committed=options.settings.never_committed == "collect",
+    )
+
+
+def _write_seen(site: Site, prefix: str, look: Look, foreign: tuple[ForeignRanges, ...]) -> str:
+    """What the mark knew to be kept, and what it read elsewhere: a sweep reads only what is new since."""
+    data = _json(
+        {
+            "kept_metaranges": sorted(look.kept_metaranges()),
+            "foreign": {other.name: list(other.metaranges) for other in foreign},
+        }
+    )
+    site.store.create(prefix + SEEN_FILE, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _drop_listing(site: Site, listing: tuple[Part, ...]) -> None:
+    """It is large and has served; one that cannot be deleted harms nobody."""
+    keys = [part.name for part in listing]
+    with suppress(StorageError):
+        for start in range(0, len(keys), site.store.batch_size):
+            site.store.delete(keys[start : start + site.store.batch_size], versions=Versions.MARKER)
+
+
+def by_text(run: Run) -> str:
+    """Who runs, as records say it."""
+    holder: Mapping[str, object] = run.holder
+    return "@".join(str(holder[k]) for k in ("user", "host") if k in holder) or "unknown"
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, sort_keys=True) + "\n").encode()

@@ -1,0 +1,99 @@
+"""What marking and sweeping need of the world, in one value; and one repository as they see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from lakeplan.app.plan import Selection
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.desired import DesiredRepository, ServerConfig
+from lakeplan.model.repository import Repository
+from lakeplan.ports.lakefs import LakeFSReader
+from lakeplan.ports.progress import Progress
+from lakeplan.ports.storage import StateWriter
+from lakeplan.ports.sweep import Marker, Sweeper, UncommittedPreparer
+from lakeplan.ports.sweep_storage import SweepStore
+from lakeplan.ports.tree import DesiredTree
+
+
+@dataclass(frozen=True)
+class SweepPorts:
+    """``store`` opens a repository's namespace; ``stop`` is asked between rounds (SIGTERM)."""
+
+    reader: Callable[[str], LakeFSReader]
+    preparer: Callable[[str], UncommittedPreparer]
+    store: Callable[[ServerConfig, Repository], SweepStore]
+    marker: Marker
+    sweeper: Sweeper
+    state: StateWriter
+    progress: Progress
+    now: Callable[[], datetime]
+    stop: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True)
+class Site:
+    """A repository to mark or sweep, its server, and its namespace opened."""
+
+    desired: DesiredRepository
+    server: ServerConfig
+    repository: Repository
+    reader: LakeFSReader
+    preparer: UncommittedPreparer
+    store: SweepStore
+
+    @property
+    def key(self) -> str:
+        return self.desired.key
+
+
+def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) -> Site:
+    """Raises ServerError, StorageError, CredentialsError; LakeplanError for storage that is not swept."""
+    server = tree.servers[desired.server]
+    reader = ports.reader(desired.server)
+    repository = reader.get_repository(desired.name)
+    namespace = repository.storage_namespace
+    if namespace.startswith(("gs://", "mem://")):
+        raise LakeplanError(
+            f"lakeplan does not sweep {namespace.partition('://')[0]}:// namespaces",
+            where=desired.key,
+            hint="plan works; reclaim storage with the official collector",
+        )
+    store = ports.store(server, repository)
+    return Site(desired, server, repository, reader, ports.preparer(desired.server), store)
+
+
+def select(
+    tree: DesiredTree, selection: Selection, ports: SweepPorts
+) -> tuple[list[DesiredRepository], dict[str, LakeplanError]]:
+    """The selected repositories that an entry names, and those of servers that do not answer, with why.
+    Raises UsageError when nothing is selected."""
+    wanted: list[DesiredRepository] = []
+    failed: dict[str, LakeplanError] = {}
+    for name in tree.servers:
+        if selection.server not in (None, name):
+            continue
+        try:
+            live = [r.id for r in ports.reader(name).list_repositories()]
+        except LakeplanError as error:
+            failed |= {d.key: error for d in tree.resolve(name, ()) if selection.takes(d)}
+            continue
+        wanted += [d for d in tree.resolve(name, live) if selection.takes(d)]
+    if not wanted and not failed:
+        raise UsageError("no repository of the tree is selected", hint="check --target, --owner and --server")
+    return wanted, failed
+
+
+def select_one(tree: DesiredTree, repository: str, ports: SweepPorts) -> DesiredRepository:
+    """The repository of a mark, ``server/name``. Raises UsageError when the tree does not name it."""
+    server, _, name = repository.partition("/")
+    if server in tree.servers:
+        for desired in tree.resolve(server, [name]):
+            if desired.name == name:
+                return desired
+    raise UsageError(
+        f"no entry of the tree names {repository}, which the mark belongs to",
+        hint="run it in the tree that the mark was made with",
+    )

@@ -1,0 +1,70 @@
+"""``sweep purge``: the end of a quarantine. What it deletes cannot come back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from lakeplan.app.run import Run
+from lakeplan.app.state import Lease
+from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.app.sweep.run import LEASE_SECONDS
+from lakeplan.formats.sweep_keys import QUARANTINE_PREFIX
+from lakeplan.model.moments import utc_text
+from lakeplan.model.simulation import Amount
+from lakeplan.ports.sweep import DeleteSettings
+
+PURGE_FORMAT = "lakeplan.purge/v1"
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """The copies that one sweep made. ``newest``: when the last of them was written."""
+
+    site: Site
+    mark_id: str
+    amount: Amount
+    newest: datetime
+
+
+def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
+    """Quarantines whose last copy was written before a moment, oldest first."""
+    found = []
+    for prefix in site.store.list_prefixes(QUARANTINE_PREFIX):
+        objects, size, newest = 0, 0, 0
+        for stored in site.store.list_objects(prefix):
+            objects, size, newest = objects + 1, size + stored.size, max(newest, stored.modified_us)
+        at = datetime.fromtimestamp(0, tz=timezone.utc) + timedelta(microseconds=newest)
+        if objects and at < older_than:
+            mark_id = prefix.removeprefix(QUARANTINE_PREFIX).rstrip("/")
+            found.append(Quarantine(site, mark_id, Amount(objects, size), at))
+    return sorted(found, key=lambda quarantine: quarantine.newest)
+
+
+def purge(quarantine: Quarantine, ports: SweepPorts, run: Run) -> dict[str, Any]:
+    """Deletes one quarantine, and says what became of it. Raises StorageError when the store cannot be used;
+    what is left is purged by the next call."""
+    site = quarantine.site
+    settings = DeleteSettings(
+        mode="delete",
+        versions=site.desired.sweep.versions,
+        verify_all=False,
+        cutoff_us=0,
+        rate=site.desired.sweep.rate,
+    )
+    prefix = f"{QUARANTINE_PREFIX}{quarantine.mark_id}/"
+    lease = Lease(ports.state, site.key, run.holder, run.now, run.is_gone, seconds=LEASE_SECONDS)
+    with lease:
+        keys = [stored.key for stored in site.store.list_objects(prefix)]
+        answers = ports.sweeper.delete_keys(site.store, keys, settings)
+    failed = {a.key: a.reason for a in answers if not a.deleted}
+    return {
+        "repository": site.key,
+        "mark_id": quarantine.mark_id,
+        "deleted": len(answers) - len(failed),
+        "size_bytes": quarantine.amount.size_bytes,
+        "failed": len(failed),
+        "failures": dict(list(failed.items())[:100]),
+        "newest": utc_text(quarantine.newest),
+    }

@@ -1,0 +1,253 @@
+"""``sweep run``: deletes what an approved mark names, and proves it.
+
+Before the first batch and every ten minutes it looks again, with rules, uncommitted data and refs read
+afresh: whatever anything holds now that did not hold it at the mark saves it. Records are written before and
+after every part (``lakeplan.sweep.deleting``), so that a run may be killed at any point and gone on with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from lakeplan.app.run import Run
+from lakeplan.app.state import Lease
+from lakeplan.app.sweep.approve import check_readable
+from lakeplan.app.sweep.look import foreign_ranges, only_new, take_look
+from lakeplan.app.sweep.mark import collector_runs
+from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.app.sweep.safeguards import check_site
+from lakeplan.app.sweep.store_marks import SeenAtMark, StoredMark, load_approval, load_seen
+from lakeplan.core.sweep.keep import held_prefixes
+from lakeplan.core.sweep.settling import proven_absent, window
+from lakeplan.errors import GateRefused, LakeplanError, StalePlan, StorageNotFound
+from lakeplan.formats.mark_parts import end_of, read_part
+from lakeplan.formats.sweep_keys import (
+    OFFICIAL_FILE,
+    mark_prefix,
+    part_id,
+    quarantine_prefix,
+    result_key,
+    sweep_prefix,
+)
+from lakeplan.model.mark import Mark
+from lakeplan.model.simulation import Amount
+from lakeplan.model.sweep import Approval, Part, PartEnd, Status
+from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RecheckRequest
+
+ROUND = timedelta(minutes=10)
+"""The longest time between two looks."""
+LEASE_SECONDS = 30 * 60
+"""A round, its look, and room: a killed run on another machine blocks the repository for this long."""
+MAX_SAVED = 1_000_000
+"""When more than this comes back to life, the mark no longer describes the repository."""
+HELD_AGAIN = "something holds it again"
+SEEN_ONCE = "never committed, and looked for only once: sweep.settle has not passed"
+
+
+@dataclass
+class SweepEnd:
+    """What a run saw. ``ends`` are all finished parts, of earlier runs too; ``pending`` objects are in parts
+    that nobody finished; ``problem`` says why, "" when none are."""
+
+    mark: Mark
+    approval: Approval
+    ends: list[PartEnd] = field(default_factory=list)
+    pending: Amount = field(default_factory=Amount)
+    problem: str = ""
+    looks: int = 0
+    came_back: int = 0
+    """Objects that were deleted, and that something held at the last look: their data is gone."""
+
+    def amount(self, status: Status) -> Amount:
+        total = Amount()
+        for end in self.ends:
+            total += end.amounts.get(status, Amount())
+        return total
+
+    @property
+    def verified(self) -> int:
+        return sum(end.verified for end in self.ends)
+
+    @property
+    def finished(self) -> bool:
+        return not self.pending.objects
+
+
+def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
+    """Sweeps one approved mark, or goes on with it. Raises LakeplanError when it may not be swept at all
+    (not approved, not settled, stale, another collector ran); what fails on the way is in the answer."""
+    mark = stored.mark
+    approval = load_approval(ports.state, stored)
+    lease = Lease(ports.state, site.key, run.holder, run.now, run.is_gone, seconds=LEASE_SECONDS)
+    with lease:
+        check_may_run(site, mark, ports.now())
+        check_site(site)
+        runner = _Runner(site, mark, ports, load_seen(site, mark))
+        end = SweepEnd(mark, approval)
+        while True:
+            runner.read_records(end)
+            left = runner.left(end)
+            if not left:
+                break
+            if ports.stop():
+                end.problem = "stopped by a signal"
+                break
+            try:
+                lease.renew()
+                round_end = runner.round(left, end)
+            except LakeplanError as error:
+                if not end.ends:
+                    raise  # nothing was done: this is why it may not be swept
+                end.problem = f"{error}" + (f" ({error.hint})" if error.hint else "")
+                break
+            if round_end:
+                end.problem = round_end
+                break
+        runner.read_records(end)
+        end.pending = runner.pending(end)
+        if end.finished and end.looks:
+            end.came_back = runner.came_back(end)
+        return end
+
+
+def check_may_run(site: Site, mark: Mark, now: datetime) -> None:
+    """Raises StalePlan or GateRefused, by name, when the mark may not be swept now."""
+    where = f"{site.key}: mark {mark.mark_id}"
+    check_readable(mark)
+    times = window(mark)
+    if problem := times.problem(now):
+        if now < times.opens:
+            raise GateRefused(problem, where=where, hint="run it again then")
+        raise StalePlan(problem, where=where, hint="mark again")
+    others = sorted(set(collector_runs(site)) - set(mark.collector_runs) - _own_report(site, mark))
+    if others:
+        raise StalePlan(
+            f"a collector ran since the mark was made (run {others[0]})", where=where, hint="mark again"
+        )
+    if mark.endpoint_url != site.server.endpoint_url or (
+        mark.storage_namespace != site.repository.storage_namespace
+    ):
+        raise StalePlan("the mark was made at another server or namespace", where=where, hint="mark again")
+    new = sorted(set(held_prefixes(site.desired.holds, now)) - set(mark.held_prefixes))
+    if new:
+        raise StalePlan(
+            f"the tree holds {new[0]}, which the mark did not know", where=where, hint="mark again"
+        )
+
+
+def _own_report(site: Site, mark: Mark) -> set[str]:
+    """The run id under which this very sweep writes the official report, when it got that far."""
+    key = sweep_prefix(mark.mark_id) + OFFICIAL_FILE
+    try:
+        return {str(json.loads(site.store.read(key))["run_id"])}
+    except StorageNotFound:
+        return set()
+
+
+class _Runner:
+    def __init__(self, site: Site, mark: Mark, ports: SweepPorts, seen: SeenAtMark) -> None:
+        self._site = site
+        self._mark = mark
+        self._ports = ports
+        self._seen = seen
+        self._prefix = sweep_prefix(mark.mark_id)
+        self._begun: frozenset[str] = frozenset()
+        self._done: frozenset[str] = frozenset()
+
+    def read_records(self, end: SweepEnd) -> None:
+        """What is begun and what is finished, as the namespace tells it."""
+        begun = self._site.store.list_objects(f"{self._prefix}begun/")
+        self._begun = frozenset(part_id(stored.key) for stored in begun)
+        results = self._site.store.list_objects(f"{self._prefix}results/")
+        self._done = frozenset(part_id(stored.key) for stored in results)
+        known = {part_id(one.name) for one in end.ends}
+        for part in self._mark.marked.going:
+            if part_id(part.name) in self._done - known:
+                end.ends.append(end_of(part.name, self._result(part)))
+
+    def left(self, end: SweepEnd) -> list[Part]:
+        return [part for part in self._mark.marked.going if part_id(part.name) not in self._done]
+
+    def pending(self, end: SweepEnd) -> Amount:
+        left = self.left(end)
+        return Amount(sum(part.rows for part in left), sum(part.size_bytes for part in left))
+
+    def round(self, left: list[Part], end: SweepEnd) -> str:
+        """Looks again, then deletes for at most ten minutes. Why it stopped early, or ""."""
+        saved, never = self._look(left)
+        end.looks += 1
+        settings = self._mark.settings
+        answer = self._ports.sweeper.delete(
+            DeleteRequest(
+                store=self._site.store,
+                parts=tuple(left),
+                mark_prefix=mark_prefix(self._mark.mark_id),
+                prefix=self._prefix,
+                quarantine_prefix=quarantine_prefix(self._mark.mark_id),
+                settings=DeleteSettings(
+                    mode=settings.mode,
+                    versions=settings.versions,
+                    verify_all=settings.verify == "all",
+                    cutoff_us=round(self._mark.cutoff.timestamp() * 1_000_000),
+                    rate=settings.rate,
+                ),
+                saved=saved,
+                keep_never_committed=never,
+                begun=frozenset(part.name for part in left if part_id(part.name) in self._begun),
+                until=self._ports.now() + ROUND,
+            )
+        )
+        return answer.problem
+
+    def came_back(self, end: SweepEnd) -> int:
+        """Looks a last time: how many of the deleted objects something holds now. Nothing can be done for
+        them any more, but it must be said."""
+        if not end.amount(Status.DELETED).objects:
+            return 0
+        parts = list(self._mark.marked.going)
+        held, _ = self._look(parts)
+        if not held:
+            return 0
+        deleted = 0
+        for part in parts:
+            rows = read_part(self._result(part), name=part.name, sha256=None)
+            pairs = zip(rows.column("address").to_pylist(), rows.column("status").to_pylist(), strict=True)
+            deleted += sum(address in held and status == Status.DELETED.value for address, status in pairs)
+        return deleted
+
+    def _result(self, part: Part) -> bytes:
+        return self._site.store.read(result_key(self._prefix, part.name))
+
+    def _look(self, left: list[Part]) -> tuple[Mapping[str, str], str]:
+        """Addresses that are held again, with why; and why nothing never committed may go, or ""."""
+        site, mark = self._site, self._mark
+        now = self._ports.now()
+        look = take_look(site, now=now, before=None)
+        foreign, unreadable = foreign_ranges(site)
+        if unreadable:
+            name, why = next(iter(unreadable.items()))
+            raise GateRefused(f"repository {name} of the server cannot be read: {why}", where=site.key)
+        held = self._ports.marker.held_again(
+            RecheckRequest(
+                store=site.store,
+                parts=tuple(left),
+                prefix=mark_prefix(mark.mark_id),
+                storage_namespace=site.repository.storage_namespace,
+                metadata=site.reader.metadata_reader(site.desired.name),
+                uncommitted=look.uncommitted,
+                metaranges=tuple(sorted(look.kept_metaranges() - self._seen.kept_metaranges)),
+                foreign=only_new(foreign, self._seen.foreign),
+            ),
+            limit=MAX_SAVED,
+        )
+        if len(held) > MAX_SAVED:
+            raise StalePlan(
+                f"more than {MAX_SAVED:,} marked objects are held again", where=site.key, hint="mark again"
+            )
+        settled = proven_absent(
+            first_seen=mark.looked_at, now=now, settle_seconds=mark.settings.settle_seconds
+        )
+        return dict.fromkeys(held, HELD_AGAIN), "" if settled else SEEN_ONCE

@@ -1,0 +1,150 @@
+"""The sweep's commands over several repositories: each fails on its own, the rest goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from lakeplan.app.plan import Selection
+from lakeplan.app.run import Run
+from lakeplan.app.sweep.mark import MarkOptions, make_mark
+from lakeplan.app.sweep.places import MARK_INDEX, approval_key
+from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select, select_one
+from lakeplan.app.sweep.purge import Quarantine, list_quarantines
+from lakeplan.app.sweep.store_marks import StoredMark, load_mark, repository_of
+from lakeplan.core.planning.gates import Openers
+from lakeplan.core.sweep.settling import window
+from lakeplan.errors import ExitCode, LakeplanError, ReadOnlyRepository
+from lakeplan.formats.sweep_keys import SUMMARY_FILE, sweep_prefix
+from lakeplan.model.desired import DesiredRepository
+from lakeplan.model.mark import Mark
+from lakeplan.model.moments import utc_text
+from lakeplan.model.sweep import SweepSettings
+from lakeplan.ports.storage import StateReader
+from lakeplan.ports.tree import DesiredTree
+
+Json = dict[str, Any]
+MARKS_FORMAT = "lakeplan.marks/v1"
+
+
+@dataclass
+class MarkReport:
+    """``skipped`` and ``failed`` map ``server/name`` to why."""
+
+    marks: list[Mark] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, LakeplanError] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        if not self.failed:
+            return ExitCode.OK
+        if self.marks or self.skipped or len(self.failed) > 1:
+            return ExitCode.PARTLY_DONE
+        return next(iter(self.failed.values())).exit_code
+
+
+def mark_all(
+    tree: DesiredTree,
+    selection: Selection,
+    ports: SweepPorts,
+    run: Run,
+    *,
+    settings: Callable[[SweepSettings], SweepSettings],
+    openers: Openers,
+    new_mark_id: Callable[[], str],
+) -> MarkReport:
+    """Marks every selected repository, one after the other. ``settings`` puts a command's options over the
+    tree's. Raises UsageError when none is selected."""
+    wanted, failed = select(tree, selection, ports)
+    report = MarkReport(failed=dict(failed))
+    for desired in wanted:
+        options = MarkOptions(new_mark_id(), settings(desired.sweep), openers)
+        _mark_one(desired, tree, ports, run, options, report)
+    return report
+
+
+def _mark_one(
+    desired: DesiredRepository,
+    tree: DesiredTree,
+    ports: SweepPorts,
+    run: Run,
+    options: MarkOptions,
+    report: MarkReport,
+) -> None:
+    try:
+        report.marks.append(make_mark(open_site(desired, tree, ports), ports, options, run))
+    except ReadOnlyRepository as error:
+        report.skipped[desired.key] = error.message
+    except LakeplanError as error:
+        report.failed[desired.key] = error
+
+
+def open_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site, StoredMark]:
+    """A mark by its id, and its repository. Raises UsageError for an unknown one."""
+    site = open_site(select_one(tree, repository_of(ports.state, mark_id), ports), tree, ports)
+    return site, load_mark(site, mark_id)
+
+
+def quarantines(
+    tree: DesiredTree, selection: Selection, ports: SweepPorts, *, older_than: datetime
+) -> list[Quarantine]:
+    """Of all selected repositories. Raises the error of the first that cannot be read: a purge that left
+    some out without a word would be taken for a whole one."""
+    wanted, failed = select(tree, selection, ports)
+    if failed:
+        raise next(iter(failed.values()))
+    sites = [open_site(desired, tree, ports) for desired in wanted]
+    return [q for site in sites for q in list_quarantines(site, older_than=older_than)]
+
+
+def marks_document(report: MarkReport) -> Json:
+    """``schemas/marks.v1.json``."""
+    return {
+        "format": MARKS_FORMAT,
+        "marks": [mark_document(mark) for mark in report.marks],
+        "skipped": dict(report.skipped),
+        "failed": {
+            key: {"message": error.message, "where": error.where, "hint": error.hint}
+            for key, error in report.failed.items()
+        },
+    }
+
+
+def mark_document(mark: Mark) -> Json:
+    """A mark for people and pipelines: its document, and when it may be swept."""
+    times = window(mark)
+    return {
+        **mark.to_document(),
+        "sweep_from": utc_text(max(times.opens, mark.marked_at)),
+        "sweep_until": utc_text(times.closes),
+    }
+
+
+def list_marks(state: StateReader) -> list[Json]:
+    """Every mark the state knows, newest first: id, repository, when, by whom, whether it is approved."""
+    found = []
+    for key in reversed(state.list_keys(MARK_INDEX)):
+        mark_id = key.removeprefix(MARK_INDEX).removesuffix(".json")
+        record = state.read(key)
+        if record is None:
+            continue
+        try:
+            entry = json.loads(record.data)
+            row = {"mark_id": mark_id, **{k: str(entry[k]) for k in ("repository", "marked_at", "by")}}
+        except (ValueError, KeyError, TypeError):
+            row = {"mark_id": mark_id, "repository": "?", "marked_at": "", "by": ""}
+        found.append({**row, "approved": state.read(approval_key(mark_id)) is not None})
+    return found
+
+
+def sweep_summary(site: Site, mark_id: str) -> Json | None:
+    """What the last run of a mark left behind; None when nobody ran it."""
+    key = sweep_prefix(mark_id) + SUMMARY_FILE
+    if site.store.stat(key) is None:
+        return None
+    summary: Json = json.loads(site.store.read(key))
+    return summary

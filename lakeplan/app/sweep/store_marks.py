@@ -1,0 +1,100 @@
+"""Reading marks and approvals back: nothing is taken on trust that a checksum can tell."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lakeplan.app.sweep.places import approval_key, mark_index_key
+from lakeplan.app.sweep.ports import Site
+from lakeplan.errors import FormatError, LakeplanError, StalePlan, StorageNotFound, UsageError
+from lakeplan.formats.sweep_keys import MARK_FILE, SEEN_FILE, mark_prefix
+from lakeplan.model.mark import Mark, digest_of, read_mark
+from lakeplan.model.sweep import Approval
+from lakeplan.ports.storage import StateReader
+
+
+@dataclass(frozen=True)
+class StoredMark:
+    """A mark as the namespace has it now."""
+
+    mark: Mark
+    digest: str
+
+
+def repository_of(state: StateReader, mark_id: str) -> str:
+    """The repository (``server/name``) a mark belongs to. Raises UsageError for an unknown mark."""
+    found = state.read(mark_index_key(mark_id))
+    if found is None:
+        raise UsageError(
+            f"the state knows no mark {mark_id}",
+            hint="lakeplan sweep report lists marks; use the tree and state that the mark was made with",
+        )
+    try:
+        return str(json.loads(found.data)["repository"])
+    except (ValueError, KeyError, TypeError):
+        raise FormatError("the record of this mark is damaged", where=mark_index_key(mark_id)) from None
+
+
+def load_mark(site: Site, mark_id: str) -> StoredMark:
+    """Raises StorageNotFound, FormatError; LakeplanError for a mark of another repository."""
+    key = mark_prefix(mark_id) + MARK_FILE
+    where = f"{site.store.url}/{key}"
+    try:
+        data = site.store.read(key)
+    except StorageNotFound:
+        raise StorageNotFound(
+            f"there is no finished mark {mark_id}", where=where, hint="mark the repository again"
+        ) from None
+    mark = read_mark(data, name=where)
+    if mark.key != site.key or mark.mark_id != mark_id:
+        raise LakeplanError(f"is a mark of {mark.key}", where=where, hint="mark the repository again")
+    return StoredMark(mark, digest_of(data))
+
+
+def load_approval(state: StateReader, stored: StoredMark) -> Approval:
+    """The approval of these very bytes. Raises LakeplanError when nobody approved, StalePlan when the mark
+    is another than the approved one."""
+    mark_id = stored.mark.mark_id
+    found = state.read(approval_key(mark_id))
+    if found is None:
+        raise LakeplanError(
+            "nobody approved this mark",
+            where=f"{stored.mark.key}: mark {mark_id}",
+            hint=f"look at it (lakeplan sweep report {mark_id}), then lakeplan sweep approve {mark_id}",
+        )
+    try:
+        record: dict[str, Any] = json.loads(found.data)
+        approval = Approval(**record)
+    except (ValueError, TypeError):
+        raise FormatError("the record of this approval is damaged", where=approval_key(mark_id)) from None
+    if approval.digest != stored.digest:
+        raise StalePlan(
+            "the mark changed since it was approved",
+            where=f"{stored.mark.key}: mark {mark_id}",
+            hint="find out who wrote to the namespace; then mark again",
+        )
+    return approval
+
+
+@dataclass(frozen=True)
+class SeenAtMark:
+    """What the mark knew to be kept, and what it read of other repositories."""
+
+    kept_metaranges: frozenset[str]
+    foreign: dict[str, frozenset[str]]
+
+
+def load_seen(site: Site, mark: Mark) -> SeenAtMark:
+    """Raises StalePlan when it is not what the mark wrote."""
+    key = mark_prefix(mark.mark_id) + SEEN_FILE
+    data = site.store.read(key)
+    if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
+        raise StalePlan("is not what the mark wrote", where=f"{site.store.url}/{key}", hint="mark again")
+    record = json.loads(data)
+    return SeenAtMark(
+        frozenset(record["kept_metaranges"]),
+        {name: frozenset(ids) for name, ids in record["foreign"].items()},
+    )

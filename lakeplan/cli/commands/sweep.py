@@ -1,0 +1,340 @@
+"""``lakeplan sweep``: reclaiming storage, with a person's word between mark and deletion."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta, timezone
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from lakeplan.app.plan import Selection
+from lakeplan.app.sweep.approve import approve as approve_mark
+from lakeplan.app.sweep.finish import finish
+from lakeplan.app.sweep.purge import PURGE_FORMAT
+from lakeplan.app.sweep.purge import purge as end_quarantine
+from lakeplan.app.sweep.restore import RestoreOptions
+from lakeplan.app.sweep.restore import restore as bring_back
+from lakeplan.app.sweep.run import run_sweep
+from lakeplan.app.sweep.service import (
+    MARKS_FORMAT,
+    list_marks,
+    mark_all,
+    mark_document,
+    marks_document,
+    open_mark,
+    quarantines,
+    sweep_summary,
+)
+from lakeplan.cli import options
+from lakeplan.cli.commands.plan import Allow
+from lakeplan.cli.console import configure_logging, stderr
+from lakeplan.cli.gates import check_gate_names
+from lakeplan.cli.namespaces import parse_age
+from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.stopping import check_lasting_state, stopping
+from lakeplan.cli.sweeping import sweep_ports
+from lakeplan.cli.when import now_utc
+from lakeplan.cli.who import new_mark_id, this_run
+from lakeplan.cli.wiring import Session
+from lakeplan.core.planning.gates import Openers
+from lakeplan.errors import ExitCode, UsageError
+from lakeplan.formats.xid import XidSource
+from lakeplan.model.sweep import SweepSettings
+from lakeplan.render.sweep import (
+    render_approval,
+    render_mark_list,
+    render_marks,
+    render_purge,
+    render_restore,
+    render_sweep,
+)
+
+FORMATS = ("rich", "json")
+MarkId = Annotated[str, typer.Argument(metavar="MARK", help="The id that sweep mark gave.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Reclaim storage: mark, approve, run, restore.", no_args_is_help=True)
+    group.command("mark", help="Write down what a sweep would take. Deletes nothing.")(mark)
+    group.command("approve", help="Say yes to a mark, for the record. Deletes nothing.")(approve)
+    group.command("run", help="Delete what an approved mark names, or go on with it.")(run)
+    group.command("restore", help="Bring objects back out of quarantine.")(restore)
+    group.command("purge", help="End quarantines that are old enough. What it deletes is gone.")(purge)
+    group.command("report", help="List marks, or show one and what became of it.")(report)
+    app.add_typer(group, name="sweep")
+
+
+def mark(
+    tree: options.TreeDir = Path(),
+    target: options.Targets = None,
+    owner: options.Owner = None,
+    server: options.Server = None,
+    min_age: Annotated[
+        str | None, typer.Option("--min-age", help="Younger objects stay, such as 24h.", metavar="AGE")
+    ] = None,
+    never_committed: Annotated[
+        str | None,
+        typer.Option("--never-committed", help="keep, or collect: what no commit ever held.", metavar="WORD"),
+    ] = None,
+    allow: Allow = None,
+    format: options.Formats = None,
+    out: options.Outs = None,
+    lakectl_config: options.LakectlConfig = None,
+    master: options.Master = None,
+    spark_conf: options.SparkConf = None,
+    no_color: options.NoColor = False,
+    no_progress: options.NoProgress = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
+) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    chosen = chosen_settings(min_age, never_committed)
+    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
+        made = mark_all(
+            session.tree,
+            Selection(tuple(target or ()), owner, server),
+            ports,
+            this_run(tree),
+            settings=chosen,
+            openers=openers_of(session, allow),
+            new_mark_id=lambda: new_mark_id(now_utc()),
+        )
+    _emit(outputs, marks_document(made), render_marks, no_color=no_color)
+    return made.exit_code
+
+
+def approve(
+    mark_id: MarkId,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.", metavar="TEXT")],
+    tree: options.TreeDir = Path(),
+    allow: Allow = None,
+    format: options.Formats = None,
+    out: options.Outs = None,
+    lakectl_config: options.LakectlConfig = None,
+    no_color: options.NoColor = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
+) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
+    with sweep_ports(session, master=None, spark_conf=None) as ports:
+        site, stored = open_mark(session.tree, mark_id, ports)
+        given = approve_mark(
+            stored,
+            ports.state,
+            this_run(tree),
+            reason=reason,
+            openers=openers_of(session, allow),
+            repository=site.desired,
+        )
+    _emit(outputs, dict(vars(given)), render_approval, no_color=no_color)
+    return ExitCode.OK
+
+
+def run(
+    mark_id: MarkId,
+    tree: options.TreeDir = Path(),
+    parallelism: Annotated[
+        int | None, typer.Option("--parallelism", help="Workers that delete; all by default.", min=1)
+    ] = None,
+    format: options.Formats = None,
+    out: options.Outs = None,
+    lakectl_config: options.LakectlConfig = None,
+    master: options.Master = None,
+    spark_conf: options.SparkConf = None,
+    no_color: options.NoColor = False,
+    no_progress: options.NoProgress = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
+) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    check_lasting_state(session.tree.state_url, os.environ)
+    with (
+        stopping() as stop,
+        sweep_ports(
+            session, master=master, spark_conf=spark_conf, parallelism=parallelism, stop=stop.is_set
+        ) as ports,
+    ):
+        this = this_run(tree)
+        site, stored = open_mark(session.tree, mark_id, ports)
+        document = sweep_summary(site, mark_id)
+        if document is None or not document["finished"]:
+            end = run_sweep(site, stored, ports, this)
+            xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
+            document = finish(site, end, ports, this, run_id=xids.descending())
+    _emit(outputs, document, render_sweep, no_color=no_color)
+    return exit_code_of(document)
+
+
+def report(
+    mark_id: Annotated[
+        str | None, typer.Argument(metavar="[MARK]", help="One mark; without it, all of them.")
+    ] = None,
+    tree: options.TreeDir = Path(),
+    format: options.Formats = None,
+    out: options.Outs = None,
+    lakectl_config: options.LakectlConfig = None,
+    no_color: options.NoColor = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
+) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
+    if mark_id is None:
+        document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
+        _emit(outputs, document, render_mark_list, no_color=no_color)
+        return ExitCode.OK
+    with sweep_ports(session, master=None, spark_conf=None) as ports:
+        site, stored = open_mark(session.tree, mark_id, ports)
+        summary = sweep_summary(site, mark_id)
+    if summary is not None:
+        _emit(outputs, summary, render_sweep, no_color=no_color)
+    else:
+        shown = {
+            "format": MARKS_FORMAT,
+            "marks": [mark_document(stored.mark)],
+            "skipped": {},
+            "failed": {},
+        }
+        _emit(outputs, shown, render_marks, no_color=no_color)
+    return ExitCode.OK
+
+
+def restore(
+    mark_id: MarkId,
+    tree: options.TreeDir = Path(),
+    path: Annotated[
+        str | None, typer.Option("--path", help="Only this path, or below it with a / at its end.")
+    ] = None,
+    commit: Annotated[
+        str | None, typer.Option("--commit", help="Only what this commit holds.", metavar="ID")
+    ] = None,
+    format: options.Formats = None,
+    out: options.Outs = None,
+    lakectl_config: options.LakectlConfig = None,
+    master: options.Master = None,
+    spark_conf: options.SparkConf = None,
+    no_color: options.NoColor = False,
+    no_progress: options.NoProgress = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
+) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
+        site, stored = open_mark(session.tree, mark_id, ports)
+        document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
+    _emit(outputs, document, render_restore, no_color=no_color)
+    return ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
+
+
+def purge(
+    older_than: Annotated[
+        str,
+        typer.Option("--older-than", help="Only quarantines at least this old, such as 14d.", metavar="AGE"),
+    ],
+    tree: options.TreeDir = Path(),
+    target: options.Targets = None,
+    owner: options.Owner = None,
+    server: options.Server = None,
+    auto_approve: Annotated[
+        bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
+    ] = False,
+    format: options.Formats = None,
+    out: options.Outs = None,
+    lakectl_config: options.LakectlConfig = None,
+    no_color: options.NoColor = False,
+    no_progress: options.NoProgress = False,
+    log_level: options.LogLevel = "warning",
+    quiet: options.Quiet = False,
+) -> int:
+    configure_logging(log_level)
+    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    age = parse_age("--older-than", older_than)
+    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    with sweep_ports(session, master=None, spark_conf=None) as ports:
+        found = quarantines(
+            session.tree,
+            Selection(tuple(target or ()), owner, server),
+            ports,
+            older_than=now_utc() - timedelta(seconds=age),
+        )
+        objects = sum(q.amount.objects for q in found)
+        if found and not auto_approve and not _approved(objects, len(found), no_color=no_color):
+            return ExitCode.ERROR
+        ends = [end_quarantine(quarantine, ports, this_run(tree)) for quarantine in found]
+    document = {"format": PURGE_FORMAT, "older_than": older_than, "quarantines": ends}
+    _emit(outputs, document, render_purge, no_color=no_color)
+    return ExitCode.PARTLY_DONE if any(end["failed"] for end in ends) else ExitCode.OK
+
+
+def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "purge asks for the word yes, and there is no terminal to ask at", hint="pass --auto-approve"
+        )
+    question = f"Delete {objects:,} objects of {quarantines} quarantines for good? Only the word yes does"
+    if typer.prompt(question, default="", show_default=False).strip() == "yes":
+        return True
+    stderr(no_color=no_color).print("Nothing was deleted.")
+    return False
+
+
+def exit_code_of(document: dict[str, Any]) -> int:
+    """3 when an object failed, something is left to do, or data was lost after all."""
+    bad = document["failed"]["objects"] or not document["finished"] or document["came_back"]
+    return ExitCode.PARTLY_DONE if bad else ExitCode.OK
+
+
+def openers_of(session: Session, allow: Sequence[str] | None) -> Openers:
+    """``--allow`` at a terminal, and the tree's acknowledgements. Raises UsageError."""
+    allowed = check_gate_names(allow)
+    if allowed and not sys.stdin.isatty():
+        raise UsageError(
+            "--allow opens a gate only at a terminal", hint="acknowledge the gate in the tree, for review"
+        )
+    today = session.as_of.astimezone(timezone.utc).date()
+    return Openers(allowed, tuple(session.tree.acknowledgements), today)
+
+
+def chosen_settings(
+    min_age: str | None, never_committed: str | None
+) -> Callable[[SweepSettings], SweepSettings]:
+    """What options put over the tree's settings. Raises UsageError."""
+    changes: dict[str, Any] = {}
+    if min_age is not None:
+        changes["min_age_seconds"] = parse_age("--min-age", min_age)
+    if never_committed is not None:
+        if never_committed not in ("keep", "collect"):
+            raise UsageError(f"--never-committed is keep or collect, not {never_committed!r}")
+        changes["never_committed"] = never_committed
+    return lambda settings: replace(settings, **changes)
+
+
+def _emit(
+    outputs: tuple[Output, ...],
+    document: dict[str, Any],
+    render: Callable[[dict[str, Any], Console], None],
+    *,
+    no_color: bool,
+) -> None:
+    emit(
+        outputs,
+        {"json": lambda: json.dumps(document, indent=2, ensure_ascii=False) + "\n"},
+        lambda console: render(document, console),
+        no_color=no_color,
+    )

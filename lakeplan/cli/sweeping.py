@@ -1,0 +1,117 @@
+"""Where the sweep's ports meet their adapters: namespaces by storage id, one Spark session for a command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakeplan.adapters.lakefs.collection import connect_preparer
+from lakeplan.adapters.lakefs.credentials import check_binding, variable
+from lakeplan.adapters.storage import open_sweep_store
+from lakeplan.app.sweep.ports import SweepPorts
+from lakeplan.cli.when import now_utc
+from lakeplan.cli.wiring import Session, parse_spark_conf
+from lakeplan.errors import LakeplanError
+from lakeplan.model.desired import ServerConfig, StorageConfig
+from lakeplan.model.repository import Repository
+from lakeplan.ports.sweep_storage import SweepStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ESTIMATED_BYTES = 1 << 30
+"""How much a mark reads is not known when the session starts; this gives 64 shuffle partitions, which
+Spark folds together when there is less."""
+LOCAL = "local://"
+
+
+@dataclass
+class SparkEngine:
+    """One session for all that a command does, started when first asked for."""
+
+    master: str | None
+    conf: Mapping[str, str]
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
+    _session: Any = field(default=None, init=False)
+
+    def __enter__(self) -> SparkEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session = None
+        self._stack.close()
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        if self._session is None:
+            from lakeplan.simulation.session import SparkOptions, open_session
+
+            options = SparkOptions(master=self.master, conf=self.conf)
+            self._session = self._stack.enter_context(open_session(options, estimated_bytes=ESTIMATED_BYTES))
+        yield self._session
+
+
+@contextmanager
+def sweep_ports(
+    session: Session,
+    *,
+    master: str | None,
+    spark_conf: Sequence[str] | None,
+    parallelism: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[SweepPorts]:
+    """Everything a sweep command needs; Spark ends with the block."""
+    # Spark takes a second to import: only commands that need it pay for it.
+    from lakeplan.simulation.marking import SparkMarker
+    from lakeplan.sweep.spark import SparkSweeper
+
+    with SparkEngine(master, parse_spark_conf(spark_conf)) as engine:
+        yield SweepPorts(
+            reader=session.reader,
+            preparer=lambda server: connect_preparer(
+                session.tree.servers[server], session.credentials(server)
+            ),
+            store=lambda server, repository: open_store(server, repository, session.environ),
+            marker=SparkMarker(engine.session, session.progress),
+            sweeper=SparkSweeper(engine.session, session.progress, parallelism=parallelism, stop=stop),
+            state=session.state(),
+            progress=session.progress,
+            now=now_utc,
+            stop=stop,
+        )
+
+
+def open_store(server: ServerConfig, repository: Repository, environ: Mapping[str, str]) -> SweepStore:
+    """The namespace of a repository, as ``servers.<name>.storages`` describes its storage. Raises
+    LakeplanError when it does not, CredentialsError for an endpoint that is not bound."""
+    namespace = repository.storage_namespace
+    config = server.storages.get(repository.storage_id)
+    where = f"servers.{server.name}.storages"
+    if namespace.startswith(LOCAL):
+        if config is None or config.type != "local" or config.path is None:
+            raise LakeplanError(
+                f"the repository lies in a folder of the server ({namespace}): the tree does not say where",
+                where=where,
+                hint=f'add "{repository.storage_id}": {{type: local, path: /the/server/s/folder}}',
+            )
+        folder = os.path.join(os.path.abspath(config.path), namespace.removeprefix(LOCAL).strip("/"))
+        return open_sweep_store(folder)
+    config = config or StorageConfig("azure" if namespace.startswith("http") else "s3")
+    expected = "azure" if namespace.startswith("http") else "s3"
+    if config.type != expected:
+        raise LakeplanError(
+            f"the namespace is {namespace}, and the tree says its storage is {config.type}", where=where
+        )
+    name = variable(server.name, "STORAGE_URL")
+    check_binding(
+        f"storage of server {server.name}",
+        config.endpoint_url,
+        environ.get(name),
+        variable=name,
+        is_terminal=sys.stdin.isatty(),
+    )
+    return open_sweep_store(namespace, endpoint_url=config.endpoint_url, region=config.region)

@@ -1,0 +1,85 @@
+"""Parts: the Parquet files in which lakeplan keeps what was listed, what is marked, and what became of it.
+
+Every part is known by its SHA-256; one that does not match is never used, because somebody or something
+changed it after it was approved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeplan.errors import FormatError
+from lakeplan.formats.damage import HINT
+from lakeplan.model.simulation import Amount
+from lakeplan.model.sweep import PartEnd, Status
+
+LISTING = pa.schema(
+    [pa.field("address", pa.string(), nullable=False), pa.field("size_bytes", pa.int64(), nullable=False)]
+)
+"""``address`` is relative to the namespace."""
+
+MARKED = pa.schema(
+    [
+        *LISTING,
+        pa.field("paths", pa.list_(pa.field("element", pa.string(), nullable=False))),
+        pa.field("last_commit_id", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("class", pa.string(), nullable=False),
+    ]
+)
+"""``paths``: at most 10. ``last_commit_id``: null when never committed. ``reason``: ``expired`` or
+``never_committed``. ``class``: a ``MarkClass``."""
+
+RESULTS = pa.schema(
+    [
+        *LISTING,
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+"""``status``: a ``Status``; ``reason``: "" for what was deleted."""
+
+
+def write_part(columns: Mapping[str, Sequence[Any] | pa.Array], schema: pa.Schema) -> tuple[bytes, str]:
+    """The file, and its SHA-256 (hex)."""
+    arrays = [pa.array(columns[f.name], f.type) for f in schema]
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), out, compression="snappy")
+    data = out.getvalue()
+    return data, hashlib.sha256(data).hexdigest()
+
+
+def read_part(data: bytes, *, name: str, sha256: str | None) -> pa.Table:
+    """A part. Raises FormatError when it is damaged, or is not the one that was written (``sha256``)."""
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise FormatError(
+            "is not what was marked: its checksum differs", where=name, hint="mark the repository again"
+        )
+    try:
+        # One Arrow thread: workers of Spark read several of these side by side.
+        return pq.read_table(io.BytesIO(data), use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError("is no Parquet file", where=name, hint=HINT, detail=str(error)) from error
+
+
+def end_of(name: str, data: bytes) -> PartEnd:
+    """The end of a part out of its record. Raises FormatError for a damaged one."""
+    table = read_part(data, name=name, sha256=None)
+    amounts: dict[Status, Amount] = {}
+    reasons: Counter[str] = Counter()
+    rows = table.group_by(["status", "reason"]).aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
+    for row in rows.to_pylist():
+        status = Status(row["status"])
+        amount = Amount(row["size_bytes_count"], row["size_bytes_sum"])
+        amounts[status] = amounts.get(status, Amount()) + amount
+        if row["reason"]:
+            reasons[f"{status.value}: {row['reason']}"] += amount.objects
+    verified = int((table.schema.metadata or {}).get(b"verified", b"0"))
+    return PartEnd(name, amounts, dict(reasons), verified)

@@ -1,0 +1,67 @@
+"""Keys that lakeplan writes in a namespace, below ``_lakeplan/``: neither lakeFS nor a collector looks there.
+
+``owner.json``; ``marks/<mark id>/`` (``mark.json``, ``going/``, ``kept/``, ``seen.json``);
+``sweeps/<mark id>/`` (``begun/``, ``copied/``, ``results/``, ``summary.json``);
+``quarantine/<mark id>/<address>``. And where collectors leave their reports.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from lakeplan.errors import UsageError
+from lakeplan.formats.namespace import GC_PREFIX
+from lakeplan.model.sweep import LAKEPLAN_PREFIX
+
+OWNER_KEY = f"{LAKEPLAN_PREFIX}owner.json"
+MARKS_PREFIX = f"{LAKEPLAN_PREFIX}marks/"
+QUARANTINE_PREFIX = f"{LAKEPLAN_PREFIX}quarantine/"
+MARK_FILE = "mark.json"
+SEEN_FILE = "seen.json"
+SUMMARY_FILE = "summary.json"
+OFFICIAL_FILE = "official.json"
+"""Names the run under which a sweep writes the official report: written before the report itself."""
+UNIFIED_PREFIX = f"{GC_PREFIX}unified/"
+COLLECTOR_RUNS = (UNIFIED_PREFIX, f"{GC_PREFIX}addresses/")
+"""Where collectors write the runs in which they deleted (retention.md)."""
+
+
+def mark_prefix(mark_id: str) -> str:
+    return f"{MARKS_PREFIX}{checked_mark_id(mark_id)}/"
+
+
+def sweep_prefix(mark_id: str) -> str:
+    return f"{LAKEPLAN_PREFIX}sweeps/{checked_mark_id(mark_id)}/"
+
+
+def quarantine_prefix(mark_id: str) -> str:
+    return f"{QUARANTINE_PREFIX}{checked_mark_id(mark_id)}/"
+
+
+def begun_key(sweep: str, part: str) -> str:
+    """Says that a part's deletions may have begun. ``sweep`` is the sweep's prefix."""
+    return f"{sweep}begun/{part_id(part)}.json"
+
+
+def copied_key(sweep: str, part: str) -> str:
+    """Says what of a part was copied into quarantine."""
+    return f"{sweep}copied/{part_id(part)}.json"
+
+
+def result_key(sweep: str, part: str) -> str:
+    """Says what became of every object of a part."""
+    return f"{sweep}results/{part_id(part)}.parquet"
+
+
+def part_id(name: str) -> str:
+    """What the name of a part, and the names of its records, have in common."""
+    return name.rpartition("/")[2].partition(".")[0]
+
+
+def checked_mark_id(mark_id: str) -> str:
+    """A mark's id becomes part of keys. Raises UsageError for what is none."""
+    if not mark_id or mark_id != quote(mark_id, safe="") or mark_id.startswith("."):
+        raise UsageError(
+            f"{mark_id!r} is not the id of a mark", hint="lakeplan sweep report lists marks and their ids"
+        )
+    return mark_id

@@ -1,0 +1,72 @@
+"""The report that the official collector leaves behind (retention.md, "What the official Spark collector
+deletes"): ``_lakefs/retention/gc/unified/<run>/deleted/*.parquet`` (one column ``address``),
+``deleted.text/`` and ``summary.json``."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeplan.errors import FormatError
+from lakeplan.formats.damage import HINT
+from lakeplan.formats.sweep_keys import UNIFIED_PREFIX
+from lakeplan.model.moments import utc_text
+
+ADDRESSES_A_FILE = 500_000
+_DELETED = pa.schema([pa.field("address", pa.string())])
+
+
+@dataclass(frozen=True)
+class UnifiedRun:
+    """One run's keys and files."""
+
+    run_id: str
+
+    @property
+    def prefix(self) -> str:
+        return f"{UNIFIED_PREFIX}{self.run_id}/"
+
+    @property
+    def summary_key(self) -> str:
+        return f"{self.prefix}summary.json"
+
+    def files(self, number: int, addresses: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """The ``number``-th file of both kinds, by key."""
+        out = io.BytesIO()
+        pq.write_table(pa.table([list(addresses)], schema=_DELETED), out, compression="snappy")
+        yield f"{self.prefix}deleted/part-{number:05}.snappy.parquet", out.getvalue()
+        text = "".join(f"{address}\n" for address in addresses)
+        yield f"{self.prefix}deleted.text/part-{number:05}.txt", text.encode()
+
+    def summary(
+        self, *, started: datetime, cutoff: datetime, first_slice: str, deleted: int, now: datetime
+    ) -> bytes:
+        """``num_deleted_objects`` is what was seen deleted (the official one counts what was marked)."""
+        return json.dumps(
+            {
+                "run_id": self.run_id,
+                "success": True,
+                "first_slice": first_slice,
+                "start_time": utc_text(started),
+                "cutoff_time": utc_text(cutoff),
+                "num_deleted_objects": deleted,
+                "written_by": "lakeplan",
+                "written_at": utc_text(now),
+            }
+        ).encode()
+
+
+def read_deleted(data: bytes, *, name: str) -> list[str]:
+    """The addresses of one Parquet file of a report, ours or the official collector's. Raises FormatError."""
+    try:
+        table = pq.read_table(io.BytesIO(data), use_threads=False)
+        addresses: list[str] = table.column("address").to_pylist()
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise FormatError("is no report of deleted addresses", where=name, hint=HINT) from error
+    return addresses

@@ -1,0 +1,179 @@
+"""The document of a mark: what a person approves, and all that a sweep of it goes by.
+
+It is stored as canonical JSON; its digest is the SHA-256 of these bytes, and covers every part through the
+part's own checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lakeplan.errors import FormatError
+from lakeplan.model.moments import utc_text
+from lakeplan.model.plan import GateOutcome, GateResult
+from lakeplan.model.rules import GcRules
+from lakeplan.model.simulation import Amount
+from lakeplan.model.stored import Versions
+from lakeplan.model.sweep import (
+    EXPIRED_CLASSES,
+    MARK_FORMAT,
+    MarkClass,
+    Marked,
+    Part,
+    SweepSettings,
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """``marked_at``: when the run began; nothing that was modified at ``cutoff`` or later is in it.
+    ``looked_at``: when uncommitted data and refs were read. ``lowered_at``: when a rule was last lowered, or
+    first seen as it is. ``collector_runs``: runs of collectors that were there already. ``unreadable``:
+    repositories of the server that could not be read, with why: while there are any, nothing may go."""
+
+    mark_id: str
+    server: str
+    repository: str
+    endpoint_url: str
+    storage_namespace: str
+    marked_at: datetime
+    cutoff: datetime
+    looked_at: datetime
+    lowered_at: datetime
+    rules: GcRules
+    settings: SweepSettings
+    held_prefixes: tuple[str, ...]
+    marked: Marked
+    candidates: Amount
+    seen_sha256: str
+    collector_runs: tuple[str, ...]
+    unreadable: Mapping[str, str]
+    gates: tuple[GateResult, ...]
+    by: str
+    tree_commit: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.server}/{self.repository}"
+
+    @property
+    def goes(self) -> Amount:
+        """What a sweep may delete."""
+        if self.settings.never_committed == "collect":
+            return self.marked.amount(*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED)
+        return self.marked.amount(*EXPIRED_CLASSES)
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "format": MARK_FORMAT,
+            "mark_id": self.mark_id,
+            "server": self.server,
+            "repository": self.repository,
+            "endpoint_url": self.endpoint_url,
+            "storage_namespace": self.storage_namespace,
+            "marked_at": utc_text(self.marked_at),
+            "cutoff": utc_text(self.cutoff),
+            "looked_at": utc_text(self.looked_at),
+            "lowered_at": utc_text(self.lowered_at),
+            "rules": self.rules.to_body(),
+            "settings": settings_document(self.settings),
+            "held_prefixes": list(self.held_prefixes),
+            "goes": _amount(self.goes),
+            "candidates": _amount(self.candidates),
+            "classes": {kind.value: _amount(self.marked.amount(kind)) for kind in MarkClass},
+            "going": [_part(part) for part in self.marked.going],
+            "kept": [_part(part) for part in self.marked.kept],
+            "seen_sha256": self.seen_sha256,
+            "collector_runs": list(self.collector_runs),
+            "unreadable": dict(self.unreadable),
+            "gates": [_gate(gate) for gate in self.gates],
+            "by": self.by,
+            "tree_commit": self.tree_commit,
+        }
+
+    def to_bytes(self) -> bytes:
+        text = json.dumps(self.to_document(), sort_keys=True, indent=1, ensure_ascii=False)
+        return f"{text}\n".encode()
+
+
+def digest_of(data: bytes) -> str:
+    """Of a mark's stored bytes: what an approval records."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_mark(data: bytes, *, name: str) -> Mark:
+    """Raises FormatError for what is no mark, or one of another version."""
+    try:
+        document = json.loads(data)
+        if document["format"] != MARK_FORMAT:
+            raise FormatError(
+                f"is a mark of another version ({document['format']})", where=name, hint="mark again"
+            )
+        return _mark(document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError("is no mark", where=name, hint="mark the repository again") from error
+
+
+def _mark(document: Mapping[str, Any]) -> Mark:
+    classes = {
+        MarkClass(name): Amount(entry["objects"], entry["size_bytes"])
+        for name, entry in document["classes"].items()
+    }
+    body = document["rules"]
+    return Mark(
+        mark_id=document["mark_id"],
+        server=document["server"],
+        repository=document["repository"],
+        endpoint_url=document["endpoint_url"],
+        storage_namespace=document["storage_namespace"],
+        marked_at=_moment(document["marked_at"]),
+        cutoff=_moment(document["cutoff"]),
+        looked_at=_moment(document["looked_at"]),
+        lowered_at=_moment(document["lowered_at"]),
+        rules=GcRules(
+            body["default_retention_days"], {b["branch_id"]: b["retention_days"] for b in body["branches"]}
+        ),
+        settings=SweepSettings(
+            **{**document["settings"], "versions": Versions(document["settings"]["versions"])}
+        ),
+        held_prefixes=tuple(document["held_prefixes"]),
+        marked=Marked(
+            tuple(Part(**part) for part in document["going"]),
+            tuple(Part(**part) for part in document["kept"]),
+            classes,
+        ),
+        candidates=Amount(document["candidates"]["objects"], document["candidates"]["size_bytes"]),
+        seen_sha256=document["seen_sha256"],
+        collector_runs=tuple(document["collector_runs"]),
+        unreadable=dict(document["unreadable"]),
+        gates=tuple(
+            GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in document["gates"]
+        ),
+        by=document["by"],
+        tree_commit=document["tree_commit"],
+    )
+
+
+def settings_document(settings: SweepSettings) -> dict[str, Any]:
+    return {**vars(settings), "versions": settings.versions.value}
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _amount(amount: Amount) -> dict[str, int]:
+    return {"objects": amount.objects, "size_bytes": amount.size_bytes}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return dict(vars(part))
+
+
+def _gate(gate: GateResult) -> dict[str, Any]:
+    return {**vars(gate), "outcome": gate.outcome.value}

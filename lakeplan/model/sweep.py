@@ -1,0 +1,147 @@
+"""Marks and sweeps: what a collection would take, who approved it, and what became of every object.
+
+Sizes are bytes, ages seconds, moments aware UTC. Sources of the rules: shared/lakefs/retention.md and the
+design's ``sweep`` and ``holds`` blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from typing import Any, Literal
+
+from lakeplan.model.simulation import Amount
+from lakeplan.model.stored import Versions
+
+LAKEPLAN_PREFIX = "_lakeplan/"
+"""Where lakeplan writes in a namespace. Neither lakeFS nor a collector looks here (retention.md)."""
+MARK_FORMAT = "lakeplan.mark/v1"
+SWEEP_FORMAT = "lakeplan.sweep/v1"
+HOUR = 3600
+MARK_MAX_AGE_SECONDS = 72 * HOUR
+"""An older mark is not swept: too much may have happened since."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What no sweep may take until a day has passed (inclusive, UTC; None: without end). ``name`` is a path
+    prefix, a branch or pattern, a tag or pattern, or a commit id or its beginning."""
+
+    kind: Literal["prefix", "branch", "tag", "commit"]
+    name: str
+    until: date | None = None
+    reason: str = ""
+
+    def holds_on(self, today: date) -> bool:
+        return self.until is None or today <= self.until
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """The design's ``sweep`` block, with its defaults. ``rate`` is deletions a second over all workers."""
+
+    engine: Literal["builtin", "lakefs-spark-client"] = "builtin"
+    automatic: bool = False
+    mode: Literal["delete", "quarantine"] = "delete"
+    min_age_seconds: int = 24 * HOUR
+    settle_seconds: int = 24 * HOUR
+    margin_seconds: int = 26 * HOUR
+    never_committed: Literal["keep", "collect"] = "keep"
+    versions: Versions = Versions.MARKER
+    verify: Literal["sample", "all"] = "sample"
+    max_objects: int = 10_000_000
+    max_bytes: int = 50 * 10**12
+    rate: int | None = None
+
+
+class MarkClass(str, Enum):
+    """Why an old, stored object stands in a mark. Only the first three may go."""
+
+    BACKLOG = "backlog"
+    """Expired already under the rules before their last change."""
+    NEWLY_EXPIRED = "newly_expired"
+    """Expired through the last change of the rules that lakeplan recorded."""
+    NEVER_COMMITTED = "never_committed"
+    """In no commit, and not staged when the mark looked."""
+    AT_RISK = "at_risk"
+    """The server would let it go, the documented rule keeps it. Kept."""
+    PROTECTED = "protected"
+    """A protected tag, a hold, or another repository's address keeps it. Kept."""
+    NEAR_LIMIT = "near_limit"
+    """Its last commit is within ``margin`` of a limit, or only the freshly expanded rules keep it. Kept."""
+
+
+EXPIRED_CLASSES = (MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Parquet file of a mark. ``sha256`` is of its bytes: a part that does not match is never used."""
+
+    name: str
+    rows: int
+    size_bytes: int
+    """Bytes of the objects that it names."""
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What a mark found: parts that hold what may go, parts that hold what is kept, and amounts by class."""
+
+    going: tuple[Part, ...]
+    kept: tuple[Part, ...]
+    amounts: Mapping[MarkClass, Amount]
+
+    def amount(self, *classes: MarkClass) -> Amount:
+        total = Amount()
+        for each in classes:
+            total += self.amounts.get(each, Amount())
+        return total
+
+
+@dataclass(frozen=True)
+class Approval:
+    """Somebody looked at a mark and said yes. ``digest`` is of the mark's document."""
+
+    mark_id: str
+    digest: str
+    objects: int
+    size_bytes: int
+    by: str
+    at: str
+    reason: str
+
+
+class Status(str, Enum):
+    """What became of one marked object."""
+
+    DELETED = "deleted"
+    FAILED = "failed"
+    SAVED = "saved"
+
+
+@dataclass(frozen=True)
+class PartEnd:
+    """What became of the objects of one part, by status; bytes as listed at the mark. ``reasons`` counts
+    why some failed or were saved. ``verified`` objects were asked for again, and were gone."""
+
+    name: str
+    amounts: Mapping[Status, Amount]
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    verified: int = 0
+
+    def to_row(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "amounts": {s.value: [a.objects, a.size_bytes] for s, a in self.amounts.items()},
+            "reasons": dict(self.reasons),
+            "verified": self.verified,
+        }
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> PartEnd:
+        amounts = {Status(name): Amount(*pair) for name, pair in row["amounts"].items()}
+        return cls(row["name"], amounts, dict(row["reasons"]), int(row["verified"]))

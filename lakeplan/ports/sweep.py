@@ -1,0 +1,143 @@
+"""What a sweep asks of a server and of the engine that reads and deletes at scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol
+
+from lakeplan.model.stored import Deletion, Versions
+from lakeplan.model.sweep import Marked, Part, PartEnd
+from lakeplan.ports.lakefs import MetadataReader
+from lakeplan.ports.sweep_storage import ObjectDeleter, SweepStore
+
+
+class UncommittedPreparer(Protocol):
+    """The two requests of a mark beside the refs dump."""
+
+    def prepare_uncommitted(self, repository: str) -> tuple[str, ...]:
+        """Has the server list every uncommitted address, to its last continuation token. Returns the run
+        ids of the answers (one, unless the server changed it meanwhile). Raises ServerError."""
+
+    def grace_period_seconds(self) -> int | None:
+        """How long the server asks collectors to leave young objects alone; None when it does not say."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a metarange passes on: ``Keep`` bits of its commits, and the position of the last of them."""
+
+    mask: int
+    last: int = -1
+
+
+@dataclass(frozen=True)
+class ForeignRanges:
+    """Another repository of the server: full addresses in its metaranges may lie in this namespace."""
+
+    name: str
+    metadata: MetadataReader
+    metaranges: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MarkRequest:
+    """``prefix`` is the mark's own folder in the namespace, with its final slash. ``listing`` are the parts
+    that ``list_candidates`` wrote; ``uncommitted`` keys of the server's run. ``metaranges`` are those of all
+    commits, with their ``Keep`` bits; ``last_commits`` maps a position to a commit id.
+    ``storage_namespace`` is the URL the server uses. Unless ``collect_never_committed``, what was never
+    committed stands among what is kept."""
+
+    store: SweepStore
+    prefix: str
+    storage_namespace: str
+    metadata: MetadataReader
+    listing: tuple[Part, ...]
+    uncommitted: tuple[str, ...]
+    metaranges: Mapping[str, Facts]
+    last_commits: Mapping[int, str]
+    held_prefixes: tuple[str, ...] = ()
+    foreign: tuple[ForeignRanges, ...] = ()
+    collect_never_committed: bool = False
+
+
+@dataclass(frozen=True)
+class RecheckRequest:
+    """What a look taken later asks: which objects of the mark's ``parts`` are held again? ``metaranges``
+    are those that are kept now and were not at the mark; ``foreign`` those that appeared elsewhere."""
+
+    store: SweepStore
+    parts: tuple[Part, ...]
+    prefix: str
+    storage_namespace: str
+    metadata: MetadataReader
+    uncommitted: tuple[str, ...]
+    metaranges: tuple[str, ...]
+    foreign: tuple[ForeignRanges, ...] = ()
+
+
+class Marker(Protocol):
+    def list_candidates(self, store: SweepStore, prefix: str, *, older_than: datetime) -> tuple[Part, ...]:
+        """Lists the namespace in parallel and writes what may be garbage at all and is older into parts
+        below ``prefix``. Returns when everything is listed and written."""
+
+    def mark(self, request: MarkRequest) -> Marked:
+        """Writes the mark's parts. Raises the error of anything that cannot be read."""
+
+    def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
+        """Addresses of the mark that something holds; at most ``limit + 1`` of them."""
+
+
+@dataclass(frozen=True)
+class DeleteSettings:
+    """``cutoff_us``: objects of the mark were last modified before it; one that is younger is another.
+    ``rate`` is objects a second over all workers. Waits are seconds."""
+
+    mode: Literal["delete", "quarantine"]
+    versions: Versions
+    verify_all: bool
+    cutoff_us: int
+    rate: float | None = None
+    least_wait: float = 1.0
+    most_wait: float = 120.0
+    tries: int = 10
+
+
+@dataclass(frozen=True)
+class DeleteRequest:
+    """A round of deletions. ``prefix`` is the sweep's folder, ``quarantine_prefix`` where copies go.
+    ``saved`` maps addresses of these parts that must stay to why. ``begun`` are parts that an earlier run
+    began and did not finish. ``until``: no part is begun later. ``keep_never_committed``: why nothing that
+    was never committed may go yet; "" when it may."""
+
+    store: SweepStore
+    parts: tuple[Part, ...]
+    mark_prefix: str
+    prefix: str
+    quarantine_prefix: str
+    settings: DeleteSettings
+    saved: Mapping[str, str]
+    keep_never_committed: str = ""
+    begun: frozenset[str] = field(default=frozenset())
+    until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class RoundEnd:
+    """What a round did: ends of finished parts. ``problem``: why it stopped early; "" when it did not."""
+
+    ends: Sequence[PartEnd]
+    problem: str = ""
+
+
+class Sweeper(Protocol):
+    def delete_keys(
+        self, store: ObjectDeleter, keys: Sequence[str], settings: DeleteSettings
+    ) -> list[Deletion]:
+        """Deletes objects that no mark names (a quarantine's), from here, waiting while the store is busy.
+        One answer a key. Raises StorageError."""
+
+    def delete(self, request: DeleteRequest) -> RoundEnd:
+        """Deletes in parallel what the parts name, but ``saved``; every finished part has its record below
+        ``prefix`` before it counts. Parts that could not be finished are not in the answer."""

@@ -1,0 +1,203 @@
+"""Marks, approvals and sweeps for people, from their documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.render.amounts import count, counted, moment, size
+from lakeplan.render.page import Cell, Page
+from lakeplan.render.plan_notes import render_gates
+
+Json = Mapping[str, Any]
+
+CLASSES = {
+    "backlog": ("backlog", "expired already before the rules last changed", "red"),
+    "newly_expired": ("newly expired", "expired through the last change of the rules", "red"),
+    "never_committed": ("never committed", "in no commit, and not staged", "yellow"),
+    "at_risk": ("at risk", "the server lets it go, the documented rule keeps it", "green"),
+    "protected": ("protected", "kept by a tag, a hold or another repository", "green"),
+    "near_limit": ("near a limit", "kept: within sweep.margin, or by the tree's newest expansion", "green"),
+}
+
+
+def render_marks(document: Json, console: Console) -> None:
+    """Every mark with what it would take and what it leaves, then what to do next."""
+    page = Page(console)
+    for mark in document["marks"]:
+        _mark(page, mark)
+    for key, why in document["skipped"].items():
+        page.heading(key, "skipped")
+        page.line(why, indent=2)
+    for key, failure in document["failed"].items():
+        page.heading(key, "not marked")
+        page.line(Cell("FAILED", "bold red"), f" {failure['message']}", indent=2)
+        if failure["hint"]:
+            page.line(Cell(failure["hint"], "dim"), indent=2)
+    render_gates(page, [gate for mark in document["marks"] for gate in mark["gates"]])
+    page.blank()
+    marks = document["marks"]
+    total = sum(mark["goes"]["objects"] for mark in marks)
+    size_bytes = sum(mark["goes"]["size_bytes"] for mark in marks)
+    page.line(
+        Cell("Marked:", "bold"),
+        f" {counted(total, 'object')}, {size(size_bytes)} in {counted(len(marks), 'repository')}",
+        f"; {len(document['failed'])} failed" if document["failed"] else "",
+        ". Nothing was deleted.",
+    )
+    for mark in marks:
+        if mark["goes"]["objects"] and not mark["unreadable"]:
+            page.line(f"lakeplan sweep approve {mark['mark_id']} --reason …", indent=2)
+
+
+def _mark(page: Page, mark: Json) -> None:
+    page.heading(f"{mark['server']}/{mark['repository']}", f"mark {mark['mark_id']}")
+    collects = mark["settings"]["never_committed"] == "collect"
+    rows: list[Sequence[str | Cell]] = []
+    for key, (name, why, style) in CLASSES.items():
+        amount = mark["classes"][key]
+        if not amount["objects"]:
+            continue
+        goes = key in ("backlog", "newly_expired") or (key == "never_committed" and collects)
+        verdict = Cell("goes", "red") if goes else Cell("stays", "green")
+        rows.append(
+            (
+                verdict,
+                Cell(name, style if goes else ""),
+                count(amount["objects"]),
+                size(amount["size_bytes"]),
+                why,
+            )
+        )
+    if rows:
+        page.table(("", "", "objects", "size", ""), rows, figures=(2, 3), solid=(0, 1))
+    else:
+        page.line("nothing may go", indent=2)
+    page.line(
+        Cell(
+            f"of {counted(mark['candidates']['objects'], 'object')} older than"
+            f" {moment(mark['cutoff'])}; may be swept from {moment(mark['sweep_from'])}"
+            f" to {moment(mark['sweep_until'])}",
+            "dim",
+        ),
+        indent=2,
+    )
+    if mark["unreadable"]:
+        named = ", ".join(sorted(mark["unreadable"])[:5])
+        page.line(
+            Cell("blocked:", "bold red"),
+            f" {counted(len(mark['unreadable']), 'repository')} of the server could not be read ({named})"
+            " and may hold addresses here",
+            indent=2,
+        )
+
+
+def render_mark_list(document: Json, console: Console) -> None:
+    page = Page(console)
+    if not document["marks"]:
+        page.line("No mark is recorded. lakeplan sweep mark makes one.")
+        return
+    rows = [
+        (mark["mark_id"], mark["repository"], mark["by"], "yes" if mark["approved"] else "")
+        for mark in document["marks"]
+    ]
+    # The id begins with its time.
+    page.table(("mark", "repository", "by", "approved"), rows, solid=(0,), indent=0)
+
+
+def render_approval(document: Json, console: Console) -> None:
+    page = Page(console)
+    page.line(
+        Cell("Approved:", "bold green"),
+        f" {counted(document['objects'], 'object')}, {size(document['size_bytes'])}, by {document['by']}:"
+        f" {document['reason']}",
+    )
+    page.line(Cell(f"digest {document['digest']}", "dim"))
+    page.line(f"lakeplan sweep run {document['mark_id']}", indent=2)
+
+
+def render_sweep(document: Json, console: Console) -> None:
+    """What became of every object of a mark, why some stayed, and what is not proven."""
+    page = Page(console)
+    page.heading(document["repository"], f"sweep of mark {document['mark_id']}")
+    rows = [
+        (Cell(name, style), count(document[key]["objects"]), size(document[key]["size_bytes"]))
+        for key, name, style in (
+            ("deleted", "deleted", ""),
+            ("saved", "saved", "green"),
+            ("failed", "FAILED", "bold red"),
+            ("pending", "not done yet", "yellow"),
+        )
+        if document[key]["objects"] or key == "deleted"
+    ]
+    page.table(("", "objects", "size"), rows, figures=(1, 2), solid=(0,))
+    for reason, number in document["reasons"].items():
+        page.line(f"{counted(number, 'object')} {reason}", indent=2)
+    if document["came_back"]:
+        page.line(
+            Cell("LOST:", "bold red"),
+            f" {counted(document['came_back'], 'object')} deleted and held again since: the data is gone",
+            indent=2,
+        )
+    if document["problem"]:
+        page.line(Cell("stopped:", "bold red"), f" {document['problem']}", indent=2)
+    if document["not_yet_reclaimed"]:
+        page.line(Cell("note:", "bold yellow"), f" {document['not_yet_reclaimed']}", indent=2)
+    page.blank()
+    verified = f"{counted(document['verified'], 'object')} asked for again and gone"
+    page.line(
+        Cell("Swept:" if document["finished"] else "Not finished:", "bold"),
+        f" {count(document['deleted']['objects'])} deleted, {size(document['deleted']['size_bytes'])}"
+        f"; {verified}.",
+    )
+    if not document["finished"]:
+        page.line(f"lakeplan sweep run {document['mark_id']} goes on with it", indent=2)
+
+
+def render_after_apply(document: Json, console: Console) -> None:
+    """Marks, then who waits for what, then what was swept."""
+    render_marks(document["marked"], console)
+    page = Page(console)
+    for key, why in document["waiting"].items():
+        page.line(Cell(key, "bold"), f": {why}")
+    for key, failure in document["failed"].items():
+        hint = f" ({failure['hint']})" if failure["hint"] else ""
+        page.line(Cell(key, "bold"), Cell(" not swept: ", "bold red"), f"{failure['message']}{hint}")
+    for swept in document["swept"]:
+        render_sweep(swept, console)
+
+
+def render_restore(document: Json, console: Console) -> None:
+    page = Page(console)
+    page.heading(document["repository"], f"restored from mark {document['mark_id']}")
+    for address, why in document["failures"].items():
+        page.line(Cell("FAILED", "bold red"), f" {address}: {why}", indent=2)
+    page.line(
+        Cell("Restored:", "bold"),
+        f" {counted(document['restored'], 'object')}; {count(document['already_there'])} were there already",
+        f"; {count(document['failed'])} failed" if document["failed"] else "",
+        ".",
+    )
+    if document["collectable_again"]:
+        page.line(
+            Cell("note:", "bold yellow"),
+            f" no kept commit holds {count(document['collectable_again'])} of them: the next collection may"
+            " take them again after sweep.min_age. Lengthen the retention, or branch from the commit.",
+            indent=2,
+        )
+
+
+def render_purge(document: Json, console: Console) -> None:
+    page = Page(console)
+    rows = [
+        (q["repository"], q["mark_id"], moment(q["newest"]), count(q["deleted"]), count(q["failed"]))
+        for q in document["quarantines"]
+    ]
+    if not rows:
+        page.line(f"No quarantine is older than {document['older_than']}. Nothing was deleted.")
+        return
+    page.table(
+        ("repository", "mark", "last copy", "deleted", "failed"), rows, figures=(3, 4), solid=(1, 2), indent=0
+    )

@@ -1,0 +1,132 @@
+"""A round of deletions as a Spark job: parts spread over the executors, their ends brought back."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from lakeplan.core.sweep.pacing import Throttle
+from lakeplan.errors import LakeplanError
+from lakeplan.model.stored import Deletion
+from lakeplan.model.sweep import Part, PartEnd
+from lakeplan.ports.progress import Progress, Silent
+from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
+from lakeplan.ports.sweep_storage import ObjectDeleter
+from lakeplan.sweep.batches import Waiting, delete_all
+from lakeplan.sweep.deleting import Work, rows_of, sweep_parts
+
+OpenSession = Callable[[], AbstractContextManager[SparkSession]]
+STOP_SECONDS = 0.5
+ENDS = StructType([StructField("kind", StringType(), False), StructField("text", StringType(), False)])
+
+
+class SparkSweeper:
+    """``lakeplan.ports.sweep.Sweeper`` on Spark. ``parallelism``: how many workers delete (None: all).
+    ``stop`` is asked about twice a second during a round; once it says yes, the round's job is cancelled."""
+
+    def __init__(
+        self,
+        open_session: OpenSession,
+        progress: Progress | None = None,
+        *,
+        parallelism: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._stop = stop
+        self._open = open_session
+        self._progress = progress or Silent()
+        self._parallelism = parallelism
+
+    def delete_keys(
+        self, store: ObjectDeleter, keys: Sequence[str], settings: DeleteSettings
+    ) -> list[Deletion]:
+        """See the port. No Spark: quarantines are listed here anyway."""
+        waiting = Waiting(time.monotonic, time.sleep, random.random)
+        throttle = Throttle(settings.rate)
+        with self._progress.task("deleting", len(keys)) as step:
+            answers = []
+            for answer in delete_all(store, keys, settings, throttle, waiting):
+                answers.append(answer)
+                step()
+        return answers
+
+    def delete(self, request: DeleteRequest) -> RoundEnd:
+        """See the port. What Spark itself fails with becomes the round's problem: finished parts have
+        their records, and the next run reads them."""
+        with self._progress.task(f"deleting from {len(request.parts)} parts", None), self._open() as session:
+            workers = self._parallelism or session.sparkContext.defaultParallelism
+            shares = [request.parts[n::workers] for n in range(min(workers, len(request.parts)))]
+            work = _work_of(request, workers)
+            try:
+                with _cancelled_on(self._stop, session):
+                    rows = _run(session, shares, work)
+            except (PySparkException, Py4JError, ConnectionError) as error:
+                if self._stop():
+                    return RoundEnd((), "stopped by a signal")
+                first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+                return RoundEnd((), f"the Spark job stopped: {first[:300]}")
+        ends = [PartEnd.from_row(json.loads(text)) for kind, text in rows if kind == "end"]
+        problem = next((text for kind, text in rows if kind == "error"), "")
+        return RoundEnd(ends, problem)
+
+
+@contextmanager
+def _cancelled_on(stop: Callable[[], bool], session: SparkSession) -> Iterator[None]:
+    """While the block runs, a thread cancels all jobs as soon as ``stop`` says so. Parts that were begun are
+    gone over by the next run."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(STOP_SECONDS):
+            if stop():
+                session.sparkContext.cancelAllJobs()
+                return
+
+    watcher = threading.Thread(target=watch, name="lakeplan-sweep-stop", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _work_of(request: DeleteRequest, workers: int) -> Work:
+    rate = request.settings.rate
+    return Work(
+        request.store,
+        request.mark_prefix,
+        request.prefix,
+        request.quarantine_prefix,
+        request.settings,
+        request.saved,
+        request.keep_never_committed,
+        request.begun,
+        None if rate is None else rate / workers,
+        None if request.until is None else request.until.timestamp(),
+    )
+
+
+def _run(session: SparkSession, shares: Sequence[Sequence[Part]], work: Work) -> list[tuple[str, str]]:
+    def sweep(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                for end in sweep_parts(shares[number], work):
+                    yield rows_of([end], _told)
+
+    numbers = session.range(0, len(shares), 1, len(shares))
+    table = numbers.mapInArrow(sweep, ENDS).toArrow()
+    return list(zip(table.column("kind").to_pylist(), table.column("text").to_pylist(), strict=True))
+
+
+def _told(error: LakeplanError) -> str:
+    return f"{error}" + (f" ({error.hint})" if error.hint else "")

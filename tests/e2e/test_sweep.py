@@ -1,0 +1,259 @@
+"""Reclaiming storage as a person does it: mark, look, approve, run; quarantine and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from lakeplan.sandbox import start_sandbox
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import World
+
+pytestmark = pytest.mark.spark
+DAY = 86400
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+
+
+class Site:
+    """A world whose tree may sweep the repository ``lake`` of the sandbox."""
+
+    def __init__(self, world: World, folder: Path, settings: str) -> None:
+        self.world = world
+        self.folder = folder / "lake"
+        world.write(
+            "lakeplan.yaml",
+            "apiVersion: lakeplan/v1\n"
+            f'servers: {{prod: {{endpoint_url: {world.handle.endpoint_url}, storages: {{"": {{type: local,'
+            f" path: {folder}}}}}}}}}\n"
+            "safety: {max_expired_objects_percent: 100, on_tag_loss: warn}\n"
+            f"repositories: {{lake: {{gc: {{default_retention_days: 7}}, sweep: {settings}}}}}\n",
+        )
+        api = world.api
+        api.repository("lake")
+        self.old = api.commit("lake", "main", 40, a=10, b=20)
+        self.older_head = api.commit("lake", "main", 30, a=11)
+        api.commit("lake", "main", 20, a=12)
+        api.commit("lake", "main", 1, c=5)
+        api.upload("lake", "main", "staged.bin", b"staged")
+        api.set_rules("lake", 7)
+        self.age()
+
+    def age(self, days: float = 5) -> None:
+        """Everything stored so far looks ``days`` old."""
+        for file in (self.folder / "data").rglob("*"):
+            if file.is_file():
+                os.utime(file, (time.time() - days * DAY,) * 2)
+
+    def data(self) -> set[str]:
+        return {str(f.relative_to(self.folder)) for f in (self.folder / "data").rglob("*") if f.is_file()}
+
+    def mark(self, *more: str) -> dict[str, Any]:
+        result = self.world.lakeplan(("sweep", "mark"), "--format", "json", *more)
+        assert result.code == 0, result.err
+        marks = result.json["marks"]
+        assert len(marks) == 1
+        mark: dict[str, Any] = marks[0]
+        return mark
+
+    def sweep(self, mark_id: str) -> dict[str, Any]:
+        """Approves and runs."""
+        approved = self.world.lakeplan(("sweep", "approve"), mark_id, "--reason", "a test")
+        assert approved.code == 0, approved.err
+        done = self.world.lakeplan(("sweep", "run"), mark_id, "--format", "json")
+        assert done.code == 0, done.err
+        document: dict[str, Any] = done.json
+        return document
+
+
+@pytest.fixture
+def make_site(tmp_path: Path, make_world: Callable[..., World], spark: object) -> Any:
+    with start_sandbox(tmp_path / "sandbox") as handle:
+        yield lambda settings: Site(make_world(handle), tmp_path / "sandbox", settings)
+
+
+NOW = "{settle: 0s, margin: 0s}"
+
+
+def it_deletes_what_was_marked_and_approved_and_nothing_else(make_site: Any) -> None:
+    site = make_site(NOW)
+    before = site.data()
+    mark = site.mark()
+    assert mark["goes"] == {"objects": 2, "size_bytes": 21}
+    assert site.data() == before
+    document = site.sweep(mark["mark_id"])
+    assert document["deleted"] == {"objects": 2, "size_bytes": 21}
+    assert document["finished"]
+    assert document["verified"] == 2
+    assert len(before - site.data()) == 2
+    api = site.world.api
+    for ref, path, there in (
+        ("main", "a.bin", True),
+        ("main", "b.bin", True),
+        ("main", "staged.bin", True),
+        (site.older_head, "b.bin", True),
+        (site.older_head, "a.bin", False),
+        (site.old, "a.bin", False),
+    ):
+        url = f"{api.root}/repositories/lake/refs/{ref}/objects"
+        answer = api.session.get(url, params={"path": path}, timeout=30)
+        assert answer.status_code == (200 if there else 410), (ref, path)
+    again = site.world.lakeplan(("sweep", "run"), mark["mark_id"], "--format", "json")
+    assert again.code == 0
+    assert again.json["deleted"] == document["deleted"]
+    report = json.loads(next(site.folder.glob("_lakefs/retention/gc/unified/*/summary.json")).read_text())
+    assert report["num_deleted_objects"] == 2
+    runs = site.world.lakeplan("history", "--format", "json").json["runs"]
+    assert [r["command"] for r in runs] == ["sweep run"]
+
+
+@pytest.mark.parametrize("width", ["80", "160"])
+def it_says_what_it_does_in_any_width(make_site: Any, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    site = make_site(NOW)
+    monkeypatch.setenv("COLUMNS", width)
+    shown = site.world.lakeplan(("sweep", "mark"))
+    assert shown.code == 0
+    assert "Nothing was deleted." in shown.out
+    assert max(map(len, shown.out.splitlines())) <= int(width)
+    mark_id = site.world.lakeplan(("sweep", "report"), "--format", "json").json["marks"][0]["mark_id"]
+    assert mark_id in site.world.lakeplan(("sweep", "report")).out.replace("\n", "")
+    assert "may be swept" in " ".join(site.world.lakeplan(("sweep", "report"), mark_id).out.split())
+
+
+def it_writes_documents_that_keep_to_their_schemas(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine}")
+    marks = site.world.lakeplan(("sweep", "mark"), "--format", "json").json
+    mark_id = marks["marks"][0]["mark_id"]
+    swept = site.sweep(mark_id)
+    restored = site.world.lakeplan(("sweep", "restore"), mark_id, "--format", "json").json
+    purged = site.world.lakeplan(
+        ("sweep", "purge"), "--older-than", "0s", "--auto-approve", "--format", "json"
+    ).json
+    for name, document in (("marks", marks), ("sweep", swept), ("restore", restored), ("purge", purged)):
+        schema = json.loads((SCHEMAS / f"{name}.v1.json").read_text())
+        jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+
+
+def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:
+    site = make_site(NOW)
+    before, mark = site.data(), site.mark()
+    refused = site.world.lakeplan(("sweep", "run"), mark["mark_id"])
+    assert refused.code == 1
+    assert "nobody approved" in refused.err
+    assert site.data() == before
+
+
+def it_waits_until_the_rules_have_settled(make_site: Any) -> None:
+    site = make_site("{margin: 0s}")
+    before, mark = site.data(), site.mark()
+    assert site.world.lakeplan(("sweep", "approve"), mark["mark_id"], "--reason", "x").code == 0
+    refused = site.world.lakeplan(("sweep", "run"), mark["mark_id"])
+    assert refused.code == 4
+    assert "settle" in refused.err
+    assert site.data() == before
+
+
+def it_brings_quarantined_objects_back_byte_for_byte_and_purges_them(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine}")
+    before = {key: (site.folder / key).read_bytes() for key in site.data()}
+    mark = site.mark()
+    document = site.sweep(mark["mark_id"])
+    gone = before.keys() - site.data()
+    assert len(gone) == document["deleted"]["objects"] == 2
+    assert "quarantine" in document["not_yet_reclaimed"]
+    young = site.world.lakeplan(
+        ("sweep", "purge"), "--older-than", "14d", "--auto-approve", "--format", "json"
+    )
+    assert young.json["quarantines"] == []
+    one = site.world.lakeplan(("sweep", "restore"), mark["mark_id"], "--commit", site.old, "--format", "json")
+    assert (one.code, one.json["restored"]) == (0, 1), one.err
+    assert one.json["collectable_again"] == 1
+    everything = site.world.lakeplan(("sweep", "restore"), mark["mark_id"], "--format", "json")
+    assert (everything.json["restored"], everything.json["already_there"]) == (1, 1)
+    assert {key: (site.folder / key).read_bytes() for key in site.data()} == before
+    purged = site.world.lakeplan(
+        ("sweep", "purge"), "--older-than", "0s", "--auto-approve", "--format", "json"
+    )
+    assert [q["deleted"] for q in purged.json["quarantines"]] == [2]
+    assert not [f for f in (site.folder / "_lakeplan" / "quarantine").rglob("*") if f.is_file()]
+    assert site.data() == before.keys()
+
+
+def it_collects_what_was_never_committed_only_after_two_looks(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s, never_committed: collect}")
+    orphan = site.folder / "data" / "orphans" / "upload"
+    orphan.parent.mkdir()
+    orphan.write_bytes(b"never linked")
+    site.age()
+    kept = site.mark("--never-committed", "keep")
+    assert kept["classes"]["never_committed"]["objects"] == 1
+    assert kept["goes"]["objects"] == 2
+    document = site.sweep(site.mark()["mark_id"])
+    assert document["deleted"]["objects"] == 3
+    assert not orphan.exists()
+
+
+def it_saves_what_a_new_branch_holds_again(make_site: Any) -> None:
+    site = make_site(NOW)
+    before, mark = site.data(), site.mark()
+    site.world.api.branch("lake", "rescue", source=site.old)
+    document = site.sweep(mark["mark_id"])
+    assert document["deleted"]["objects"] == 1
+    assert document["saved"]["objects"] == 1
+    assert len(before - site.data()) == 1
+
+
+class DescribeApplyWithSweep:
+    def it_marks_and_waits_for_approval(self, make_site: Any) -> None:
+        site = make_site(NOW)
+        before = site.data()
+        result = site.world.lakeplan("apply", "--sweep", "--auto-approve")
+        assert result.code == 0, result.err
+        assert "awaiting approval" in result.out
+        assert site.data() == before
+
+    def it_sweeps_by_itself_within_what_the_plan_had_shown(self, make_site: Any) -> None:
+        site = make_site("{settle: 0s, margin: 0s, automatic: true}")
+        before = site.data()
+        result = site.world.lakeplan("apply", "--sweep", "--auto-approve")
+        assert result.code == 0, result.err
+        assert len(before - site.data()) == 2
+
+    def it_waits_when_the_plan_had_shown_less(self, make_site: Any, tmp_path: Path) -> None:
+        site = make_site("{settle: 0s, margin: 0s, automatic: true}")
+        before = site.data()
+        plan = site.world.plan_file("without-backlog.json")
+        result = site.world.lakeplan("apply", str(plan), "--sweep")
+        assert result.code == 0, result.err
+        assert "the plan had shown 0" in " ".join(result.out.split())
+        assert site.data() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("run", "no-such-mark"), 64, "knows no mark"),
+        (("approve", "no-such-mark", "--reason", "x"), 64, "knows no mark"),
+        (("approve", "../mark", "--reason", "x"), 64, "is not the id of a mark"),
+        (("mark", "--target", "nobody"), 64, "no repository of the tree is selected"),
+        (("mark", "--never-committed", "maybe"), 64, "keep or collect"),
+        (("mark", "--min-age", "soon"), 64, "--min-age"),
+        (("mark", "--allow", "everything"), 64, "unknown gate"),
+        (("purge", "--older-than", "14"), 64, "--older-than"),
+        (("restore", "no-such-mark"), 64, "knows no mark"),
+        (("run", "x", "--parallelism", "0"), 64, "parallelism"),
+    ],
+)
+def it_explains_wrong_use(make_site: Any, words: tuple[str, ...], code: int, says: str) -> None:
+    site = make_site(NOW)
+    result = site.world.lakeplan(("sweep", words[0]), *words[1:])
+    assert result.code == code, result.err
+    assert says in result.err + result.out
+    assert "Traceback" not in result.err
