@@ -171,8 +171,8 @@ def main() -> None:
         bench = Bench(root, Path(scratch), asked.days)
         steps: dict[str, Callable[[], Taken]] = {"start ours": bench.start_ours}
         if not asked.no_baseline:
-            steps |= {"start plain": bench.start_plain, "plain": bench.plain}
-        steps |= {"off": bench.off, "cold": bench.cold, "warm": bench.warm, "one more": bench.one_more}
+            steps |= {"start plain": bench.start_plain, "plain": bench.plain, "off": bench.off}
+        steps |= {"cold": bench.cold, "warm": bench.warm, "one more": bench.one_more}
         try:
             taken = rounds(steps, asked.repeat)
         except subprocess.CalledProcessError as error:

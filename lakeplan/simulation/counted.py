@@ -9,16 +9,25 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakeplan.errors import LakeplanError
 from lakeplan.model.simulation import Amount
 from lakeplan.ports.range_cache import RangeCache
+from lakeplan.simulation import counting
 from lakeplan.simulation.blocks import Question
-from lakeplan.simulation.counting import ROWS_A_PARTITION, Counting, count_objects, fold_bins
+from lakeplan.simulation.counting import (
+    ROWS_A_PARTITION,
+    Counting,
+    count_objects,
+    fold_bins,
+    from_bytes,
+    unpack_objects,
+)
 from lakeplan.simulation.reading import Source, failure
-from lakeplan.simulation.schemas import COUNTED, PIECES
+from lakeplan.simulation.schemas import COUNTED, GOING, PIECES
 from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.totals import ObjectClass
 from lakeplan.simulation.work import WorkItem, pack
@@ -84,8 +93,19 @@ def classes_in(frame: DataFrame) -> dict[int, list[ObjectClass] | LakeplanError]
 
 
 def objects_in(frame: DataFrame) -> DataFrame:
-    """One row each address that goes; the columns that ``objects.going`` asks for."""
-    return frame.where(F.col("counts").isNull()).drop("counts")
+    """What goes: see ``schemas.GOING``."""
+
+    def unpack(batches):  # type: ignore[no-untyped-def]
+        return unpack_objects(batches)
+
+    return frame.where(F.col("objects").isNotNull()).select("objects").mapInArrow(unpack, GOING)
+
+
+def few_objects_in(frame: DataFrame) -> pa.Table:
+    """The same on the driver; for those who know that there are few."""
+    packed = frame.where(F.col("objects").isNotNull()).select("objects").toArrow()
+    tables = [from_bytes(data) for data in packed["objects"].to_pylist()]
+    return pa.concat_tables([counting.GOING.empty_table(), *tables])
 
 
 def places(partitions: int) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 The first step reads a bin, folds its rows (versions of a range lie in one bin and share most objects) and
 sends them on as packed numbers, by hash. Texts go along only for addresses that may go: those that nothing
 read here surely keeps. The second step has all rows of its hashes, so it knows what goes: it counts objects
-by class, and gives the texts of what really goes, one row an address.
+by class, and gives the texts of what really goes, one row an address. All rows travel many to a value, so
+that the JVM between the workers looks at none of them.
 
 Memory of a worker. First step: ``FETCH_AHEAD`` files (20 MiB each at most) in flight, one range decoded
 (about ten times its file), ``MAX_ROWS`` rows of 24 bytes and as much again while they are folded, and the
@@ -13,11 +14,10 @@ texts of those that may go. Second step: ``ROWS_A_PARTITION`` rows, likewise.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from lakeplan.errors import LakeplanError, SimulationFailed
 from lakeplan.formats.hashing import Ints
 from lakeplan.ports.range_cache import RangeCache
-from lakeplan.simulation.blocks import TEXTS, Block, BlockReader, Fetched, Question
+from lakeplan.simulation.blocks import Block, BlockReader, Fetched, Question
 from lakeplan.simulation.fetching import ahead
 from lakeplan.simulation.folding import STORED, Class, Classes, Rows, concat, fold, pack_rows, unpack_rows
 from lakeplan.simulation.reading import Source, report_of, where_of
@@ -55,17 +55,24 @@ COUNTED = pa.schema(
     [
         pa.field("source", pa.int32(), nullable=False),
         pa.field("counts", pa.string()),
-        pa.field("address", pa.string()),
+        pa.field("objects", pa.binary()),
+    ]
+)
+"""``schemas.COUNTED`` in Arrow; a test compares the two."""
+GOING = pa.schema(
+    [
+        pa.field("source", pa.int32(), nullable=False),
+        pa.field("address", pa.string(), nullable=False),
         pa.field("seen", pa.int32(), nullable=False),
         pa.field("mask", pa.int64(), nullable=False),
         pa.field("alias_mask", pa.int64(), nullable=False),
         pa.field("last", pa.int64()),
-        pa.field("size", pa.int64()),
-        pa.field("stored_size", pa.int64()),
-        pa.field("paths", pa.list_(pa.string())),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("stored_size", pa.int64(), nullable=False),
+        pa.field("paths", pa.list_(pa.string()), nullable=False),
     ]
 )
-"""``schemas.COUNTED`` in Arrow; a test compares the two."""
+"""``schemas.GOING`` in Arrow; a test compares the two."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +156,7 @@ class _Folder:
         for part in range(parts):
             some = table if parts == 1 else table.filter(pa.array(part_of == part))
             for at in range(0, some.num_rows, ROWS_A_PIECE):
-                yield self._piece(part, TEXT, _to_bytes(some.slice(at, ROWS_A_PIECE)))
+                yield self._piece(part, TEXT, to_bytes(some.slice(at, ROWS_A_PIECE)))
 
     def _piece(self, part: int, kind: int, data: bytes) -> pa.RecordBatch:
         # repositories of one partition are spread over all of them
@@ -166,12 +173,24 @@ def _partition_of(hashes: npt.NDArray[np.uint64], parts: int) -> Ints:
     return found
 
 
-def _to_bytes(table: pa.Table) -> bytes:
+def to_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, TEXTS, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table)
     data: bytes = sink.getvalue().to_pybytes()
     return data
+
+
+def from_bytes(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()
+
+
+def unpack_objects(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow``: the column ``objects`` of ``COUNTED`` as rows, ``GOING``."""
+    for batch in batches:
+        for data in batch.column("objects").to_pylist():
+            yield from from_bytes(data).to_batches(max_chunksize=BATCH_ROWS)
 
 
 def count_objects(batches: Iterable[pa.RecordBatch], asked: Counting) -> Iterator[pa.RecordBatch]:
@@ -233,7 +252,7 @@ class _Counter:
         tables = []
         found = np.zeros(len(gone), np.bool_)
         while pieces:
-            table = pa.ipc.open_stream(pieces.pop()).read_all()
+            table = from_bytes(pieces.pop())
             hashes = table["hash"].to_numpy()
             places = np.minimum(np.searchsorted(gone.hashes, hashes), len(gone) - 1)
             hit = gone.hashes[places] == hashes
@@ -250,33 +269,25 @@ class _Counter:
         classes = [self._classes.all[number] for number in gone.numbers[places].tolist()]
         sizes = pa.array(gone.sizes[places])
         columns = {
+            "source": pa.repeat(pa.scalar(self._source, pa.int32()), len(classes)),
             "address": grouped["address"],
-            "seen": [each.seen for each in classes],
-            "mask": [each.mask for each in classes],
-            "alias_mask": [each.alias_mask for each in classes],
+            "seen": pa.array([each.seen for each in classes], pa.int32()),
+            "mask": pa.array([each.mask for each in classes], pa.int64()),
+            "alias_mask": pa.array([each.alias_mask for each in classes], pa.int64()),
             "last": grouped["last_max"],
             "size": sizes,
             "stored_size": sizes,
-            "paths": grouped["path_distinct"],
+            "paths": grouped["path_distinct"].cast(GOING.field("paths").type),
         }
-        yield from _counted(self._source, columns, len(classes))
+        table = pa.Table.from_arrays([columns[name] for name in GOING.names], schema=GOING)
+        for at in range(0, table.num_rows, ROWS_A_PIECE):
+            yield _counted(self._source, objects=to_bytes(table.slice(at, ROWS_A_PIECE)))
 
 
 def _counts(source: int, document: dict[str, object]) -> pa.RecordBatch:
-    columns = {"counts": [json.dumps(document)], "seen": [0], "mask": [0], "alias_mask": [0]}
-    return next(_counted(source, columns, 1))
+    return _counted(source, counts=json.dumps(document))
 
 
-def _counted(source: int, columns: Mapping[str, Any], rows: int) -> Iterator[pa.RecordBatch]:
-    arrays = []
-    for each in COUNTED:
-        if each.name == "source":
-            arrays.append(pa.repeat(pa.scalar(source, each.type), rows))
-        elif each.name not in columns:
-            arrays.append(pa.nulls(rows, each.type))
-        else:
-            value = columns[each.name]
-            is_arrow = isinstance(value, pa.Array | pa.ChunkedArray)
-            arrays.append(value.cast(each.type) if is_arrow else pa.array(value, each.type))
-    table = pa.Table.from_arrays(arrays, schema=COUNTED)
-    yield from table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+def _counted(source: int, *, counts: str | None = None, objects: bytes | None = None) -> pa.RecordBatch:
+    arrays = [pa.array([v], f.type) for v, f in zip((source, counts, objects), COUNTED, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=COUNTED)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeplan.formats.hashing import Ints
+from lakeplan.model.simulation import Amount
 from lakeplan.simulation.columns import EXPIRED, MAX_NAMES, MAX_PREFIX_DEPTH, NEVER_COMMITTED
 from lakeplan.simulation.rulesets import RuleSetBits
 from lakeplan.simulation.seen import Seen
@@ -32,12 +33,15 @@ def prefix_table(going: pa.Table) -> pa.Table:
     """The columns of ``prefixes/``, with ``rule_set`` last, of what ``going_table`` gave."""
     parts = []
     for name in pc.unique(going["rule_set"]).to_pylist():
-        amounts = _by_prefix(going.filter(pc.equal(going["rule_set"], name)))
+        of_one = going.filter(pc.equal(going["rule_set"], name))
+        amounts = amounts_by_prefix(
+            of_one.select(["size_bytes", "all_paths"]).rename_columns(["size", "paths"])
+        )
         columns = {
             "prefix": pa.array(amounts, pa.string()),
             "depth": pa.array([prefix.count("/") for prefix in amounts], pa.int32()),
-            "objects": pa.array([objects for objects, _ in amounts.values()], pa.int64()),
-            "size_bytes": pa.array([size for _, size in amounts.values()], pa.int64()),
+            "objects": pa.array([amount.objects for amount in amounts.values()], pa.int64()),
+            "size_bytes": pa.array([amount.size_bytes for amount in amounts.values()], pa.int64()),
             "rule_set": pa.array([name] * len(amounts), pa.string()),
         }
         parts.append(pa.table(columns))
@@ -85,16 +89,15 @@ def _commit_ids(last: pa.ChunkedArray, names: Mapping[int, str]) -> pa.Array:
     return pa.array(names.values(), pa.string()).take(places)
 
 
-def _by_prefix(going: pa.Table) -> dict[str, tuple[int, int]]:
-    """Prefix → objects and bytes; an object counts once for each distinct prefix of its paths."""
-    paths, sizes = going["all_paths"].combine_chunks(), _ints(going["size_bytes"])
+def amounts_by_prefix(going: pa.Table) -> dict[str, Amount]:
+    """Of the columns ``paths`` and ``size``; an object counts once for each distinct prefix of its paths."""
+    paths, sizes = going["paths"].combine_chunks(), _ints(going["size"])
     lengths = _ints(pa.chunked_array([pc.list_value_length(paths)]))
-    found: dict[str, tuple[int, int]] = {}
+    found: dict[str, Amount] = {}
 
     def add(prefixes: set[str], objects: int, size: int) -> None:
         for prefix in prefixes:
-            before = found.get(prefix, (0, 0))
-            found[prefix] = (before[0] + objects, before[1] + size)
+            found[prefix] = found.get(prefix, Amount()) + Amount(objects, size)
 
     none = lengths == 0
     if none.any():

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
@@ -19,14 +21,16 @@ from lakeplan.ports.simulation import ImpactRequest
 from lakeplan.simulation import objects as frames
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.blocks import Question
-from lakeplan.simulation.counted import classes_in, counted, objects_in
+from lakeplan.simulation.counted import classes_in, counted, few_objects_in, objects_in
 from lakeplan.simulation.digests import trimmed
+from lakeplan.simulation.few import amounts_by_prefix
 from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
 from lakeplan.simulation.reading import Source
 from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.session import SparkOptions, explained, open_session
 from lakeplan.simulation.totals import ObjectClass
 from lakeplan.simulation.work import WorkItem
+from lakeplan.simulation.writing import is_few
 
 REPOSITORIES_AT_ONCE = 4
 """Repositories whose metaranges are read at the same time; each has its own few connections."""
@@ -107,7 +111,7 @@ class SparkSimulator:
             frame.persist(StorageLevel.MEMORY_AND_DISK)
             try:
                 classes = classes_in(frame)
-                prefixes = _prefixes(objects_in(frame), asked) if _any_detail(classes, asked) else {}
+                prefixes = _prefixes(frame, asked, _going(classes, asked))
             finally:
                 frame.unpersist()
         return {
@@ -156,15 +160,35 @@ def _counted(session: SparkSession, asked: list[_Asked], cache: RangeCache | Non
     return counted(session, items, sources, entries=entries, listing=False, cache=cache)
 
 
-def _any_detail(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list[_Asked]) -> bool:
-    return any(
-        isinstance(found, list) and any(asked[source].detail.goes(each.mask) for each in found)
+def _going(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list[_Asked]) -> int:
+    """How many objects go in the transition that is told by prefixes."""
+    return sum(
+        each.amount.objects
         for source, found in classes.items()
+        if isinstance(found, list)
+        for each in found
+        if each.seen & CANDIDATES == CANDIDATES and asked[source].detail.goes(each.mask)
     )
 
 
-def _prefixes(objects: DataFrame, asked: list[_Asked]) -> dict[int, list[PrefixAmount]]:
+def _prefixes(frame: DataFrame, asked: list[_Asked], going: int) -> dict[int, list[PrefixAmount]]:
     """Per repository, the largest prefixes of what goes in its ``detail`` transition."""
+    if not going:
+        return {}
+    if not is_few(going):
+        return _prefixes_in_spark(objects_in(frame), asked)
+    table = few_objects_in(frame)
+    found = {}
+    for source in pc.unique(table["source"]).to_pylist():
+        of_source = table.filter(pc.equal(table["source"], source))
+        goes = [asked[source].detail.goes(mask) for mask in of_source["mask"].to_pylist()]
+        amounts = amounts_by_prefix(of_source.filter(pa.array(goes, pa.bool_())))
+        largest = sorted(amounts.items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
+        found[source] = [PrefixAmount(p, p.count("/"), amount) for p, amount in largest[:MAX_PREFIXES]]
+    return found
+
+
+def _prefixes_in_spark(objects: DataFrame, asked: list[_Asked]) -> dict[int, list[PrefixAmount]]:
 
     def bits(values: list[int]) -> Column:
         of_each = F.array(*(F.lit(value).cast(LongType()) for value in values))

@@ -19,7 +19,7 @@ from lakeplan.simulation import tables
 from lakeplan.simulation.addresses import known_as
 from lakeplan.simulation.blocks import Question
 from lakeplan.simulation.columns import OBJECTS, PREFIXES, RULE_SET, Column
-from lakeplan.simulation.counted import classes_in, counted, objects_in
+from lakeplan.simulation.counted import classes_in, counted, few_objects_in, objects_in
 from lakeplan.simulation.document import MAX_ROWS, Json, ObjectSide, ObjectsOf, summary
 from lakeplan.simulation.few import going_table, prefix_table
 from lakeplan.simulation.holdings import branch_totals
@@ -119,12 +119,12 @@ class NamespaceJob:
         graph = self._prepared.history.graph
         wanted = {item.last for item in self._prepared.collected.items}
         last = {at: graph.ids[commit] for commit, at in enumerate(by_date(graph)) if at in wanted}
-        objects = objects_in(self._counted)
         if is_few(self._goes):
-            table = going_table(objects.toArrow(), last, self._bits, self._listing)
+            objects = few_objects_in(self._counted)
+            table = going_table(objects, last, self._bits, self._listing)
             return FewRows(table), FewRows(prefix_table(table))
         last_commits = self._session.createDataFrame(list(last.items()), LAST_COMMITS)
-        going = frames.going(objects, last_commits, self._bits, listing=self._listing)
+        going = frames.going(objects_in(self._counted), last_commits, self._bits, listing=self._listing)
         return rows_of(going.drop("all_paths")), rows_of(frames.by_prefix(going, "rule_set", "all_paths"))
 
     def _names(self, columns: Sequence[Column]) -> list[str]:

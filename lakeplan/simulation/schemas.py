@@ -54,20 +54,29 @@ PIECES = StructType(
 COUNTED = StructType(
     [
         StructField("source", IntegerType(), False),
-        # JSON: classes of objects with their amounts, or an error; null in all other rows
+        # JSON: classes of objects with their amounts, or an error
         StructField("counts", StringType(), True),
-        # the rest is as in SIGHTINGS, but one row an address that goes
-        StructField("address", StringType(), True),
+        # many rows of GOING, as an Arrow stream; each row has this or counts
+        StructField("objects", BinaryType(), True),
+    ]
+)
+"""What was counted in a partition, and what goes of it."""
+
+GOING = StructType(
+    [
+        StructField("source", IntegerType(), False),
+        StructField("address", StringType(), False),
         StructField("seen", IntegerType(), False),
         StructField("mask", LongType(), False),
         StructField("alias_mask", LongType(), False),
         StructField("last", LongType(), True),
-        StructField("size", LongType(), True),
-        StructField("stored_size", LongType(), True),
-        StructField("paths", ArrayType(StringType()), True),
+        # both are what the storage says of an object that was listed, else what entries say
+        StructField("size", LongType(), False),
+        StructField("stored_size", LongType(), False),
+        StructField("paths", ArrayType(StringType()), False),
     ]
 )
-"""What was counted in a partition, and what goes."""
+"""One row an address that goes, as in SIGHTINGS; ``paths`` are distinct, in no order."""
 
 LAST_COMMITS = StructType(
     [StructField("last", LongType(), False), StructField("last_commit_id", StringType(), False)]
@@ -88,4 +97,14 @@ def table(columns: tuple[Column, ...], *, with_rule_set: bool) -> StructType:
     return StructType([StructField(c.name, _TYPES[c.type], c.nullable) for c in chosen])
 
 
-__all__ = ["BRANCHES", "COUNTED", "LAST_COMMITS", "OBJECTS", "PIECES", "PREFIXES", "SIGHTINGS", "table"]
+__all__ = [
+    "BRANCHES",
+    "COUNTED",
+    "GOING",
+    "LAST_COMMITS",
+    "OBJECTS",
+    "PIECES",
+    "PREFIXES",
+    "SIGHTINGS",
+    "table",
+]

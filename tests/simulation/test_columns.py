@@ -44,7 +44,8 @@ def test_tables_that_are_empty_have_the_same_columns(table: str) -> None:
 def test_workers_send_what_spark_expects() -> None:
     assert to_arrow_schema(SIGHTINGS) == ARROW_SCHEMA
     assert to_arrow_schema(schemas.PIECES) == counting.PIECES
-    assert kinds(to_arrow_schema(schemas.COUNTED)) == kinds(counting.COUNTED)
+    assert to_arrow_schema(schemas.COUNTED) == counting.COUNTED
+    assert kinds(to_arrow_schema(schemas.GOING)) == kinds(counting.GOING)
 
 
 def kinds(schema: pa.Schema) -> list[tuple[str, str, bool]]:

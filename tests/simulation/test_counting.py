@@ -20,7 +20,7 @@ from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation import blocks, counting, digests
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.blocks import Question
-from lakeplan.simulation.counting import Counting, count_objects, fold_bins
+from lakeplan.simulation.counting import Counting, count_objects, fold_bins, from_bytes, unpack_objects
 from lakeplan.simulation.reading import Source
 from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.work import Kind, WorkItem, pack
@@ -110,7 +110,7 @@ def run(
         for batch in count_objects(mine, asked):
             for row in batch.to_pylist():
                 if row["counts"] is None:
-                    going.append(row)
+                    going += from_bytes(row["objects"]).to_pylist()
                     continue
                 for *each, holders, objects, size in json.loads(row["counts"])["classes"]:
                     key = (*each, tuple(holders))
@@ -261,10 +261,7 @@ def it_never_takes_one_namespaces_digest_for_anothers() -> None:
             source = replace(Source("repo", files, Addresses((URL,))), addresses=Addresses((url,)))
             asked = Counting((source,), ((Question(0, 2),),), False, (1,), (0,), cache)
             batch = pa.RecordBatch.from_arrays([pa.array([0], pa.int64())], ["id"])
-            rows = [
-                r
-                for b in count_objects(fold_bins([batch], pack(items, 1), asked), asked)
-                for r in b.to_pylist()
-            ]
-            found[url] = [row["address"] for row in rows if row["counts"] is None]
+            counted = list(count_objects(fold_bins([batch], pack(items, 1), asked), asked))
+            going = unpack_objects(b for b in counted if b["objects"][0].is_valid)
+            found[url] = [row["address"] for b in going for row in b.to_pylist()]
     assert found == {URL: ["data/p/1"], "s3://bucket/other": [], "s3://bucket/third": []}
