@@ -65,7 +65,8 @@ def rows(data: bytes, name: str) -> Iterator[pa.RecordBatch]:
 def main() -> None:
     folder, days, output = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     active, expired = ranges(folder, days)
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.memory", "2g").getOrCreate()  # what lakeplan gives its own
     read = reader(folder)
 
     def entries(names: list[str]):  # type: ignore[no-untyped-def]

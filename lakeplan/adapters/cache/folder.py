@@ -33,10 +33,12 @@ class FolderCache:
         try:
             with open(path, "rb") as file:
                 data = file.read()
-                if time.time() - os.fstat(file.fileno()).st_mtime > USED_SECONDS:
-                    os.utime(path)
+                used = os.fstat(file.fileno()).st_mtime
         except OSError:
             return None
+        if time.time() - used > USED_SECONDS:
+            with contextlib.suppress(OSError):  # somebody else's cache, for reading only
+                os.utime(path)
         return data
 
     def put(self, key: str, data: bytes) -> None:
