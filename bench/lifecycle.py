@@ -9,6 +9,7 @@ Goal (issue 4): 10,000 branches, a plan under 30 s, a ledger under 10 MB, one re
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from rich.console import Console
 
 from lakeplan.adapters.lakefs.branches import connect_branch_reader
 from lakeplan.adapters.lakefs.client import connect
@@ -28,10 +30,14 @@ from lakeplan.adapters.state import open_state
 from lakeplan.app.lifecycle.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
 from lakeplan.app.lifecycle.run import RunPorts, run_lifecycle
 from lakeplan.app.lifecycle.survey import Readers
+from lakeplan.app.plan import PlanOptions, Ports, make_plan
+from lakeplan.app.plan_branches import BranchPorts
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import this_run
 from lakeplan.config.tree import Tree, load_tree
+from lakeplan.model.plan_document import dump_plan
 from lakeplan.ports.progress import Silent
+from lakeplan.render.plan import render_plan
 
 ROOT = Path(__file__).parents[1]
 PORT = 18499
@@ -120,11 +126,27 @@ def main() -> None:
             stdout=subprocess.DEVNULL,
         )
         try:
-            time.sleep(3)
+            wait_until_up()
             measure(folder, arguments.branches, arguments.going)
         finally:
             sandbox.terminate()
             sandbox.wait()
+
+
+def wait_until_up() -> None:
+    deadline = time.monotonic() + 60
+    while not is_up():
+        if time.monotonic() > deadline:
+            raise SystemExit("the sandbox does not start")
+        time.sleep(0.5)
+
+
+def is_up() -> bool:
+    try:
+        requests.get(f"{URL}/api/v1/config/version", timeout=5)
+    except requests.ConnectionError:
+        return False
+    return True
 
 
 def measure(folder: Path, count: int, going: int) -> None:
@@ -166,6 +188,21 @@ def measure(folder: Path, count: int, going: int) -> None:
     )
     timed(f"plan: {plan.deletions:,} of {count:,} go", start)
     assert plan.deletions == going, plan.deletions
+    start = time.perf_counter()
+    made = make_plan(
+        tree,
+        PlanOptions(as_of=now, simulate="none"),
+        Ports(lambda _: readers.refs, NoSimulator(), Silent(), BranchPorts(lambda _: readers, state)),
+    )
+    document = dump_plan(made)
+    timed("lakeplan plan: the same, and its document", start)
+    (repository,) = made.repositories
+    assert repository.lifecycle is not None
+    assert repository.lifecycle.going == going
+    start = time.perf_counter()
+    console = Console(file=io.StringIO(), width=120)
+    render_plan(json.loads(document), console)
+    timed(f"showing it ({len(document) / 1e6:.1f} MB)", start)
 
 
 def no_writer(server: str) -> Any:

@@ -42,7 +42,9 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
             watcher.join()
     taken.wall, taken.cpu, taken.output = time.perf_counter() - begin, sum(seconds.values()), output
     if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command, output, said[:1500] + "\n…\n" + said[-1500:])
+        raise subprocess.CalledProcessError(
+            process.returncode, command, output, said[:1500] + "\n…\n" + said[-1500:]
+        )
     return taken
 
 

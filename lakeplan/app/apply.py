@@ -16,7 +16,7 @@ from lakeplan.core.planning import ceiling
 from lakeplan.core.planning.loosening import held_to
 from lakeplan.errors import GateRefused, StalePlan, UsageError
 from lakeplan.model.desired import Safety
-from lakeplan.model.plan import GateOutcome, GateResult, Plan, RepositoryPlan
+from lakeplan.model.plan import APPLY, GateOutcome, GateResult, Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.tree import DesiredTree
 
@@ -192,7 +192,7 @@ def _refusals(
         found += [gate_text(g) for g in repository.gates if _refuses(g, allowed)]
         # What opened a gate at the review must still open it: an acknowledgement may have been taken out
         # of the tree, have expired or be exceeded, a warning may be a refusal by now.
-        told = {g.gate for g in repository.gates if g.outcome is GateOutcome.REFUSED}
+        told = {g.gate for g in repository.gates if _refuses(g, frozenset())}
         found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in told]
         safety = limits.by_repository.get(repository.key, limits.of_plan)
         found += [
@@ -202,4 +202,5 @@ def _refusals(
 
 
 def _refuses(gate: GateResult, allowed: frozenset[str]) -> bool:
-    return gate.outcome is GateOutcome.REFUSED and gate.gate not in allowed
+    """An apply is not stopped by what only ``lifecycle run`` would do."""
+    return gate.outcome is GateOutcome.REFUSED and gate.stops == APPLY and gate.gate not in allowed

@@ -1,4 +1,7 @@
-"""Drift of every repository of a tree: reads servers and state, writes nothing, asks only with GET."""
+"""Drift of every repository of a tree: reads servers and state, asks only with GET, changes neither.
+
+Where a server's own job deletes branches their HEADs are recorded in the state (``drift_heads``).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
+from lakeplan.app.drift_heads import HeadPorts, record_server_heads
+from lakeplan.app.gather_settings import server_policies
 from lakeplan.app.plan import Selection, failure_of
 from lakeplan.app.state import known_repositories, repository_key
 from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of, released, unmanaged_new
@@ -29,6 +34,7 @@ class DriftPorts:
     connect: Callable[[str], LakeFSReader]
     state: StateReader
     progress: Progress
+    heads: HeadPorts | None = None
 
 
 @dataclass(frozen=True)
@@ -47,11 +53,13 @@ class RepositoryDrift:
 
 @dataclass(frozen=True)
 class DriftReport:
-    """``repositories``: everything that was looked at, sorted by name."""
+    """``repositories``: everything that was looked at, sorted by name. ``notes`` are what else to know; they
+    are no drift and no failure."""
 
     as_of: datetime
     tree_commit: str | None
     repositories: tuple[RepositoryDrift, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def drifted(self) -> tuple[RepositoryDrift, ...]:
@@ -74,6 +82,8 @@ def read_last_applied(state: StateReader, repository: str) -> LastApplied | None
         return None
     try:
         record = json.loads(found.data)
+        if "body" not in record and "settings" in record:
+            return None  # only policies or object rules were ever applied
         body = record["body"]
         return LastApplied(
             rules=None if body is None else rules_from_body(body),
@@ -97,20 +107,23 @@ def find_drift(
     Repositories that cannot be read carry their failure; the others go on."""
     known = known_repositories(ports.state)
     found: list[RepositoryDrift] = []
+    notes: list[str] = []
     for server in tree.servers:
         if selection.server in (None, server):
             mine = frozenset(k for k in known if k.partition("/")[0] == server)
-            found += _one_server(tree, server, selection, ports, mine)
+            compared, more = _one_server(tree, server, selection, ports, mine)
+            found += compared
+            notes += more
     for key in known:
         server, _, name = key.partition("/")
         if server not in tree.servers and selection.takes_named(server, name, None):
             found.append(_of_lost_server(key, server, ports.state))
-    return DriftReport(as_of, tree_commit, tuple(sorted(found, key=lambda r: r.repository)))
+    return DriftReport(as_of, tree_commit, tuple(sorted(found, key=lambda r: r.repository)), tuple(notes))
 
 
 def _one_server(
     tree: DesiredTree, server: str, selection: Selection, ports: DriftPorts, known: frozenset[str]
-) -> list[RepositoryDrift]:
+) -> tuple[list[RepositoryDrift], list[str]]:
     try:
         reader = ports.connect(server)
         live = {r.id: r for r in reader.list_repositories()}
@@ -121,7 +134,7 @@ def _one_server(
             k: None for k in known if selection.takes_named(server, k.partition("/")[2], None)
         }
         keys = keys or {server: None}
-        return [RepositoryDrift(k, owner=owner, failure=failure) for k, owner in keys.items()]
+        return [RepositoryDrift(k, owner=owner, failure=failure) for k, owner in keys.items()], []
     every = {d.key: d for d in tree.resolve(server, live)}
     managed = [d for d in every.values() if d.gc is not None and selection.takes(d)]
     left = {
@@ -154,7 +167,27 @@ def _one_server(
         found = list(pool.map(one, work))
     if tree.unmanaged_policy != "ignore":
         found += _unmanaged(tree, server, live, selection, ports.state, known)
-    return found
+    return found, _record_heads(tree, server, every.values(), selection, reader, ports)
+
+
+def _record_heads(
+    tree: DesiredTree,
+    server: str,
+    repositories: Iterable[DesiredRepository],
+    selection: Selection,
+    reader: LakeFSReader,
+    ports: DriftPorts,
+) -> list[str]:
+    """Notes about HEADs that could not be recorded."""
+    heads = ports.heads
+    if heads is None:
+        return []
+    wanted = [d for d in repositories if server_policies(d, tree.servers[server]) and selection.takes(d)]
+    if heads.useless:
+        return [heads.useless] if wanted else []
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        notes = pool.map(lambda desired: record_server_heads(desired, reader, heads), wanted)
+        return [note for note in notes if note]
 
 
 def _job(function: Callable[..., RepositoryDrift], *arguments: object) -> Callable[[], RepositoryDrift]:

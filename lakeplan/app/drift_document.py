@@ -28,6 +28,7 @@ def drift_document(report: DriftReport) -> dict[str, Any]:
             for r in report.repositories
             if r.failure is not None
         ],
+        "notes": list(report.notes),
         "summary": {
             "checked": len(report.repositories),
             "drifted": len(report.drifted),

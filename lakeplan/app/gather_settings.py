@@ -6,7 +6,7 @@ into the deleter. Under ``lakeplan`` nothing is read here: ``lifecycle run`` enf
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -66,11 +66,26 @@ def gather_settings(
     policies, warnings = None, []
     if server_policies(desired, server):
         policies = _policies(desired, reader, server, repository, branches, as_of)
+        warnings = _unheeded(desired)
     elif isinstance(desired.branch_lifecycle, PoliciesDesired):
         _check_default_branch(desired.branch_lifecycle, desired, repository)
         warnings.append(ENFORCED_BY_LAKEPLAN)
     rules = _object_rules(desired, reader, branches)
     return Settings(policies, rules, tuple(warnings))
+
+
+def _unheeded(desired: DesiredRepository) -> list[str]:
+    """What the tree's ``lifecycle`` block asks for that only lakeplan's own runs heed."""
+    block = desired.resolved.get("lifecycle")
+    if not isinstance(block, Mapping) or not block:
+        return []
+    names = ", ".join(f"lifecycle.{key}" for key in block)
+    where = [str(source) for path, source in desired.values.items() if path.startswith("/lifecycle")]
+    place = f"{where[0]}: " if where else ""
+    return [
+        f"{place}{names} {'means' if len(block) == 1 else 'mean'} nothing to the server's own job"
+        " (engine: server): it deletes whatever the policies let go"
+    ]
 
 
 def _policies(

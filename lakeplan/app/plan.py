@@ -11,13 +11,24 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from lakeplan import __version__
-from lakeplan.app.gather import Gathered, failed, gather, read_graph
+from lakeplan.app.gather import Gathered, failed, gather, read_all_refs
+from lakeplan.app.plan_branches import (
+    BranchLook,
+    BranchPorts,
+    Look,
+    branches_plan,
+    is_ours,
+    look_at_branches,
+    with_losses,
+)
 from lakeplan.core.globs import matches
 from lakeplan.core.planning import gates, impact
 from lakeplan.core.planning.verdicts import Verdicts, expire_name, judge, transitions
+from lakeplan.core.retention import CommitGraph
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.model.desired import DesiredRepository
+from lakeplan.model.desired import DesiredRepository, ServerConfig
 from lakeplan.model.plan import Failure, Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.model.refs import Refs
 from lakeplan.model.simulation import ImpactResult
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Progress
@@ -76,15 +87,19 @@ class PlanOptions:
     reviewed: Mapping[str, Impact] = field(default_factory=dict)
     judge: frozenset[str] | None = None
     workers: int = 8
+    now: datetime | None = None
+    """The moment of the look at branches; None: ``as_of``."""
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Everything outside that planning needs. ``connect`` gives a reader by server name."""
+    """Everything outside that planning needs. ``connect`` gives a reader by server name. Without ``branches``
+    no branch is looked at: an apply deletes none."""
 
     connect: Callable[[str], LakeFSReader]
     simulator: Simulator
     progress: Progress
+    branches: BranchPorts | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,13 @@ class _Judged:
     verdicts: Verdicts | None = None
     blind_to: tuple[str, ...] = ()
     impact: Impact | None = None
+    branches: BranchLook | None = None
+
+    @property
+    def requests(self) -> list[ImpactRequest]:
+        """What the simulation is to answer."""
+        asked = (self.request, self.branches.request if self.branches is not None else None)
+        return [request for request in asked if request is not None]
 
 
 def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
@@ -182,15 +204,16 @@ def _plan_all(
 
         def one(item: tuple[DesiredRepository, LakeFSReader]) -> _Judged | RepositoryPlan:
             try:
-                return _judge_one(tree, *item, options)
+                return _judge_one(tree, *item, options, ports.branches)
             finally:
                 step()
 
         judged = list(pool.map(one, work))
-    requests = [j.request for j in judged if isinstance(j, _Judged) and j.request is not None]
+    requests = [request for j in judged if isinstance(j, _Judged) for request in j.requests]
     results: Mapping[str, ImpactResult | LakeplanError] = {}
     if requests:
-        with ports.progress.task(f"simulating {len(requests)} repositories", None):
+        repositories = len({request.key.partition("#")[0] for request in requests})
+        with ports.progress.task(f"simulating {repositories} repositories", None):
             results = ports.simulator.impact(requests)
     plans = []
     openers = gates.Openers(options.allowed, tuple(tree.acknowledgements), options.as_of.date())
@@ -199,9 +222,16 @@ def _plan_all(
             plans.append(item)
             continue
         plan = replace(item.gathered.plan, impact=_fold(item, results, backlog=options.backlog))
+        if item.branches is not None:
+            plan = replace(plan, lifecycle=branches_plan(item.branches, results, _look(options)))
         plan = replace(plan, warnings=(*plan.warnings, *_collector_warnings(plan, item.gathered.desired)))
         plans.append(replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, openers)))
     return plans
+
+
+def _look(options: PlanOptions) -> Look:
+    now = options.now or options.as_of
+    return Look(now, options.as_of, options.read_only, simulate=options.simulate != "none")
 
 
 def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository) -> list[str]:
@@ -222,7 +252,11 @@ def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository) -> lis
 
 
 def _judge_one(
-    tree: DesiredTree, desired: DesiredRepository, reader: LakeFSReader, options: PlanOptions
+    tree: DesiredTree,
+    desired: DesiredRepository,
+    reader: LakeFSReader,
+    options: PlanOptions,
+    ports: BranchPorts | None,
 ) -> _Judged | RepositoryPlan:
     server = tree.servers[desired.server]
     try:
@@ -236,22 +270,41 @@ def _judge_one(
         )
     except LakeplanError as error:
         return failed(desired, server.endpoint_url, failure_of(error))
-    plan = gathered.plan
+    if gathered.plan.failure is not None:
+        return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
+    seen = None
+    if ports is not None and is_ours(desired, server):
+        seen = look_at_branches(desired, server, ports, gathered.plan.after, _look(options))
+    judged = _judge_rules(gathered, reader, server, options, ports, seen)
+    return replace(judged, branches=seen)
+
+
+def _judge_rules(
+    gathered: Gathered,
+    reader: LakeFSReader,
+    server: ServerConfig,
+    options: PlanOptions,
+    ports: BranchPorts | None,
+    seen: BranchLook | None,
+) -> _Judged:
+    """What changing the settings does: the verdict of every commit, and what to ask about objects."""
+    desired, plan = gathered.desired, gathered.plan
     asked = plan.writes or (options.simulate == "all" and plan.managed)
     left_out = options.judge is not None and desired.key not in options.judge
-    if plan.failure is not None or left_out or not asked:
+    if left_out or not asked:
         return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
     try:
-        graph, blind_to = read_graph(reader, desired.name, read_only=options.read_only)
+        refs, graph, blind_to = _history(reader, desired.name, seen, read_only=options.read_only)
     except LakeplanError as error:
+        gathered = _with_losses(gathered, None, ports)
         return _Judged(gathered, impact=impact.unknown(None, str(error)))
-    zone = ZoneInfo(server.time_zone)
+    gathered = _with_losses(gathered, refs, ports)
     verdicts = judge(
         graph,
         plan.before,
         plan.after,
         options.as_of,
-        zone,
+        ZoneInfo(server.time_zone),
         backlog=options.backlog,
         deleted=plan.branch_lifecycle.deleted if plan.branch_lifecycle is not None else None,
     )
@@ -277,6 +330,28 @@ def _judge_one(
         tag_transitions=tuple(expire_name(horizon) for horizon in Horizon),
     )
     return _Judged(gathered, request, verdicts, blind_to)
+
+
+def _history(
+    reader: LakeFSReader, repository: str, seen: BranchLook | None, *, read_only: bool
+) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
+    """Refs, their graph, and what could not be seen; what a look at the branches read is not read again."""
+    found = seen.found if seen is not None else None
+    if found is not None and found.refs is not None and found.graph is not None:
+        return found.refs, found.graph, found.blind_to
+    refs, blind_to = read_all_refs(reader, repository, read_only=read_only)
+    return refs, CommitGraph.from_refs(refs), blind_to
+
+
+def _with_losses(gathered: Gathered, refs: Refs | None, ports: BranchPorts | None) -> Gathered:
+    """With what a server's own job takes along with the branches that it deletes."""
+    policies = gathered.plan.branch_lifecycle
+    if ports is None or policies is None or not policies.fates:
+        return gathered
+    default = gathered.repository.default_branch
+    readers = ports.readers(gathered.desired.server)
+    known = with_losses(policies, gathered.desired, readers, refs, default)
+    return replace(gathered, plan=replace(gathered.plan, branch_lifecycle=known))
 
 
 def _fold(item: _Judged, results: Mapping[str, ImpactResult | LakeplanError], *, backlog: bool) -> Impact:

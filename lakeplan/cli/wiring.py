@@ -25,6 +25,7 @@ from lakeplan.adapters.lakefs.lakectl import LakectlSettings, read_lakectl
 from lakeplan.adapters.lakefs.probe import identify
 from lakeplan.adapters.state import open_state
 from lakeplan.app.lifecycle.survey import Readers
+from lakeplan.app.plan_branches import BranchPorts
 from lakeplan.cli.caches import CacheChoice
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
@@ -105,6 +106,10 @@ class Session:
             config = self.tree.servers[server]
             self._branches[server] = connect_branch_reader(config, self.credentials(server))
         return Readers(self.reader(server), self._branches[server])
+
+    def branch_ports(self) -> BranchPorts:
+        """What a plan needs to list branches."""
+        return BranchPorts(self.branch_readers, self.state())
 
     def branch_writer(self, server: str) -> LakeFSBranchWriter:
         """Deletes and makes branches, on a connection of its own."""

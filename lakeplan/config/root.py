@@ -20,6 +20,7 @@ from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode
 from lakeplan.core.globs import why_no_tag
 from lakeplan.core.planning.gates import (
     AT_RISK,
+    DELETED_BRANCHES,
     EXPIRED_BYTES,
     EXPIRED_OBJECTS,
     GATES,
@@ -36,6 +37,7 @@ _GATE_UNITS = {
     TAG_LOSS: ("tags", ""),
     AT_RISK: ("objects", ""),
     UNMANAGED: ("repositories", ""),
+    DELETED_BRANCHES: ("branches", ""),
 }
 
 

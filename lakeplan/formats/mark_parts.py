@@ -69,6 +69,22 @@ def read_part(data: bytes, *, name: str, sha256: str | None) -> pa.Table:
         raise FormatError("is no Parquet file", where=name, hint=HINT, detail=str(error)) from error
 
 
+def write_results(
+    status: Mapping[str, tuple[Status, str]], sizes: Mapping[str, int], *, verified: int
+) -> bytes:
+    """The record of a part: what became of every address, and why. ``verified`` objects were asked for
+    again."""
+    keys = list(status)
+    columns = {
+        "address": keys,
+        "size_bytes": [sizes[key] for key in keys],
+        "status": [status[key][0].value for key in keys],
+        "reason": [status[key][1] for key in keys],
+    }
+    data, _ = write_part(columns, RESULTS.with_metadata({"verified": str(verified)}))
+    return data
+
+
 def end_of(name: str, data: bytes) -> PartEnd:
     """The end of a part out of its record. Raises FormatError for a damaged one."""
     table = read_part(data, name=name, sha256=None)

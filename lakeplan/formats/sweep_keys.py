@@ -15,6 +15,7 @@ from lakeplan.model.sweep import LAKEPLAN_PREFIX
 
 OWNER_KEY = f"{LAKEPLAN_PREFIX}owner.json"
 MARKS_PREFIX = f"{LAKEPLAN_PREFIX}marks/"
+SWEEPS_PREFIX = f"{LAKEPLAN_PREFIX}sweeps/"
 QUARANTINE_PREFIX = f"{LAKEPLAN_PREFIX}quarantine/"
 MARK_FILE = "mark.json"
 SEEN_FILE = "seen.json"
@@ -22,8 +23,9 @@ SUMMARY_FILE = "summary.json"
 OFFICIAL_FILE = "official.json"
 """Names the run under which a sweep writes the official report: written before the report itself."""
 UNIFIED_PREFIX = f"{GC_PREFIX}unified/"
+OLD_RUNS_PREFIX = f"{GC_PREFIX}addresses/"
 COLLECTOR_RUNS = (UNIFIED_PREFIX, f"{GC_PREFIX}addresses/")
-"""Where collectors write the runs in which they deleted (retention.md)."""
+"""Where other collectors write the runs in which they deleted (retention.md)."""
 
 
 def mark_prefix(mark_id: str) -> str:
@@ -31,7 +33,7 @@ def mark_prefix(mark_id: str) -> str:
 
 
 def sweep_prefix(mark_id: str) -> str:
-    return f"{LAKEPLAN_PREFIX}sweeps/{checked_mark_id(mark_id)}/"
+    return f"{SWEEPS_PREFIX}{checked_mark_id(mark_id)}/"
 
 
 def quarantine_prefix(mark_id: str) -> str:

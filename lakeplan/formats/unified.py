@@ -70,3 +70,32 @@ def read_deleted(data: bytes, *, name: str) -> list[str]:
     except (pa.ArrowException, OSError, KeyError) as error:
         raise FormatError("is no report of deleted addresses", where=name, hint=HINT) from error
     return addresses
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """``objects``: how many addresses the run's files name. ``written_by`` is "" for the official
+    collector, which counts what it marked, deleted or not. Moments are the file's own texts."""
+
+    run_id: str
+    success: bool
+    objects: int
+    started: str = ""
+    cutoff: str = ""
+    written_by: str = ""
+
+
+def read_summary(data: bytes, *, name: str) -> RunSummary:
+    """A report's ``summary.json``. Raises FormatError."""
+    try:
+        record = json.loads(data)
+        return RunSummary(
+            run_id=str(record["run_id"]),
+            success=record["success"] is True,
+            objects=int(record["num_deleted_objects"]),
+            started=str(record.get("start_time", "")),
+            cutoff=str(record.get("cutoff_time", "")),
+            written_by=str(record.get("written_by", "")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError("is no summary of a collection", where=name, hint=HINT) from error

@@ -95,6 +95,20 @@ class Consequence:
     size_bytes: int | None = None
 
 
+SETTLED = "settled"
+"""The moment at which all that exists today is past the default days, if nobody writes."""
+
+
+@dataclass(frozen=True)
+class MomentTotal:
+    """All deletions together, at one moment: commits kept with the branches and not without them."""
+
+    as_of: datetime
+    commits: int
+    objects: int | None = None
+    size_bytes: int | None = None
+
+
 @dataclass(frozen=True)
 class BranchOutlook:
     """One line of a lifecycle plan. ``staged`` None: not looked at, because the branch stays anyway.

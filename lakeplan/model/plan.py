@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import Enum
 
 from lakeplan.model.action import Action as Action
+from lakeplan.model.branch_plan import BranchesPlan
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
 
@@ -138,9 +139,14 @@ class GateOutcome(str, Enum):
     ACKNOWLEDGED = "acknowledged"
 
 
+APPLY, LIFECYCLE_RUN = "apply", "lifecycle run"
+"""The commands that gates stop."""
+
+
 @dataclass(frozen=True)
 class GateResult:
-    """One gate. ``scope`` is ``server/name`` or ``plan``. ``value`` and ``limit`` are in ``unit``."""
+    """One gate. ``scope`` is ``server/name`` or ``plan``. ``value`` and ``limit`` are in ``unit``. ``stops``
+    is the command that it stops when it refuses."""
 
     gate: str
     scope: str
@@ -151,6 +157,7 @@ class GateResult:
     unit: str = ""
     opens_with: str = ""
     horizon: str = Horizon.NOW.value
+    stops: str = APPLY
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,8 @@ class RepositoryPlan:
     expanded over these alone when the plan is applied. ``unexpanded`` are branches that appeared later, with
     the days their pattern would give them. ``creation_date`` (epoch seconds) and ``storage_namespace`` tell a
     repository from another of the same name. ``action``, ``before``, ``after`` and ``changes`` are of the GC
-    rules; ``branch_lifecycle`` and ``object_lifecycle`` are there when the tree manages them on the server.
+    rules; ``branch_lifecycle`` and ``object_lifecycle`` are there when the tree manages them on the server,
+    ``lifecycle`` when lakeplan itself enforces the policies: an apply writes nothing of it.
     """
 
     server: str
@@ -205,6 +213,7 @@ class RepositoryPlan:
     unexpanded: Mapping[str, int] = field(default_factory=dict)
     branch_lifecycle: PoliciesPlan | None = None
     object_lifecycle: ObjectRulesPlan | None = None
+    lifecycle: BranchesPlan | None = None
     creation_date: int = 0
     storage_namespace: str = ""
     failure: Failure | None = None
@@ -302,6 +311,11 @@ class Plan:
     def refused(self) -> tuple[GateResult, ...]:
         every = [*self.gates, *(g for r in self.repositories for g in r.gates)]
         return tuple(g for g in every if g.outcome is GateOutcome.REFUSED)
+
+    @property
+    def blocked(self) -> tuple[GateResult, ...]:
+        """Gates that stop an apply; the others stop ``lifecycle run``."""
+        return tuple(g for g in self.refused if g.stops == APPLY)
 
     def count(self, action: Action) -> int:
         return sum(1 for r in self.repositories if r.failure is None and r.overall is action)

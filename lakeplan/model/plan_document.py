@@ -15,6 +15,7 @@ from datetime import datetime
 from enum import Enum
 
 from lakeplan.errors import LakeplanError
+from lakeplan.model.branches import SETTLED
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan import PLAN_FORMAT, Action, Horizon, Plan
 from lakeplan.model.rules import GcRules
@@ -24,7 +25,7 @@ Json = typing.Any
 
 def to_document(plan: Plan) -> dict[str, Json]:
     """The document as plain JSON data: the plan's fields, ``format``, a ``summary`` and its ``digest``."""
-    document: dict[str, Json] = {"format": PLAN_FORMAT, **_encode(plan)}
+    document: dict[str, Json] = {"format": PLAN_FORMAT, **encode(plan)}
     for encoded, repository in zip(document["repositories"], plan.repositories, strict=True):
         encoded["before_etag"] = repository.before_etag
         encoded["after_etag"] = repository.after_etag
@@ -59,6 +60,22 @@ def summarise(plan: Plan) -> dict[str, Json]:
         "bytes_expire_plus_30_days": sum(h.bytes_expire or 0 for h in month),
         "impact_known": len(known) == len(writes),
         "impact_unknown": len(writes) - len(known),
+        **_branches(plan),
+    }
+
+
+def _branches(plan: Plan) -> dict[str, Json]:
+    """What the next ``lifecycle run`` does; None everywhere when the plan lists no branches for it. Objects
+    are None where they were not all read."""
+    listed = [r.lifecycle for r in plan.repositories if r.failure is None and r.lifecycle is not None]
+    ends = [b.totals[SETTLED] for b in listed if SETTLED in b.totals]
+    known = not any(b.unknown for b in listed) and all(t.objects is not None for t in ends)
+    going = sum(b.going for b in listed)
+    return {
+        "branches_delete": going if listed else None,
+        "branches_keep": sum(len(b.branches) for b in listed) - going if listed else None,
+        "objects_follow": sum(t.objects or 0 for t in ends) if listed and known else None,
+        "bytes_follow": sum(t.size_bytes or 0 for t in ends) if listed and known else None,
     }
 
 
@@ -112,7 +129,8 @@ def rules_from_body(body: Mapping[str, Json]) -> GcRules:
     return GcRules(_typed(body["default_retention_days"], int), branches)
 
 
-def _encode(value: Json) -> Json:
+def encode(value: Json) -> Json:
+    """A dataclass, and what stands in it, as plain JSON data under its own names."""
     if isinstance(value, GcRules):
         return value.to_body()
     if isinstance(value, Enum):
@@ -120,11 +138,11 @@ def _encode(value: Json) -> Json:
     if isinstance(value, datetime):
         return utc_text(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _encode(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
-        return {str(k): _encode(v) for k, v in value.items()}
+        return {str(k): encode(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_encode(v) for v in value]
+        return [encode(v) for v in value]
     return value
 
 

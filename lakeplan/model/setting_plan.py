@@ -27,7 +27,10 @@ class SettingChange:
 class BranchFate:
     """A branch that policies let go, by now or within thirty days if nobody writes. ``goes_at`` is when the
     proposed policies have all their thresholds crossed (``policy`` names the first), ``before_at`` when the
-    stored ones have; None: not within that time. ``idle`` says that an idle age is among what decides."""
+    stored ones have; None: not within that time. ``idle`` says that an idle age is among what decides.
+    ``uncommitted`` counts the changes that would be lost (``uncommitted_more``: at least); None: not read.
+    ``pulls`` are open pull requests from it, ``tags`` those that it leads to and the default branch does not.
+    """
 
     branch_id: str
     commit_id: str
@@ -37,6 +40,10 @@ class BranchFate:
     goes_at: datetime | None
     before_at: datetime | None
     idle: bool = False
+    uncommitted: int | None = None
+    uncommitted_more: bool = False
+    pulls: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
     def newly(self, moment: datetime) -> bool:
         """Whether the change lets it go by ``moment``: the stored policies would not have."""

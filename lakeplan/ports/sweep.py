@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
@@ -13,12 +13,20 @@ from lakeplan.ports.lakefs import MetadataReader
 from lakeplan.ports.sweep_storage import ObjectDeleter, SweepStore
 
 
+@dataclass(frozen=True)
+class UncommittedRun:
+    """One answer of the server: ``location`` is the full URL of the folder it wrote to; "" for nothing."""
+
+    run_id: str
+    location: str
+
+
 class UncommittedPreparer(Protocol):
     """The two requests of a mark beside the refs dump."""
 
-    def prepare_uncommitted(self, repository: str) -> tuple[str, ...]:
-        """Has the server list every uncommitted address, to its last continuation token. Returns the run
-        ids of the answers (one, unless the server changed it meanwhile). Raises ServerError."""
+    def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
+        """Has the server list every uncommitted address, to its last continuation token. Returns the
+        distinct runs and folders of its answers (usually one). Raises ServerError."""
 
     def grace_period_seconds(self) -> int | None:
         """How long the server asks collectors to leave young objects alone; None when it does not say."""
@@ -91,10 +99,11 @@ class Marker(Protocol):
 
 @dataclass(frozen=True)
 class DeleteSettings:
-    """``cutoff_us``: objects of the mark were last modified before it; one that is younger is another.
-    ``rate`` is objects a second over all workers. Waits are seconds."""
+    """``mode`` ``close`` deletes nothing: it looks what an interrupted sweep deleted. ``cutoff_us``: objects
+    of the mark were last modified before it; one that is younger is another. ``rate`` is objects a second
+    over all workers. Waits are seconds."""
 
-    mode: Literal["delete", "quarantine"]
+    mode: Literal["delete", "quarantine", "close"]
     versions: Versions
     verify_all: bool
     cutoff_us: int
@@ -109,7 +118,8 @@ class DeleteRequest:
     """A round of deletions. ``prefix`` is the sweep's folder, ``quarantine_prefix`` where copies go.
     ``saved`` maps addresses of these parts that must stay to why. ``begun`` are parts that an earlier run
     began and did not finish. ``until``: no part is begun later. ``keep_never_committed``: why nothing that
-    was never committed may go yet; "" when it may."""
+    was never committed may go yet; "" when it may. ``keep``: to be called now and then by who takes longer
+    than a round; it raises when the sweep must not go on."""
 
     store: SweepStore
     parts: tuple[Part, ...]
@@ -121,6 +131,7 @@ class DeleteRequest:
     keep_never_committed: str = ""
     begun: frozenset[str] = field(default=frozenset())
     until: datetime | None = None
+    keep: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)

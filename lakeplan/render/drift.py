@@ -34,6 +34,9 @@ def render_drift(document: Json, console: Console) -> None:
             if failure["hint"]:
                 lines.append(page.join(Cell("hint: ", "dim"), failure["hint"]))
             page.hanging(Cell("x", "bold red"), *lines)
+    for note in document["notes"]:
+        page.blank()
+        page.hanging(Cell("i", "cyan"), page.join(note))
     page.blank()
     page.line(Cell("Drift:", "bold"), f" {_sum(document['summary'])}")
 

@@ -25,6 +25,8 @@ _REASONS = {
     "not_merged": "not merged into the default branch",
     "min_keep": "kept by min_keep",
 }
+_WIDE = 100
+"""Cells from which on a table also says since when a branch is past its policy."""
 _MOMENTS = {
     "now": "now",
     "plus_7_days": "in 7 days",
@@ -56,21 +58,11 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
             page.hanging(Cell("!", "bold yellow"), page.join(warning))
         going = [b for b in repository["branches"] if b["verdict"] == "delete"]
         if going:
-            page.table(
-                ("", "goes", "age", "idle", "policy", "crossed", "lost with it", "then"),
-                [_going(b, document["as_of"]) for b in going],
-                figures=(2, 3),
-                solid=(0,),
-            )
+            going_table(page, going, document["as_of"])
         staying = [b for b in repository["branches"] if b["verdict"] != "delete"]
         if staying:
-            page.table(
-                ("", "stays", "age", "idle", "because", "goes at"),
-                [_staying(b, document["as_of"]) for b in staying],
-                figures=(2, 3),
-                solid=(0,),
-            )
-        _follows(page, repository)
+            staying_table(page, staying, document["as_of"])
+        follows_table(page, repository)
         _notes(page, repository)
     render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
     _not_ours(page, document)
@@ -83,6 +75,40 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
         f" {count(summary['delete'])} to delete, {count(summary['keep'])} to keep",
         f", {count(summary['failed'])} repositories failed" if summary["failed"] else "",
         f". Judged at {moment(document['as_of'])}.",
+    )
+
+
+def going_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
+    """Branches that go: by which policy and since when, until when their commits are safe and what goes then
+    (columns only where there is something to say); below it what is lost with a branch."""
+    wide = page.width >= _WIDE
+    rows = [_going(b, as_of, wide=wide) for b in branches]
+    safe = "safe until" if any(b["safe_until"] for b in branches) else ""
+    then = "then go" if any(b["follows"] for b in branches) else ""
+    page.table(
+        ("", "goes", "age", "idle", "policy", "crossed" if wide else "", safe, then),
+        rows,
+        figures=(2, 3),
+        solid=(0, 5, 6),
+    )
+    losses_of(page, branches)
+
+
+def losses_of(page: Page, branches: Sequence[Json]) -> None:
+    """A line for every branch that something is lost with."""
+    for branch in branches:
+        if losses(branch):
+            text = f"  has {', '.join(losses(branch))}"
+            page.hanging(Cell("-", "bold red"), page.join(Cell(branch["branch_id"], "bold"), text), indent=2)
+
+
+def staying_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
+    """Branches that stay: why, and until when."""
+    page.table(
+        ("", "stays", "age", "idle", "because", "goes at"),
+        [_staying(b, as_of) for b in branches],
+        figures=(2, 3),
+        solid=(0,),
     )
 
 
@@ -102,39 +128,35 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def _going(branch: Json, as_of: str) -> list[str | Cell]:
-    lost = []
-    if branch["uncommitted"]:
-        more = "+" if branch["uncommitted_more"] else ""
-        lost.append(f"{count(branch['uncommitted'])}{more} uncommitted")
-    if branch["pulls"]:
-        lost.append(f"open pull requests {names(branch['pulls'], 3)}")
-    if branch["tags"]:
-        lost.append(f"tags on it {names(branch['tags'], 3)}")
+def _going(branch: Json, as_of: str, *, wide: bool) -> list[str | Cell]:
     return [
         Cell("-", "bold red"),
         _name(branch),
         _age(branch["created"], as_of),
         _age(branch["last_write"], as_of),
         branch["policy"] or "",
-        moment(branch["since"] or ""),
-        ", ".join(lost),
-        _then(branch),
+        _day(branch["since"]) if wide else "",
+        Cell(_day(branch["safe_until"]), "yellow" if (branch["safe_until"] or as_of) < as_of else ""),
+        then_goes(branch["follows"]),
     ]
 
 
-def _then(branch: Json) -> str:
-    follows, parts = branch["follows"], []
-    if branch["safe_until"]:
-        parts.append(f"its commits are safe until {moment(branch['safe_until'])}")
-    if follows is not None:
-        objects = (
-            UNKNOWN + " objects"
-            if follows["objects"] is None
-            else f"{counted(follows['objects'], 'object')}, {size(follows['size_bytes'])}"
-        )
-        parts.append(f"then {counted(follows['commits'], 'commit')} go, {objects}")
-    return "; ".join(parts)
+def _day(time: str | None) -> str:
+    return moment(time)[:10] if time else ""
+
+
+def then_goes(follows: Json | None) -> str:
+    """Commits, objects and bytes that nothing keeps any more once the branch is gone."""
+    if follows is None:
+        return ""
+    if not follows["commits"]:
+        return "nothing"
+    if follows["objects"] is None:
+        return f"{counted(follows['commits'], 'commit')}, objects {UNKNOWN}"
+    return (
+        f"{counted(follows['commits'], 'commit')}, {counted(follows['objects'], 'object')},"
+        f" {size(follows['size_bytes'])}"
+    )
 
 
 def _staying(branch: Json, as_of: str) -> list[str | Cell]:
@@ -146,6 +168,28 @@ def _staying(branch: Json, as_of: str) -> list[str | Cell]:
         _because(branch),
         moment(branch["due"]) if branch["due"] else "",
     ]
+
+
+def losses(branch: Json) -> list[str]:
+    """What is lost with a branch, or left behind by it."""
+    found = []
+    if branch["uncommitted"]:
+        more = "+" if branch["uncommitted_more"] else ""
+        found.append(f"{count(branch['uncommitted'])}{more} uncommitted")
+    if branch["pulls"]:
+        found.append(f"open pull requests {names(branch['pulls'], 3)}")
+    if branch["tags"]:
+        found.append(f"tags on it {names(branch['tags'], 3)}")
+    return found
+
+
+def reason_of(branch: Json) -> str:
+    """Why a branch stays, without its policy."""
+    return (
+        "not crossed yet"
+        if branch["reason"] == "not_crossed"
+        else _REASONS.get(branch["reason"], str(branch["reason"]))
+    )
 
 
 def _because(branch: Json) -> str:
@@ -161,7 +205,8 @@ def _name(branch: Json) -> str:
     return f"{branch['branch_id']} (hidden)" if branch["hidden"] else str(branch["branch_id"])
 
 
-def _follows(page: Page, repository: Json) -> None:
+def follows_table(page: Page, repository: Json) -> None:
+    """What the deletions let go later, all together."""
     totals = repository["totals"]
     if not totals:
         return

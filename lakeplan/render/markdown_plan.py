@@ -13,6 +13,7 @@ from typing import Any
 
 from lakeplan.render.amounts import counted, moment
 from lakeplan.render.markdown import code, folded, length, prose, table
+from lakeplan.render.markdown_branches import run_branches
 from lakeplan.render.markdown_repository import changes_of, details_of, loudest_first
 from lakeplan.render.plan import summary_text
 from lakeplan.render.plan_changes import key_of, writing
@@ -39,7 +40,7 @@ def marker(tree: str = "") -> str:
 def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
     """The comment, never longer than ``limit`` (at least 8,000) by any way of counting."""
     blocks = [
-        _Block(key_of(r), changes_of(r), details_of(r)) for r in sorted(writing(document), key=loudest_first)
+        _Block(key_of(r), changes_of(r), details_of(r)) for r in sorted(_shown(document), key=loudest_first)
     ]
     room = limit - _NOTE
     head, tail = _head(document, tree), _tail(document)
@@ -53,6 +54,12 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
         tail = ""
     text = head + _fitting(blocks, room - length(head) - length(tail)) + tail
     return text if length(text) <= limit else _cut_lines(text, limit)
+
+
+def _shown(document: Json) -> list[Json]:
+    """What is written to, and where ``lifecycle run`` deletes branches."""
+    written = writing(document)
+    return [*written, *(r for r in document["repositories"] if r not in written and run_branches(r))]
 
 
 @dataclass(frozen=True)

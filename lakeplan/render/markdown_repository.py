@@ -7,7 +7,8 @@ from typing import Any
 
 from lakeplan.render.amounts import UNKNOWN, count, counted, percent, size
 from lakeplan.render.markdown import code, folded, prose, table
-from lakeplan.render.plan_changes import change_rows, fold, key_of
+from lakeplan.render.markdown_branches import run_branches, staying_branches, with_losses
+from lakeplan.render.plan_changes import change_rows, fold, key_of, writes
 from lakeplan.render.plan_impact import AT_MOST, HORIZONS, NO_REASON
 from lakeplan.render.plan_settings import TITLES, settings_of
 
@@ -30,8 +31,11 @@ def loudest_first(repository: Json) -> tuple[int, int, str]:
 
 
 def changes_of(repository: Json) -> str:
-    """The heading of a repository, and a table of the values of every setting that is written."""
+    """The heading of a repository, and a table of the values of every setting that is written; then the
+    branches that ``lifecycle run`` deletes."""
     parts = []
+    if not writes(repository):
+        return run_branches(repository)
     if repository["action"] != "none":
         rows = [
             [row.mark, code(row.value), row.before, f"**{row.after}**", row.effect]
@@ -46,7 +50,7 @@ def changes_of(repository: Json) -> str:
         parts.append(
             title + table(("", "item", "value", "now", "proposed"), rows) + (f"\n{notes}" if notes else "")
         )
-    return "".join(parts) + f"\n{headline(repository)}\n\n"
+    return "".join(parts) + f"\n{headline(repository)}\n\n" + run_branches(repository)
 
 
 def _deletions(setting: Json) -> list[str]:
@@ -54,7 +58,7 @@ def _deletions(setting: Json) -> list[str]:
     counts = setting.get("deletions") or {}
     if not any(counts.values()):
         return []
-    going = [f["branch_id"] for f in setting["fates"] if f["goes_at"] and not f["before_at"]]
+    going = [with_losses(f) for f in setting["fates"] if f["goes_at"] and not f["before_at"]]
     more = f" and {len(going) - _BRANCHES:,} more" if len(going) > _BRANCHES else ""
     now, month = counts.get("now", 0), counts.get("plus_30_days", 0)
     text = f"branches that newly go: {count(now)} now, {count(month)} within 30 days"
@@ -101,6 +105,8 @@ def _objects(h: Json) -> str:
 
 def details_of(repository: Json) -> str:
     """Figures at the three moments, tags, folders, gates that passed; folded."""
+    if not writes(repository):
+        return staying_branches(repository)
     parts = [_figures(repository["impact"]), _tags(repository["impact"]), _prefixes(repository["impact"])]
     passed = [g for g in repository["gates"] if g["outcome"] == "passed"]
     if passed:
@@ -117,7 +123,7 @@ def details_of(repository: Json) -> str:
     if repository["owner"]:
         facts.append(f"owner {code(repository['owner'])}")
     parts.append(", ".join(facts) + "\n")
-    return folded("what that does", "".join(parts))
+    return folded("what that does", "".join(parts)) + staying_branches(repository)
 
 
 def _figures(impact: Json) -> str:

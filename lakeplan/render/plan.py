@@ -13,6 +13,7 @@ from rich.text import Text
 
 from lakeplan.render.amounts import count, counted, moment, size
 from lakeplan.render.page import Cell, Page, names
+from lakeplan.render.plan_branches import render_run_branches
 from lakeplan.render.plan_changes import render_changes, writing
 from lakeplan.render.plan_impact import render_backlog, render_impact
 from lakeplan.render.plan_loosening import render_loosenings
@@ -37,6 +38,7 @@ def render_plan(document: Json, console: Console) -> None:
     render_changes(page, document)
     render_setting_changes(page, writing(document))
     render_branches(page, document)
+    render_run_branches(page, document)
     render_impact(page, document)
     render_backlog(page, document)
     render_gates(page, gates_of(document))
@@ -92,6 +94,8 @@ def summary_parts(document: Json) -> list[list[str | Cell]]:
             f" {count(summary['clear'])} to clear, {count(summary['unchanged'])} unchanged{failed}."
         )
         parts = [[Cell("Plan:", "bold"), text], [Cell("Impact:", "bold"), " ", *_impact(summary)]]
+    if summary["branches_delete"] is not None:
+        parts.append([Cell("Branches:", "bold"), _branches(summary)])
     if summary["refused_gates"]:
         parts.append([Cell(f"BLOCKED by {counted(summary['refused_gates'], 'gate')}.", "bold red")])
     return parts
@@ -101,6 +105,19 @@ def summary_text(document: Json) -> str:
     """The summary as plain text of one line."""
     parts = summary_parts(document)
     return " ".join("".join(p.text if isinstance(p, Cell) else p for p in part) for part in parts)
+
+
+def _branches(summary: Json) -> str:
+    """What the next ``lifecycle run`` deletes, and what that lets go in the end."""
+    going, keep = summary["branches_delete"], count(summary["branches_keep"])
+    if not going:
+        return f" none go, {keep} stay."
+    text = f" {count(going)} {'go' if going > 1 else 'goes'} by `lakeplan lifecycle run`, {keep} stay"
+    if summary["objects_follow"] is None:
+        return f"{text}; what follows is not known."
+    if not summary["objects_follow"]:
+        return f"{text}; no object follows."
+    return f"{text}; {counted(summary['objects_follow'], 'object')}, {size(summary['bytes_follow'])} follow."
 
 
 def _impact(summary: Json) -> list[str | Cell]:

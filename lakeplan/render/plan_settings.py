@@ -8,6 +8,7 @@ from typing import Any
 
 from lakeplan.core.settings import EVEREST
 from lakeplan.render.amounts import UNKNOWN, count, counted, moment
+from lakeplan.render.lifecycle import losses_of
 from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_changes import MARKS, NOT_SET, key_of
 
@@ -127,6 +128,7 @@ def branches_of(page: Page, repository: Json, *, limit: int | None) -> None:
         page.table(("branch", "created", "last write", "policy", "goes at", ""), rows, solid=(1, 2, 4, 5))
     if limit is not None and len(fates) > limit:
         page.line(Cell(f"and {count(len(fates) - limit)} more branches in the plan file", "dim"), indent=2)
+    losses_of(page, fates[:limit])
     for word, text in _LEGEND.items():
         if any(word in _remarks(fate) for fate in fates[:limit]):
             page.hanging(Cell(word, "dim"), page.join(Cell(text, "dim")), indent=2)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from lakeplan.render.amounts import counted, days, size
 from lakeplan.render.page import Cell, Page, names
+from lakeplan.render.plan_branches import BY_RUN, run_branches_of
 from lakeplan.render.plan_changes import DEFAULT, MARKS, NOT_SET, key_of
 from lakeplan.render.plan_impact import AT_MOST, impact_details
 from lakeplan.render.plan_notes import render_failures, render_gates, render_warnings
@@ -36,6 +37,9 @@ def render_repository(repository: Json, console: Console) -> None:
     if any(kind == "branch_lifecycle" for kind, _ in settings_of(repository)):
         page.heading("Branches", BY_THE_JOB)
         branches_of(page, repository, limit=None)
+    if repository["lifecycle"] is not None and repository["failure"] is None:
+        page.heading("Branches", BY_RUN)
+        run_branches_of(page, repository, limit=None, staying=True)
     for kind, setting in settings_of(repository):
         if kind != "branch_lifecycle":
             notes(page, setting["notes"])

@@ -135,7 +135,9 @@ def render_sweep(document: Json, console: Console) -> None:
     page.table(("", "objects", "size"), rows, figures=(1, 2), solid=(0,))
     for reason, number in document["reasons"].items():
         page.line(f"{counted(number, 'object')} {reason}", indent=2)
-    if document["came_back"]:
+    if document["came_back"] is None:
+        page.line(Cell("not known:", "bold yellow"), " whether anything deleted is held again", indent=2)
+    elif document["came_back"]:
         page.line(
             Cell("LOST:", "bold red"),
             f" {counted(document['came_back'], 'object')} deleted and held again since: the data is gone",
@@ -180,6 +182,8 @@ def render_restore(document: Json, console: Console) -> None:
         f"; {count(document['failed'])} failed" if document["failed"] else "",
         ".",
     )
+    if document["note"]:
+        page.line(Cell("note:", "bold yellow"), f" {document['note']}", indent=2)
     if document["collectable_again"]:
         page.line(
             Cell("note:", "bold yellow"),

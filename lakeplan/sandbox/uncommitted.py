@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from lakeplan.formats.addresses import normalize
 from lakeplan.model.objects import Entry
 from lakeplan.model.repository import Repository
-from lakeplan.sandbox.committing import effective_changes
 from lakeplan.sandbox.messages import bad_request
 from lakeplan.sandbox.service import Service
 
@@ -64,7 +63,9 @@ def read_token(token: str) -> Mark:
 
 
 def _staged(service: Service, repository: Repository) -> Iterator[tuple[str, Entry]]:
+    """All that is staged, also what equals the HEAD's object (a diff would not show it): reading the branch
+    gives the staged address."""
     for branch in service.records.branches(repository.id, show_hidden=True):
-        for _, entry in sorted(effective_changes(service, repository, branch.id).items()):
+        for _, entry in sorted(service.staging.changes(repository.id, branch.id).items()):
             if entry is not None:
                 yield branch.id, entry

@@ -9,7 +9,7 @@ from lakeplan.core.retention import CommitGraph, missing_heads
 from lakeplan.errors import FormatError, LakeplanError, StorageDenied, StorageNotFound
 from lakeplan.formats.namespace import DATA_PREFIX, REFS_MANIFEST_KEY, metadata_key
 from lakeplan.formats.refs_dump import read_manifest, read_refs
-from lakeplan.model.refs import RefsDumpIds
+from lakeplan.model.refs import Refs, RefsDumpIds
 from lakeplan.ports.lakefs import MetadataKind
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation.work import Kind, WorkItem
@@ -38,6 +38,12 @@ class History:
 
 
 def read_history(namespace: NamespaceReader) -> History:
+    """The refs dump as a graph. Raises what ``read_refs_dump`` raises."""
+    ids, refs = read_refs_dump(namespace)
+    return History(ids, CommitGraph.from_refs(refs), _time_of(namespace, REFS_MANIFEST_KEY))
+
+
+def read_refs_dump(namespace: NamespaceReader) -> tuple[RefsDumpIds, Refs]:
     """The refs dump that ``_lakefs/refs_manifest.json`` names.
 
     Raises StorageNotFound without a dump, FormatError for a damaged one, LakeplanError when branch HEADs are
@@ -70,7 +76,7 @@ def read_history(namespace: NamespaceReader) -> History:
             where=where,
             hint="commits were made while it was written: dump the refs again",
         )
-    return History(ids, CommitGraph.from_refs(refs), _time_of(namespace, REFS_MANIFEST_KEY))
+    return ids, refs
 
 
 def _time_of(namespace: NamespaceReader, key: str) -> int | None:

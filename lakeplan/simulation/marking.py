@@ -7,7 +7,7 @@ multipart upload at its start).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from operator import attrgetter
@@ -15,7 +15,6 @@ from operator import attrgetter
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
-from pyspark.storagelevel import StorageLevel
 
 from lakeplan.core.retention import to_us
 from lakeplan.core.sweep.keep import Keep
@@ -88,13 +87,9 @@ class SparkMarker:
         items = [*_listed(request.listing), *_staged(request.uncommitted), *collected.items]
         items += _foreign_items(request.foreign)
         with self._progress.task(f"reading {len(items)} files", None), self._open() as session, explained():
-            found = _objects(session, items, sources)
-            found.persist(StorageLevel.MEMORY_AND_DISK)
-            try:
-                _raise_errors(found)
-                return _write(session, found, request)
-            finally:
-                found.unpersist()
+            wanted = {item.last for item in collected.items}
+            last = {at: id for at, id in request.last_commits.items() if at in wanted}
+            return _write(session, _objects(session, items, sources), request, last)
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
         """See the port. No Spark when nothing new could hold anything."""
@@ -116,14 +111,15 @@ class SparkMarker:
         ]
         with self._progress.task("looking again at what is held", None), self._open() as session, explained():
             found = _objects(session, items, sources)
-            found.persist(StorageLevel.MEMORY_AND_DISK)
-            try:
-                _raise_errors(found)
-                holders = Seen.ENTRY | Seen.ALIAS | Seen.UNCOMMITTED | Seen.FOREIGN
-                again = found.where(frames.has(Seen.MARKED) & frames.has(holders)).select("address")
-                return frozenset(again.limit(limit + 1).toArrow().column("address").to_pylist())
-            finally:
-                found.unpersist()
+            holders = Seen.ENTRY | Seen.ALIAS | Seen.UNCOMMITTED | Seen.FOREIGN
+            again = found.where((frames.has(Seen.MARKED) & frames.has(holders)) | frames.has(Seen.ERROR))
+            # Errors first, and in the same action: what Spark computes again may fail this time.
+            rows = again.select("address", report()).orderBy(F.col("report").isNull()).limit(limit + 1)
+            table = rows.toArrow()
+        for text in table.column("report").to_pylist():
+            if text is not None:
+                raise failure(text)
+        return frozenset(table.column("address").to_pylist())
 
 
 class _NoMetadata:
@@ -134,7 +130,11 @@ class _NoMetadata:
 
 
 def _addresses(storage_namespace: str, store: SweepStore) -> Addresses:
-    return Addresses((storage_namespace, store.url))
+    """A full address that is spelled in a way nobody here knows (another scheme, another host) may still mean
+    an object of the namespace, and then protects it."""
+    return Addresses(
+        (storage_namespace, store.url), alias_base=storage_namespace.rstrip("/").rpartition("/")[2]
+    )
 
 
 def _source(request: MarkRequest) -> Source:
@@ -176,11 +176,9 @@ def _objects(session: SparkSession, items: Sequence[WorkItem], sources: Sequence
     return frames.objects(frames.sightings(session, bins, sources))
 
 
-def _raise_errors(found: DataFrame) -> None:
-    """One file that could not be read, and there is no mark."""
-    rows = found.where(frames.has(Seen.ERROR)).select(F.array_min("paths").alias("report")).limit(1)
-    for report in rows.toArrow().column("report").to_pylist():
-        raise failure(report)
+def report() -> Column:
+    """What a worker could not read, as text; null for an object."""
+    return F.when(frames.has(Seen.ERROR), F.array_min("paths")).alias("report")
 
 
 def mark_class() -> Column:
@@ -210,12 +208,14 @@ def mark_class() -> Column:
     )
 
 
-def _write(session: SparkSession, found: DataFrame, request: MarkRequest) -> Marked:
-    last = session.createDataFrame(sorted(request.last_commits.items()) or [(-1, "")], LAST_COMMITS)
+def _write(
+    session: SparkSession, found: DataFrame, request: MarkRequest, last_commits: Mapping[int, str]
+) -> Marked:
+    last = session.createDataFrame(sorted(last_commits.items()) or [(-1, "")], LAST_COMMITS)
     committed = frames.has(Seen.ENTRY)
     rows = (
         found.withColumn("class", mark_class())
-        .where(F.col("class").isNotNull())
+        .where(F.col("class").isNotNull() | frames.has(Seen.ERROR))
         .join(F.broadcast(last), on="last", how="left")
         .select(
             "address",
@@ -224,6 +224,7 @@ def _write(session: SparkSession, found: DataFrame, request: MarkRequest) -> Mar
             "last_commit_id",
             F.when(committed, F.lit(EXPIRED)).otherwise(F.lit(NEVER_COMMITTED)).alias("reason"),
             "class",
+            report(),
         )
         .sortWithinPartitions("address")
     )

@@ -122,6 +122,9 @@ def write_parts(batches: Iterable[pa.RecordBatch], writer: Writer) -> Iterator[p
     waiting: dict[str, list[pa.RecordBatch]] = {GOING: [], KEPT: []}
     try:
         for batch in batches:
+            if failed := [text for text in batch.column("report").to_pylist() if text is not None]:
+                yield _row(ERROR, "", 0, 0, "", failed[0])
+                return
             goes = pa.array([name in writer.going for name in batch.column("class").to_pylist()])
             for table, chosen in ((GOING, batch.filter(goes)), (KEPT, batch.filter(pa.compute.invert(goes)))):
                 waiting[table].append(chosen)

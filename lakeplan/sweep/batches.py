@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from lakeplan.core.sweep.pacing import Throttle, backoff_seconds
 from lakeplan.errors import StorageError, StorageNotFound, StoreBusy
 from lakeplan.model.stored import Deletion
 from lakeplan.ports.sweep import DeleteSettings
-from lakeplan.ports.sweep_storage import ObjectCopier, ObjectDeleter
+from lakeplan.ports.sweep_storage import ObjectCopier, ObjectDeleter, ObjectProber
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,16 @@ def delete_all(
     settings: DeleteSettings,
     throttle: Throttle,
     waiting: Waiting,
+    *,
+    before_each: Callable[[], None] = lambda: None,
 ) -> Iterator[Deletion]:
-    """One answer a key. What the store answered as transient is asked for again. Raises StoreBusy when the
-    store stays busy for ``settings.tries`` requests in a row, and StorageError when it cannot be done at
-    all: nothing is known of the keys that have no answer yet."""
+    """One answer a key. What the store answered as transient is asked for again. ``before_each`` is called
+    before every request, and may raise. Raises StoreBusy when the store stays busy for ``settings.tries``
+    requests in a row, and StorageError when it cannot be done at all: nothing is known of the keys that
+    have no answer yet."""
     for start in range(0, len(keys), store.batch_size):
-        yield from _one_batch(store, keys[start : start + store.batch_size], settings, throttle, waiting)
+        batch = keys[start : start + store.batch_size]
+        yield from _one_batch(store, batch, settings, throttle, waiting, before_each)
 
 
 def _one_batch(
@@ -41,10 +46,12 @@ def _one_batch(
     settings: DeleteSettings,
     throttle: Throttle,
     waiting: Waiting,
+    before_each: Callable[[], None],
 ) -> Iterator[Deletion]:
     failures = 0
     while keys:
         waiting.sleep(throttle.wait_seconds(len(keys), waiting.clock()))
+        before_each()
         try:
             answers = store.delete(keys, versions=settings.versions)
         except StoreBusy:
@@ -71,21 +78,40 @@ def _wait(failures: int, settings: DeleteSettings, waiting: Waiting) -> float:
     return backoff_seconds(failures, waiting.jitter(), least=settings.least_wait, most=settings.most_wait)
 
 
+class CopyStore(ObjectCopier, ObjectProber, Protocol):
+    """Copies, and tells what is there."""
+
+
+@dataclass(frozen=True)
+class CopyEnd:
+    """``copied``: the copy is there and of the same size, so the original may go. Otherwise ``problem`` says
+    why not; "" when there was no original."""
+
+    copied: bool
+    problem: str = ""
+
+
 def copy_one(
-    store: ObjectCopier, source: str, target: str, settings: DeleteSettings, waiting: Waiting
-) -> str:
-    """Copies and compares an object; why that failed, or "". An object that is not there is no failure of
-    the copy: there is nothing to delete either. Raises StoreBusy when the store stays busy."""
+    store: CopyStore, source: str, target: str, settings: DeleteSettings, waiting: Waiting
+) -> CopyEnd:
+    """Copies and compares an object, then looks at the copy. Raises StoreBusy when the store stays busy."""
     for failures in range(1, settings.tries + 1):
         try:
-            store.copy(source, target)
-            return ""
-        except StoreBusy:  # noqa: PERF203  # each try is a request over the network
+            copied = store.copy(source, target)
+            seen = store.stat(target)
+        except StoreBusy:  # each try is a request over the network
             if failures == settings.tries:
                 raise
             waiting.sleep(_wait(failures, settings, waiting))
-        except StorageNotFound:
-            return ""
+            continue
+        except StorageNotFound as error:
+            # The copy may be what is missing (a name too long, a rule that removes it): ask for the source,
+            # by GET, as a deletion would be proven.
+            gone = store.stat(source) is None and store.is_gone(source)
+            return CopyEnd(copied=False, problem="" if gone else f"not copied: {error.message}")
         except StorageError as error:
-            return f"not copied: {error.message}"
-    return "not copied: sweep settings allow no try"
+            return CopyEnd(copied=False, problem=f"not copied: {error.message}")
+        if seen is None or seen.size != copied.size:
+            return CopyEnd(copied=False, problem="not copied: the copy is not there")
+        return CopyEnd(copied=True)
+    return CopyEnd(copied=False, problem="not copied: sweep settings allow no try")

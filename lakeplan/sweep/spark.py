@@ -26,6 +26,8 @@ from lakeplan.sweep.deleting import Work, rows_of, sweep_parts
 
 OpenSession = Callable[[], AbstractContextManager[SparkSession]]
 STOP_SECONDS = 0.5
+KEEP_SECONDS = 60.0
+"""How often a lease is renewed during a round."""
 ENDS = StructType([StructField("kind", StringType(), False), StructField("text", StringType(), False)])
 
 
@@ -66,10 +68,13 @@ class SparkSweeper:
             workers = self._parallelism or session.sparkContext.defaultParallelism
             shares = [request.parts[n::workers] for n in range(min(workers, len(request.parts)))]
             work = _work_of(request, workers)
+            lost: list[LakeplanError] = []
             try:
-                with _cancelled_on(self._stop, session):
+                with _watched(self._stop, request.keep, session) as lost:
                     rows = _run(session, shares, work)
             except (PySparkException, Py4JError, ConnectionError) as error:
+                if lost:
+                    return RoundEnd((), f"{lost[0]}")
                 if self._stop():
                     return RoundEnd((), "stopped by a signal")
                 first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -80,21 +85,31 @@ class SparkSweeper:
 
 
 @contextmanager
-def _cancelled_on(stop: Callable[[], bool], session: SparkSession) -> Iterator[None]:
-    """While the block runs, a thread cancels all jobs as soon as ``stop`` says so. Parts that were begun are
-    gone over by the next run."""
-    over = threading.Event()
+def _watched(
+    stop: Callable[[], bool], keep: Callable[[], None], session: SparkSession
+) -> Iterator[list[LakeplanError]]:
+    """While the block runs, a thread keeps the lease, and cancels all jobs as soon as ``stop`` says so or the
+    lease is lost (why stands in the list then). Parts that were begun are gone over by the next run."""
+    over, lost = threading.Event(), list[LakeplanError]()
 
     def watch() -> None:
+        waited = 0.0
         while not over.wait(STOP_SECONDS):
-            if stop():
+            waited += STOP_SECONDS
+            if waited >= KEEP_SECONDS:
+                waited = 0.0
+                try:
+                    keep()
+                except LakeplanError as error:
+                    lost.append(error)
+            if lost or stop():
                 session.sparkContext.cancelAllJobs()
                 return
 
-    watcher = threading.Thread(target=watch, name="lakeplan-sweep-stop", daemon=True)
+    watcher = threading.Thread(target=watch, name="lakeplan-sweep-watch", daemon=True)
     watcher.start()
     try:
-        yield
+        yield lost
     finally:
         over.set()
         watcher.join()

@@ -366,6 +366,7 @@ class DescribeAcknowledgements:
             ("{repository: data-a, gate: clear, reason: r, max: 3}", "has no figure"),
             ("{repository: data-a, gate: expired-objects, reason: r, max: 5TB}", "write max in percent"),
             ("{repository: data-a, gate: at-risk, reason: r, max: 5%}", "write max in objects"),
+            ("{repository: data-a, gate: deleted-branches, reason: r, max: 5GB}", "write max in branches"),
         ],
     )
     def it_refuses_what_opens_nothing(self, problem: Callable[..., str], item: str, says: str) -> None:

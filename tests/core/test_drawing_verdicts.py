@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from lakeplan.core.drawing_verdicts import fate_of, fates
 from lakeplan.core.retention import CommitGraph, documented_verdict, server_verdict
 from lakeplan.model.refs import Refs
-from tests.core.retention.test_properties import World, worlds
+from tests.core.retention.literal import World, worlds
 
 
 def renamed(refs: Refs, names: dict[str, str]) -> Refs:

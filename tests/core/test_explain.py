@@ -16,7 +16,7 @@ from lakeplan.core.retention import CommitGraph, documented_verdict, limit_us, s
 from lakeplan.errors import UsageError
 from lakeplan.model.refs import Branch, Commit, Refs, Tag
 from lakeplan.model.rules import GcRules
-from tests.core.retention.test_properties import World, worlds
+from tests.core.retention.literal import World, worlds
 
 
 @given(worlds())

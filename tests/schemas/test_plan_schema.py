@@ -21,9 +21,14 @@ from rich.console import Console
 
 from lakeplan.config.schemas import load_schema
 from lakeplan.core.diff import action_of, diff_rules
+from lakeplan.core.lifecycle.consequences import MOMENTS
 from lakeplan.errors import LakeplanError
-from lakeplan.model.lifecycle import Policy
+from lakeplan.model.branch_plan import BranchesPlan, BranchRow
+from lakeplan.model.branches import Consequence, Keep, MomentTotal
+from lakeplan.model.lifecycle import Evidence, Policy
 from lakeplan.model.plan import (
+    APPLY,
+    LIFECYCLE_RUN,
     Action,
     Backlog,
     Failure,
@@ -86,6 +91,7 @@ GATES = st.lists(
         TEXT,
         TEXT,
         st.sampled_from([h.value for h in Horizon]),
+        st.sampled_from([APPLY, LIFECYCLE_RUN]),
     ),
     max_size=2,
 ).map(tuple)
@@ -107,6 +113,7 @@ CHANGES = st.lists(
 FATE = st.builds(
     BranchFate,
     *(TEXT, HEX, TIMES, st.none() | TIMES, TEXT, st.none() | TIMES, st.none() | TIMES, st.booleans()),
+    *(MAYBE, st.booleans(), TEXTS, TEXTS),
 )
 HEAD = (st.sampled_from(Action), TEXT, CHANGES, TEXTS)
 POLICIES_PLAN = st.builds(
@@ -120,6 +127,51 @@ POLICIES_PLAN = st.builds(
 )
 OBJECT_RULES_PLAN = st.builds(
     ObjectRulesPlan, *HEAD, *[st.none() | st.lists(OBJECT_RULE, max_size=2).map(tuple)] * 2
+)
+
+
+SECONDS = TIMES.map(lambda moment: moment.replace(microsecond=0))
+MAYBE_SECONDS = st.none() | SECONDS
+REASONS = st.sampled_from([k.value for k in Keep])
+GOES = st.just(("delete", "policy")) | REASONS.map(lambda reason: ("keep", reason))
+
+
+@st.composite
+def branch_rows(draw: st.DrawFn) -> BranchRow:
+    verdict, reason = draw(GOES)
+    return BranchRow(
+        draw(TEXT),
+        draw(HEX),
+        draw(st.booleans()),
+        verdict,
+        reason,
+        policy=draw(st.none() | TEXT),
+        since=draw(MAYBE_SECONDS),
+        due=draw(MAYBE_SECONDS),
+        created=draw(MAYBE_SECONDS),
+        created_evidence=draw(st.none() | st.sampled_from(Evidence)),
+        last_write=draw(MAYBE_SECONDS),
+        last_write_evidence=draw(st.none() | st.sampled_from(Evidence)),
+        uncommitted=draw(MAYBE),
+        uncommitted_more=draw(st.booleans()),
+        pulls=draw(TEXTS),
+        tags=draw(TEXTS),
+        safe_until=draw(MAYBE_SECONDS),
+        follows=draw(st.none() | st.builds(Consequence, COUNT, MAYBE, MAYBE)),
+        notes=draw(TEXTS),
+    )
+
+
+BRANCHES_PLAN = st.builds(
+    BranchesPlan,
+    TIMES,
+    st.lists(branch_rows(), max_size=3).map(tuple),
+    st.none() | TIMES,
+    st.dictionaries(st.sampled_from([h.value for h in Horizon]), COUNT),
+    st.dictionaries(st.sampled_from(MOMENTS), st.builds(MomentTotal, TIMES, COUNT, MAYBE, MAYBE)),
+    TEXT,
+    TEXTS,
+    TEXT,
 )
 
 
@@ -144,6 +196,7 @@ def repositories(draw: st.DrawFn) -> RepositoryPlan:
         unexpanded=draw(st.dictionaries(TEXT, DAYS, max_size=3)),
         branch_lifecycle=draw(st.none() | POLICIES_PLAN),
         object_lifecycle=draw(st.none() | OBJECT_RULES_PLAN),
+        lifecycle=draw(st.none() | BRANCHES_PLAN),
         failure=draw(st.none() | st.builds(Failure, TEXT, TEXT, TEXT, st.integers(0, 255))),
     )
 
@@ -226,6 +279,9 @@ class DescribeTheSchema:
             (PoliciesPlan, "policies_plan"),
             (ObjectRulesPlan, "object_rules_plan"),
             (BranchFate, "branch_fate"),
+            (BranchesPlan, "branches_plan"),
+            (BranchRow, "branch_row"),
+            (MomentTotal, "moment_total"),
             (Loosening, "loosening"),
         ],
     )

@@ -10,6 +10,7 @@ from lakeplan.adapters.lakefs.secret import Credentials
 from lakeplan.adapters.lakefs.transport import Clock, Connection, RetryPolicy, Timeouts, Transport
 from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, UnexpectedAnswer
 from lakeplan.model.desired import ServerConfig
+from lakeplan.ports.sweep import UncommittedRun
 
 PREPARE_ONLY = re.compile(r"POST /repositories/[^/]+/gc/prepare_uncommited|GET /config/garbage-collection")
 OPERATION = "prepare uncommitted addresses"
@@ -38,9 +39,9 @@ class LakeFSPreparer:
         server = self._transport.connection
         return f"LakeFSPreparer({server.name!r}, {server.endpoint!r})"
 
-    def prepare_uncommitted(self, repository: str) -> tuple[str, ...]:
+    def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
         """Asks until no continuation token comes back (api.md, "GC preparation")."""
-        runs: dict[str, None] = {}
+        runs: dict[UncommittedRun, None] = {}
         token = ""
         for _ in range(MAX_PAGES):
             response = self._transport.request(
@@ -80,6 +81,7 @@ class LakeFSPreparer:
         )
 
 
-def _answer(fields: Fields) -> tuple[str, str]:
+def _answer(fields: Fields) -> tuple[UncommittedRun, str]:
     token = fields.data.get("continuation_token")
-    return fields.name("run_id"), fields.text("continuation_token") if token else ""
+    location = fields.text("gc_uncommitted_location", "")
+    return UncommittedRun(fields.name("run_id"), location), fields.text("continuation_token") if token else ""

@@ -117,6 +117,16 @@ def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBra
         DeletionRecord(state, repository, run.run_id, at, dict(run.holder), seen, finished=True).save()
 
 
+def seen_last(state: StateWriter, repository: str) -> dict[str, tuple[str, bool]] | None:
+    """Branch → (HEAD, hidden) of the newest record that holds nothing but seen branches; None without one.
+    Raises FormatError on a damaged record."""
+    for run_id in reversed(list_runs(state, repository)):
+        record = read_deletions(state, repository, run_id)
+        if record is not None and all(d.fate is Fate.SEEN for d in record.branches.values()):
+            return {name: (d.head, d.hidden) for name, d in record.branches.items()}
+    return None
+
+
 def list_runs(state: StateReader, repository: str) -> list[str]:
     """Run ids with a record of a repository, oldest first."""
     folder = _folder(repository)

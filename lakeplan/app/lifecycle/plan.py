@@ -8,22 +8,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from lakeplan.app.lifecycle.follow import follow, request_of, what_follows
 from lakeplan.app.lifecycle.memory import read_ledger
-from lakeplan.app.lifecycle.survey import Readers, Survey, When, survey
+from lakeplan.app.lifecycle.survey import Readers, Survey, When, clock_problem, survey
 from lakeplan.app.plan import Selection, failure_of
-from lakeplan.core.lifecycle.consequences import Consequences, MomentTotal, consequences
+from lakeplan.core.lifecycle.consequences import Consequences
 from lakeplan.core.planning import gates
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.model.branches import BranchOutlook
+from lakeplan.model.branches import BranchOutlook, MomentTotal
 from lakeplan.model.desired import DesiredRepository, PoliciesDesired
 from lakeplan.model.plan import Failure, GateOutcome, GateResult
 from lakeplan.model.simulation import ImpactResult
 from lakeplan.ports.progress import Progress
-from lakeplan.ports.simulation import ImpactRequest, Simulator
+from lakeplan.ports.simulation import Simulator
 from lakeplan.ports.storage import StateReader
 from lakeplan.ports.tree import DesiredTree
 
-SKEW_SECONDS = 300
 EVEREST = "writes through an Everest mount count only once they are synced (branch-lifecycle.md)"
 
 
@@ -188,31 +188,21 @@ def _follow(
     requests = []
     for repository in looked:
         found = repository.survey
-        if found is None or not found.deleted or found.graph is None or found.rules is None:
+        if found is None:
             continue
         zone = ZoneInfo(tree.servers[repository.desired.server].time_zone)
-        names = [o.id for o in found.deleted]
-        judged[repository.key] = what = consequences(found.graph, names, found.rules, options.as_of, zone)
+        what = what_follows(found, found.rules, options.as_of, zone)
+        if what is None:
+            continue
+        judged[repository.key] = what
         if what.any_follow and options.simulate:
-            requests.append(_request(repository, what, ports))
+            reader = ports.readers(repository.desired.server).refs
+            requests.append(request_of(repository.key, found, what, reader))
     results: Mapping[str, ImpactResult | LakeplanError] = {}
     if requests:
         with ports.progress.task(f"simulating {len(requests)} repositories", None):
             results = ports.simulator.impact(requests)
     return [_fold(r, judged.get(r.key), results.get(r.key), options) for r in looked]
-
-
-def _request(repository: RepositoryOutlook, what: Consequences, ports: LifecyclePorts) -> ImpactRequest:
-    assert repository.survey is not None
-    reader = ports.readers(repository.desired.server).refs
-    return ImpactRequest(
-        key=repository.key,
-        storage_namespace=repository.survey.repository.storage_namespace,
-        metadata=reader.metadata_reader(repository.desired.name),
-        metaranges=what.metaranges(),
-        transitions=what.transitions(),
-        detail="settled",
-    )
 
 
 def _fold(
@@ -221,24 +211,10 @@ def _fold(
     result: ImpactResult | LakeplanError | None,
     options: LifecycleOptions,
 ) -> RepositoryOutlook:
-    found = repository.survey
-    if what is None or found is None:
+    if repository.survey is None:
         return repository
-    unknown = ""
-    if isinstance(result, LakeplanError):
-        unknown, result = str(result), None
-    elif result is None and what.any_follow:
-        unknown = "the simulation gave no answer" if options.simulate else "not simulated (--no-simulate)"
-    elif result is None:
-        result = ImpactResult({})
-    follows = what.by_branch(result)
-    outlooks = {n: replace(o, follows=follows.get(n)) for n, o in found.outlooks.items()}
-    return replace(
-        repository,
-        survey=replace(found, outlooks=outlooks),
-        totals=what.totals(result),
-        objects_unknown=unknown,
-    )
+    done = follow(repository.survey, what, result, simulated=options.simulate)
+    return replace(repository, survey=done.survey, totals=done.totals, objects_unknown=done.objects_unknown)
 
 
 # ---- gates
@@ -273,26 +249,7 @@ def whole_gates(
 def _gate(
     scope: str, count: int, limit: int | None, openers: gates.Openers, repository: DesiredRepository | None
 ) -> tuple[GateResult, ...]:
-    if not count or limit is None:
-        return ()
-    result = GateResult(
-        gates.DELETED_BRANCHES,
-        scope,
-        GateOutcome.REFUSED if count > limit else GateOutcome.PASSED,
-        f"{count:,} branches would be deleted; the limit is {limit:,}",
-        value=count,
-        limit=limit,
-        unit="branches",
-    )
-    return (openers.decide(result, repository) if count > limit else result,)
-
-
-def clock_problem(readers: Readers, repository: str, now: datetime) -> str | None:
-    """Ages are told by this machine's clock: what is wrong with it, compared with the server's."""
-    server = readers.branches.server_time(repository)
-    if server is None or abs((now - server).total_seconds()) <= SKEW_SECONDS:
-        return None
-    return (
-        f"this machine's clock says {now:%Y-%m-%dT%H:%M:%SZ} and the server's {server:%Y-%m-%dT%H:%M:%SZ}:"
-        " ages of branches cannot be told"
+    found = gates.run_gate(scope, count, limit)
+    return tuple(
+        openers.decide(gate, repository) if gate.outcome is GateOutcome.REFUSED else gate for gate in found
     )

@@ -17,10 +17,11 @@ from lakeplan.app.lifecycle.memory import text_of
 from lakeplan.app.lifecycle.plan import EVEREST, LifecyclePlan, RepositoryOutlook
 from lakeplan.app.lifecycle.run import Reviewed
 from lakeplan.app.lifecycle.undo import BranchRestored, Restored, UndoReport
-from lakeplan.core.lifecycle.consequences import MomentTotal
 from lakeplan.errors import ExitCode, FormatError
-from lakeplan.model.branches import BranchOutlook
+from lakeplan.model.branch_plan import row_of
+from lakeplan.model.branches import MomentTotal
 from lakeplan.model.plan import Failure, GateOutcome, GateResult
+from lakeplan.model.plan_document import encode
 
 PLAN_FORMAT = "lakeplan.lifecycle-plan/v1"
 RUN_FORMAT = "lakeplan.lifecycle-run/v1"
@@ -56,41 +57,13 @@ def _repository(repository: RepositoryOutlook) -> Json:
         "default_branch": found.repository.default_branch if found else None,
         "read_only": found.repository.read_only if found else None,
         "observed_since": _moment(found.ledger.began) if found else None,
-        "branches": [_branch(o, repository) for o in repository.outlooks],
+        "branches": [encode(row_of(o)) for o in repository.outlooks],
         "totals": {name: _total(t) for name, t in repository.totals.items()},
         "objects_unknown": repository.objects_unknown,
         "gates": [_gate(g) for g in repository.gates],
         "warnings": list(repository.warnings),
         "blind_to": list(found.blind_to) if found else [],
         "failure": _failure(repository.failure),
-    }
-
-
-def _branch(outlook: BranchOutlook, repository: RepositoryOutlook) -> Json:
-    facts, verdict, staged = outlook.facts, outlook.verdict, outlook.staged
-    follows = outlook.follows
-    return {
-        "branch_id": facts.branch_id,
-        "commit_id": facts.commit_id,
-        "hidden": facts.hidden,
-        "verdict": "delete" if verdict.goes else "keep",
-        "reason": "policy" if verdict.kept_by is None else verdict.kept_by.value,
-        "policy": verdict.policy,
-        "since": text_of(verdict.since),
-        "due": text_of(verdict.due),
-        "created": text_of(facts.created),
-        "created_evidence": facts.created_evidence.value if facts.created_evidence else None,
-        "last_write": text_of(facts.last_write),
-        "last_write_evidence": facts.last_write_evidence.value if facts.last_write_evidence else None,
-        "uncommitted": None if staged is None else len(staged.changes),
-        "uncommitted_more": staged.more if staged is not None else False,
-        "pulls": [p.id for p in outlook.pulls],
-        "tags": list(outlook.tags),
-        "safe_until": text_of(outlook.safe_until),
-        "follows": None
-        if follows is None
-        else {"commits": follows.commits, "objects": follows.objects, "size_bytes": follows.size_bytes},
-        "notes": list(outlook.notes),
     }
 
 

@@ -30,12 +30,11 @@ from lakeplan.app.lifecycle.memory import (
 from lakeplan.app.lifecycle.plan import (
     LifecycleOptions,
     RepositoryOutlook,
-    clock_problem,
     repository_gates,
     select,
     whole_gates,
 )
-from lakeplan.app.lifecycle.survey import Readers, Survey, When, survey
+from lakeplan.app.lifecycle.survey import Readers, Survey, When, clock_problem, survey
 from lakeplan.app.plan import failure_of
 from lakeplan.app.state import LEASE_SECONDS, Lease
 from lakeplan.app.write import Run

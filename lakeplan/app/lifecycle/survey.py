@@ -31,6 +31,7 @@ T = TypeVar("T")
 NOT_SEEN_BEFORE = "first seen now: its age counts from the next lifecycle run on"
 RECREATED = "its first HEAD is not on its line any more (made anew, or reset): age counts from the last move"
 WORKERS = 8
+SKEW_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -224,13 +225,8 @@ class _Surveyor:
         return {n: replace(o, pulls=tuple(pulls.get(n, ()))) for n, o in outlooks.items()}
 
     def _with_tags(self, outlook: BranchOutlook, rules: GcRules | None) -> BranchOutlook:
-        tags = self._tags.get(outlook.id, ())
-        until = None
-        if outlook.verdict.goes and self._graph is not None:
-            head = self._graph.index.get(outlook.facts.commit_id)
-            if head is not None:
-                until = safe_until(self._graph.creation_us[head], rules, self._when.zone)
-        return replace(outlook, tags=tags, safe_until=until)
+        tagged = replace(outlook, tags=self._tags.get(outlook.id, ()))
+        return _safe(tagged, self._graph, rules, self._when.zone)
 
     # ---- the whole repository
     @cached_property
@@ -256,6 +252,22 @@ class _Surveyor:
         self._head_dates = {c.id: c.creation_us // 1_000_000 for c in self._refs.commits}
 
 
+def under(found: Survey, rules: GcRules | None, zone: ZoneInfo) -> Survey:
+    """The same look, with ``rules`` stored instead of those that were found."""
+    outlooks = {n: _safe(o, found.graph, rules, zone) for n, o in found.outlooks.items()}
+    return replace(found, outlooks=outlooks, rules=rules)
+
+
+def _safe(
+    outlook: BranchOutlook, graph: CommitGraph | None, rules: GcRules | None, zone: ZoneInfo
+) -> BranchOutlook:
+    """With the moment until which its HEAD is kept once it is deleted."""
+    head = graph.index.get(outlook.facts.commit_id) if graph is not None and outlook.verdict.goes else None
+    if graph is None or head is None:
+        return replace(outlook, safe_until=None)
+    return replace(outlook, safe_until=safe_until(graph.creation_us[head], rules, zone))
+
+
 def check_default_branch(desired: DesiredRepository, default_branch: str) -> None:
     """Raises ConfigError that names the pattern, the default branch and the place in the tree."""
     setting = desired.branch_lifecycle
@@ -274,3 +286,14 @@ def in_parallel(work: Callable[[str], T], items: Iterable[str], workers: int = W
     """In the order of ``items``."""
     with ThreadPoolExecutor(max_workers=workers) as pool:
         return list(pool.map(work, items))
+
+
+def clock_problem(readers: Readers, repository: str, now: datetime) -> str | None:
+    """Ages are told by this machine's clock: what is wrong with it, compared with the server's."""
+    server = readers.branches.server_time(repository)
+    if server is None or abs((now - server).total_seconds()) <= SKEW_SECONDS:
+        return None
+    return (
+        f"this machine's clock says {now:%Y-%m-%dT%H:%M:%SZ} and the server's {server:%Y-%m-%dT%H:%M:%SZ}:"
+        " ages of branches cannot be told"
+    )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.mark import by_text
 from lakeplan.app.sweep.places import approval_key
+from lakeplan.app.sweep.ports import Site
 from lakeplan.app.sweep.store_marks import StoredMark
-from lakeplan.core.planning.gates import Named, Openers
+from lakeplan.core.planning.gates import Openers
+from lakeplan.core.sweep.gates import mark_gates
 from lakeplan.errors import GateRefused, UsageError
 from lakeplan.model.mark import Mark
 from lakeplan.model.moments import utc_text
@@ -18,7 +21,7 @@ from lakeplan.ports.storage import StateWriter
 
 
 def approve(
-    stored: StoredMark, state: StateWriter, run: Run, *, reason: str, openers: Openers, repository: Named
+    site: Site, stored: StoredMark, state: StateWriter, run: Run, *, reason: str, openers: Openers
 ) -> Approval:
     """Records who approves which bytes. Raises GateRefused while a gate is shut or a repository of the
     server could not be read, UsageError without a reason or for an empty mark."""
@@ -28,7 +31,7 @@ def approve(
     if not mark.goes.objects:
         raise UsageError("there is nothing to approve: the mark lets nothing go", where=mark.key)
     check_readable(mark)
-    shut = [g for g in decide(mark, openers, repository) if g.outcome is GateOutcome.REFUSED]
+    shut = [g for g in decide(site, mark, openers) if g.outcome is GateOutcome.REFUSED]
     if shut:
         lines = "; ".join(f"{g.gate}: {g.message}" for g in shut)
         opens = " ".join(dict.fromkeys(f"--allow {g.gate}" for g in shut))
@@ -65,9 +68,19 @@ def check_readable(mark: Mark) -> None:
         )
 
 
-def decide(mark: Mark, openers: Openers, repository: Named) -> list[GateResult]:
-    """The mark's gates with what opens them now."""
-    return [
-        openers.decide(gate, repository) if gate.outcome is GateOutcome.REFUSED else gate
-        for gate in mark.gates
-    ]
+def decide(site: Site, mark: Mark, openers: Openers) -> list[GateResult]:
+    """The gates as the tree has them now: what was opened when the mark was made does not stay open, and a
+    limit that was tightened since counts."""
+    now = site.desired.sweep
+    settings = replace(mark.settings, max_objects=now.max_objects, max_bytes=now.max_bytes)
+    return list(
+        mark_gates(
+            site.desired,
+            mark.goes,
+            mark.candidates,
+            settings,
+            site.desired.safety,
+            grace_period_seconds=site.preparer.grace_period_seconds(),
+            openers=openers,
+        )
+    )

@@ -19,6 +19,7 @@ from lakeplan.errors import ExitCode, LakeplanError
 from lakeplan.model.mark import Mark
 from lakeplan.model.plan import Horizon, Plan
 from lakeplan.model.simulation import Amount
+from lakeplan.model.sweep import EXPIRED_CLASSES
 from lakeplan.ports.tree import DesiredTree
 
 REASON = "sweep.automatic: within what the plan had shown"
@@ -36,7 +37,7 @@ class AutomaticEnd:
     @property
     def exit_code(self) -> int:
         codes = [error.exit_code for error in self.failed.values()]
-        if any(d["failed"]["objects"] or not d["finished"] or d["came_back"] for d in self.swept):
+        if any(d["failed"]["objects"] or not d["finished"] or d["came_back"] != 0 for d in self.swept):
             codes.append(ExitCode.PARTLY_DONE)
         return max(codes, default=ExitCode.OK)
 
@@ -47,7 +48,10 @@ def shown_by(plan: Plan) -> dict[str, Amount]:
     shown: dict[str, Amount] = {}
     for repository in plan.repositories:
         now = repository.impact.horizons.get(Horizon.NOW.value)
-        newly = Amount(now.objects_expire or 0, now.bytes_expire or 0) if now is not None else Amount()
+        newly = Amount()
+        if now is not None:  # what is at risk was shown, too, and no sweep takes it
+            objects = (now.objects_expire or 0) - (now.objects_at_risk or 0)
+            newly = Amount(max(objects, 0), max((now.bytes_expire or 0) - (now.bytes_at_risk or 0), 0))
         backlog = repository.impact.backlog
         if backlog is not None and backlog.objects is not None:
             newly += Amount(backlog.objects, backlog.size_bytes or 0)
@@ -84,6 +88,8 @@ def _waits(mark: Mark, shown: Amount) -> str:
     if mark.settings.engine != "builtin":
         return "awaiting approval: the official engine is never run by itself"
     goes = mark.goes
+    if goes != mark.marked.amount(*EXPIRED_CLASSES):
+        return "awaiting approval: no plan shows what was never committed"
     if goes.objects > shown.objects or goes.size_bytes > shown.size_bytes:
         return (
             f"awaiting approval: {goes.objects:,} objects would go ({goes.size_bytes:,} bytes); the plan had"
@@ -103,7 +109,7 @@ def _sweep_one(
     run, official_id = run_and_id
     try:
         site, stored = open_mark(tree, mark.mark_id, ports)
-        approve(stored, ports.state, run, reason=REASON, openers=openers, repository=site.desired)
+        approve(site, stored, ports.state, run, reason=REASON, openers=openers)
         opens = window(stored.mark).opens
         if ports.now() < opens:
             end.waiting[mark.key] = f"approved; it settles until {opens:%Y-%m-%d %H:%M} UTC, then sweep run"

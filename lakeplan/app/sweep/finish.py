@@ -15,6 +15,7 @@ from lakeplan.app.run import Run
 from lakeplan.app.state import History
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.run import SweepEnd
+from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.sweep_keys import OFFICIAL_FILE, SUMMARY_FILE, result_key, sweep_prefix
@@ -60,11 +61,15 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
     deleted = end.amount(Status.DELETED)
     if not deleted.objects:
         return ""
+    notes = []
     if end.mark.settings.mode == "quarantine":
-        return "copies are in quarantine until lakeplan sweep purge"
-    if versioned and end.mark.settings.versions is Versions.MARKER:
-        return "the store keeps versions: older versions of what was deleted are still there"
-    return ""
+        notes.append("copies are in quarantine until lakeplan sweep purge")
+    if end.mark.settings.versions is Versions.MARKER:
+        if versioned:
+            notes.append("the store keeps versions: older versions of what was deleted are still there")
+        elif versioned is None:
+            notes.append("the store does not say whether it keeps versions of what was deleted")
+    return "; ".join(notes)
 
 
 def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: str) -> Json:
@@ -87,6 +92,8 @@ def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
         site.store.create(key, (json.dumps({"run_id": run_id}) + "\n").encode())
     except WriteConflict:
         run_id = str(json.loads(site.store.read(key))["run_id"])
+    if end.mark.settings.engine == ENGINE:
+        return run_id  # the collector's own report stands there
     report = UnifiedRun(run_id)
     count, number, waiting = 0, 0, list[str]()
     for address in _deleted(site, end):

@@ -4,7 +4,8 @@ the dump; whatever is staged later is young, or an address that the next look fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -15,14 +16,17 @@ from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, by_date
 from lakeplan.core.sweep.keep import KEEPS, KeepRules, keep_masks
 from lakeplan.errors import LakeplanError, StalePlan
-from lakeplan.formats.namespace import uncommitted_prefix
-from lakeplan.formats.uncommitted import files_of_run
+from lakeplan.formats.namespace import metadata_key
 from lakeplan.model.desired import GcDesired
 from lakeplan.model.refs import Refs
 from lakeplan.model.rules import GcRules, etag_of
-from lakeplan.ports.sweep import Facts, ForeignRanges
+from lakeplan.ports.sweep import Facts, ForeignRanges, UncommittedRun
 
 __all__ = ["Look", "foreign_ranges", "take_look"]
+
+
+REPOSITORIES_AT_ONCE = 8
+"""Refs dumps that are asked for at the same time."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +71,20 @@ def take_look(site: Site, *, now: datetime, before: GcRules | None) -> Look:
     stored = _rules(site)
     runs = site.preparer.prepare_uncommitted(name)
     uncommitted = tuple(key for run in runs for key in _files(site, run))
+    run_ids = tuple(dict.fromkeys(run.run_id for run in runs))
     refs, _ = read_all_refs(site.reader, name, read_only=False)
     if etag_of(_rules(site)) != etag_of(stored):
         raise StalePlan("the GC rules changed meanwhile", where=site.key, hint="run the command again")
     try:
         graph = CommitGraph.from_refs(refs)
+        _check_tags(graph)
         rules = _keep_rules(site, stored, refs, now=now, before=before)
         masks = keep_masks(graph, refs.commits, rules)
     except LakeplanError as error:
         error.where = error.where or site.key
         raise
-    return Look(now, rules, uncommitted, runs, refs, graph, masks)
+    _check_storage(site, graph)
+    return Look(now, rules, uncommitted, run_ids, refs, graph, masks)
 
 
 def _rules(site: Site) -> GcRules:
@@ -91,10 +98,59 @@ def _rules(site: Site) -> GcRules:
     return stored
 
 
-def _files(site: Site, run: str) -> list[str]:
-    """A run that found nothing leaves no file (api.md)."""
-    keys = [stored.key for stored in site.store.list_objects(uncommitted_prefix(run))]
-    return files_of_run(keys, run)
+def _files(site: Site, run: UncommittedRun) -> list[str]:
+    """Keys of the files of a run; none when it found nothing, and wrote nothing (api.md). Raises
+    LakeplanError when the server wrote where this storage is not, or wrote what nobody here understands: what
+    is staged would be taken for garbage."""
+    if not run.location:
+        return []
+    folder = _relative(site, run.location)
+    keys = sorted(stored.key for stored in site.store.list_objects(folder))
+    odd = [key for key in keys if key.rpartition("/")[2][:1] in ("", ".", "_")]
+    if not keys or odd:
+        what = f"holds {odd[0]}" if odd else "is empty"
+        raise LakeplanError(
+            f"the server wrote uncommitted addresses to {run.location}; in this storage that folder {what}",
+            where=f"{site.key}: {site.store.url}",
+            hint="check that servers.<name>.storages is the storage that the server itself uses",
+        )
+    return keys
+
+
+def _relative(site: Site, location: str) -> str:
+    """A location of the server's, relative to the namespace, ending in a slash."""
+    for base in (site.repository.storage_namespace, site.store.url):
+        base = base.rstrip("/") + "/"
+        if location.startswith(base):
+            return location[len(base) :].strip("/") + "/"
+    raise LakeplanError(
+        f"the server wrote uncommitted addresses outside the repository's namespace ({location})",
+        where=f"{site.key}: {site.repository.storage_namespace}",
+        hint="this repository cannot be swept",
+    )
+
+
+def _check_storage(site: Site, graph: CommitGraph) -> None:
+    """The metadata of a HEAD has to be in the storage that is about to be swept: else it is not the server's,
+    and nothing that is read of it proves anything."""
+    heads = {graph.meta_range_ids[head] for head in graph.heads}
+    held = next((id for id in sorted(heads) if id), None)
+    if held is not None and site.store.stat(metadata_key(held)) is None:
+        raise LakeplanError(
+            f"this storage does not hold metarange {held} of a branch's HEAD: it is not the server's",
+            where=f"{site.key}: {site.store.url}",
+            hint="check servers.<name>.storages",
+        )
+
+
+def _check_tags(graph: CommitGraph) -> None:
+    """A tag of a commit that was made while the dump was written: its protection would go unseen."""
+    for tag in graph.tags:
+        if tag.commit_id not in graph.index:
+            raise StalePlan(
+                f"tag {tag.id} names commit {tag.commit_id}, which the refs dump lacks",
+                hint="run the command again",
+            )
 
 
 def _keep_rules(
@@ -116,23 +172,31 @@ def _keep_rules(
     )
 
 
-def foreign_ranges(site: Site) -> tuple[tuple[ForeignRanges, ...], dict[str, str]]:
+def foreign_ranges(
+    site: Site, *, keep: Callable[[], None] = lambda: None
+) -> tuple[tuple[ForeignRanges, ...], dict[str, str]]:
     """The metaranges of every other repository of the server (an import may hold full addresses into this
-    namespace, and nobody else looks there), and the repositories that could not be read, with why."""
+    namespace, and nobody else looks there), and the repositories that could not be read, with why. ``keep``
+    is called after each."""
+    others = [other.id for other in site.reader.list_repositories() if other.id != site.desired.name]
+
+    def read(name: str) -> tuple[str, ...] | str:
+        try:
+            refs, _ = read_all_refs(site.reader, name, read_only=False)
+        except LakeplanError as error:
+            return error.message
+        return tuple(sorted({commit.meta_range_id for commit in refs.commits if commit.meta_range_id}))
+
     found: list[ForeignRanges] = []
     unreadable: dict[str, str] = {}
-    for other in site.reader.list_repositories():
-        if other.id == site.desired.name:
-            continue
-        try:
-            refs, _ = read_all_refs(site.reader, other.id, read_only=False)
-        except LakeplanError as error:
-            unreadable[other.id] = error.message
-            continue
-        ids = tuple(sorted({commit.meta_range_id for commit in refs.commits if commit.meta_range_id}))
-        if ids:
-            metadata = site.reader.metadata_reader(other.id)
-            found.append(ForeignRanges(f"{site.desired.server}/{other.id}", metadata, ids))
+    with ThreadPoolExecutor(REPOSITORIES_AT_ONCE) as pool:
+        for name, answer in zip(others, pool.map(read, others), strict=True):
+            keep()
+            if isinstance(answer, str):
+                unreadable[name] = answer
+            elif answer:
+                metadata = site.reader.metadata_reader(name)
+                found.append(ForeignRanges(f"{site.desired.server}/{name}", metadata, answer))
     return tuple(found), unreadable
 
 

@@ -11,21 +11,23 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 from lakeplan.app.run import Run
+from lakeplan.app.sweep.clock import earlier_clock
 from lakeplan.app.sweep.look import Look, foreign_ranges, take_look
 from lakeplan.app.sweep.places import mark_index_key
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.rules_seen import see_rules
-from lakeplan.app.sweep.safeguards import check_site
+from lakeplan.app.sweep.safeguards import begun_sweeps, check_no_open_sweep, check_site
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.gates import mark_gates
 from lakeplan.core.sweep.keep import held_prefixes
-from lakeplan.errors import LakeplanError, StorageError
+from lakeplan.errors import StalePlan, StorageError
 from lakeplan.formats.sweep_keys import COLLECTOR_RUNS, MARK_FILE, SEEN_FILE, mark_prefix
-from lakeplan.model.mark import Mark
+from lakeplan.model.mark import Mark, digest_of
 from lakeplan.model.moments import utc_text
+from lakeplan.model.rules import etag_of
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import EXPIRED_CLASSES, MarkClass, Part, SweepSettings
@@ -46,8 +48,9 @@ def make_mark(site: Site, ports: SweepPorts, options: MarkOptions, run: Run) -> 
     """Marks one repository. Raises LakeplanError, by name, for whatever makes a collection unsafe."""
     settings = options.settings
     check_site(site)
+    check_no_open_sweep(site)
     prefix = mark_prefix(options.mark_id)
-    now = _store_clock(site, prefix, run, ports.now())
+    now = earlier_clock(site, f"{prefix}started.json", ports.now(), by=by_text(run))
     cutoff = now - timedelta(seconds=settings.min_age_seconds)
     collectors = collector_runs(site)
     listing = ports.marker.list_candidates(site.store, prefix, older_than=cutoff)
@@ -56,8 +59,14 @@ def make_mark(site: Site, ports: SweepPorts, options: MarkOptions, run: Run) -> 
     finally:
         _drop_listing(site, listing)
     # Last: a mark without its document is none.
-    site.store.create(prefix + MARK_FILE, mark.to_bytes())
-    index = {"repository": site.key, "marked_at": utc_text(now), "by": mark.by}
+    data = mark.to_bytes()
+    site.store.create(prefix + MARK_FILE, data)
+    index = {
+        "repository": site.key,
+        "marked_at": utc_text(now),
+        "by": mark.by,
+        "digest": digest_of(data),
+    }
     ports.state.write(mark_index_key(mark.mark_id), _json(index), if_version=None)
     return mark
 
@@ -74,10 +83,12 @@ def _judge(
     """Everything after the listing. ``moments``: when the mark began, and what is too young for it."""
     settings, prefix = options.settings, mark_prefix(options.mark_id)
     now, cutoff = moments
-    looked_at = ports.now()
+    looked_at = earlier_clock(site, f"{prefix}looked.json", ports.now(), by=by_text(run))
     stored = site.reader.get_gc_rules(site.desired.name)
     seen = see_rules(ports.state, site.key, stored, looked_at) if stored is not None else None
     look = take_look(site, now=looked_at, before=seen.before if seen else None)
+    if etag_of(look.rules.stored) != etag_of(stored):
+        raise StalePlan("the GC rules changed meanwhile", where=site.key, hint="mark again")
     foreign, unreadable = foreign_ranges(site)
     marked = ports.marker.mark(_request(site, options, listing, look, foreign))
     candidates = Amount(sum(p.rows for p in listing), sum(p.size_bytes for p in listing))
@@ -115,26 +126,14 @@ def _judge(
     )
 
 
-def _store_clock(site: Site, prefix: str, run: Run, now: datetime) -> datetime:
-    """The earlier of this machine's clock and the store's own: ages of objects are told by the store, and a
-    clock that runs ahead would make young objects old."""
-    key = f"{prefix}started.json"
-    site.store.create(key, _json({"by": by_text(run), "started_at": utc_text(now)}))
-    facts = site.store.stat(key)
-    if facts is None:
-        raise LakeplanError("what was just written is not there", where=f"{site.store.url}/{key}")
-    return min(now, datetime.fromtimestamp(facts.modified_us / 1_000_000, tz=timezone.utc))
-
-
 def collector_runs(site: Site) -> tuple[str, ...]:
-    """Ids of all runs in which a collector deleted something, sorted."""
-    return tuple(
-        sorted(
-            prefix.removesuffix("/").rpartition("/")[2].removeprefix("run_id=")
-            for place in COLLECTOR_RUNS
-            for prefix in site.store.list_prefixes(place)
-        )
-    )
+    """Ids of all runs in which a collector deleted something, and of marks whose sweep began, sorted."""
+    theirs = [
+        prefix.removesuffix("/").rpartition("/")[2].removeprefix("run_id=")
+        for place in COLLECTOR_RUNS
+        for prefix in site.store.list_prefixes(place)
+    ]
+    return tuple(sorted([*theirs, *begun_sweeps(site)]))
 
 
 def _request(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lakeplan.app.plan import Selection
@@ -43,6 +44,9 @@ class Site:
     reader: LakeFSReader
     preparer: UncommittedPreparer
     store: SweepStore
+    neighbours: tuple[Repository, ...] = ()
+    """Repositories (``server/name``) of the tree's other servers on the same storage, as far as these servers
+    could be asked."""
 
     @property
     def key(self) -> str:
@@ -62,7 +66,24 @@ def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) 
             hint="plan works; reclaim storage with the official collector",
         )
     store = ports.store(server, repository)
-    return Site(desired, server, repository, reader, ports.preparer(desired.server), store)
+    neighbours = _neighbours(server, repository, tree, ports)
+    return Site(desired, server, repository, reader, ports.preparer(desired.server), store, neighbours)
+
+
+def _neighbours(
+    server: ServerConfig, repository: Repository, tree: DesiredTree, ports: SweepPorts
+) -> tuple[Repository, ...]:
+    storage = server.storages.get(repository.storage_id)
+    found: list[Repository] = []
+    for name, other in tree.servers.items():
+        if name == server.name:
+            continue
+        with suppress(LakeplanError):  # a server that does not answer shows nothing
+            listed = ports.reader(name).list_repositories()
+            found += [
+                replace(r, id=f"{name}/{r.id}") for r in listed if other.storages.get(r.storage_id) == storage
+            ]
+    return tuple(found)
 
 
 def select(

@@ -10,12 +10,16 @@ from lakeplan.app.run import Run
 from lakeplan.app.state import Lease
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.run import LEASE_SECONDS
+from lakeplan.app.sweep.safeguards import is_over, read_summary
+from lakeplan.errors import LakeplanError
 from lakeplan.formats.sweep_keys import QUARANTINE_PREFIX
 from lakeplan.model.moments import utc_text
 from lakeplan.model.simulation import Amount
 from lakeplan.ports.sweep import DeleteSettings
 
 PURGE_FORMAT = "lakeplan.purge/v1"
+KEYS_A_LEASE = 50_000
+"""Deletions between two renewals of the lease."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,10 @@ def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
     return sorted(found, key=lambda quarantine: quarantine.newest)
 
 
-def purge(quarantine: Quarantine, ports: SweepPorts, run: Run) -> dict[str, Any]:
-    """Deletes one quarantine, and says what became of it. Raises StorageError when the store cannot be used;
-    what is left is purged by the next call."""
+def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> dict[str, Any]:
+    """Deletes the copies of one quarantine that were written before a moment, and says what became of them.
+    Raises LakeplanError while its sweep is not finished (it may be about to copy, or to be closed), and
+    StorageError when the store cannot be used; what is left is purged by the next call."""
     site = quarantine.site
     settings = DeleteSettings(
         mode="delete",
@@ -53,18 +58,36 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run) -> dict[str, Any]
         cutoff_us=0,
         rate=site.desired.sweep.rate,
     )
-    prefix = f"{QUARANTINE_PREFIX}{quarantine.mark_id}/"
+    limit_us = round(older_than.timestamp() * 1_000_000)
     lease = Lease(ports.state, site.key, run.holder, run.now, run.is_gone, seconds=LEASE_SECONDS)
     with lease:
-        keys = [stored.key for stored in site.store.list_objects(prefix)]
-        answers = ports.sweeper.delete_keys(site.store, keys, settings)
+        _check_over(site, quarantine.mark_id)
+        prefix = f"{QUARANTINE_PREFIX}{quarantine.mark_id}/"
+        sizes = {o.key: o.size for o in site.store.list_objects(prefix) if o.modified_us < limit_us}
+        answers = []
+        keys = list(sizes)
+        for start in range(0, len(keys), KEYS_A_LEASE):
+            lease.renew()
+            some = keys[start : start + KEYS_A_LEASE]
+            answers += ports.sweeper.delete_keys(site.store, some, settings)
     failed = {a.key: a.reason for a in answers if not a.deleted}
+    deleted = [a.key for a in answers if a.deleted]
     return {
         "repository": site.key,
         "mark_id": quarantine.mark_id,
-        "deleted": len(answers) - len(failed),
-        "size_bytes": quarantine.amount.size_bytes,
+        "deleted": len(deleted),
+        "size_bytes": sum(sizes[key] for key in deleted),
         "failed": len(failed),
         "failures": dict(list(failed.items())[:100]),
         "newest": utc_text(quarantine.newest),
     }
+
+
+def _check_over(site: Site, mark_id: str) -> None:
+    summary = read_summary(site, mark_id)
+    if summary is None or not is_over(summary):
+        raise LakeplanError(
+            f"the sweep of mark {mark_id} is not finished: its copies may be all there is",
+            where=site.key,
+            hint=f"lakeplan sweep run {mark_id} goes on with it; with --close it deletes nothing more",
+        )

@@ -24,6 +24,10 @@ from lakeplan.ports.sweep import RecheckRequest
 
 RESTORE_FORMAT = "lakeplan.restore/v1"
 THREADS = 16
+KEYS_A_LEASE = 5_000
+"""Copies between two renewals of the lease."""
+PATHS_NAMED = 10
+"""Paths of an object that a mark names."""
 NAMED = 100
 """Failures that the document names; all are counted."""
 
@@ -53,15 +57,16 @@ def restore(
         )
     lease = Lease(ports.state, site.key, run.holder, run.now, run.is_gone, seconds=LEASE_SECONDS)
     with lease:
-        chosen = sorted(_chosen(site, mark, ports, options))
+        chosen_paths = dict(_chosen(site, mark, ports, options))
+        chosen = sorted(address for address, takes in chosen_paths.items() if takes)
         if not chosen:
             raise UsageError(
                 "nothing in quarantine is chosen",
                 where=f"{site.key}: mark {mark.mark_id}",
                 hint="check --path",
             )
-        came, there, failed = _copy_back(site, mark, chosen, ports)
-        unheld = sorted(set(came) - _held_now(site, mark, ports)) if came else []
+        held, note = _held_or_why(site, mark, ports)
+        came, there, failed = _copy_back(site, mark, chosen, ports, lease.renew)
         document = {
             "format": RESTORE_FORMAT,
             "mark_id": mark.mark_id,
@@ -72,26 +77,53 @@ def restore(
             "already_there": len(there),
             "failed": len(failed),
             "failures": dict(list(failed.items())[:NAMED]),
-            "collectable_again": len(unheld),
+            "collectable_again": None if held is None else len(set(came) - held),
+            "note": "; ".join(text for text in (note, _cut_note(chosen_paths, options)) if text),
         }
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
         site.store.put(key, (json.dumps(document, sort_keys=True) + "\n").encode())
         return document
 
 
-def _chosen(site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions) -> Iterator[str]:
+def _chosen(
+    site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions
+) -> Iterator[tuple[str, bool | None]]:
+    """Addresses in quarantine, and whether they are wanted; None: not by the ten paths that a mark names,
+    and there may be more."""
     of_commit = _of_commit(site, mark, ports, options.commit) if options.commit else None
     wanted = _path_filter(options.path)
     for part in mark.marked.going:
         rows = _rows(site, mark_prefix(mark.mark_id) + part.name, part)
-        results = _results(site, mark, part)
+        in_quarantine = _in_quarantine(site, mark, part)
         for address, paths in zip(
             rows.column("address").to_pylist(), rows.column("paths").to_pylist(), strict=True
         ):
-            if results.get(address) != Status.DELETED.value:
+            if (of_commit is not None and address not in of_commit) or not in_quarantine(address):
                 continue
-            if (of_commit is None or address in of_commit) and wanted(paths or []):
-                yield address
+            if wanted(paths or []):
+                yield address, True
+            elif len(paths or []) >= PATHS_NAMED:
+                yield address, None
+
+
+def _cut_note(chosen: dict[str, bool | None], options: RestoreOptions) -> str:
+    unsure = sum(takes is None for takes in chosen.values())
+    if not unsure:
+        return ""
+    return (
+        f"{unsure:,} objects have more paths than a mark names, and may be at {options.path} too:"
+        " they were not restored"
+    )
+
+
+def _in_quarantine(site: Site, mark: Mark, part: Part) -> Callable[[str], bool]:
+    """Whether the sweep took an object of a part. What an interrupted run had no time to write down is asked
+    of the store: a copy, and no original."""
+    results = _results(site, mark, part)
+    if results:
+        return lambda address: results.get(address) == Status.DELETED.value
+    prefix = quarantine_prefix(mark.mark_id)
+    return lambda address: site.store.stat(prefix + address) is not None and site.store.stat(address) is None
 
 
 def _path_filter(path: str | None) -> Callable[[list[str]], bool]:
@@ -122,6 +154,14 @@ def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozen
     return _held(site, mark, ports, (metarange,) if metarange else (), ())
 
 
+def _held_or_why(site: Site, mark: Mark, ports: SweepPorts) -> tuple[frozenset[str] | None, str]:
+    """Before anything is copied back: what is held now; or None, and why that is not known."""
+    try:
+        return _held_now(site, mark, ports), ""
+    except LakeplanError as error:
+        return None, f"what kept commits hold could not be looked at ({error.message})"
+
+
 def _held_now(site: Site, mark: Mark, ports: SweepPorts) -> frozenset[str]:
     """Addresses of the mark that a kept commit or staged data holds: a collection leaves these alone."""
     look = take_look(site, now=ports.now(), before=None)
@@ -149,7 +189,7 @@ def _held(
 
 
 def _copy_back(
-    site: Site, mark: Mark, chosen: list[str], ports: SweepPorts
+    site: Site, mark: Mark, chosen: list[str], ports: SweepPorts, keep: Callable[[], None]
 ) -> tuple[list[str], list[str], dict[str, str]]:
     """What came back, what was there already, and what failed, with why."""
     prefix = quarantine_prefix(mark.mark_id)
@@ -174,7 +214,11 @@ def _copy_back(
             finally:
                 step()
 
-        ends = dict(zip(chosen, pool.map(one, chosen), strict=True))
+        ends: dict[str, str | None] = {}
+        for start in range(0, len(chosen), KEYS_A_LEASE):
+            keep()
+            some = chosen[start : start + KEYS_A_LEASE]
+            ends.update(zip(some, pool.map(one, some), strict=True))
     came = [address for address, end in ends.items() if end == ""]
     there = [address for address, end in ends.items() if end is None]
     return came, there, {address: end for address, end in ends.items() if end}

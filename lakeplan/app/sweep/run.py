@@ -8,21 +8,23 @@ after every part (``lakeplan.sweep.deleting``), so that a run may be killed at a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from lakeplan.app.run import Run
 from lakeplan.app.state import Lease
 from lakeplan.app.sweep.approve import check_readable
+from lakeplan.app.sweep.clock import earlier_clock
 from lakeplan.app.sweep.look import foreign_ranges, only_new, take_look
-from lakeplan.app.sweep.mark import collector_runs
+from lakeplan.app.sweep.mark import by_text, collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.safeguards import check_site
 from lakeplan.app.sweep.store_marks import SeenAtMark, StoredMark, load_approval, load_seen
 from lakeplan.core.sweep.keep import held_prefixes
 from lakeplan.core.sweep.settling import proven_absent, window
-from lakeplan.errors import GateRefused, LakeplanError, StalePlan, StorageNotFound
+from lakeplan.errors import GateRefused, LakeplanError, StalePlan, StorageNotFound, UsageError
 from lakeplan.formats.mark_parts import end_of, read_part
 from lakeplan.formats.sweep_keys import (
     OFFICIAL_FILE,
@@ -34,6 +36,7 @@ from lakeplan.formats.sweep_keys import (
 )
 from lakeplan.model.mark import Mark
 from lakeplan.model.simulation import Amount
+from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import Approval, Part, PartEnd, Status
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RecheckRequest
 
@@ -44,6 +47,9 @@ LEASE_SECONDS = 30 * 60
 MAX_SAVED = 1_000_000
 """When more than this comes back to life, the mark no longer describes the repository."""
 HELD_AGAIN = "something holds it again"
+NO_PART_BEGUN = (
+    "a round finished no part: the workers' clocks may be more than ten minutes ahead of this machine's"
+)
 SEEN_ONCE = "never committed, and looked for only once: sweep.settle has not passed"
 
 
@@ -58,8 +64,9 @@ class SweepEnd:
     pending: Amount = field(default_factory=Amount)
     problem: str = ""
     looks: int = 0
-    came_back: int = 0
-    """Objects that were deleted, and that something held at the last look: their data is gone."""
+    came_back: int | None = 0
+    """Objects that were deleted, and that something held at the last look: their data is gone. None when that
+    look could not be taken."""
 
     def amount(self, status: Status) -> Amount:
         total = Amount()
@@ -85,18 +92,25 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
     with lease:
         check_may_run(site, mark, ports.now())
         check_site(site)
-        runner = _Runner(site, mark, ports, load_seen(site, mark))
+        check_strict_enough(site, mark)
+        runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
         end = SweepEnd(mark, approval)
+        before = -1
         while True:
             runner.read_records(end)
             left = runner.left(end)
             if not left:
                 break
+            if len(left) == before:
+                end.problem = NO_PART_BEGUN
+                break
+            before = len(left)
             if ports.stop():
                 end.problem = "stopped by a signal"
                 break
             try:
                 lease.renew()
+                check_alone(site, mark)
                 round_end = runner.round(left, end)
             except LakeplanError as error:
                 if not end.ends:
@@ -108,8 +122,34 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 break
         runner.read_records(end)
         end.pending = runner.pending(end)
-        if end.finished and end.looks:
-            end.came_back = runner.came_back(end)
+        if end.finished:
+            try:
+                end.came_back = runner.came_back(end)
+            except LakeplanError as error:
+                end.came_back = None
+                end.problem = f"the last look could not be taken: {error}"
+        return end
+
+
+def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
+    """Ends a sweep that cannot go on (its mark is too old, another collector ran). Deletes nothing: of parts
+    that were begun it looks what is gone; everything else stays. Raises LakeplanError for a sweep that
+    nobody began."""
+    mark = stored.mark
+    approval = load_approval(ports.state, stored)
+    lease = Lease(ports.state, site.key, run.holder, run.now, run.is_gone, seconds=LEASE_SECONDS)
+    with lease:
+        runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
+        end = SweepEnd(mark, approval)
+        runner.read_records(end)
+        if not runner.was_begun:
+            raise UsageError(
+                "nobody began to sweep this mark: there is nothing to close",
+                where=f"{site.key}: mark {mark.mark_id}",
+            )
+        end.problem = runner.close(runner.left(end))
+        runner.read_records(end)
+        end.pending = runner.pending(end)
         return end
 
 
@@ -122,11 +162,7 @@ def check_may_run(site: Site, mark: Mark, now: datetime) -> None:
         if now < times.opens:
             raise GateRefused(problem, where=where, hint="run it again then")
         raise StalePlan(problem, where=where, hint="mark again")
-    others = sorted(set(collector_runs(site)) - set(mark.collector_runs) - _own_report(site, mark))
-    if others:
-        raise StalePlan(
-            f"a collector ran since the mark was made (run {others[0]})", where=where, hint="mark again"
-        )
+    check_alone(site, mark)
     if mark.endpoint_url != site.server.endpoint_url or (
         mark.storage_namespace != site.repository.storage_namespace
     ):
@@ -138,21 +174,59 @@ def check_may_run(site: Site, mark: Mark, now: datetime) -> None:
         )
 
 
+def check_alone(site: Site, mark: Mark) -> None:
+    """Raises StalePlan when another collector ran since the mark was made."""
+    others = sorted(set(collector_runs(site)) - set(mark.collector_runs) - _own_report(site, mark))
+    if others:
+        raise StalePlan(
+            f"a collector ran since the mark was made (run {others[0]})",
+            where=f"{site.key}: mark {mark.mark_id}",
+            hint="mark again",
+        )
+
+
+def check_strict_enough(site: Site, mark: Mark) -> None:
+    """Raises StalePlan when the tree now asks for more care than the mark was made with."""
+    now, then = site.desired.sweep, mark.settings
+    stricter = [
+        name
+        for name, is_stricter in (
+            ("mode", now.mode == "quarantine" and then.mode == "delete"),
+            ("versions", now.versions is Versions.MARKER and then.versions is Versions.ALL),
+            ("settle", now.settle_seconds > then.settle_seconds),
+            ("margin", now.margin_seconds > then.margin_seconds),
+            ("max_objects", now.max_objects < min(then.max_objects, mark.goes.objects)),
+            ("max_bytes", now.max_bytes < min(then.max_bytes, mark.goes.size_bytes)),
+        )
+        if is_stricter
+    ]
+    if stricter:
+        raise StalePlan(
+            f"sweep.{stricter[0]} of the tree is stricter now than when the mark was made",
+            where=f"{site.key}: mark {mark.mark_id}",
+            hint="mark again",
+        )
+
+
 def _own_report(site: Site, mark: Mark) -> set[str]:
-    """The run id under which this very sweep writes the official report, when it got that far."""
+    """This very sweep, and the run id under which it writes the official report when it got that far."""
     key = sweep_prefix(mark.mark_id) + OFFICIAL_FILE
     try:
-        return {str(json.loads(site.store.read(key))["run_id"])}
+        return {mark.mark_id, str(json.loads(site.store.read(key))["run_id"])}
     except StorageNotFound:
-        return set()
+        return {mark.mark_id}
 
 
 class _Runner:
-    def __init__(self, site: Site, mark: Mark, ports: SweepPorts, seen: SeenAtMark) -> None:
+    def __init__(
+        self, site: Site, mark: Mark, ports: SweepPorts, seen: SeenAtMark, keep: Callable[[], None], by: str
+    ) -> None:
+        self._by = by
         self._site = site
         self._mark = mark
         self._ports = ports
         self._seen = seen
+        self._keep = keep
         self._prefix = sweep_prefix(mark.mark_id)
         self._begun: frozenset[str] = frozenset()
         self._done: frozenset[str] = frozenset()
@@ -176,31 +250,45 @@ class _Runner:
         return Amount(sum(part.rows for part in left), sum(part.size_bytes for part in left))
 
     def round(self, left: list[Part], end: SweepEnd) -> str:
-        """Looks again, then deletes for at most ten minutes. Why it stopped early, or ""."""
-        saved, never = self._look(left)
+        """Looks again, then deletes until ten minutes have passed since. Why it stopped early, or ""."""
+        saved, never, looked_at = self._look(left)
         end.looks += 1
+        until = looked_at + ROUND
+        if self._ports.now() >= until:
+            return "looking at what is held took longer than ten minutes: nothing was deleted by that look"
+        request = self._request(left, self._mark.settings.mode)
+        return self._ports.sweeper.delete(
+            replace(request, saved=saved, keep_never_committed=never, until=until, keep=self._keep)
+        ).problem
+
+    @property
+    def was_begun(self) -> bool:
+        return bool(self._begun or self._done)
+
+    def close(self, left: list[Part]) -> str:
+        """Gives every object of these parts its end, and deletes none. Why that was not possible, or ""."""
+        if not left:
+            return ""
+        return self._ports.sweeper.delete(replace(self._request(left, "close"), keep=self._keep)).problem
+
+    def _request(self, left: list[Part], mode: Literal["delete", "quarantine", "close"]) -> DeleteRequest:
         settings = self._mark.settings
-        answer = self._ports.sweeper.delete(
-            DeleteRequest(
-                store=self._site.store,
-                parts=tuple(left),
-                mark_prefix=mark_prefix(self._mark.mark_id),
-                prefix=self._prefix,
-                quarantine_prefix=quarantine_prefix(self._mark.mark_id),
-                settings=DeleteSettings(
-                    mode=settings.mode,
-                    versions=settings.versions,
-                    verify_all=settings.verify == "all",
-                    cutoff_us=round(self._mark.cutoff.timestamp() * 1_000_000),
-                    rate=settings.rate,
-                ),
-                saved=saved,
-                keep_never_committed=never,
-                begun=frozenset(part.name for part in left if part_id(part.name) in self._begun),
-                until=self._ports.now() + ROUND,
-            )
+        return DeleteRequest(
+            store=self._site.store,
+            parts=tuple(left),
+            mark_prefix=mark_prefix(self._mark.mark_id),
+            prefix=self._prefix,
+            quarantine_prefix=quarantine_prefix(self._mark.mark_id),
+            settings=DeleteSettings(
+                mode=mode,
+                versions=settings.versions,
+                verify_all=settings.verify == "all",
+                cutoff_us=round(self._mark.cutoff.timestamp() * 1_000_000),
+                rate=settings.rate,
+            ),
+            saved={},
+            begun=frozenset(part.name for part in left if part_id(part.name) in self._begun),
         )
-        return answer.problem
 
     def came_back(self, end: SweepEnd) -> int:
         """Looks a last time: how many of the deleted objects something holds now. Nothing can be done for
@@ -208,7 +296,7 @@ class _Runner:
         if not end.amount(Status.DELETED).objects:
             return 0
         parts = list(self._mark.marked.going)
-        held, _ = self._look(parts)
+        held, _, _ = self._look(parts)
         if not held:
             return 0
         deleted = 0
@@ -221,15 +309,17 @@ class _Runner:
     def _result(self, part: Part) -> bytes:
         return self._site.store.read(result_key(self._prefix, part.name))
 
-    def _look(self, left: list[Part]) -> tuple[Mapping[str, str], str]:
-        """Addresses that are held again, with why; and why nothing never committed may go, or ""."""
+    def _look(self, left: list[Part]) -> tuple[Mapping[str, str], str, datetime]:
+        """Addresses that are held again, with why; why nothing never committed may go, or ""; and when this
+        machine began to look at the repository itself. The others come first: they may take long."""
         site, mark = self._site, self._mark
-        now = self._ports.now()
-        look = take_look(site, now=now, before=None)
-        foreign, unreadable = foreign_ranges(site)
+        foreign, unreadable = foreign_ranges(site, keep=self._keep)
         if unreadable:
             name, why = next(iter(unreadable.items()))
             raise GateRefused(f"repository {name} of the server cannot be read: {why}", where=site.key)
+        looked_at = self._ports.now()
+        now = earlier_clock(site, f"{mark_prefix(mark.mark_id)}look.json", looked_at, by=self._by)
+        look = take_look(site, now=now, before=None)
         held = self._ports.marker.held_again(
             RecheckRequest(
                 store=site.store,
@@ -250,4 +340,4 @@ class _Runner:
         settled = proven_absent(
             first_seen=mark.looked_at, now=now, settle_seconds=mark.settings.settle_seconds
         )
-        return dict.fromkeys(held, HELD_AGAIN), "" if settled else SEEN_ONCE
+        return dict.fromkeys(held, HELD_AGAIN), "" if settled else SEEN_ONCE, looked_at

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from lakeplan.app.sweep.ports import Site
 from lakeplan.core.sweep.overlap import overlapping
-from lakeplan.errors import LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
-from lakeplan.formats.sweep_keys import OWNER_KEY
+from lakeplan.errors import FormatError, LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
+from lakeplan.formats.sweep_keys import OWNER_KEY, SUMMARY_FILE, SWEEPS_PREFIX, sweep_prefix
 
 
 def check_site(site: Site) -> None:
@@ -23,7 +25,7 @@ def check_site(site: Site) -> None:
 
 
 def _check_overlap(site: Site) -> None:
-    shared = overlapping(site.repository, site.reader.list_repositories())
+    shared = overlapping(site.repository, [*site.reader.list_repositories(), *site.neighbours])
     if shared:
         other, how = shared[0]
         more = f" (and {len(shared) - 1} more repositories)" if len(shared) > 1 else ""
@@ -67,3 +69,46 @@ def _check_owner(site: Site) -> None:
             where=where,
             hint="if the server only moved to another address, correct the record by hand",
         )
+
+
+def check_no_open_sweep(site: Site) -> None:
+    """Raises LakeplanError while a sweep of an earlier mark is not finished: what it has deleted and what was
+    brought back meanwhile cannot be told apart by a new mark."""
+    for mark_id in begun_sweeps(site):
+        summary = read_summary(site, mark_id)
+        if summary is None or not is_over(summary):
+            raise LakeplanError(
+                f"the sweep of mark {mark_id} is not finished",
+                where=site.key,
+                hint=f"lakeplan sweep run {mark_id} goes on with it; with --close it deletes nothing more",
+            )
+
+
+def begun_sweeps(site: Site) -> list[str]:
+    """Marks of this namespace whose sweep began to delete, sorted."""
+    found = site.store.list_prefixes(SWEEPS_PREFIX)
+    return sorted(
+        prefix.removeprefix(SWEEPS_PREFIX).rstrip("/")
+        for prefix in found
+        if f"{prefix}begun/" in site.store.list_prefixes(prefix)
+    )
+
+
+def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:
+    """What the last run of a mark left behind; None when there is nothing. Raises FormatError."""
+    key = sweep_prefix(mark_id) + SUMMARY_FILE
+    try:
+        data = site.store.read(key)
+    except StorageNotFound:
+        return None
+    try:
+        summary: dict[str, Any] = json.loads(data)
+        is_over(summary)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise FormatError("is no summary of a sweep", where=f"{site.store.url}/{key}") from None
+    return summary
+
+
+def is_over(summary: Mapping[str, Any]) -> bool:
+    """Whether a summary is the last word: every object has an end, and the last look was taken."""
+    return bool(summary["finished"]) and summary["came_back"] is not None

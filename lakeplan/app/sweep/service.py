@@ -18,7 +18,6 @@ from lakeplan.app.sweep.store_marks import StoredMark, load_mark, repository_of
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.settling import window
 from lakeplan.errors import ExitCode, LakeplanError, ReadOnlyRepository
-from lakeplan.formats.sweep_keys import SUMMARY_FILE, sweep_prefix
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.mark import Mark
 from lakeplan.model.moments import utc_text
@@ -86,7 +85,7 @@ def _mark_one(
 def open_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site, StoredMark]:
     """A mark by its id, and its repository. Raises UsageError for an unknown one."""
     site = open_site(select_one(tree, repository_of(ports.state, mark_id), ports), tree, ports)
-    return site, load_mark(site, mark_id)
+    return site, load_mark(site, ports.state, mark_id)
 
 
 def quarantines(
@@ -139,12 +138,3 @@ def list_marks(state: StateReader) -> list[Json]:
             row = {"mark_id": mark_id, "repository": "?", "marked_at": "", "by": ""}
         found.append({**row, "approved": state.read(approval_key(mark_id)) is not None})
     return found
-
-
-def sweep_summary(site: Site, mark_id: str) -> Json | None:
-    """What the last run of a mark left behind; None when nobody ran it."""
-    key = sweep_prefix(mark_id) + SUMMARY_FILE
-    if site.store.stat(key) is None:
-        return None
-    summary: Json = json.loads(site.store.read(key))
-    return summary

@@ -38,8 +38,9 @@ def repository_of(state: StateReader, mark_id: str) -> str:
         raise FormatError("the record of this mark is damaged", where=mark_index_key(mark_id)) from None
 
 
-def load_mark(site: Site, mark_id: str) -> StoredMark:
-    """Raises StorageNotFound, FormatError; LakeplanError for a mark of another repository."""
+def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
+    """Raises StorageNotFound, FormatError; StalePlan for a mark that is not the one that was written, or
+    whose figures are not those of its parts."""
     key = mark_prefix(mark_id) + MARK_FILE
     where = f"{site.store.url}/{key}"
     try:
@@ -48,7 +49,12 @@ def load_mark(site: Site, mark_id: str) -> StoredMark:
         raise StorageNotFound(
             f"there is no finished mark {mark_id}", where=where, hint="mark the repository again"
         ) from None
+    index = state.read(mark_index_key(mark_id))
+    if index is None or json.loads(index.data).get("digest") != digest_of(data):
+        raise StalePlan("is not the mark that was written", where=where, hint="mark the repository again")
     mark = read_mark(data, name=where)
+    if sum(part.rows for part in mark.marked.going) != mark.goes.objects:
+        raise StalePlan("names more than its figures say", where=where, hint="mark the repository again")
     if mark.key != site.key or mark.mark_id != mark_id:
         raise LakeplanError(f"is a mark of {mark.key}", where=where, hint="mark the repository again")
     return StoredMark(mark, digest_of(data))

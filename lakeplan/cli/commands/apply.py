@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -132,11 +132,11 @@ class ApplyFlow:
                 backlog=self.sweep is not None,
                 simulate="all" if self.sweep is not None else "changed",
             ),
-            self._plan_ports(),
+            replace(self._plan_ports(), branches=self.session.branch_ports()),
         )
         show_plan(plan, (Output(RICH, None),), no_color=self.no_color, to_stderr=self._results_on_stdout)
-        planned = plan_exit_code(plan, detailed=False)
-        if plan.refused or (not plan.writes and self.sweep is None):
+        planned = plan_exit_code(plan, detailed=False, refused=bool(plan.blocked))
+        if plan.blocked or (not plan.writes and self.sweep is None):
             return planned
         if not auto_approve and not self._approved():
             return ExitCode.ERROR

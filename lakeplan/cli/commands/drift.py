@@ -10,21 +10,31 @@ import typer
 
 from lakeplan.app.drift import DriftPorts, DriftReport, find_drift
 from lakeplan.app.drift_document import drift_document
+from lakeplan.app.drift_heads import HeadPorts
 from lakeplan.app.plan import Selection
+from lakeplan.app.run import Run
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import emit, pair_outputs
-from lakeplan.cli.who import tree_commit
+from lakeplan.cli.who import this_run, tree_commit
 from lakeplan.cli.wiring import Session
 from lakeplan.core.drift import DriftClass
 from lakeplan.errors import ExitCode, UsageError
+from lakeplan.ports.storage import StateWriter
 from lakeplan.render.drift import drift_metrics, render_drift
 from lakeplan.render.json import json_text
 
 FORMATS = ("rich", "json", "openmetrics")
 ANY = "any"
+VANISHING = (
+    "HEADs of branches were not recorded for undo: the state is a folder and CI is set, so they would vanish"
+    " with the runner; set state.url to an s3:// or Azure blob URL"
+)
 
-HELP = """Compare the servers with the last applied rules and with the tree. Writes nothing.
+HELP = """Compare the servers with the last applied rules and with the tree. Asks only with GET.
+
+Where a server deletes branches itself (engine: server) their HEADs are recorded in the state, so that
+`lifecycle undo` can bring them back.
 
 Classes: server-edited (the stored rules are not those that were applied), tree-ahead (the tree asks for what
 was not applied), patterns-stale (branches came or went since), released (applied once, not managed any more),
@@ -67,10 +77,16 @@ def register(app: typer.Typer) -> None:
             raise UsageError(
                 f"the tree has no server {server!r}", hint=f"one of {', '.join(session.tree.servers)}"
             )
+        state = session.state()
         report = find_drift(
             session.tree,
             Selection(tuple(target or ()), owner, server),
-            DriftPorts(session.reader, session.state(), session.progress),
+            DriftPorts(
+                session.reader,
+                state,
+                session.progress,
+                heads_ports(session, state, this_run(tree)),
+            ),
             as_of=session.as_of,
             tree_commit=tree_commit(tree),
         )
@@ -82,6 +98,13 @@ def register(app: typer.Typer) -> None:
             no_color=no_color,
         )
         return exit_code_of(report, classes)
+
+
+def heads_ports(session: Session, state: StateWriter, run: Run) -> HeadPorts:
+    """Where HEADs are recorded; not into a state folder in CI, where they would vanish with the runner."""
+    is_folder = session.tree.state_url.startswith("file://")
+    useless = VANISHING if session.environ.get("CI") and is_folder else ""
+    return HeadPorts(lambda server: session.branch_readers(server).branches, state, run, useless)
 
 
 def check_classes(names: Sequence[str] | None) -> frozenset[DriftClass]:

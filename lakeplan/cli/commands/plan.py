@@ -15,6 +15,7 @@ from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import tree_commit
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, UsageError
@@ -108,6 +109,7 @@ def register(app: typer.Typer) -> None:
                 allowed=check_gate_names(allow),
                 tree_commit=tree_commit(tree),
                 known=known_repositories(session.state()),
+                now=now_utc(),
             ),
         )
         show_plan(made, outputs, no_color=no_color, tree=tree)
@@ -116,7 +118,7 @@ def register(app: typer.Typer) -> None:
 
 def plan_against(base: Base | None, session: Session, options: PlanOptions) -> Plan:
     """The plan of the session's tree; with a base, held to it and with every loosening."""
-    ports = Ports(session.reader, session.simulator, session.progress)
+    ports = Ports(session.reader, session.simulator, session.progress, session.branch_ports())
     if base is None:
         return make_plan(session.tree, options, ports)
     held = base.hold(session.tree)
@@ -144,11 +146,12 @@ def show_plan(
     )
 
 
-def exit_code_of(plan: Plan, *, detailed: bool) -> ExitCode:
-    """The worst result: nothing could be planned, some could not, a gate refused, changes pending."""
+def exit_code_of(plan: Plan, *, detailed: bool, refused: bool | None = None) -> ExitCode:
+    """The worst result: nothing could be planned, some could not, a gate refused, changes pending.
+    ``refused`` None: any gate counts, also one that stops only ``lifecycle run``."""
     if plan.failed:
         return ExitCode.ERROR if len(plan.failed) == len(plan.repositories) else ExitCode.PARTLY_DONE
-    if plan.refused:
+    if bool(plan.refused) if refused is None else refused:
         return ExitCode.REFUSED
     return ExitCode.CHANGES_PENDING if detailed and plan.writes else ExitCode.OK
 

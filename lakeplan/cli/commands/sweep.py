@@ -17,11 +17,13 @@ from rich.console import Console
 from lakeplan.app.plan import Selection
 from lakeplan.app.sweep.approve import approve as approve_mark
 from lakeplan.app.sweep.finish import finish
+from lakeplan.app.sweep.official import run_official
 from lakeplan.app.sweep.purge import PURGE_FORMAT
 from lakeplan.app.sweep.purge import purge as end_quarantine
 from lakeplan.app.sweep.restore import RestoreOptions
 from lakeplan.app.sweep.restore import restore as bring_back
-from lakeplan.app.sweep.run import run_sweep
+from lakeplan.app.sweep.run import close_sweep, run_sweep
+from lakeplan.app.sweep.safeguards import is_over, read_summary
 from lakeplan.app.sweep.service import (
     MARKS_FORMAT,
     list_marks,
@@ -30,9 +32,17 @@ from lakeplan.app.sweep.service import (
     marks_document,
     open_mark,
     quarantines,
-    sweep_summary,
 )
 from lakeplan.cli import options
+from lakeplan.cli.collecting import (
+    CollectorClient,
+    CollectorConf,
+    CollectorOptions,
+    CollectorRuns,
+    SparkSubmitPath,
+    open_collector,
+    show_collector_runs,
+)
 from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.gates import check_gate_names
@@ -44,6 +54,7 @@ from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import new_mark_id, this_run
 from lakeplan.cli.wiring import Session
 from lakeplan.core.planning.gates import Openers
+from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.xid import XidSource
 from lakeplan.model.sweep import SweepSettings
@@ -129,14 +140,8 @@ def approve(
     session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
-        given = approve_mark(
-            stored,
-            ports.state,
-            this_run(tree),
-            reason=reason,
-            openers=openers_of(session, allow),
-            repository=site.desired,
-        )
+        openers = openers_of(session, allow)
+        given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
     _emit(outputs, dict(vars(given)), render_approval, no_color=no_color)
     return ExitCode.OK
 
@@ -147,6 +152,15 @@ def run(
     parallelism: Annotated[
         int | None, typer.Option("--parallelism", help="Workers that delete; all by default.", min=1)
     ] = None,
+    spark_submit: SparkSubmitPath = "spark-submit",
+    collector: CollectorClient = None,
+    collector_conf: CollectorConf = None,
+    close: Annotated[
+        bool,
+        typer.Option(
+            "--close", help="End a sweep that cannot go on: look what is gone, delete nothing more."
+        ),
+    ] = False,
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
@@ -169,9 +183,15 @@ def run(
     ):
         this = this_run(tree)
         site, stored = open_mark(session.tree, mark_id, ports)
-        document = sweep_summary(site, mark_id)
-        if document is None or not document["finished"]:
-            end = run_sweep(site, stored, ports, this)
+        document = read_summary(site, mark_id)
+        if document is None or not is_over(document):
+            if close:
+                end = close_sweep(site, stored, ports, this)
+            elif stored.mark.settings.engine == ENGINE:
+                given = CollectorOptions(spark_submit, collector, collector_conf, spark_conf)
+                end = run_official(site, stored, ports, this, open_collector(session, site, given))
+            else:
+                end = run_sweep(site, stored, ports, this)
             xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
             document = finish(site, end, ports, this, run_id=xids.descending())
     _emit(outputs, document, render_sweep, no_color=no_color)
@@ -182,7 +202,11 @@ def report(
     mark_id: Annotated[
         str | None, typer.Argument(metavar="[MARK]", help="One mark; without it, all of them.")
     ] = None,
+    collector_runs: CollectorRuns = False,
     tree: options.TreeDir = Path(),
+    target: options.Targets = None,
+    owner: options.Owner = None,
+    server: options.Server = None,
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
@@ -193,13 +217,16 @@ def report(
     configure_logging(log_level)
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
+    if collector_runs:
+        chosen = Selection(tuple(target or ()), owner, server)
+        return show_collector_runs(session, chosen, outputs, no_color=no_color)
     if mark_id is None:
         document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
         _emit(outputs, document, render_mark_list, no_color=no_color)
         return ExitCode.OK
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
-        summary = sweep_summary(site, mark_id)
+        summary = read_summary(site, mark_id)
     if summary is not None:
         _emit(outputs, summary, render_sweep, no_color=no_color)
     else:
@@ -264,19 +291,19 @@ def purge(
 ) -> int:
     configure_logging(log_level)
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-    age = parse_age("--older-than", older_than)
+    before = now_utc() - timedelta(seconds=parse_age("--older-than", older_than))
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         found = quarantines(
             session.tree,
             Selection(tuple(target or ()), owner, server),
             ports,
-            older_than=now_utc() - timedelta(seconds=age),
+            older_than=before,
         )
         objects = sum(q.amount.objects for q in found)
         if found and not auto_approve and not _approved(objects, len(found), no_color=no_color):
             return ExitCode.ERROR
-        ends = [end_quarantine(quarantine, ports, this_run(tree)) for quarantine in found]
+        ends = [end_quarantine(quarantine, ports, this_run(tree), older_than=before) for quarantine in found]
     document = {"format": PURGE_FORMAT, "older_than": older_than, "quarantines": ends}
     _emit(outputs, document, render_purge, no_color=no_color)
     return ExitCode.PARTLY_DONE if any(end["failed"] for end in ends) else ExitCode.OK
@@ -296,7 +323,7 @@ def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
 
 def exit_code_of(document: dict[str, Any]) -> int:
     """3 when an object failed, something is left to do, or data was lost after all."""
-    bad = document["failed"]["objects"] or not document["finished"] or document["came_back"]
+    bad = document["failed"]["objects"] or not document["finished"] or document["came_back"] != 0
     return ExitCode.PARTLY_DONE if bad else ExitCode.OK
 
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 
 from lakeplan.core.retention import CommitGraph, ServerWalk, expiry_us
-from lakeplan.model.branches import Consequence
+from lakeplan.model.branches import SETTLED, Consequence, MomentTotal
 from lakeplan.model.rules import GcRules
 from lakeplan.model.simulation import Amount, ImpactResult, Transition
 
-MOMENTS = ("now", "plus_7_days", "plus_30_days", "settled")
-SETTLED = "settled"
+MOMENTS = ("now", "plus_7_days", "plus_30_days", SETTLED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MAX_BRANCHES = 50
 """Branches whose objects are counted one by one: each takes a bit of the mask, beside eight."""
@@ -32,16 +31,6 @@ def after_bit(moment: str) -> int:
 
 def branch_bit(place: int) -> int:
     return 1 << (2 * len(MOMENTS) + place)
-
-
-@dataclass(frozen=True)
-class MomentTotal:
-    """All deletions together, at one moment: commits kept with the branches and not without them."""
-
-    as_of: datetime
-    commits: int
-    objects: int | None = None
-    size_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from lakeplan.model.desired import Acknowledgement, Safety
 from lakeplan.model.plan import (
+    LIFECYCLE_RUN,
     Action,
     GateOutcome,
     GateResult,
@@ -31,7 +32,8 @@ CLEAR = "clear"
 UNKNOWN_IMPACT = "unknown-impact"
 UNMANAGED = "unmanaged"
 DELETED_BRANCHES = "deleted-branches"
-"""Branches that ``lifecycle run`` would delete in one run (``safety.max_deleted_branches``)."""
+"""Branches that go (``safety.max_deleted_branches``): those that a server's policies newly let go through an
+apply, and those that ``lifecycle run`` would delete in one run."""
 MIN_AGE = "min-age"
 """``sweep.min_age`` is below the grace period that the server asks for."""
 SWEEP_LIMIT = "sweep-limit"
@@ -94,16 +96,23 @@ class Openers:
 
 
 def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> tuple[GateResult, ...]:
-    """Every gate of one repository that has something to say; a passed limit is listed too."""
-    if not plan.writes or plan.failure is not None:
+    """Every gate of one repository that has something to say; a passed limit is listed too. Without writes
+    there is only what stops ``lifecycle run``."""
+    if plan.failure is not None:
         return ()
     found = [
-        *_presence_gates(plan),
-        *_limit_gates(plan.key, tuple(plan.impact.horizons.values()), safety),
-        *_branch_gate(plan.key, [plan], safety),
-        *_tag_gate(plan, safety),
-        *_risk_gate(plan, safety),
+        *run_gate(plan.key, _run_deletes(plan), safety.max_deleted_branches),
+        *_run_tag_gate(plan, safety),
     ]
+    if plan.writes:
+        found = [
+            *_presence_gates(plan),
+            *_limit_gates(plan.key, tuple(plan.impact.horizons.values()), safety),
+            *_branch_gate(plan.key, [plan], safety),
+            *_tag_gate(plan, safety),
+            *_risk_gate(plan, safety),
+            *found,
+        ]
     return tuple(openers.decide(g, plan) if g.outcome is GateOutcome.REFUSED else g for g in found)
 
 
@@ -117,16 +126,18 @@ def plan_gates(
 ) -> tuple[GateResult, ...]:
     """The limits over the whole plan. Such a gate counts as acknowledged when it is in every repository
     that contributes to it."""
-    writing = [r for r in repositories if r.writes and r.failure is None]
+    planned = [r for r in repositories if r.failure is None]
+    writing = [r for r in planned if r.writes]
+    by_run = run_gate(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety.max_deleted_branches)
     results = []
     totals = tuple(_total(writing, horizon) for horizon in Horizon)
     limits = _limit_gates(WHOLE_PLAN, tuple(t for t in totals if t is not None), safety)
-    for gate in [*limits, *_branch_gate(WHOLE_PLAN, writing, safety)]:
+    for gate in [*limits, *_branch_gate(WHOLE_PLAN, writing, safety), *by_run]:
         if gate.outcome is not GateOutcome.REFUSED:
             results.append(gate)
             continue
         decided = openers.decide(gate, None)
-        if decided.outcome is GateOutcome.REFUSED and _all_open(writing, gate.gate):
+        if decided.outcome is GateOutcome.REFUSED and _all_open(planned, gate):
             text = "acknowledged in every repository that contributes"
             decided = replace(gate, outcome=GateOutcome.ACKNOWLEDGED, opens_with=text)
         results.append(decided)
@@ -143,19 +154,47 @@ def plan_gates(
     return tuple(results)
 
 
-def _all_open(writing: list[RepositoryPlan], gate: str) -> bool:
-    if gate == DELETED_BRANCHES:
-        contributing = [
-            r for r in writing if r.branch_lifecycle and any(r.branch_lifecycle.deletions.values())
-        ]
-    else:
-        contributing = [
-            r for r in writing if any((h.objects_expire or 0) > 0 for h in r.impact.horizons.values())
-        ]
+def _all_open(planned: list[RepositoryPlan], gate: GateResult) -> bool:
     opened = (GateOutcome.ACKNOWLEDGED, GateOutcome.ALLOWED)
+    contributing = [r for r in planned if _contributes(r, gate)]
     return bool(contributing) and all(
-        any(g.gate == gate and g.outcome in opened for g in r.gates) for r in contributing
+        any(g.gate == gate.gate and g.stops == gate.stops and g.outcome in opened for g in r.gates)
+        for r in contributing
     )
+
+
+def _contributes(plan: RepositoryPlan, gate: GateResult) -> bool:
+    """Whether anything in this repository adds to a gate of the whole plan."""
+    if gate.stops == LIFECYCLE_RUN:
+        return _run_deletes(plan) > 0
+    if not plan.writes:
+        return False
+    if gate.gate == DELETED_BRANCHES:
+        return plan.branch_lifecycle is not None and any(plan.branch_lifecycle.deletions.values())
+    return any((h.objects_expire or 0) > 0 for h in plan.impact.horizons.values())
+
+
+def _run_deletes(plan: RepositoryPlan) -> int:
+    """Branches that the next ``lifecycle run`` deletes."""
+    return plan.lifecycle.going if plan.lifecycle is not None else 0
+
+
+def run_gate(scope: str, count: int, limit: int | None) -> list[GateResult]:
+    """How many branches one ``lifecycle run`` may delete. An apply deletes none, so it is not stopped."""
+    if not count or limit is None:
+        return []
+    return [
+        GateResult(
+            DELETED_BRANCHES,
+            scope,
+            GateOutcome.REFUSED if count > limit else GateOutcome.PASSED,
+            f"{count:,} branches would be deleted by `lakeplan lifecycle run`; the limit is {limit:,}",
+            value=count,
+            limit=limit,
+            unit="branches",
+            stops=LIFECYCLE_RUN,
+        )
+    ]
 
 
 def _presence_gates(plan: RepositoryPlan) -> list[GateResult]:
@@ -223,13 +262,38 @@ def _branch_gate(scope: str, plans: list[RepositoryPlan], safety: Safety) -> lis
     return [GateResult(DELETED_BRANCHES, scope, outcome, text, value, limit, "branches", horizon=horizon)]
 
 
+def _run_tag_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
+    """Tags that only branches lead to which ``lifecycle run`` deletes. A tag keeps no data (retention.md), so
+    it may lose some when the commits of its branch go. A warning: the run itself reads no objects."""
+    rows = plan.lifecycle.branches if plan.lifecycle is not None else ()
+    at_stake = [r for r in rows if r.goes and r.tags and r.follows is not None and r.follows.commits]
+    tags = sorted({tag for row in at_stake for tag in row.tags})
+    if not tags or safety.on_tag_loss == "ignore":
+        return []
+    text = (
+        f"{_tags(tags)} may lose data once `lakeplan lifecycle run` deletes"
+        f" {_names([row.branch_id for row in at_stake])}: a tag keeps no data"
+    )
+    return [
+        GateResult(TAG_LOSS, plan.key, GateOutcome.WARNED, text, len(tags), 0, "tags", stops=LIFECYCLE_RUN)
+    ]
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _tags(tags: list[str]) -> str:
+    return f"{len(tags)} tag{'s' * (len(tags) != 1)} ({_names(tags)})"
+
+
 def _tag_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
     lost = [t.tag for t in plan.impact.tags]
     if not lost or safety.on_tag_loss == "ignore":
         return []
     outcome = GateOutcome.REFUSED if safety.on_tag_loss == "fail" else GateOutcome.WARNED
-    names = ", ".join(lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
-    text = f"{len(lost)} tag{'s' * (len(lost) != 1)} would lose data, now or within 30 days: {names}"
+    tags = f"{len(lost)} tag{'s' * (len(lost) != 1)}"
+    text = f"{tags} would lose data, now or within 30 days: {_names(lost)}"
     return [GateResult(TAG_LOSS, plan.key, outcome, text, value=len(lost), limit=0, unit="tags")]
 
 

@@ -8,6 +8,9 @@ from lakeplan.model.plan import GateOutcome, GateResult
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import SweepSettings
 
+GRACE_SECONDS = 86_400
+"""A server's default (api.md), where it does not say."""
+
 
 def mark_gates(
     repository: Named,
@@ -54,7 +57,9 @@ def _limit(repository: Named, gate: str, value: float, limit: float | None, unit
 
 
 def _min_age(repository: Named, settings: SweepSettings, grace: int | None) -> GateResult | None:
-    if grace is None or settings.min_age_seconds >= grace:
+    if grace is None:
+        grace = GRACE_SECONDS
+    if settings.min_age_seconds >= grace:
         return None
     text = (
         f"objects may go after {settings.min_age_seconds:,} seconds, and the server asks collectors to wait"

@@ -315,3 +315,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 @pytest.fixture
 def killed() -> type[BaseException]:
     return Killed
+
+
+@pytest.fixture
+def idle(world):
+    """Two feature branches that the policy lets go now."""
+    world.lakefs.branch("feature-1")
+    world.lakefs.branch("feature-2", hidden=True)
+    world.run()
+    world.clock.wait(4)
+    return world

@@ -1,8 +1,9 @@
-"""Every sentence of the documents about branch lifecycle, as a test. Sentences about writes, deletion and
-undo that need a server are in tests/e2e/test_lifecycle.py; those of the wire form with the server engine."""
+"""What the documents say of verdicts on branches, as tests. tests/test_branch_lifecycle_documented.py lists
+every sentence with its tests; those that need a server are in tests/e2e/lifecycle."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -48,6 +49,12 @@ class DescribeAPolicy:
     @pytest.mark.parametrize(("age", "idle", "goes"), [(8, 4, True), (8, 2, False), (6, 4, False)])
     def it_needs_both_thresholds_crossed_when_both_are_given(self, draw, age, idle, goes):
         assert draw.judge(draw.branch(age=age, idle=idle), draw.policy(age=7, idle=3)).goes == goes
+
+    def it_has_a_description_that_decides_nothing(self, draw):
+        plain = draw.policy(age=7)
+        described = replace(plain, description="main, keep, 9d")
+        for age in (6, 8):
+            assert draw.judge(draw.branch(age=age), plain) == draw.judge(draw.branch(age=age), described)
 
     def it_may_not_match_the_default_branch_and_says_which_pattern_does(self, draw):
         policies = [draw.policy("m*", "feature-*", age=1, id="a"), draw.policy("main", age=1, id=None)]

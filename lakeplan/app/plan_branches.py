@@ -1,0 +1,190 @@
+"""Branches in a plan: what ``lifecycle run`` would delete, and what a server's own job takes with a branch.
+
+Only looks. A repository is surveyed where its server's engine is ``lakeplan`` and the tree has policies for
+it; an apply deletes no branch, so nothing here is asked again when a plan is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+from lakeplan.app.lifecycle.follow import follow, request_of, what_follows
+from lakeplan.app.lifecycle.memory import read_ledger
+from lakeplan.app.lifecycle.survey import (
+    Readers,
+    Survey,
+    When,
+    clock_problem,
+    in_parallel,
+    survey,
+    under,
+)
+from lakeplan.core.lifecycle.consequences import Consequences
+from lakeplan.core.lifecycle.history import tags_on
+from lakeplan.core.lifecycle.keepers import is_exempt
+from lakeplan.core.settings import EVEREST
+from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
+from lakeplan.model.branch_plan import BranchesPlan, row_of
+from lakeplan.model.branches import StagedData
+from lakeplan.model.desired import DesiredRepository, PoliciesDesired, ServerConfig
+from lakeplan.model.plan import Horizon
+from lakeplan.model.refs import Refs
+from lakeplan.model.rules import GcRules
+from lakeplan.model.setting_plan import BranchFate, PoliciesPlan
+from lakeplan.model.simulation import ImpactResult
+from lakeplan.ports.simulation import ImpactRequest
+from lakeplan.ports.storage import StateReader
+
+
+@dataclass(frozen=True)
+class BranchPorts:
+    """What a look at branches needs: a server's readers by name, and what runs observed before."""
+
+    readers: Callable[[str], Readers]
+    state: StateReader
+
+
+@dataclass(frozen=True)
+class Look:
+    """``now`` is the moment of the look, ``as_of`` the one to judge at. ``simulate``: whether objects are
+    read."""
+
+    now: datetime
+    as_of: datetime
+    read_only: bool
+    simulate: bool
+
+
+@dataclass(frozen=True)
+class BranchLook:
+    """A look at the branches, before the simulation answered. ``unknown`` says why there is none."""
+
+    found: Survey | None = None
+    what: Consequences | None = None
+    request: ImpactRequest | None = None
+    notes: tuple[str, ...] = ()
+    unknown: str = ""
+
+
+def is_ours(desired: DesiredRepository, server: ServerConfig) -> bool:
+    """Whether ``lifecycle run`` enforces policies here."""
+    return server.branch_lifecycle_engine == "lakeplan" and isinstance(
+        desired.branch_lifecycle, PoliciesDesired
+    )
+
+
+def look_at_branches(
+    desired: DesiredRepository,
+    server: ServerConfig,
+    ports: BranchPorts,
+    rules: GcRules | None,
+    look: Look,
+) -> BranchLook:
+    """Every branch of one repository; ``rules`` are those that the plan leaves behind. What cannot be read is
+    told, and does not fail the plan of the rules."""
+    zone = ZoneInfo(server.time_zone)
+    try:
+        readers = ports.readers(desired.server)
+        clock = clock_problem(readers, desired.name, look.now)
+        found = survey(
+            desired,
+            readers,
+            read_ledger(ports.state, desired.key).ledger,
+            When(look.now, look.as_of, zone),
+            whole=True,
+            read_only=look.read_only,
+        )
+    except LakeplanError as error:
+        return BranchLook(unknown=str(error))
+    found = under(found, rules, zone)
+    what = what_follows(found, rules, look.as_of, zone)
+    request = None
+    if what is not None and what.any_follow and look.simulate:
+        # A key of its own: the same repository may also ask what its change of rules does.
+        request = request_of(f"{desired.key}#branches", found, what, readers.refs)
+    return BranchLook(found, what, request, (clock,) if clock else ())
+
+
+def branches_plan(
+    seen: BranchLook, results: Mapping[str, ImpactResult | LakeplanError], look: Look
+) -> BranchesPlan:
+    """The look with what follows from its deletions, as the plan lists it."""
+    if seen.found is None:
+        return BranchesPlan(look.as_of, unknown=seen.unknown)
+    answer = results.get(seen.request.key) if seen.request is not None else None
+    done = follow(seen.found, seen.what, answer, simulated=look.simulate)
+    settings = seen.found.desired.lifecycle
+    rows = tuple(row_of(outlook) for _, outlook in sorted(done.survey.outlooks.items()))
+    moments = {horizon.value: look.as_of + timedelta(days=horizon.days) for horizon in Horizon}
+    deletions = {
+        name: sum(1 for r in rows if r.goes_by(moment) and not is_exempt(r.branch_id, settings))
+        for name, moment in moments.items()
+    }
+    idle = any(deletions.values()) and _asks_for_idleness(seen.found.desired)
+    return BranchesPlan(
+        look.as_of,
+        rows,
+        observed_since=datetime.fromtimestamp(done.survey.ledger.began, timezone.utc),
+        deletions=deletions,
+        totals=done.totals,
+        objects_unknown=done.objects_unknown,
+        notes=(*seen.notes, EVEREST) if idle else seen.notes,
+    )
+
+
+def _asks_for_idleness(desired: DesiredRepository) -> bool:
+    setting = desired.branch_lifecycle
+    return isinstance(setting, PoliciesDesired) and any(
+        policy.max_idle_seconds is not None for policy in setting.policies
+    )
+
+
+# ---- a server's own job
+def with_losses(
+    policies: PoliciesPlan,
+    desired: DesiredRepository,
+    readers: Readers,
+    refs: Refs | None,
+    default_branch: str,
+) -> PoliciesPlan:
+    """Beside every branch that goes under the proposed policies: what is uncommitted on it, open pull
+    requests from it, tags on it. What cannot be read is a note."""
+    names = [fate.branch_id for fate in policies.fates if fate.goes_at is not None]
+    if not names:
+        return policies
+    tags = tags_on(refs, default_branch) if refs is not None else {}
+    staged: dict[str, StagedData] = {}
+    pulls: dict[str, list[str]] = {}
+    notes = list(policies.notes)
+    try:
+        for pull in readers.branches.open_pulls(desired.name):
+            pulls.setdefault(pull.source_branch, []).append(pull.id)
+        staged = dict(in_parallel(lambda name: (name, _staged(readers, desired.name, name)), names))
+    except LakeplanError as error:
+        notes.append(f"uncommitted changes and pull requests could not be read: {error.message}")
+
+    def full(fate: BranchFate) -> BranchFate:
+        if fate.goes_at is None:
+            return fate
+        data = staged.get(fate.branch_id)
+        return replace(
+            fate,
+            uncommitted=None if data is None else len(data.changes),
+            uncommitted_more=data.more if data is not None else False,
+            pulls=tuple(pulls.get(fate.branch_id, ())),
+            tags=tags.get(fate.branch_id, ()),
+        )
+
+    return replace(policies, fates=tuple(full(fate) for fate in policies.fates), notes=tuple(notes))
+
+
+def _staged(readers: Readers, repository: str, branch_id: str) -> StagedData:
+    try:
+        return readers.branches.staged(repository, branch_id)
+    except RepositoryNotFound:
+        raise
+    except NotFound:
+        return StagedData()  # gone since it was listed: nothing is lost with it any more

@@ -1,0 +1,247 @@
+"""``sweep run`` with ``sweep.engine: lakefs-spark-client``: lakeFS's own job deletes, under lakeplan's rules.
+
+Told to do everything at once, that job would delete by a verdict nobody has seen. So it runs twice, in the
+documented way. It marks only; its mark must name nothing that the approved mark does not. Then, after one
+more look at what the repository holds, it sweeps that mark only, without marking again. Its word is no
+proof (it only logs what a store refused, retention.md): every object is asked for by GET afterwards.
+A mark of it that was refused is made unusable: anybody could sweep it without approval.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+
+from lakeplan.app.run import Run
+from lakeplan.app.sweep.mark import collector_runs
+from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.app.sweep.run import SweepEnd, run_sweep
+from lakeplan.app.sweep.store_marks import StoredMark
+from lakeplan.core.sweep.official import check_collectable, min_age_seconds
+from lakeplan.errors import FormatError, GateRefused, LakeplanError, StalePlan, StorageError, StorageNotFound
+from lakeplan.formats.mark_parts import end_of, read_part, write_results
+from lakeplan.formats.sweep_keys import OFFICIAL_FILE, mark_prefix, result_key, sweep_prefix
+from lakeplan.formats.unified import UnifiedRun, read_deleted, read_summary
+from lakeplan.model.collector import CollectorJob
+from lakeplan.model.mark import Mark
+from lakeplan.model.stored import Deletion, Versions
+from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
+from lakeplan.ports.collector import Collector
+from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
+from lakeplan.ports.sweep_storage import ObjectDeleter
+
+THREADS = 32
+"""Requests in flight while objects are asked for."""
+NOT_MARKED = "the official collector did not mark it"
+STILL_THERE = "still there after the official collector's run"
+NOT_FINISHED = "not deleted: others of the mark are held again, and the official collector cannot be told so"
+
+
+def run_official(
+    site: Site, stored: StoredMark, ports: SweepPorts, run: Run, collector: Collector
+) -> SweepEnd:
+    """As ``run_sweep``. Raises GateRefused while the mark keeps what the collector would delete, UsageError
+    for settings it cannot follow."""
+    check_collectable(stored.mark)
+    collector.check()
+    sweeper = OfficialSweeper(site, stored.mark, collector, ports)
+    try:
+        return run_sweep(site, stored, replace(ports, sweeper=sweeper), run)
+    finally:
+        sweeper.close()
+
+
+class OfficialSweeper:
+    """``lakeplan.ports.sweep.Sweeper`` by lakeFS's own job. The first round marks, the second sweeps:
+    ``run_sweep`` takes a fresh look before each."""
+
+    def __init__(self, site: Site, mark: Mark, collector: Collector, ports: SweepPorts) -> None:
+        self._site = site
+        self._store = site.store
+        self._mark = mark
+        self._where = f"{mark.key}: mark {mark.mark_id}"
+        self._collector = collector
+        self._ports = ports
+        self._run: UnifiedRun | None = None
+        self._addresses: frozenset[str] = frozenset()
+
+    def delete_keys(
+        self, store: ObjectDeleter, keys: Sequence[str], settings: DeleteSettings
+    ) -> list[Deletion]:
+        """See the port: what no mark names is not the collector's."""
+        return self._ports.sweeper.delete_keys(store, keys, settings)
+
+    def delete(self, request: DeleteRequest) -> RoundEnd:
+        """See the port. Raises GateRefused, StalePlan when it may not go on; nothing was deleted then."""
+        if (begun := self._recorded()) is not None:
+            return self._go_on(begun, request)
+        self._check_look(request)
+        if self._run is None:
+            self._run = self._have_marked(request)
+            return RoundEnd(())
+        self._addresses = self._checked(self._run)  # as it lies there now: the job reads it again
+        record = {"run_id": self._run.run_id, "written_by": "the official collector"}
+        data = (json.dumps(record) + "\n").encode()
+        self._store.create(sweep_prefix(self._mark.mark_id) + OFFICIAL_FILE, data)
+        run, self._run = self._run, None
+        return self._sweep(run, request)
+
+    def close(self) -> None:
+        """Makes a mark of the collector that was not swept unusable."""
+        if self._run is not None:
+            self._retract(self._run)
+            self._run = None
+
+    # ---- before anything is deleted
+    def _check_look(self, request: DeleteRequest) -> None:
+        if request.saved:
+            address, why = next(iter(sorted(request.saved.items())))
+            raise GateRefused(
+                f"{len(request.saved):,} marked objects must stay ({address}: {why}), and the official"
+                " collector cannot be told so",
+                where=self._where,
+                hint="mark again",
+            )
+        if request.keep_never_committed and self._mark.marked.amount(MarkClass.NEVER_COMMITTED).objects:
+            raise GateRefused(request.keep_never_committed, where=self._where, hint="run it again then")
+
+    def _have_marked(self, request: DeleteRequest) -> UnifiedRun:
+        """The collector's own mark, which names nothing but what was approved."""
+        before = set(collector_runs(self._site))
+        try:
+            self._collector.run(self._job(), keep=request.keep, stop=self._ports.stop)
+            run = self._only_new(before)
+            self._addresses = self._checked(run)
+        except BaseException:
+            # Whatever it was: a mark that the job may have finished must not lie about.
+            with suppress(LakeplanError):
+                self._retract(self._only_new(before))
+            raise
+        return run
+
+    def _only_new(self, before: set[str]) -> UnifiedRun:
+        new = sorted(set(collector_runs(self._site)) - before - {self._mark.mark_id})
+        if len(new) == 1:
+            return UnifiedRun(new[0])
+        raise StalePlan(
+            f"the collector left {len(new)} reports where one was expected"
+            + (f" ({', '.join(new[:3])}): another one ran meanwhile" if new else ""),
+            where=self._where,
+            hint="see that no other collector runs, then mark again",
+        )
+
+    def _checked(self, run: UnifiedRun) -> frozenset[str]:
+        """What the collector's mark names: nothing but what was approved, or GateRefused."""
+        named = self._named_by(run)
+        foreign = set(named)
+        for part in self._mark.marked.going:
+            foreign.difference_update(self._rows(part)[0])
+        if foreign:
+            raise GateRefused(
+                f"the official collector would delete {len(foreign):,} objects that the approved mark does"
+                f" not name, such as {min(foreign)}",
+                where=self._where,
+                hint="mark again and look at the difference, or use sweep.engine: builtin",
+            )
+        return named
+
+    # ---- deleting
+    def _go_on(self, begun: UnifiedRun, request: DeleteRequest) -> RoundEnd:
+        """With a sweep that an earlier run began. When something is held again by now, nothing more is
+        deleted: what is gone and what is not is written down."""
+        self._addresses = self._checked(begun)
+        if not request.saved:
+            return self._sweep(begun, request)
+        end = self._record_all(request, NOT_FINISHED)
+        if not end.problem:
+            self._retract(begun)
+        return end
+
+    def _sweep(self, run: UnifiedRun, request: DeleteRequest) -> RoundEnd:
+        if self._addresses:
+            try:
+                self._collector.run(self._job(run.run_id), keep=request.keep, stop=self._ports.stop)
+            except LakeplanError as error:
+                # Some objects may be gone: the next run sweeps the same mark to its end.
+                return RoundEnd((), _told(error))
+        return self._record_all(request, STILL_THERE)
+
+    def _record_all(self, request: DeleteRequest, reason: str) -> RoundEnd:
+        ends: list[PartEnd] = []
+        try:
+            for part in request.parts:
+                request.keep()
+                ends.append(self._record(part, request.saved, reason))
+        except LakeplanError as error:
+            return RoundEnd(ends, _told(error))
+        return RoundEnd(ends)
+
+    def _record(self, part: Part, saved: Mapping[str, str], reason: str) -> PartEnd:
+        """Asks for every object of a part that the collector was to delete, and writes down what is gone.
+        ``reason``: why others are still there."""
+        keys, sizes = self._rows(part)
+        marked = [key for key in keys if key in self._addresses]
+        status = {key: (Status.SAVED, saved.get(key, NOT_MARKED)) for key in keys}
+        with ThreadPoolExecutor(THREADS) as pool:
+            for key, gone in zip(marked, pool.map(self._store.is_gone, marked), strict=True):
+                if gone:
+                    status[key] = (Status.DELETED, "")
+                elif key not in saved:
+                    status[key] = (Status.FAILED, reason)
+        data = write_results(status, dict(zip(keys, sizes, strict=True)), verified=len(marked))
+        self._store.put(result_key(sweep_prefix(self._mark.mark_id), part.name), data)
+        return end_of(part.name, data)
+
+    # ---- reports and records
+    def _job(self, mark_id: str = "") -> CollectorJob:
+        age = min_age_seconds(cutoff=self._mark.cutoff, now=self._ports.now())
+        return CollectorJob(self._mark.repository, age, mark_id)
+
+    def _recorded(self) -> UnifiedRun | None:
+        """The collector's mark whose sweep has begun."""
+        key = sweep_prefix(self._mark.mark_id) + OFFICIAL_FILE
+        try:
+            return UnifiedRun(str(json.loads(self._store.read(key))["run_id"]))
+        except StorageNotFound:
+            return None
+        except (ValueError, KeyError, TypeError):
+            raise FormatError(
+                "the record of this sweep is damaged", where=f"{self._store.url}/{key}"
+            ) from None
+
+    def _named_by(self, run: UnifiedRun) -> frozenset[str]:
+        where = f"{self._store.url}/{run.summary_key}"
+        summary = read_summary(self._store.read(run.summary_key), name=where)
+        if not summary.success:
+            raise FormatError("is the report of a run that failed", where=where, hint="mark again")
+        named = frozenset(address for data in self._files(run) for address in data)
+        if len(named) != summary.objects:
+            raise FormatError(
+                f"says {summary.objects:,} objects, and its files name {len(named):,}",
+                where=where,
+                hint="mark again",
+            )
+        return named
+
+    def _files(self, run: UnifiedRun) -> Iterator[list[str]]:
+        for stored in self._store.list_objects(f"{run.prefix}deleted/"):
+            if stored.key.endswith(".parquet"):
+                yield read_deleted(self._store.read(stored.key), name=f"{self._store.url}/{stored.key}")
+
+    def _rows(self, part: Part) -> tuple[list[str], list[int]]:
+        key = mark_prefix(self._mark.mark_id) + part.name
+        table = read_part(self._store.read(key), name=f"{self._store.url}/{key}", sha256=part.sha256)
+        return table.column("address").to_pylist(), table.column("size_bytes").to_pylist()
+
+    def _retract(self, run: UnifiedRun) -> None:
+        """Without its summary a mark cannot be swept (the job looks for it first). Best effort: it is the
+        reason of the refusal that must reach a person."""
+        with suppress(StorageError):
+            self._store.delete([run.summary_key], versions=Versions.MARKER)
+
+
+def _told(error: LakeplanError) -> str:
+    return error.message + (f"\n{error.hint}" if error.hint else "")

@@ -1,0 +1,102 @@
+"""Where the official collector's port meets spark-submit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from lakeplan.adapters.spark_submit import SparkSubmit, SubmitOptions
+from lakeplan.adapters.storage.collector_access import storage_access
+from lakeplan.app.plan import Selection
+from lakeplan.app.sweep.collector_runs import collector_reports
+from lakeplan.app.sweep.ports import Site
+from lakeplan.cli.outputs import Output, emit
+from lakeplan.cli.sweeping import sweep_ports
+from lakeplan.cli.wiring import Session, parse_spark_conf
+from lakeplan.errors import ExitCode, UsageError
+from lakeplan.formats.collector_command import LakefsAccess, check_conf
+from lakeplan.render.collector_runs import render_collector_runs
+
+SparkSubmitPath = Annotated[
+    str,
+    typer.Option("--spark-submit", help="The spark-submit that runs the official collector.", metavar="PATH"),
+]
+CollectorClient = Annotated[
+    str | None,
+    typer.Option(
+        "--collector",
+        help="The official collector: Maven coordinates, or a jar's path or URL.",
+        metavar="PACKAGE|JAR",
+    ),
+]
+CollectorConf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--collector-conf", help="A Spark setting of the official collector; repeatable.", metavar="K=V"
+    ),
+]
+CollectorRuns = Annotated[
+    bool, typer.Option("--collector-runs", help="List collections of any kind instead, as reported.")
+]
+S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
+"""Who sets one of these says where the job finds S3 credentials."""
+
+
+@dataclass(frozen=True)
+class CollectorOptions:
+    """As given on the command line; looked at only when the engine is the official one."""
+
+    spark_submit: str
+    client: str | None
+    conf: Sequence[str] | None
+    spark_conf: Sequence[str] | None
+
+
+def open_collector(session: Session, site: Site, options: CollectorOptions) -> SparkSubmit:
+    """Raises UsageError for options that will not do, CredentialsError."""
+    if not options.client:
+        raise UsageError(
+            "sweep.engine is lakefs-spark-client: which version of it?",
+            where=site.key,
+            hint="--collector io.lakefs:lakefs-spark-client_2.12:VERSION for Spark 3 (_2.13: 4), or a jar",
+        )
+    own = parse_spark_conf(options.spark_conf)
+    check_conf({key: value for key, value in own.items() if "lakefs." in key}, option="--spark-conf")
+    conf = parse_spark_conf(options.conf)
+    credentials = session.credentials(site.server.name)
+    storage = site.server.storages.get(site.repository.storage_id)
+    return SparkSubmit(
+        SubmitOptions(options.spark_submit, options.client, conf),
+        LakefsAccess(
+            site.server.endpoint_url,
+            credentials.access_key_id.reveal(),
+            credentials.secret_access_key.reveal(),
+        ),
+        storage_access(
+            site.repository.storage_namespace,
+            endpoint_url=storage.endpoint_url if storage else None,
+            region=storage.region if storage else None,
+            environ=session.environ,
+            own_provider=any(key.endswith(S3_PROVIDERS) for key in conf),
+        ),
+        session.environ,
+    )
+
+
+def show_collector_runs(
+    session: Session, selection: Selection, outputs: tuple[Output, ...], *, no_color: bool
+) -> int:
+    """Every collection that a report of any kind tells of. 3 when a repository could not be read."""
+    with sweep_ports(session, master=None, spark_conf=None) as ports:
+        runs = collector_reports(session.tree, selection, ports)
+    emit(
+        outputs,
+        {"json": lambda: json.dumps(runs, indent=2, ensure_ascii=False) + "\n"},
+        lambda console: render_collector_runs(runs, console),
+        no_color=no_color,
+    )
+    return ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK

@@ -1,0 +1,58 @@
+/* Why a commit is kept or not, in words. Every figure comes from the page's data; nothing is judged here. */
+const NOBODY = -1;
+const DANGLING = -2;
+const MEANINGS = {
+  kept: "The server keeps it under the proposed rules.",
+  released: "The stored rules let it go; the proposed rules keep it again.",
+  expires: "The stored rules keep it; the proposed rules let it go.",
+  at_risk: "The documented meaning of the proposed rules keeps it, but the server's walk stops early and lets it go.",
+  at_risk_already: "The documented meaning of the proposed rules keeps it, but the server's walk stops early and lets it go, under the stored rules too.",
+  gone: "The stored rules let it go, and so do the proposed ones.",
+};
+const counted = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+const dateOf = (seconds) => {
+  const moment = new Date(seconds * 1000);
+  return Number.isNaN(moment.getTime()) ? "outside any calendar" : moment.toISOString().slice(0, 10);
+};
+const short = (id) => id.slice(0, 12);
+
+/* Characters that would hide or reorder text are shown as escapes. */
+const plain = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu,
+  (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+
+function keeperOf(graph, side, branch) {
+  const after = side === "proposed" ? 1 : 0;
+  if (branch === DANGLING) {
+    return { name: "a commit of a deleted branch", days: graph.given.default_days[after], rule: "the default" };
+  }
+  const found = graph.given.branches[branch];
+  return { name: `branch ${plain(found[0])}`, days: found[2 + after], rule: found[4 + after] ? "its own rule" : "the default" };
+}
+
+/* One sentence or two for one set of rules. */
+function reason(graph, side, row) {
+  const columns = graph.rows[side];
+  if (!columns) return "No rules are set: no collector runs, and nothing is let go.";
+  const branch = columns.branch[row];
+  if (branch === NOBODY) return "No branch leads here, so nothing keeps it.";
+  const keeper = keeperOf(graph, side, branch);
+  const until = columns.until[row];
+  if (until === null) return `It is the HEAD of ${keeper.name}: kept for as long as the branch stays where it is.`;
+  const via = columns.via[row];
+  const from = via === -1 ? "the days count from its own date"
+    : via === -2 ? "the days count from the commit that followed it there, which is not drawn"
+    : `it was followed there by ${short(graph.rows.id[via])} on ${dateOf(graph.rows.at[via])}, from when the days count`;
+  const rule = `${counted(keeper.days, "day")} (${keeper.rule})`;
+  if (until >= graph.given.as_of && columns.server[row] === "0") {
+    return `The server lets it go: its walk stops early. The documented rule keeps it until ${dateOf(until)} by ${keeper.name}, ${rule}: ${from}.`;
+  }
+  if (until >= graph.given.as_of) {
+    const others = columns.keepers[row] > 1 ? ` ${counted(columns.keepers[row], "branch").replace(/branchs$/, "branches")} keep it in all.` : "";
+    return `Kept until ${dateOf(until)} by ${keeper.name}, ${rule}: ${from}.${others}`;
+  }
+  return `Nothing keeps it since ${dateOf(until)}. The last was ${keeper.name}, ${rule}: ${from}.`;
+}
+
+/* The short form: for the tooltip, and for screen readers in the list. */
+const reasonOf = (graph, row) => reason(graph, "proposed", row);
+const inBrief = (graph, row) => `${LABELS[graph.verdict(row)]}. ${reasonOf(graph, row)}`;

@@ -1,0 +1,122 @@
+"""What a mark asks of a server: uncommitted addresses to the last token, and the grace period."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import requests
+
+from lakeplan.adapters.lakefs.collection import connect_preparer
+from lakeplan.adapters.lakefs.secret import Credentials, Secret
+from lakeplan.adapters.lakefs.transport import RetryPolicy
+from lakeplan.errors import PermissionDenied, ReadOnlyRepository, RepositoryNotFound, UnexpectedAnswer
+from lakeplan.formats.uncommitted import files_of_run, read_uncommitted
+from lakeplan.model.desired import ServerConfig
+from lakeplan.sandbox import start_sandbox
+from tests.adapters.lakefs.conftest import Answer
+
+RUN = "ft6s5q1gmnv7m2crlajg"
+
+
+def preparer(endpoint_url: str, key: str = "key", secret: str = "secret"):
+    credentials = Credentials(Secret(key), Secret(secret))
+    return connect_preparer(ServerConfig("prod", endpoint_url), credentials, retries=RetryPolicy(tries=1))
+
+
+class DescribePreparingUncommittedAddresses:
+    def it_goes_on_until_no_token_comes_back(self, scripted):
+        scripted.script = [
+            Answer(201, {"run_id": RUN, "gc_uncommitted_location": "x", "continuation_token": "t1"}),
+            Answer(201, {"run_id": RUN, "gc_uncommitted_location": "x", "continuation_token": "t2"}),
+            Answer(201, {"run_id": RUN, "gc_uncommitted_location": "x", "continuation_token": None}),
+        ]
+        assert preparer(scripted.url).prepare_uncommitted("lake") == (RUN,)
+        assert [json.loads(seen.body or b"{}") for seen in scripted.seen] == [
+            {},
+            {"continuation_token": "t1"},
+            {"continuation_token": "t2"},
+        ]
+
+    def it_names_every_run_that_the_answers_name(self, scripted):
+        scripted.script = [
+            Answer(201, {"run_id": "one", "continuation_token": "t1"}),
+            Answer(201, {"run_id": "two"}),
+        ]
+        assert preparer(scripted.url).prepare_uncommitted("lake") == ("one", "two")
+
+    def it_does_not_ask_for_ever(self, scripted):
+        scripted.script = [Answer(201, {"run_id": RUN, "continuation_token": "t"})]
+        with pytest.raises(UnexpectedAnswer, match="do not end"):
+            preparer(scripted.url).prepare_uncommitted("lake")
+        assert len(scripted.seen) == 2
+
+    @pytest.mark.parametrize(
+        "body", [{}, {"run_id": ""}, {"run_id": 7}, {"run_id": "r", "continuation_token": 7}]
+    )
+    def it_takes_no_answer_for_a_run_that_is_none(self, scripted, body):
+        scripted.script = [Answer(201, body)]
+        with pytest.raises(UnexpectedAnswer):
+            preparer(scripted.url).prepare_uncommitted("lake")
+
+    def it_says_what_is_not_permitted(self, scripted):
+        scripted.script = [Answer(403, {"message": "no"})]
+        with pytest.raises(PermissionDenied):
+            preparer(scripted.url).prepare_uncommitted("lake")
+
+
+class DescribeTheGracePeriod:
+    def it_is_the_servers(self, scripted):
+        scripted.script = [Answer(200, {"grace_period": 3600})]
+        assert preparer(scripted.url).grace_period_seconds() == 3600
+
+    @pytest.mark.parametrize("status", [403, 404])
+    def it_is_unknown_where_the_server_does_not_say(self, scripted, status):
+        scripted.script = [Answer(status, {"message": "invalid API endpoint"})]
+        assert preparer(scripted.url).grace_period_seconds() is None
+
+
+class DescribeTheSandbox:
+    def it_prepares_what_is_staged_over_several_files(self, tmp_path):
+        with start_sandbox(tmp_path) as handle:
+            call = Calls(handle)
+            call("POST", "", json={"name": "lake", "storage_namespace": "local://lake"})
+            for n in range(5):
+                call("POST", "/lake/branches/main/objects", params={"path": f"p{n}"}, data=b"x")
+            asked = preparer(handle.endpoint_url, handle.access_key_id, handle.secret_access_key)
+            (run,) = asked.prepare_uncommitted("lake")
+            keys = [
+                str(f.relative_to(tmp_path / "lake")) for f in (tmp_path / "lake").rglob("*") if f.is_file()
+            ]
+            found = [
+                address
+                for key in files_of_run(keys, run)
+                for address in read_uncommitted((tmp_path / "lake" / key).read_bytes(), name=key).addresses
+            ]
+            assert sorted(found) == sorted(k for k in keys if k.startswith("data/"))
+            assert asked.grace_period_seconds() == 86400
+            with pytest.raises(RepositoryNotFound):
+                asked.prepare_uncommitted("nothing")
+
+    def it_refuses_a_read_only_repository(self, tmp_path):
+        with start_sandbox(tmp_path) as handle:
+            call = Calls(handle)
+            body = {"name": "lake", "storage_namespace": "local://lake", "read_only": True}
+            call("POST", "", json=body)
+            asked = preparer(handle.endpoint_url, handle.access_key_id, handle.secret_access_key)
+            with pytest.raises(ReadOnlyRepository):
+                asked.prepare_uncommitted("lake")
+
+
+class Calls:
+    """The few calls that draw something."""
+
+    def __init__(self, handle) -> None:
+        self._root = f"{handle.endpoint_url}/api/v1/repositories"
+        self._auth = (handle.access_key_id, handle.secret_access_key)
+
+    def __call__(self, method: str, path: str, **more) -> None:
+        headers = {"Content-Type": "application/octet-stream"} if "data" in more else {}
+        url = self._root + path
+        answer = requests.request(method, url, auth=self._auth, timeout=30, headers=headers, **more)
+        answer.raise_for_status()

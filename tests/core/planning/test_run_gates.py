@@ -1,0 +1,120 @@
+"""Gates over what ``lifecycle run`` would delete: they stop that command, and never an apply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, timezone
+
+import pytest
+
+from lakeplan.core.planning.gates import Openers, plan_gates, repository_gates
+from lakeplan.model.branch_plan import BranchesPlan, BranchRow
+from lakeplan.model.branches import Consequence
+from lakeplan.model.desired import Acknowledgement, Safety, Source
+from lakeplan.model.plan import Action, Failure, Plan, RepositoryPlan
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SHUT = Openers(frozenset(), (), NOW.date())
+TWO = Safety(max_deleted_branches=2)
+
+
+def row(name: str, *tags: str, commits: int = 1) -> BranchRow:
+    return BranchRow(
+        *(name, "c", False, "delete", "policy", "quiet", NOW, None, NOW, None, NOW, None, 0, False, ()),
+        tags=tags,
+        safe_until=NOW,
+        follows=Consequence(commits),
+        notes=(),
+    )
+
+
+def a_plan(*rows: BranchRow, name: str = "analytics", **changes: object) -> RepositoryPlan:
+    kept = replace(row("main"), verdict="keep", reason="default_branch")
+    plan = RepositoryPlan(
+        *("prod", name, name, "http://127.0.0.1", "0"),
+        action=Action.NONE,
+        before=None,
+        after=None,
+        lifecycle=BranchesPlan(NOW, (*rows, kept)),
+    )
+    return replace(plan, **changes)  # type: ignore[arg-type]
+
+
+def many(count: int) -> list[BranchRow]:
+    return [row(f"f-{n}") for n in range(count)]
+
+
+def opened(*notes: tuple[str, float | None]) -> Openers:
+    said = tuple(
+        Acknowledgement(repository, "deleted-branches", limit, "spring", None, Source("a", 1, 1))
+        for repository, limit in notes
+    )
+    return Openers(frozenset(), said, date(2026, 1, 1))
+
+
+@pytest.mark.parametrize(("count", "outcome"), [(1, "passed"), (2, "passed"), (3, "refused")])
+def it_counts_what_one_run_would_delete_without_any_write(count: int, outcome: str) -> None:
+    (gate,) = repository_gates(a_plan(*many(count)), TWO, SHUT)
+    assert (gate.gate, gate.outcome.value, gate.value) == ("deleted-branches", outcome, count)
+    assert gate.stops == "lifecycle run"
+    assert "`lakeplan lifecycle run`" in gate.message
+
+
+def it_has_nothing_to_say_when_no_branch_goes_or_there_is_no_limit() -> None:
+    assert repository_gates(a_plan(), TWO, SHUT) == ()
+    assert repository_gates(a_plan(*many(9)), Safety(max_deleted_branches=None), SHUT) == ()
+    assert repository_gates(a_plan(*many(9), failure=Failure("broken")), TWO, SHUT) == ()
+
+
+def it_does_not_block_an_apply() -> None:
+    repository = a_plan(*many(3))
+    repository = replace(repository, gates=repository_gates(repository, TWO, SHUT))
+    plan = Plan(NOW, "0", "0", None, (repository,), gates=plan_gates([repository], TWO, SHUT))
+    assert len(plan.refused) == 2
+    assert plan.blocked == ()
+
+
+@pytest.mark.parametrize(
+    ("openers", "outcome"),
+    [
+        (opened(("analytics", None)), "acknowledged"),
+        (opened(("analytics", 3)), "acknowledged"),
+        (opened(("analytics", 2)), "refused"),
+        (opened(("other", None)), "refused"),
+        (Openers(frozenset({"deleted-branches"}), (), NOW.date()), "allowed"),
+    ],
+)
+def it_opens_as_other_gates_do(openers: Openers, outcome: str) -> None:
+    (gate,) = repository_gates(a_plan(*many(3)), TWO, openers)
+    assert gate.outcome.value == outcome
+
+
+def it_counts_all_repositories_together() -> None:
+    plans = [a_plan(*many(2), name=name) for name in ("a", "b")]
+    assert [(g.outcome.value, g.value) for g in plan_gates(plans, TWO, SHUT)] == [("refused", 4)]
+
+
+def it_is_acknowledged_over_all_when_it_is_in_each_that_deletes() -> None:
+    def outcome(openers: Openers) -> str:
+        plans = [a_plan(*many(3), name=name) for name in ("a", "b")]
+        plans = [replace(p, gates=repository_gates(p, TWO, openers)) for p in (*plans, a_plan(name="quiet"))]
+        (gate,) = plan_gates(plans, TWO, openers)
+        return gate.outcome.value
+
+    assert outcome(opened(("a", None), ("b", None))) == "acknowledged"
+    assert outcome(opened(("a", None))) == "refused"
+
+
+class DescribeTags:
+    def it_warns_of_those_whose_commits_go_with_a_branch(self) -> None:
+        gates = repository_gates(a_plan(row("f-1", "v1"), row("f-2", "v2", "v3")), TWO, SHUT)
+        (gate,) = [g for g in gates if g.gate == "tag-loss"]
+        assert (gate.outcome.value, gate.value, gate.stops) == ("warned", 3, "lifecycle run")
+        assert "3 tags (v1, v2, v3) may lose data" in gate.message
+
+    def it_is_quiet_when_nothing_follows_or_nobody_asks(self) -> None:
+        kept = a_plan(row("f-1", "v1", commits=0))
+        assert [g.gate for g in repository_gates(kept, TWO, SHUT)] == ["deleted-branches"]
+        lost = a_plan(row("f-1", "v1"))
+        quiet = replace(TWO, on_tag_loss="ignore")
+        assert [g.gate for g in repository_gates(lost, quiet, SHUT)] == ["deleted-branches"]

@@ -1,0 +1,69 @@
+"""The strongest keeper of all commits at once, against ``reaching`` commit by commit."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.core.retention import NEVER_EXPIRES, NEVER_KEPT, CommitGraph, DocumentedRule, reaching, to_us
+from lakeplan.core.retention.strongest import DANGLING, NOBODY, strongest_keepers
+from lakeplan.model.refs import Branch, Commit, Refs
+from lakeplan.model.rules import GcRules
+
+NOW = datetime(2022, 3, 31, 12, tzinfo=timezone.utc)
+DAY = 86_400_000_000
+ZONES: list[tzinfo] = [timezone.utc, ZoneInfo("America/New_York"), ZoneInfo("Europe/London")]
+DAYS = st.sampled_from([-2, 0, 1, 2, 5, 7, 14, 21, 2**31 - 1, 2**40])
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[CommitGraph, GcRules, tzinfo]:
+    size = draw(st.integers(1, 20))
+    ids = draw(st.permutations([f"{n:02d}" for n in range(size)]))
+    commits = []
+    for n in range(size):
+        parents = (
+            draw(st.lists(st.integers(0, n - 1), min_size=draw(st.integers(0, 1)), max_size=3)) if n else []
+        )
+        age = draw(st.integers(-1, 22)) * DAY + draw(st.sampled_from([0, 1, 3_600_000_000]))
+        version = draw(st.sampled_from([0, 1]))
+        commits.append(Commit(ids[n], to_us(NOW) - age, f"m{n}", tuple(ids[p] for p in parents), version))
+    heads = draw(st.lists(st.sampled_from(ids), max_size=5))
+    branches = tuple(Branch(f"b{n}", head) for n, head in enumerate(heads))
+    own = draw(st.dictionaries(st.sampled_from([f"b{n}" for n in range(5)]), DAYS))
+    graph = CommitGraph.from_refs(Refs(tuple(commits), branches, ()))
+    return graph, GcRules(draw(DAYS), own), draw(st.sampled_from(ZONES))
+
+
+@given(worlds())
+def it_agrees_with_every_keeper_of_every_commit(world: tuple[CommitGraph, GcRules, tzinfo]) -> None:
+    graph, rules, zone = world
+    found = strongest_keepers(graph, rules, zone)
+    assert found.until_us == DocumentedRule(graph, rules).kept_until_us(zone)
+    for n, commit in enumerate(graph.ids):
+        keepers = {(k.branch, k.until_us) for k in reaching(graph, rules, commit, zone)}
+        until = found.until_us[n]
+        if found.branch[n] == NOBODY:
+            assert (keepers, until) == (set(), NEVER_KEPT)
+            continue
+        name = None if found.branch[n] == DANGLING else graph.branches[found.branch[n]].id
+        assert (name, None if until == NEVER_EXPIRES else until) in keepers
+        via = found.via[n]
+        assert via == n or graph.main_parent[via] == n
+
+
+def it_names_the_branch_and_the_commit_that_followed(draw: Any, now: Any) -> None:
+    graph = draw("main -> c 5 b\n b 9 a\n a 12\n feature -> f 2 b\n x 3 b")
+    found = strongest_keepers(graph, GcRules(7, {"main": 28, "feature": 1}))
+    at = {graph.ids[n]: n for n in range(len(graph))}
+    names = [branch.id for branch in graph.branches]
+    assert names[found.branch[at["b"]]] == "main"
+    assert graph.ids[found.via[at["b"]]] == "c"
+    assert found.until_us[at["b"]] == to_us(now - timedelta(days=5) + timedelta(days=28)) - 1
+    assert found.branch[at["x"]] == DANGLING
+    assert found.via[at["x"]] == at["x"]
+    assert found.until_us[at["f"]] == NEVER_EXPIRES

@@ -1,0 +1,215 @@
+"""Who keeps a commit when data is at stake: nothing that any reading of the rules keeps may be missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta, timezone
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakeplan.core.retention import CommitGraph
+from lakeplan.core.sweep.keep import KEEPS, Keep, KeepRules, held_prefixes, keep_masks
+from lakeplan.errors import LakeplanError
+from lakeplan.model.refs import Branch, Refs, Tag
+from lakeplan.model.rules import GcRules
+from lakeplan.model.sweep import Hold
+from tests.core.retention.conftest import NOW, draw_refs
+from tests.core.retention.literal import World, literal_documented_walk, literal_server_walk, worlds
+
+HOUR = 3600
+LINE = """
+main -> h 1 p
+        p 9 q
+        q 20 r
+        r 30
+"""
+
+
+def masks_of(refs: Refs, rules: KeepRules) -> dict[str, Keep]:
+    graph = CommitGraph.from_refs(refs)
+    return {id: Keep(m) for id, m in zip(graph.ids, keep_masks(graph, refs.commits, rules), strict=True)}
+
+
+def rules_of(days: int, *, margin_hours: float = 0, **more: object) -> KeepRules:
+    return KeepRules(GcRules(days), NOW, timezone.utc, int(margin_hours * HOUR), **more)  # type: ignore[arg-type]
+
+
+def kept(refs: Refs, rules: KeepRules, bits: Keep = KEEPS) -> str:
+    return " ".join(sorted(id for id, mask in masks_of(refs, rules).items() if mask & bits))
+
+
+def it_keeps_the_head_at_the_limit_and_everything_since() -> None:
+    refs = draw_refs(LINE)
+    assert kept(refs, rules_of(10)) == "h p q"
+    assert kept(refs, rules_of(5)) == "h p"
+    assert kept(refs, rules_of(25)) == "h p q r"
+
+
+@pytest.mark.parametrize(("margin", "expected"), [(0, "h p"), (23, "h p"), (25, "h p q"), (26, "h p q")])
+def it_keeps_what_left_within_the_margin(margin: float, expected: str) -> None:
+    refs = draw_refs(LINE)
+    assert kept(refs, rules_of(8, margin_hours=margin)) == expected
+
+
+def it_tells_what_only_the_margin_keeps() -> None:
+    masks = masks_of(draw_refs(LINE), rules_of(8, margin_hours=26))
+    assert masks["q"] == Keep.MARGIN
+    assert masks["p"] == Keep.SERVER | Keep.DOCUMENTED | Keep.MARGIN
+    assert masks["r"] == Keep(0)
+
+
+def it_keeps_what_the_server_forgets_because_of_its_early_stop() -> None:
+    # retention.md: main's HEAD id sorts first, visits the shared parent, and the other branch stops there
+    refs = draw_refs(
+        """
+        main    -> a 3 p
+        feature -> b 1 p
+                   p 100
+        """
+    )
+    rules = KeepRules(GcRules(2, {"main": 2, "feature": 2}), NOW, timezone.utc, 0)
+    assert masks_of(refs, rules)["p"] & (Keep.SERVER | Keep.DOCUMENTED) == Keep.DOCUMENTED
+
+
+def it_keeps_what_either_the_stored_or_the_tree_s_rules_keep() -> None:
+    refs = draw_refs(LINE)
+    longer = rules_of(5, expanded=GcRules(25))
+    assert kept(refs, longer) == "h p q r"
+    assert kept(refs, longer, Keep.EXPANDED) == "h p q r"
+    assert kept(refs, rules_of(25, expanded=GcRules(5))) == "h p q r"
+    assert kept(refs, rules_of(8, expanded=GcRules(19), margin_hours=26), Keep.MARGIN) == "h p q r"
+
+
+def it_keeps_nothing_for_the_rules_that_stood_before() -> None:
+    refs = draw_refs(LINE)
+    rules = rules_of(5, before=GcRules(25))
+    assert kept(refs, rules) == "h p"
+    assert kept(refs, rules, Keep.BEFORE) == "h p q r"
+
+
+def it_keeps_protected_tags_and_no_others() -> None:
+    refs = replace(draw_refs(LINE), tags=(Tag("v1", "r"), Tag("nightly", "q"), Tag("v9", "no-such-commit")))
+    assert kept(refs, rules_of(5, protected_tags=("v*",))) == "h p r"
+    assert kept(refs, rules_of(5), Keep.PROTECTED) == ""
+
+
+class DescribeHolds:
+    @pytest.mark.parametrize(
+        ("hold", "expected"),
+        [
+            (Hold("commit", "r"), "r"),
+            (Hold("tag", "v*"), "q"),
+            (Hold("branch", "old-*"), "s t u"),
+            (Hold("branch", "no-such"), ""),
+            (Hold("prefix", "audit/"), ""),
+        ],
+    )
+    def it_keeps_what_a_hold_names(self, hold: Hold, expected: str) -> None:
+        refs = draw_refs(
+            LINE
+            + """
+            old-1 -> s 300 t u
+                     t 310
+                     u 320
+            """
+        )
+        refs = replace(refs, tags=(Tag("v1", "q"),))
+        # a branch keeps its HEAD by itself: the hold reaches on, along every parent
+        assert kept(refs, rules_of(5, holds=(hold,)), Keep.PROTECTED) == expected
+
+    def it_ends_after_its_last_day(self) -> None:
+        refs = draw_refs(LINE)
+        today = NOW.date()
+        for until, expected in ((today, "r"), (today - timedelta(days=1), ""), (None, "r")):
+            hold = Hold("commit", "r", until)
+            assert kept(refs, rules_of(5, holds=(hold,)), Keep.PROTECTED) == expected
+
+    def it_takes_the_beginning_of_a_commit_id(self) -> None:
+        refs = draw_refs("main -> abc1 1 abd2\n abd2 50")
+        assert kept(refs, rules_of(0, holds=(Hold("commit", "abd"),)), Keep.PROTECTED) == "abd2"
+
+    @pytest.mark.parametrize(("name", "what"), [("ab", "2 commits"), ("zz", "no commit")])
+    def it_refuses_a_commit_that_nothing_or_much_is_called(self, name: str, what: str) -> None:
+        refs = draw_refs("main -> abc1 1 abd2\n abd2 50")
+        with pytest.raises(LakeplanError, match=what):
+            masks_of(refs, rules_of(5, holds=(Hold("commit", name),)))
+
+    def it_names_the_prefixes_that_are_held_today(self) -> None:
+        holds = [
+            Hold("prefix", "b/", date(2022, 3, 31)),
+            Hold("prefix", "a/"),
+            Hold("prefix", "gone/", date(2022, 3, 30)),
+            Hold("branch", "main"),
+        ]
+        assert held_prefixes(holds, NOW) == ("a/", "b/")
+
+
+def it_refuses_a_repository_without_branches() -> None:
+    refs = replace(draw_refs(LINE), branches=())
+    with pytest.raises(LakeplanError, match="no branches"):
+        masks_of(refs, rules_of(5))
+
+
+MARGINS = st.integers(0, 40 * HOUR)
+
+
+def with_branch(world: World) -> World:
+    """Without branches nothing is marked at all."""
+    if world.refs.branches:
+        return world
+    return replace(world, refs=replace(world.refs, branches=(Branch("b0", world.refs.commits[0].id),)))
+
+
+@given(worlds().map(with_branch), MARGINS, st.floats(0, 1))
+@settings(max_examples=50)
+def test_whatever_is_kept_at_any_moment_of_the_margin_has_a_bit(
+    world: World, margin: int, part: float
+) -> None:
+    rules = KeepRules(world.rules, world.as_of, world.zone, margin)
+    found = {id for id, mask in masks_of(world.refs, rules).items() if mask & KEEPS}
+    moment = world.as_of - timedelta(seconds=margin)
+    for at in (world.as_of, moment, world.as_of - timedelta(seconds=int(margin * part))):
+        there = replace(world, as_of=at)
+        assert literal_server_walk(there) <= found
+    for at in (world.as_of, moment):
+        assert set(literal_documented_walk(replace(world, as_of=at))) <= found
+
+
+@given(worlds([timezone.utc]).map(with_branch), MARGINS, st.floats(0, 1))
+@settings(max_examples=50)
+def test_where_clocks_never_change_the_documented_rule_is_kept_all_through_the_margin(
+    world: World, margin: int, part: float
+) -> None:
+    rules = KeepRules(world.rules, world.as_of, world.zone, margin)
+    found = {id for id, mask in masks_of(world.refs, rules).items() if mask & KEEPS}
+    at = world.as_of - timedelta(seconds=int(margin * part))
+    assert set(literal_documented_walk(replace(world, as_of=at))) <= found
+
+
+@given(worlds().map(with_branch), st.integers(-14 * 4, 14 * 4))
+@settings(max_examples=50)
+def test_a_margin_of_26_hours_covers_every_zone_that_a_server_may_be_in(world: World, quarters: int) -> None:
+    rules = KeepRules(world.rules, world.as_of, timezone.utc, 26 * HOUR)
+    found = {id for id, mask in masks_of(world.refs, rules).items() if mask & KEEPS}
+    elsewhere = replace(world, zone=timezone(timedelta(minutes=15 * quarters)))
+    assert set(literal_documented_walk(elsewhere)) <= found
+    assert literal_server_walk(elsewhere) <= found
+    # and where clocks change: the worlds' own zones
+    assert set(literal_documented_walk(world)) <= found
+
+
+@given(worlds().map(with_branch), worlds(), st.sampled_from(["expanded", "before"]))
+@settings(max_examples=40)
+def test_other_rules_add_their_own_and_take_nothing_away(world: World, other: World, which: str) -> None:
+    plain = KeepRules(world.rules, world.as_of, world.zone, 0)
+    more = replace(plain, **{which: other.rules})
+    alone, both = masks_of(world.refs, plain), masks_of(world.refs, more)
+    under_others = replace(world, rules=other.rules)
+    wanted = set(literal_documented_walk(under_others)) | literal_server_walk(under_others)
+    bit = Keep.EXPANDED if which == "expanded" else Keep.BEFORE
+    for id, mask in both.items():
+        assert mask & alone[id] == alone[id]
+        if other.rules != world.rules:
+            assert bool(mask & bit) == (id in wanted)

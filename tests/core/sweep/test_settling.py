@@ -1,0 +1,77 @@
+"""When a mark may be swept."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.core.sweep.settling import Window, lowered, proven_absent
+from lakeplan.model.rules import GcRules
+
+NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (None, GcRules(30), True),
+        (GcRules(7), GcRules(7), False),
+        (GcRules(7), GcRules(8), False),
+        (GcRules(7), GcRules(6), True),
+        (GcRules(7, {"main": 30}), GcRules(7, {"main": 29}), True),
+        (GcRules(7, {"main": 30}), GcRules(7), True),
+        (GcRules(7, {"main": 3}), GcRules(7), False),
+        (GcRules(7), GcRules(7, {"main": 3}), True),
+        (GcRules(7), GcRules(7, {"main": 30}), False),
+        (GcRules(7, {"main": 30}), GcRules(9, {"main": 9}), True),
+        (GcRules(7, {"main": 7}), GcRules(6, {"main": 7}), True),
+    ],
+)
+def it_knows_when_some_branch_is_kept_for_less(
+    before: GcRules | None, after: GcRules, expected: bool
+) -> None:
+    assert lowered(before, after) is expected
+
+
+RULES = st.builds(
+    GcRules, st.integers(-1, 9), st.dictionaries(st.sampled_from(["main", "dev", "x"]), st.integers(-1, 9))
+)
+
+
+@given(RULES, RULES)
+def test_rules_that_were_not_lowered_keep_every_branch_at_least_as_long(
+    before: GcRules, after: GcRules
+) -> None:
+    names = ("main", "dev", "x", "a branch that no rule names")
+    kept = all(after.days_for(name) >= before.days_for(name) for name in names)
+    assert lowered(before, after) is not kept
+
+
+class DescribeTheWindow:
+    window = Window(opens=NOW + 24 * HOUR, closes=NOW + 72 * HOUR)
+
+    def it_is_shut_until_the_rules_have_settled(self) -> None:
+        assert "may be swept from 2026-04-01 12:00 UTC" in self.window.problem(NOW)
+        assert self.window.problem(NOW + 24 * HOUR - timedelta(microseconds=1))
+        assert self.window.problem(NOW + 24 * HOUR) == ""
+
+    def it_shuts_when_the_mark_is_old(self) -> None:
+        assert self.window.problem(NOW + 72 * HOUR - timedelta(microseconds=1)) == ""
+        assert "older than 72 hours" in self.window.problem(NOW + 72 * HOUR)
+
+    def it_never_opens_when_settling_takes_longer_than_a_mark_lasts(self) -> None:
+        window = Window(opens=NOW + 100 * HOUR, closes=NOW + 72 * HOUR)
+        assert all(window.problem(NOW + hours * HOUR) for hours in range(0, 200, 3))
+
+
+def it_takes_two_looks_far_enough_apart_to_prove_that_nothing_holds_an_object() -> None:
+    day = 24 * 3600
+    assert not proven_absent(first_seen=NOW, now=NOW, settle_seconds=day)
+    assert not proven_absent(first_seen=NOW, now=NOW + 24 * HOUR - timedelta(seconds=1), settle_seconds=day)
+    assert proven_absent(first_seen=NOW, now=NOW + 24 * HOUR, settle_seconds=day)
+    assert proven_absent(first_seen=NOW, now=NOW, settle_seconds=0)
+    assert not proven_absent(first_seen=NOW, now=NOW - HOUR, settle_seconds=0), "a clock that went back"

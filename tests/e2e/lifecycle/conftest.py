@@ -1,0 +1,79 @@
+"""A tree whose engine is lakeplan, on the sandbox, with time made to pass in the ledger."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from lakeplan.config.schemas import load_schema
+
+DAY = 86400
+
+
+class Lake:
+    """A world with one repository, ``analytics``. What a world has is here too."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.api, self.tree, self.folder, self.handle = world.api, world.tree, world.folder, world.handle
+        self.write, self.lakeplan = world.write, world.lakeplan
+
+    @property
+    def ledger(self) -> Path:
+        return self.tree / ".lakeplan" / "branches" / "prod" / "analytics.json"
+
+    def policies(self, text: str, lifecycle: str = "") -> None:
+        """The tree's entry: these policies, and a ``lifecycle`` block where one is given."""
+        settings = f"    lifecycle: {lifecycle}\n" if lifecycle else ""
+        self.write(
+            "repositories/analytics.yaml",
+            "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n"
+            f"    branch_lifecycle: {{policies: [{text}]}}\n{settings}",
+        )
+
+    def lifecycle(self, command: str, *arguments: str) -> Any:
+        """One command, JSON out, checked against its schema."""
+        result = self.lakeplan("lifecycle", command, "--format", "json", *arguments)
+        if result.out:
+            Draft202012Validator(load_schema("lifecycle")).validate(result.json)
+        return result
+
+    def grow_older(self, days: float) -> None:
+        """Everything in the ledger was seen so many days earlier."""
+        ledger = json.loads(self.ledger.read_text())
+        for record in (ledger, *ledger["branches"].values()):
+            for key in {"began", "at", "first", "moved"} & record.keys():
+                record[key] -= int(days * DAY)
+        self.ledger.write_text(json.dumps(ledger))
+
+    def observed(self, *branches: str, days: float = 4) -> None:
+        """Branches, seen for so long."""
+        for branch in branches:
+            self.api.branch("analytics", branch)
+        assert self.lifecycle("run").code == 0
+        self.grow_older(days)
+
+    def verdicts(self, *arguments: str) -> dict[str, tuple[str, str]]:
+        (repository,) = self.lifecycle("plan", "--no-simulate", *arguments).json["repositories"]
+        return {b["branch_id"]: (b["verdict"], b["reason"]) for b in repository["branches"]}
+
+    def live(self) -> set[str]:
+        answer = self.api.call(
+            "GET", "/repositories/analytics/branches", params={"show_hidden": "true", "amount": 1000}
+        )
+        return {b["id"] for b in answer["results"]}
+
+
+@pytest.fixture
+def lake(world: Any) -> Lake:
+    """The engine is lakeplan, a policy takes quiet feature branches after three days."""
+    world.api.repository("analytics")
+    root = (world.tree / "lakeplan.yaml").read_text()
+    world.write("lakeplan.yaml", root.replace("}}", ", branch_lifecycle: {engine: lakeplan}}}", 1))
+    lake = Lake(world)
+    lake.policies("{id: quiet, patterns: [feature-*], max_idle_age: 3d}")
+    return lake

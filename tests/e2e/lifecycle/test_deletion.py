@@ -1,0 +1,85 @@
+"""Deletion: branch-lifecycle.md on the sandbox."""
+
+from __future__ import annotations
+
+
+class DescribeDeletion:
+    def it_takes_the_standard_path_so_a_pre_hook_that_refuses_keeps_the_branch(self, lake):
+        lake.observed("feature-1", "feature-2")
+        lake.handle.faults.deny(
+            "DELETE .*/branches/feature-1", status=412, message="pre-delete-branch hook failed: no"
+        )
+        result = lake.lifecycle("run")
+        assert result.code == 0
+        ends = {b["branch_id"]: b for b in result.json["repositories"][0]["branches"]}
+        assert ends["feature-1"]["outcome"] == "hook_refused"
+        assert "pre-delete-branch hook failed" in ends["feature-1"]["message"]
+        assert lake.live() == {"main", "feature-1"}
+
+    def it_asks_for_the_deletion_that_fires_both_hooks(self, lake):
+        lake.observed("feature-1")
+        lake.handle.faults.forget()
+        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        asked = [(r.method, r.path.partition("?")[0]) for r in lake.handle.faults.requests]
+        deletions = [path for method, path in asked if method == "DELETE"]
+        assert deletions == ["/api/v1/repositories/analytics/branches/feature-1"]
+        assert not [r.path for r in lake.handle.faults.requests if "force" in r.path]
+
+    def it_loses_uncommitted_changes_and_says_how_many(self, lake):
+        lake.policies("{id: quiet, patterns: [feature-*], max_age: 3d}", "{keep_with_uncommitted: false}")
+        lake.api.branch("analytics", "feature-1")
+        for n in range(3):
+            lake.api.upload("analytics", "feature-1", f"new{n}", b"x")
+        lake.observed()
+        (branch,) = [
+            b
+            for b in lake.lifecycle("plan", "--no-simulate").json["repositories"][0]["branches"]
+            if b["branch_id"] == "feature-1"
+        ]
+        assert (branch["verdict"], branch["uncommitted"]) == ("delete", 3)
+        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        (back,) = lake.lifecycle("undo").json["repositories"][0]["branches"]
+        assert back["uncommitted_lost"] == 3
+        assert "cannot come back" in back["warnings"][0]
+
+    def it_leaves_tags_and_commits_untouched(self, lake):
+        lake.api.branch("analytics", "feature-1")
+        head = lake.api.commit("analytics", "feature-1", 0, data=3)
+        lake.api.tag("analytics", "v1", "feature-1")
+        lake.observed()
+        (branch,) = [
+            b
+            for b in lake.lifecycle("plan", "--no-simulate").json["repositories"][0]["branches"]
+            if b["verdict"] == "delete"
+        ]
+        assert branch["tags"] == ["v1"]
+        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        assert lake.api.call("GET", "/repositories/analytics/tags/v1")["commit_id"] == head
+        assert lake.api.call("GET", f"/repositories/analytics/commits/{head}")["id"] == head
+
+    def it_keeps_branches_with_open_pull_requests(self, lake):
+        lake.observed("feature-1", "feature-2")
+        body = {"source_branch": "feature-1", "destination_branch": "main", "title": "mine"}
+        lake.api.call("POST", "/repositories/analytics/pulls", json=body)
+        assert lake.verdicts()["feature-1"] == ("keep", "open_pull_request")
+        assert lake.verdicts()["feature-2"] == ("delete", "policy")
+
+    def it_refuses_policies_that_match_the_default_branch(self, lake):
+        lake.policies('{id: all, patterns: ["m*"], max_age: 1d}')
+        result = lake.lifecycle("run")
+        assert result.code == 1
+        failure = result.json["repositories"][0]["failure"]
+        assert "'m*' matches the default branch 'main'" in failure["message"]
+        assert "repositories/analytics.yaml" in failure["where"]
+
+    def it_leaves_read_only_repositories_alone(self, lake):
+        body = {"name": "frozen", "storage_namespace": "local://frozen", "read_only": True}
+        lake.api.call("POST", "/repositories", json=body)
+        lake.write(
+            "repositories/analytics.yaml",
+            "apiVersion: lakeplan/v1\nrepositories:\n  frozen:\n    branch_lifecycle:\n"
+            "      policies: [{patterns: [feature-*], max_age: 1s}]\n",
+        )
+        document = lake.lifecycle("plan", "--no-simulate", "--read-only").json
+        assert document["repositories"][0]["read_only"] is True
+        assert document["summary"]["delete"] == 0

@@ -1,0 +1,401 @@
+"""One part after the other, whatever the store does and whenever the process ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from lakeplan.errors import FormatError, LakeplanError, StorageDenied, StorageError, StoreBusy
+from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
+from lakeplan.model.simulation import Amount
+from lakeplan.model.stored import Deletion, Versions
+from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
+from lakeplan.ports.sweep import DeleteSettings
+from lakeplan.sweep import deleting
+from lakeplan.sweep.deleting import CHANGED, GONE_BEFORE, SAMPLE, Work, sweep_parts
+from tests.sweeping.stores import (
+    MARK_PREFIX,
+    QUARANTINE_PREFIX,
+    SWEEP_PREFIX,
+    FakeTime,
+    Fault,
+    FaultyStore,
+    Killed,
+    begun_parts,
+    folder_store,
+    killing_at,
+    put_object,
+    put_part,
+    raising,
+    records,
+)
+
+CUTOFF = 1_000.0
+SETTINGS = DeleteSettings("delete", Versions.MARKER, verify_all=True, cutoff_us=int(CUTOFF * 1_000_000))
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    fake = FakeTime()
+    monkeypatch.setattr(deleting, "time", fake)
+    return fake
+
+
+@dataclass
+class Sweep:
+    """A folder with objects, parts that name some of them, and runs over these."""
+
+    folder: Path
+    settings: DeleteSettings = SETTINGS
+    saved: Mapping[str, str] = field(default_factory=dict)
+    never: str = ""
+    parts: list[Part] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.store = folder_store(self.folder)
+
+    def mark(self, *parts: Sequence[str], kind: MarkClass = MarkClass.BACKLOG) -> None:
+        for keys in parts:
+            for key in keys:
+                put_object(self.folder, key, key[-1:].encode())
+            self.parts.append(put_part(self.store, len(self.parts), keys, kind=kind))
+
+    def work(self, store: object = None, **changes: object) -> Work:
+        work = Work(
+            store=store or self.store,  # type: ignore[arg-type]
+            mark_prefix=MARK_PREFIX,
+            sweep_prefix=SWEEP_PREFIX,
+            quarantine_prefix=QUARANTINE_PREFIX,
+            settings=self.settings,
+            saved=self.saved,
+            keep_never_committed=self.never,
+            begun=begun_parts(self.store, self.parts),
+            rate=None,
+            until=None,
+        )
+        return replace(work, **changes)  # type: ignore[arg-type]
+
+    def run(self, store: object = None, **changes: object) -> list[PartEnd | LakeplanError]:
+        return list(sweep_parts(self.parts, self.work(store, **changes)))
+
+    def there(self, prefix: str = "data/") -> set[str]:
+        return {found.key for found in self.store.list_objects(prefix)}
+
+    @property
+    def records(self) -> dict[str, tuple[str, str]]:
+        return records(self.store, self.parts)
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, time: FakeTime) -> Sweep:
+    return Sweep(tmp_path / "ns")
+
+
+def ends(answer: Sequence[PartEnd | LakeplanError]) -> list[PartEnd]:
+    assert all(isinstance(end, PartEnd) for end in answer), answer
+    return [end for end in answer if isinstance(end, PartEnd)]
+
+
+def it_deletes_what_its_parts_name_and_nothing_else(sweep: Sweep) -> None:
+    sweep.mark(["data/a", "data/b"], ["data/c"])
+    put_object(sweep.folder, "data/ab")
+    put_object(sweep.folder, "_lakefs/meta")
+    first, second = ends(sweep.run())
+    assert first == PartEnd(sweep.parts[0].name, {Status.DELETED: Amount(2, 2)}, {}, verified=2)
+    assert second.amounts == {Status.DELETED: Amount(1, 1)}
+    assert sweep.there() == {"data/ab"}
+    assert sweep.store.read("_lakefs/meta") == b"x"
+    assert sweep.records == dict.fromkeys(["data/a", "data/b", "data/c"], ("deleted", ""))
+
+
+def it_notes_that_a_part_is_begun_before_the_first_deletion_and_writes_its_end_last(sweep: Sweep) -> None:
+    sweep.mark(["data/a"])
+    store = FaultyStore(sweep.store)
+    sweep.run(store)
+    name = sweep.parts[0].name
+    order = [(call, args[0]) for call, args in store.calls if call in ("put", "delete", "create", "is_gone")]
+    assert order == [
+        ("create", begun_key(SWEEP_PREFIX, name)),
+        ("delete", ("data/a",)),
+        ("is_gone", "data/a"),
+        ("create", result_key(SWEEP_PREFIX, name)),
+    ]
+
+
+def it_saves_what_something_holds_again(sweep: Sweep) -> None:
+    sweep.saved = {"data/b": "something holds it again", "data/elsewhere": "no part of this"}
+    sweep.mark(["data/a", "data/b"])
+    (end,) = ends(sweep.run())
+    assert end.amounts == {Status.DELETED: Amount(1, 1), Status.SAVED: Amount(1, 1)}
+    assert end.reasons == {"saved: something holds it again": 1}
+    assert sweep.there() == {"data/b"}
+
+
+def it_holds_back_what_was_never_committed_until_a_second_look(sweep: Sweep) -> None:
+    sweep.mark(["data/n1", "data/n2"], kind=MarkClass.NEVER_COMMITTED)
+    sweep.mark(["data/a"], kind=MarkClass.NEWLY_EXPIRED)
+    sweep.never = "looked for only once"
+    never, expired = ends(sweep.run())
+    assert never.amounts == {Status.SAVED: Amount(2, 2)}
+    assert expired.amounts == {Status.DELETED: Amount(1, 1)}
+    assert sweep.there() == {"data/n1", "data/n2"}
+
+
+def it_takes_what_was_never_committed_after_it(sweep: Sweep) -> None:
+    sweep.mark(["data/n1"], kind=MarkClass.NEVER_COMMITTED)
+    assert ends(sweep.run())[0].amounts == {Status.DELETED: Amount(1, 1)}
+
+
+def it_uses_no_part_that_is_not_the_one_that_was_marked(sweep: Sweep) -> None:
+    sweep.mark(["data/a"], ["data/b"])
+    other = put_part(sweep.store, 99, ["data/a", "data/precious"])
+    put_object(sweep.folder, "data/precious")
+    sweep.store.put(MARK_PREFIX + sweep.parts[0].name, sweep.store.read(MARK_PREFIX + other.name))
+    (error,) = sweep.run()
+    assert isinstance(error, FormatError)
+    assert "checksum differs" in error.message
+    assert sweep.there() == {"data/a", "data/b", "data/precious"}
+
+
+def it_begins_no_part_when_its_time_is_over(sweep: Sweep, time: FakeTime) -> None:
+    sweep.mark(["data/a"])
+    assert sweep.run(until=time.at) == []
+    assert sweep.there() == {"data/a"}
+    assert begun_parts(sweep.store, sweep.parts) == frozenset()
+    assert len(sweep.run(until=time.at + 1)) == 1
+
+
+class DescribeAStoreThatFails:
+    def it_waits_while_the_store_is_busy(self, sweep: Sweep, time: FakeTime) -> None:
+        sweep.mark(["data/a", "data/b"])
+        store = FaultyStore(sweep.store)
+        store.before = raising(StoreBusy("SlowDown"), on="delete", times=4)
+        assert ends(sweep.run(store))[0].amounts == {Status.DELETED: Amount(2, 2)}
+        assert len(time.slept) == 4
+
+    def it_stops_when_the_store_stays_busy_and_goes_on_another_day(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a"], ["data/b"])
+        store = FaultyStore(sweep.store)
+        store.before = raising(StoreBusy("SlowDown"), on="delete")
+        (error,) = sweep.run(store)
+        assert isinstance(error, StoreBusy)
+        assert sweep.records == {}
+        assert len(ends(sweep.run())) == 2
+        assert set(sweep.records) == {"data/a", "data/b"}
+
+    def it_tells_of_every_object_when_half_a_batch_fails(self, sweep: Sweep) -> None:
+        keys = [f"data/{n}" for n in range(10)]
+        sweep.mark(keys)
+        store = FaultyStore(sweep.store)
+        store.refuses = lambda key: Deletion(key, "AccessDenied") if int(key[5:]) % 2 else None
+        (end,) = ends(sweep.run(store))
+        assert end.amounts == {Status.DELETED: Amount(5, 5), Status.FAILED: Amount(5, 5)}
+        assert end.reasons == {"failed: AccessDenied": 5}
+        assert sweep.there() == {key for key in keys if int(key[5:]) % 2}
+        assert len(sweep.records) == 10
+
+    def it_does_not_take_the_store_s_word_for_it(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b"])
+        store = FaultyStore(sweep.store)
+        store.refuses = lambda key: Deletion(key) if key == "data/b" else None
+        (end,) = ends(sweep.run(store))
+        assert end.amounts == {Status.DELETED: Amount(1, 1), Status.FAILED: Amount(1, 1)}
+        assert end.reasons == {"failed: still there after it was deleted": 1}
+        assert end.verified == 1
+
+    def it_gives_an_end_to_an_object_that_the_store_is_silent_about(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b"])
+
+        class Silent(FaultyStore):
+            def delete(self, keys: Sequence[str], *, versions: Versions) -> list[Deletion]:
+                return self.store.delete(keys[:1], versions=versions)
+
+        (end,) = ends(sweep.run(Silent(sweep.store)))
+        assert end.amounts == {Status.DELETED: Amount(1, 1), Status.FAILED: Amount(1, 1)}
+        assert end.reasons == {"failed: the store did not answer for it": 1}
+
+    def it_asks_for_a_sample_again_unless_all_are_wanted(self, sweep: Sweep) -> None:
+        sweep.mark([f"data/{n:03}" for n in range(SAMPLE + 5)])
+        sweep.settings = replace(SETTINGS, verify_all=False)
+        store = FaultyStore(sweep.store)
+        (end,) = ends(sweep.run(store))
+        assert end.verified == SAMPLE
+        assert len(set(store.called("is_gone"))) == SAMPLE
+
+    @pytest.mark.parametrize("at", ["begun/", "results/"])
+    def it_goes_on_after_a_full_disk(self, sweep: Sweep, at: str) -> None:
+        sweep.mark(["data/a", "data/b"], ["data/c"])
+        store = FaultyStore(sweep.store)
+        store.before = raising(StorageError("cannot be used: No space left on device"), on="create", key=at)
+        (error,) = sweep.run(store)
+        assert isinstance(error, StorageError)
+        if at == "begun/":  # nothing may be deleted that could not be noted
+            assert sweep.there() == {"data/a", "data/b", "data/c"}
+        assert len(ends(sweep.run())) == 2
+        assert {status for status, _ in sweep.records.values()} == {"deleted"}
+        assert sweep.records.keys() == {"data/a", "data/b", "data/c"}
+
+    def it_stops_when_credentials_expire_and_loses_no_record(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a"], ["data/b"], ["data/c"])
+        store = FaultyStore(sweep.store)
+        store.before = raising(StorageDenied("no usable credentials"), on="delete", key="data/b")
+        first, error = sweep.run(store)
+        assert isinstance(first, PartEnd)
+        assert isinstance(error, StorageDenied)
+        assert sweep.there() == {"data/b", "data/c"}
+        assert [end.amounts for end in ends(sweep.run())] == [{Status.DELETED: Amount(1, 1)}] * 3
+
+
+class DescribeGoingOn:
+    def it_does_nothing_again_for_a_part_that_has_its_record(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a"])
+        before = sweep.run()
+        put_object(sweep.folder, "data/a", b"written again", modified=CUTOFF + 5)
+        store = FaultyStore(sweep.store)
+        assert sweep.run(store) == before
+        assert store.called("delete") == []
+        assert sweep.there() == {"data/a"}
+
+    def it_leaves_what_changed_since_the_mark(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b", "data/c"])
+        sweep.store.put(begun_key(SWEEP_PREFIX, sweep.parts[0].name), b"{}")
+        os.unlink(sweep.folder / "data/a")
+        put_object(sweep.folder, "data/b", b"another", modified=CUTOFF)
+        assert sweep.records == {}
+        sweep.run()
+        assert sweep.records == {
+            "data/a": ("deleted", GONE_BEFORE),
+            "data/b": ("saved", CHANGED),
+            "data/c": ("deleted", ""),
+        }
+        assert sweep.there() == {"data/b"}
+
+    def it_lets_the_record_stand_that_was_there_first(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a"])
+        sweep.saved = {"data/a": "held"}
+        first = ends(sweep.run())
+        sweep.saved = {}
+        hidden = FaultyStore(sweep.store)
+        # a second attempt that looked before the first one's record was written
+        hidden.before = raising(deleting.StorageNotFound("not yet"), on="read", key="results/", times=1)
+        assert ends(sweep.run(hidden)) == first
+
+
+class DescribeQuarantine:
+    @pytest.fixture
+    def sweep(self, sweep: Sweep) -> Sweep:
+        sweep.settings = replace(SETTINGS, mode="quarantine")
+        return sweep
+
+    def it_deletes_nothing_before_everything_is_copied_and_noted(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b"])
+        store = FaultyStore(sweep.store)
+        sweep.run(store)
+        names = [name for name, args in store.calls if name in ("copy", "delete") or "copied/" in str(args)]
+        assert names == ["copy", "copy", "put", "delete"]
+        assert sweep.there(QUARANTINE_PREFIX) == {QUARANTINE_PREFIX + k for k in ("data/a", "data/b")}
+        assert sweep.store.read(QUARANTINE_PREFIX + "data/a") == b"a"
+        assert sweep.there() == set()
+        key = copied_key(SWEEP_PREFIX, sweep.parts[0].name)
+        assert sweep.store.read(key) == b'{"copied": 2, "not_copied": 0}'
+
+    def it_keeps_what_could_not_be_copied(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b"])
+        store = FaultyStore(sweep.store)
+        store.before = raising(StorageError("the object is archived"), on="copy", key="data/b")
+        (end,) = ends(sweep.run(store))
+        assert end.reasons == {"failed: not copied: the object is archived": 1}
+        assert sweep.there() == {"data/b"}
+
+    def it_keeps_an_object_whose_copy_has_no_place(self, sweep: Sweep) -> None:
+        # a file stands where the copy's folder should be: the system says "no such object" of the target
+        sweep.mark(["data/a"])
+        put_object(sweep.folder, QUARANTINE_PREFIX.rstrip("/"))
+        answer = sweep.run()
+        assert sweep.there() == {"data/a"}, answer
+
+    def it_copies_nothing_that_is_saved(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b"])
+        sweep.saved = {"data/b": "held"}
+        sweep.run()
+        assert sweep.there(QUARANTINE_PREFIX) == {QUARANTINE_PREFIX + "data/a"}
+
+    def it_says_what_a_full_disk_kept(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b"])
+        store = FaultyStore(sweep.store)
+        store.before = raising(StorageError("cannot be used: No space left on device"), on="copy")
+        (end,) = ends(sweep.run(store))
+        assert end.amounts == {Status.FAILED: Amount(2, 2)}
+        assert sweep.there() == {"data/a", "data/b"}
+
+
+def _calls_of_a_whole_run(folder: Path, mode: str) -> int:
+    sweep = _killable(folder, mode)
+    store = FaultyStore(sweep.store)
+    sweep.run(store)
+    return len(store.calls)
+
+
+def _killable(folder: Path, mode: str) -> Sweep:
+    settings = replace(SETTINGS, mode=mode)  # type: ignore[arg-type]
+    sweep = Sweep(folder, settings, saved={"data/saved": "held"})
+    sweep.mark(["data/a", "data/b", "data/saved"], ["data/c", "data/d"])
+    return sweep
+
+
+@pytest.mark.parametrize("mode", ["delete", "quarantine"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_may_be_killed_at_every_single_call(
+    tmp_path: Path, time: FakeTime, mode: str, when: str
+) -> None:
+    calls = _calls_of_a_whole_run(tmp_path / "whole", mode)
+    assert calls >= 14
+    for number in range(1, calls + 1):
+        sweep = _killable(tmp_path / str(number), mode)
+        _killed_at(sweep, number, when)
+        assert when == "after" or len(sweep.records) < 5, "it was killed too late to show anything"
+        changed = _change_one(sweep)
+        _killed_at(sweep, 1 + number % 5, when)  # and again, while it goes on
+        assert len(ends(sweep.run())) == 2
+        _check_the_end(sweep, mode, changed, f"killed {when} call {number}")
+
+
+def _killed_at(sweep: Sweep, number: int, when: str) -> None:
+    store = FaultyStore(sweep.store)
+    fault: Fault = killing_at(number)
+    setattr(store, when, fault)
+    with contextlib.suppress(Killed):
+        sweep.run(store)
+
+
+def _change_one(sweep: Sweep) -> str:
+    """Somebody writes an object of a begun part anew; "" where no part is open."""
+    recorded = set(sweep.records)
+    begun = begun_parts(sweep.store, sweep.parts)
+    if sweep.parts[1].name in begun and "data/c" not in recorded:
+        key = "data/c"
+    elif sweep.parts[0].name in begun and "data/a" not in recorded:
+        key = "data/a"
+    else:
+        return ""
+    put_object(sweep.folder, key, b"new bytes", modified=CUTOFF + 100)
+    return key
+
+
+def _check_the_end(sweep: Sweep, mode: str, changed: str, what: str) -> None:
+    ended = sweep.records
+    assert set(ended) == {"data/a", "data/b", "data/saved", "data/c", "data/d"}, what
+    kept = {"data/saved"} | ({changed} if changed else set())
+    assert {key for key, (status, _) in ended.items() if status == "saved"} == kept, what
+    assert {key for key, (status, _) in ended.items() if status == "deleted"} == set(ended) - kept, what
+    assert sweep.there() == kept, what
+    if changed:
+        assert sweep.store.read(changed) == b"new bytes", what
+    if mode == "quarantine":
+        for key in set(ended) - kept:
+            assert sweep.store.read(QUARANTINE_PREFIX + key) == key[-1:].encode(), what

@@ -1,0 +1,237 @@
+"""Marking and sweeping without Spark, for tests only: sets and loops over whole files, nothing shared with
+the product's engine but the formats. The deletions themselves are the product's (``sweep_parts``)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from lakeplan.core.retention import to_us
+from lakeplan.core.sweep.keep import Keep
+from lakeplan.core.sweep.pacing import Throttle
+from lakeplan.errors import LakeplanError
+from lakeplan.formats.mark_parts import LISTING, MARKED, read_part, write_part
+from lakeplan.formats.ranges import read_metarange, read_range
+from lakeplan.formats.uncommitted import read_uncommitted
+from lakeplan.model.objects import AddressType, Entry
+from lakeplan.model.simulation import Amount
+from lakeplan.model.stored import Deletion
+from lakeplan.model.sweep import MarkClass, Marked, Part, PartEnd
+from lakeplan.ports.lakefs import MetadataReader
+from lakeplan.ports.sweep import (
+    DeleteRequest,
+    DeleteSettings,
+    ForeignRanges,
+    MarkRequest,
+    RecheckRequest,
+    RoundEnd,
+)
+from lakeplan.ports.sweep_storage import ObjectDeleter, SweepStore
+from lakeplan.sweep.batches import Waiting, delete_all
+from lakeplan.sweep.deleting import Work, sweep_parts
+
+
+@dataclass
+class Held:
+    """What is known of one address: the bits of all its commits, the last of them, its paths."""
+
+    mask: int = 0
+    last: int = -1
+    paths: set[str] = field(default_factory=set)
+    held: bool = False
+
+
+class PlainMarker:
+    """``lakeplan.ports.sweep.Marker``. ``rows`` is the size of a part. ``listed`` is called when the listing
+    is done, ``marking`` before the parts are written."""
+
+    def __init__(self, rows: int = 3) -> None:
+        self.rows = rows
+        self.listed: Callable[[], None] = _nothing
+        self._number = 0
+
+    def list_candidates(self, store: SweepStore, prefix: str, *, older_than: datetime) -> tuple[Part, ...]:
+        found = sorted(
+            (o.key, o.size)
+            for o in store.list_objects()
+            if _is_candidate(o.key) and o.modified_us < to_us(older_than)
+        )
+        parts = []
+        for start in range(0, len(found), self.rows):
+            rows = found[start : start + self.rows]
+            columns = {"address": [key for key, _ in rows], "size_bytes": [size for _, size in rows]}
+            data, sha256 = write_part(columns, LISTING)
+            name = f"{prefix}listing/part-{start:06}.parquet"
+            store.create(name, data)
+            parts.append(Part(name, len(rows), sum(size for _, size in rows), sha256))
+        self.listed()
+        return tuple(parts)
+
+    def mark(self, request: MarkRequest) -> Marked:
+        names = (request.storage_namespace, request.store.url)
+        held: dict[str, Held] = {}
+        for id, facts in request.metaranges.items():
+            for entry in entries_of(request.metadata, id):
+                if (key := inside(entry, names)) is not None:
+                    known = held.setdefault(key, Held())
+                    known.mask |= facts.mask
+                    known.last = max(known.last, facts.last)
+                    known.paths.add(entry.path)
+                    known.held |= entry.path.startswith(tuple(request.held_prefixes))
+        staged = _staged(request.store, request.uncommitted)
+        foreign = _foreign(request.foreign, names)
+        going: list[dict[str, object]] = []
+        kept: list[dict[str, object]] = []
+        amounts: dict[MarkClass, Amount] = {}
+        for part in request.listing:
+            table = read_part(request.store.read(part.name), name=part.name, sha256=part.sha256)
+            for row in table.to_pylist():
+                address, size = row["address"], row["size_bytes"]
+                known = held.get(address)
+                kind = None if address in staged else class_of(known, address in foreign)
+                if kind is None:
+                    continue
+                amounts[kind] = amounts.get(kind, Amount()) + Amount(1, size)
+                goes = kind in (MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED) or (
+                    kind is MarkClass.NEVER_COMMITTED and request.collect_never_committed
+                )
+                (going if goes else kept).append(_row(address, size, known, kind, request.last_commits))
+        return Marked(
+            tuple(self._write(request, "going", going)), tuple(self._write(request, "kept", kept)), amounts
+        )
+
+    def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
+        names = (request.storage_namespace, request.store.url)
+        held = _staged(request.store, request.uncommitted) | _foreign(request.foreign, names)
+        for id in request.metaranges:
+            held |= {key for e in entries_of(request.metadata, id) if (key := inside(e, names)) is not None}
+        marked: set[str] = set()
+        if held:
+            for part in request.parts:
+                data = request.store.read(request.prefix + part.name)
+                marked |= set(read_part(data, name=part.name, sha256=part.sha256).column(0).to_pylist())
+        return frozenset(sorted(held & marked)[: limit + 1])
+
+    def _write(
+        self, request: MarkRequest, table: str, rows: Sequence[Mapping[str, object]]
+    ) -> Iterator[Part]:
+        for start in range(0, len(rows), self.rows):
+            some = rows[start : start + self.rows]
+            data, sha256 = write_part({name: [r[name] for r in some] for name in MARKED.names}, MARKED)
+            self._number += 1
+            name = f"{table}/part-{self._number:06}.parquet"
+            request.store.create(request.prefix + name, data)
+            yield Part(name, len(some), sum(int(str(r["size_bytes"])) for r in some), sha256)
+
+
+def class_of(known: Held | None, foreign: bool) -> MarkClass | None:
+    """The rule of the issue, read aloud: whoever keeps an object, in this order."""
+    mask = Keep(known.mask) if known else Keep(0)
+    if mask & Keep.SERVER:
+        return None
+    if mask & Keep.DOCUMENTED:
+        return MarkClass.AT_RISK
+    if foreign or mask & Keep.PROTECTED or (known and known.held):
+        return MarkClass.PROTECTED
+    if mask & (Keep.EXPANDED | Keep.MARGIN):
+        return MarkClass.NEAR_LIMIT
+    if known is None:
+        return MarkClass.NEVER_COMMITTED
+    return MarkClass.NEWLY_EXPIRED if mask & Keep.BEFORE else MarkClass.BACKLOG
+
+
+def entries_of(metadata: MetadataReader, metarange: str) -> Iterator[Entry]:
+    for info in read_metarange(metadata.read_metadata("meta_range", metarange), name=metarange):
+        yield from read_range(metadata.read_metadata("range", info.id), name=info.id, verify_id=info.id)
+
+
+def inside(entry: Entry, namespaces: Sequence[str]) -> str | None:
+    """The key an entry means in the namespace, or None when it is elsewhere."""
+    if entry.address_type is AddressType.RELATIVE or "://" not in entry.address:
+        return entry.address
+    for namespace in namespaces:
+        if entry.address.startswith(namespace.rstrip("/") + "/"):
+            return entry.address[len(namespace.rstrip("/")) + 1 :]
+    return None
+
+
+def _staged(store: SweepStore, keys: Sequence[str]) -> set[str]:
+    return {address for key in keys for address in read_uncommitted(store.read(key), name=key).addresses}
+
+
+def _foreign(foreign: Sequence[ForeignRanges], names: Sequence[str]) -> set[str]:
+    found = set()
+    for other in foreign:
+        for id in other.metaranges:
+            for entry in entries_of(other.metadata, id):
+                key = inside(entry, names)
+                if entry.address_type is not AddressType.RELATIVE and "://" in entry.address and key:
+                    found.add(key)
+    return found
+
+
+def _is_candidate(key: str) -> bool:
+    return key.startswith("data/") or ("/" not in key and key != "dummy")
+
+
+def _row(
+    address: str, size: int, known: Held | None, kind: MarkClass, last_commits: Mapping[int, str]
+) -> dict[str, object]:
+    return {
+        "address": address,
+        "size_bytes": size,
+        "paths": sorted(known.paths)[:10] if known else [],
+        "last_commit_id": last_commits[known.last] if known and known.last >= 0 else None,
+        "reason": "expired" if known else "never_committed",
+        "class": kind.value,
+    }
+
+
+class PlainSweeper:
+    """``lakeplan.ports.sweep.Sweeper`` in this process. A round takes ``parts_a_round`` parts (None: all),
+    those named in ``last`` at the end: rounds by the clock are the worker's business and have tests of their
+    own. ``before_round`` and ``after_round`` are called with the number of the round, from 1."""
+
+    def __init__(self) -> None:
+        self.parts_a_round: int | None = None
+        self.last: frozenset[str] = frozenset()
+        self.rounds = 0
+        self.before_round: Callable[[int], None] = _nothing_of
+        self.after_round: Callable[[int], None] = _nothing_of
+
+    def delete(self, request: DeleteRequest) -> RoundEnd:
+        self.rounds += 1
+        self.before_round(self.rounds)
+        work = Work(
+            store=request.store,
+            mark_prefix=request.mark_prefix,
+            sweep_prefix=request.prefix,
+            quarantine_prefix=request.quarantine_prefix,
+            settings=request.settings,
+            saved=request.saved,
+            keep_never_committed=request.keep_never_committed,
+            begun=request.begun,
+            rate=request.settings.rate,
+            until=None,
+        )
+        parts = sorted(request.parts, key=lambda part: part.name in self.last)
+        answers = list(sweep_parts(parts[: self.parts_a_round], work))
+        self.after_round(self.rounds)
+        problem = next((str(answer) for answer in answers if isinstance(answer, LakeplanError)), "")
+        return RoundEnd([answer for answer in answers if isinstance(answer, PartEnd)], problem)
+
+    def delete_keys(
+        self, store: ObjectDeleter, keys: Sequence[str], settings: DeleteSettings
+    ) -> list[Deletion]:
+        waiting = Waiting(time.monotonic, time.sleep, lambda: 0.0)
+        return list(delete_all(store, keys, settings, Throttle(settings.rate), waiting))
+
+
+def _nothing() -> None:
+    return
+
+
+def _nothing_of(number: int) -> None:
+    return

@@ -1,0 +1,228 @@
+"""A tree, a sandbox and the plain engine: sweeps over HTTP in milliseconds."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lakeplan.adapters.lakefs.client import connect
+from lakeplan.adapters.lakefs.collection import connect_preparer
+from lakeplan.adapters.lakefs.secret import Credentials, Secret
+from lakeplan.adapters.lakefs.transport import RetryPolicy
+from lakeplan.adapters.state.open import open_state
+from lakeplan.adapters.storage import open_sweep_store
+from lakeplan.app.plan import Selection
+from lakeplan.app.run import Run
+from lakeplan.app.sweep.approve import approve
+from lakeplan.app.sweep.finish import finish
+from lakeplan.app.sweep.mark import MarkOptions, make_mark
+from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select_one
+from lakeplan.app.sweep.run import SweepEnd, run_sweep
+from lakeplan.app.sweep.service import MarkReport, mark_all
+from lakeplan.app.sweep.store_marks import StoredMark, load_mark
+from lakeplan.config.tree import Tree, load_tree
+from lakeplan.core.planning.gates import Openers
+from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.sweep_keys import mark_prefix, result_key, sweep_prefix
+from lakeplan.formats.xid import XidSource
+from lakeplan.model.desired import ServerConfig
+from lakeplan.model.mark import Mark
+from lakeplan.model.repository import Repository
+from lakeplan.model.sweep import Approval
+from lakeplan.ports.lakefs import LakeFSReader
+from lakeplan.ports.progress import Silent
+from lakeplan.ports.sweep import UncommittedPreparer, UncommittedRun
+from lakeplan.ports.sweep_storage import SweepStore
+from tests.sweeping.lake import Lake
+from tests.sweeping.plain import PlainMarker, PlainSweeper
+
+ONE_TRY = RetryPolicy(tries=1)
+NO_WAIT = {"settle": "0s", "margin": "0s"}
+
+
+@dataclass
+class SweepWorld:
+    """``sweep``, ``gc``, ``holds`` and ``safety`` are what the tree says of every repository. ``wrap`` may
+    put something in front of the store, ``between`` runs between uncommitted data and the refs dump."""
+
+    folder: Path
+    lake: Lake
+    sweep: dict[str, Any] = field(default_factory=lambda: dict(NO_WAIT))
+    safety: dict[str, Any] = field(default_factory=lambda: {"max_expired_objects_percent": 100})
+    holds: list[dict[str, Any]] = field(default_factory=list)
+    gc: dict[str, Any] | None = None
+    allowed: frozenset[str] = frozenset()
+    wrap: Callable[[SweepStore], Any] = lambda store: store
+    between: Callable[[], None] = lambda: None
+    stop: Callable[[], bool] = lambda: False
+
+    def __post_init__(self) -> None:
+        self.marker, self.sweeper = PlainMarker(), PlainSweeper()
+        self.state = open_state(f"file://{self.folder}/state")
+        self._tree: tuple[str, Tree] | None = None
+        self._connections: tuple[LakeFSReader, UncommittedPreparer] | None = None
+        self._numbers = itertools.count(1)
+        self._xids = XidSource(lambda: self.now().timestamp(), lambda n: b"\x01" * n)
+        self._credentials = Credentials(
+            Secret(self.lake.handle.access_key_id), Secret(self.lake.handle.secret_access_key)
+        )
+
+    def now(self) -> datetime:
+        return self.lake.clock()
+
+    # ---- the tree
+    def tree(self) -> Tree:
+        """As its files would be now."""
+        storages = {"": {"type": "local", "path": str(self.lake.folder)}}
+        repository: dict[str, Any] = {"sweep": self.sweep}
+        if self.holds:
+            repository["holds"] = self.holds
+        if self.gc is not None:
+            repository["gc"] = self.gc
+        document = {
+            "apiVersion": "lakeplan/v1",
+            "servers": {"prod": {"endpoint_url": self.lake.handle.endpoint_url, "storages": storages}},
+            "safety": self.safety,
+            "repositories": {"repo*": repository},
+        }
+        text = json.dumps(document)
+        if self._tree is None or self._tree[0] != text:
+            root = self.folder / "tree"
+            root.mkdir(exist_ok=True)
+            (root / "lakeplan.yaml").write_text(text)
+            self._tree = (text, load_tree(root, {}))
+        return self._tree[1]
+
+    def ports(self) -> SweepPorts:
+        def store(server: ServerConfig, repository: Repository) -> SweepStore:
+            name = repository.storage_namespace.removeprefix("local://")
+            wrapped: SweepStore = self.wrap(open_sweep_store(str(self.lake.folder / name)))
+            return wrapped
+
+        if self._connections is None:
+            server = self.tree().servers["prod"]
+            self._connections = (
+                connect(server, self._credentials, retries=ONE_TRY),
+                connect_preparer(server, self._credentials, retries=ONE_TRY),
+            )
+        reader, preparer = self._connections
+        return SweepPorts(
+            reader=lambda name: reader,
+            preparer=lambda name: _Preparer(preparer, lambda: self.between()),
+            store=store,
+            marker=self.marker,
+            sweeper=self.sweeper,
+            state=self.state,
+            progress=Silent(),
+            now=self.now,
+            stop=self.stop,
+        )
+
+    def run_of(self, user: str = "ann") -> Run:
+        number = next(self._numbers)
+        holder = {"user": user, "host": "here", "pid": number}
+        # whoever ran before in this process is gone: killed runs leave their lease behind
+        return Run(f"run-{number:04}", holder, self.now, lambda holder: True)
+
+    def site(self, name: str = "repo1") -> Site:
+        tree, ports = self.tree(), self.ports()
+        return open_site(select_one(tree, f"prod/{name}", ports), tree, ports)
+
+    @property
+    def openers(self) -> Openers:
+        return Openers(self.allowed, (), self.now().date())
+
+    # ---- commands
+    def mark(self, name: str = "repo1") -> Mark:
+        site = self.site(name)
+        options = MarkOptions(f"m{next(self._numbers):04}", site.desired.sweep, self.openers)
+        return make_mark(site, self.ports(), options, self.run_of())
+
+    def mark_all(self) -> MarkReport:
+        return mark_all(
+            self.tree(),
+            Selection((), None, None),
+            self.ports(),
+            self.run_of(),
+            settings=lambda settings: settings,
+            openers=self.openers,
+            new_mark_id=lambda: f"m{next(self._numbers):04}",
+        )
+
+    def stored(self, mark: Mark) -> StoredMark:
+        return load_mark(self.site(mark.repository), self.state, mark.mark_id)
+
+    def approve(self, mark: Mark) -> Approval:
+        site = self.site(mark.repository)
+        stored = load_mark(site, self.state, mark.mark_id)
+        return approve(site, stored, self.state, self.run_of(), reason="a test", openers=self.openers)
+
+    def run(self, mark: Mark) -> SweepEnd:
+        """Only the sweep; what it leaves behind for others is ``finish``'s."""
+        site = self.site(mark.repository)
+        return run_sweep(site, load_mark(site, self.state, mark.mark_id), self.ports(), self.run_of())
+
+    def finish(self, end: SweepEnd) -> dict[str, Any]:
+        site = self.site(end.mark.repository)
+        return finish(site, end, self.ports(), self.run_of(), run_id=self._xids.descending())
+
+    def sweep_of(self, mark: Mark) -> dict[str, Any]:
+        """Approves, sweeps, finishes."""
+        self.approve(mark)
+        return self.finish(self.run(mark))
+
+    # ---- what is written down
+    def going(self, mark: Mark) -> dict[str, str]:
+        """Classes of what may go, by address."""
+        return self._classes(mark, mark.marked.going)
+
+    def kept(self, mark: Mark) -> dict[str, str]:
+        return self._classes(mark, mark.marked.kept)
+
+    def _classes(self, mark: Mark, parts: Sequence[Any]) -> dict[str, str]:
+        store = self.site(mark.repository).store
+        found = {}
+        for part in parts:
+            key = mark_prefix(mark.mark_id) + part.name
+            for row in read_part(store.read(key), name=key, sha256=part.sha256).to_pylist():
+                found[row["address"]] = row["class"]
+        return found
+
+    def part_of(self, mark: Mark, address: str) -> str:
+        """The name of the part that lets an address go."""
+        parts = mark.marked.going
+        (name,) = (part.name for part in parts if address in self._classes(mark, [part]))
+        return name
+
+    def ends(self, mark: Mark) -> dict[str, tuple[str, str]]:
+        """What became of every object, by address, out of the records."""
+        store = self.site(mark.repository).store
+        found: dict[str, tuple[str, str]] = {}
+        for part in mark.marked.going:
+            key = result_key(sweep_prefix(mark.mark_id), part.name)
+            if store.stat(key) is not None:
+                for row in read_part(store.read(key), name=key, sha256=None).to_pylist():
+                    assert row["address"] not in found
+                    found[row["address"]] = (row["status"], row["reason"])
+        return found
+
+
+@dataclass(frozen=True)
+class _Preparer:
+    """The server's, with something that happens after it and before the refs dump."""
+
+    inner: UncommittedPreparer
+    after: Callable[[], None]
+
+    def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
+        runs = self.inner.prepare_uncommitted(repository)
+        self.after()
+        return runs
+
+    def grace_period_seconds(self) -> int | None:
+        return self.inner.grace_period_seconds()
