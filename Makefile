@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test check format warm clean
+.PHONY: help setup java demo test check format bench warm clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -35,6 +35,11 @@ check: setup java  ## format, lint, types, layers, then tests with warnings as e
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -W error $(PYTEST_ARGS)
+
+# Such as BENCH_ARGS="--objects 10M --commits 300 --rewrite 1% --no-baseline --repeat 1"
+BENCH_ARGS ?= --objects 2M
+bench: setup java  ## simulations of a generated repository: cold, warm, and beside plain PySpark
+	$(BIN)/python bench/simulate.py $(BENCH_ARGS)
 
 warm: setup java  ## once, 30 s and 190 MB: Spark sessions then start in about half the time
 	$(BIN)/python -m lakeplan.simulation.warm

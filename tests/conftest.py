@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.storage_servers import (  # noqa: F401  # fixtures, for every test that wants a store
+    azure_container,
+    azurite,
+    no_credentials_of_this_machine,
+    s3_bucket,
+    s3_endpoint,
+)
+
 if TYPE_CHECKING:
     from lakeplan.simulation.session import SparkOptions
 
@@ -54,6 +62,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = golden_names(*(mark.args if mark else ()))
         params = names or [pytest.param("", marks=pytest.mark.skip(reason=_REASON))]
         metafunc.parametrize("golden", params, indirect=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs keep what they read in a folder of the test session, not in the user's cache directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

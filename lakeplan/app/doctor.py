@@ -1,4 +1,5 @@
-"""Checks of everything that a plan or an apply needs, one by one, each with what to do about it."""
+"""Checks of everything that a plan, an apply, a lifecycle run or a sweep needs, one by one, each with what to
+do about it."""
 
 from __future__ import annotations
 
@@ -6,21 +7,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
+from uuid import uuid4
 
-from lakeplan.app.doctor_repositories import Found, check_repositories
+from lakeplan.app import doctor_found
+from lakeplan.app.doctor_found import Found, Purpose
+from lakeplan.app.doctor_lifecycle import check_lifecycle
+from lakeplan.app.doctor_repositories import check_repositories
+from lakeplan.app.doctor_sweep import SweepDoctor, check_sweep
 from lakeplan.app.plan import Selection
 from lakeplan.errors import LakeplanError, WriteConflict
+from lakeplan.model.desired import ServerConfig
+from lakeplan.model.repository import Repository
 from lakeplan.model.server import ServerIdentity
+from lakeplan.ports.branches import BranchReader
 from lakeplan.ports.lakefs import GcRulesWriter, LakeFSReader
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.storage import StateWriter
+from lakeplan.ports.sweep import UncommittedPreparer
+from lakeplan.ports.sweep_storage import SweepStore
 from lakeplan.ports.tree import DesiredTree
 
 DOCTOR_FORMAT = "lakeplan.doctor/v1"
-Purpose = Literal["plan", "apply"]
-SKEW_WARN_SECONDS = 60
-SKEW_FAIL_SECONDS = 3600
 
 
 class Result(str, Enum):
@@ -46,12 +54,15 @@ class Connection(Protocol):
     def reader(self) -> LakeFSReader: ...
     @property
     def writer(self) -> GcRulesWriter: ...
+    @property
+    def branches(self) -> BranchReader: ...
 
 
 @dataclass(frozen=True)
 class DoctorPorts:
     """``bound`` tells whether a server's credentials are bound to its address. ``spark`` starts Spark and
-    says what ran; None leaves it out. ``state`` opens the store, writable only for ``apply``."""
+    says what ran; None leaves it out. ``state`` opens the store, written to by all but ``plan``. ``preparer``
+    and ``store`` are for ``sweep``."""
 
     connect: Callable[[str], Connection]
     identify: Callable[[str], ServerIdentity]
@@ -59,6 +70,8 @@ class DoctorPorts:
     state: Callable[[], StateWriter]
     spark: Callable[[], str] | None
     progress: Progress
+    preparer: Callable[[str], UncommittedPreparer]
+    store: Callable[[ServerConfig, Repository], SweepStore]
 
 
 def examine(
@@ -79,7 +92,9 @@ def examine(
     yield from check_state(ports.state, purpose, key=f"doctor/{now():%Y%m%dT%H%M%S%fZ}.json")
     if ephemeral:
         hint = "name a store in the tree: state: {url: s3://…} or an Azure blob URL"
-        yield Check("state", "it stays", Result.WARN, ephemeral, hint)
+        # These two refuse it: what they remember decides what they may delete.
+        result = Result.FAIL if purpose in ("lifecycle", "sweep") else Result.WARN
+        yield Check("state", "it stays", result, ephemeral, hint)
     if ports.spark is not None:
         yield _tried("spark", "Java and Spark start", ports.spark)
 
@@ -119,6 +134,15 @@ def _server(
     writer = connection.writer if purpose == "apply" else None
     for found in check_repositories(tree, reader, writer, selection, ports.progress, read_only=read_only):
         yield _of(area, found)
+    if purpose == "lifecycle":
+        for found in check_lifecycle(tree, reader, connection.branches, selection):
+            yield _of(area, found)
+    elif purpose == "sweep":
+        doctor = SweepDoctor(
+            tree.servers[server], reader, ports.preparer(server), ports.store, now, uuid4().hex, read_only
+        )
+        for found in check_sweep(tree, doctor, selection):
+            yield _of(f"sweep {server}", found)
 
 
 def check_flavour(area: str, identity: ServerIdentity, engine: str) -> Check:
@@ -139,16 +163,13 @@ def check_clock(area: str, date: datetime | None, now: datetime) -> Check:
     if date is None:
         text = "the server sends no Date header, so its clock is not known"
         return Check(area, "clock", Result.WARN, text, "look at the server's clock yourself")
-    seconds = round((now - date).total_seconds())
-    text = f"{abs(seconds)} s {'behind' if seconds > 0 else 'ahead of'} this machine's"
-    if abs(seconds) <= SKEW_WARN_SECONDS:
-        return Check(area, "clock", Result.OK, "agrees with this machine's" if abs(seconds) <= 2 else text)
-    result = Result.WARN if abs(seconds) <= SKEW_FAIL_SECONDS else Result.FAIL
-    return Check(area, "clock", result, text, "let both take their time from NTP: retention is counted by it")
+    hint = "let both take their time from NTP: retention is counted by it"
+    return _of(area, doctor_found.clock("clock", date, now, hint))
 
 
 def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key: str) -> Iterator[Check]:
-    """Reading; for an apply also a conditional write, that a second writer is refused, and the clean-up."""
+    """Reading; for all but a plan also a conditional write, that a second writer is refused, and the
+    clean-up."""
     try:
         state = open_state()
         records = len(state.list_keys("applied/"))

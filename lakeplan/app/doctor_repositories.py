@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from lakeplan.app.doctor_found import POLICIES, SHOWN, Found, grant, names, of_error, on_repositories
 from lakeplan.app.plan import Selection
 from lakeplan.errors import LakeplanError, PermissionDenied
 from lakeplan.model.repository import Repository
@@ -15,20 +16,8 @@ from lakeplan.ports.lakefs import GcRulesWriter, LakeFSReader
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.tree import DesiredTree
 
-POLICIES = "docs/permissions.md has the whole policy"
 WORKERS = 8
 _MOST_DAYS = 36500
-_SHOWN = 5
-
-
-@dataclass(frozen=True)
-class Found:
-    """``result`` is ok, warn or fail."""
-
-    name: str
-    result: str
-    message: str
-    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,25 +44,25 @@ def check_repositories(
     try:
         live = {r.id: r for r in reader.list_repositories()}
     except LakeplanError as error:
-        yield _of_error("fs:ListRepositories", error)
+        yield of_error("fs:ListRepositories", error, grant("fs:ListRepositories", error))
         return
     yield Found("fs:ListRepositories", "ok", f"{len(live):,} repositories")
     managed = [d for d in tree.resolve(reader.name, live) if d.gc is not None and selection.takes(d)]
     missing = [d.name for d in managed if d.name not in live]
     if missing:
-        text = f"the tree names what the server does not have, or does not show: {_names(missing)}"
+        text = f"the tree names what the server does not have, or does not show: {names(missing)}"
         yield Found("repositories", "fail", text, "correct the names, or grant fs:ReadRepository on them")
-    names = [d.name for d in managed if d.name in live]
-    others = [n for n in live if n not in set(names) and selection.takes_named(reader.name, n, None)]
+    found = [d.name for d in managed if d.name in live]
+    others = [n for n in live if n not in set(found) and selection.takes_named(reader.name, n, None)]
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         rest = list(pool.map(lambda name: _Looked(name, {}, _odd(reader, name)), others))
-    if not names:
+    if not found:
         yield _oddities(rest)
         text = "no repository of the tree is on it, so permissions on repositories were not checked"
         yield Found("repositories", "warn", text, "check again once there is an entry")
         return
     with (
-        progress.task(f"checking {reader.name}", len(names)) as step,
+        progress.task(f"checking {reader.name}", len(found)) as step,
         ThreadPoolExecutor(max_workers=WORKERS) as pool,
     ):
 
@@ -83,8 +72,8 @@ def check_repositories(
             finally:
                 step()
 
-        looked = list(pool.map(one, names))
-    permissions = [name for name, _ in _asked(reader, writer, names[0])]
+        looked = list(pool.map(one, found))
+    permissions = [name for name, _ in _asked(reader, writer, found[0])]
     for permission in permissions:
         yield _summed(permission, looked)
     yield from _on_one(reader, _sample(looked), read_only=read_only)
@@ -169,18 +158,17 @@ def _oddities(looked: Sequence[_Looked]) -> Found:
     odd = [f"{item.repository}: {text}" for item in looked for text in item.oddities]
     if not odd:
         return Found("stored rules", "ok", "none that should not be there")
-    shown = "; ".join(odd[:_SHOWN]) + (f"; and {len(odd) - _SHOWN:,} more" if len(odd) > _SHOWN else "")
+    shown = "; ".join(odd[:SHOWN]) + (f"; and {len(odd) - SHOWN:,} more" if len(odd) > SHOWN else "")
     return Found("stored rules", "warn", shown, "plan and apply what the tree says, or correct the tree")
 
 
 def _summed(permission: str, looked: Sequence[_Looked]) -> Found:
     broken = [item for item in looked if permission in item.failures]
     if not broken:
-        count = f"{len(looked):,} repositories" if len(looked) != 1 else "1 repository"
-        return Found(permission, "ok", f"on {count}")
+        return Found(permission, "ok", on_repositories(len(looked)))
     error = broken[0].failures[permission]
-    text = f"{error.message} (on {_names([item.repository for item in broken])})"
-    return Found(permission, "fail", text, _hint(permission, error))
+    text = f"{error.message} (on {names([item.repository for item in broken])})"
+    return Found(permission, "fail", text, grant(permission, error))
 
 
 def _sample(looked: Sequence[_Looked]) -> str:
@@ -199,7 +187,7 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Fou
             yield Found("fs:ListObjects", "ok", f"metadata of {name} can be read")
     except PermissionDenied as error:
         permission = "fs:ReadCommit" if "commit" in error.message else "fs:ListObjects"
-        yield Found(permission, "fail", f"{error.message} (on {name})", _hint(permission, error))
+        yield Found(permission, "fail", f"{error.message} (on {name})", grant(permission, error))
     except LakeplanError as error:
         yield Found("metadata", "fail", f"{error.message} (on {name})", error.hint or POLICIES)
     if read_only:
@@ -209,21 +197,6 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Fou
     try:
         reader.dump_refs(name)
     except LakeplanError as error:
-        yield Found("fs:ListCommits", "fail", f"{error.message} (on {name})", _hint("fs:ListCommits", error))
+        yield Found("fs:ListCommits", "fail", f"{error.message} (on {name})", grant("fs:ListCommits", error))
     else:
         yield Found("fs:ListCommits", "ok", f"the refs of {name} can be dumped")
-
-
-def _of_error(permission: str, error: LakeplanError) -> Found:
-    return Found(permission, "fail", error.message, _hint(permission, error))
-
-
-def _hint(permission: str, error: LakeplanError) -> str:
-    if isinstance(error, PermissionDenied):
-        return f"grant {permission}; {POLICIES}"
-    return error.hint or POLICIES
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

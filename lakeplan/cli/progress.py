@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import RLock
@@ -16,13 +16,12 @@ from rich.progress import (
     Task,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
 )
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from lakeplan.cli.console import stderr
-from lakeplan.ports.progress import Progress, Silent
+from lakeplan.ports.progress import Progress, Silent, Step, nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +52,18 @@ class TerminalProgress:
         return self.console.file.isatty() and not self.console.is_dumb_terminal
 
     @contextmanager
-    def task(self, text: str, total: int | None) -> Iterator[Callable[[], None]]:
+    def task(self, text: str, total: int | None) -> Iterator[Step]:
         if not self.seen:
-            yield lambda: None
+            yield nothing
             return
         task: _Task | None = None
+
+        def step(count: int = 1) -> None:
+            self._step(task, count)
+
         try:
             task = self._begin(text, total)
-            yield lambda: self._step(task)
+            yield step
         finally:
             self._end(task)
 
@@ -73,10 +76,10 @@ class TerminalProgress:
             self._running.append(task)
             return task
 
-    def _step(self, task: _Task | None) -> None:
+    def _step(self, task: _Task | None, count: int) -> None:
         with self._lock:
             if task is not None and task in self._running:
-                task.live.advance(task.id)
+                task.live.advance(task.id, count)
 
     def _end(self, task: _Task | None) -> None:
         with self._lock:
@@ -103,14 +106,47 @@ class _Steps(ProgressColumn):
         return Text("" if task.total is None else f"{int(task.completed):,}/{int(task.total):,}")
 
 
+class _Rate(ProgressColumn):
+    """``1,234/s`` since the task began: deletions are told of in lumps, and a shorter look would jump."""
+
+    def render(self, task: Task) -> Text:
+        rate = rate_of(task.completed, task.total, task.elapsed)
+        return Text("" if rate is None else f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
+
+
+class _Time(ProgressColumn):
+    """What is left at this rate, or, as long as that is not known, what has passed."""
+
+    def render(self, task: Task) -> Text:
+        rate = rate_of(task.completed, task.total, task.elapsed)
+        if rate is None or task.total is None:
+            return Text(clock_text(task.elapsed or 0.0))
+        return Text(f"{clock_text((task.total - task.completed) / rate)} left")
+
+
+def rate_of(completed: float, total: float | None, elapsed: float | None) -> float | None:
+    """Steps a second; None while nothing can be said (no total, no step, less than a second)."""
+    if total is None or not completed or elapsed is None or elapsed < 1:
+        return None
+    return completed / elapsed
+
+
+def clock_text(seconds: float) -> str:
+    """``0:01:05``; ``2 d 0:01:05``."""
+    days, rest = divmod(max(0, round(seconds)), 86_400)
+    text = f"{rest // 3600}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days} d {text}" if days else text
+
+
 def _bars(console: Console) -> RichProgress:
     # Standard output stays untouched where it is a pipe: somebody may read it as JSON.
     return RichProgress(
         SpinnerColumn("line"),
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=16),
         _Steps(),
-        TimeElapsedColumn(),
+        _Rate(),
+        _Time(),
         console=console,
         transient=True,
         refresh_per_second=8,

@@ -26,6 +26,7 @@ from lakeplan.adapters.lakefs.probe import identify
 from lakeplan.adapters.state import open_state
 from lakeplan.app.lifecycle.survey import Readers
 from lakeplan.app.plan_branches import BranchPorts
+from lakeplan.cli.caches import CacheChoice
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.config.tree import Tree, load_tree
@@ -71,6 +72,7 @@ class Session:
         lakectl_config: Path | None = None,
         master: str | None = None,
         spark_conf: Sequence[str] | None = None,
+        cache: CacheChoice | None = None,
     ) -> Session:
         """Loads the tree and settles the moment of the run. Raises ConfigError, UsageError."""
         shown = progress_for(shown=progress)
@@ -78,7 +80,7 @@ class Session:
             tree=load_tree(tree, os.environ),
             as_of=now_utc() if as_of is None else parse_time(as_of),
             progress=shown,
-            simulator=LazySimulator(master, parse_spark_conf(spark_conf), shown),
+            simulator=LazySimulator(master, parse_spark_conf(spark_conf), shown, cache or CacheChoice()),
             lakectl_config=lakectl_config,
         )
 
@@ -157,13 +159,15 @@ class LazySimulator:
     master: str | None
     conf: Mapping[str, str]
     progress: Progress
+    cache: CacheChoice = field(default_factory=CacheChoice)
 
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
         from lakeplan.simulation.impact import SparkSimulator
         from lakeplan.simulation.session import SparkOptions
 
         options = SparkOptions(master=self.master, conf=self.conf)
-        return SparkSimulator(options, self.progress).impact(requests)
+        cache = self.cache.open(local=options.is_local)
+        return SparkSimulator(options, self.progress, cache).impact(requests)
 
 
 def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> LakectlSettings:

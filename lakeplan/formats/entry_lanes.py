@@ -39,32 +39,54 @@ def decode_entries(lanes: Lanes) -> EntryLanes:
     last = np.zeros(rows, dtype=np.uint8)
     row = np.flatnonzero(position < end)
     while row.size:
-        tag = array[position[row]]
-        before = last[row]
+        # entries of one writer have the same fields, so mostly a step sees one tag only
+        every = row.size == rows
+        at, limit = (position, end) if every else (position[row], end[row])
+        tag = array[at]
+        before = last if every else last[row]
         if ((tag < before) | ((tag == before) & (tag != _METADATA))).any():
             raise Irregular
         last[row] = tag
-        number, after = read_varints(array, position[row] + 1)
-        is_text = np.isin(tag, _LENGTHS)
-        if not (is_text | np.isin(tag, _NUMBERS)).all():
-            raise Irregular
-        stop = after + np.where(is_text, number, 0)
-        if (stop > end[row]).any():
+        number, after = read_varints(array, at + 1)
+        stop = after + _text_sizes(tag, number)
+        if (stop > limit).any():
             raise Irregular
         for wanted, values in fields.items():
-            hit = tag == wanted
-            values[row[hit]] = number[hit]
+            _put(values, wanted, tag, row, number)
         for wanted, (starts, stops) in spans.items():
-            hit = tag == wanted
-            starts[row[hit]] = after[hit]
-            stops[row[hit]] = stop[hit]
+            _put(starts, wanted, tag, row, after)
+            _put(stops, wanted, tag, row, stop)
         position[row] = stop
-        row = row[stop < end[row]]
+        row = row[stop < limit]
     if (fields[_ADDRESS_TYPE] > max(AddressType)).any():
         raise Irregular
     return EntryLanes(
         *spans[_ADDRESS], fields[_ADDRESS_TYPE], fields[_SIZE], _timestamps(array, *spans[_MODIFIED])
     )
+
+
+def _text_sizes(tag: Bytes, number: Ints) -> Ints:
+    """How many bytes follow the number behind each tag. Raises Irregular for an unknown tag."""
+    first = tag[0]
+    if (tag == first).all():
+        if first in _LENGTHS:
+            return number
+        if first in _NUMBERS:
+            return np.zeros_like(number)
+        raise Irregular
+    is_text = np.isin(tag, _LENGTHS)
+    if not (is_text | np.isin(tag, _NUMBERS)).all():
+        raise Irregular
+    return np.where(is_text, number, 0)
+
+
+def _put(values: Ints, wanted: int, tag: Bytes, row: npt.NDArray[np.intp], found: Ints) -> None:
+    """Into ``values``, by row, what was found behind the wanted tag."""
+    hit = tag == wanted
+    if hit.all():
+        values[row] = found
+    elif hit.any():
+        values[row[hit]] = found[hit]
 
 
 def _message_starts(lanes: Lanes) -> Ints:

@@ -79,9 +79,14 @@ def file_id(records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str
     return identity.finish(properties)
 
 
-def file_id_of_body(body: bytes, properties: Mapping[str, str]) -> str:
-    """``file_id`` for records that are joined already: ``len key | value …`` as ``FileIdHash.add`` does."""
-    return hashlib.sha256(body + encode_string_map(properties)).hexdigest()
+def file_id_of_body(body: Iterable[bytes], properties: Mapping[str, str]) -> str:
+    """``file_id`` for records that are joined already: ``len key | value …`` as ``FileIdHash.add`` does, in
+    pieces of any length."""
+    digest = hashlib.sha256()
+    for piece in body:
+        digest.update(piece)
+    digest.update(encode_string_map(properties))
+    return digest.hexdigest()
 
 
 def commit_id(

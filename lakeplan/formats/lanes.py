@@ -14,7 +14,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lakeplan.formats.sstable.block import restart_points
 from lakeplan.formats.sstable.layout import KEY_TRAILER_SIZE, KIND_SET
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -23,6 +22,7 @@ _PADDING = 64
 """Zero bytes after the last block, so that numbers that run over the end are read safely and then refused."""
 _MAX_VARINT = 7
 """Bytes. Such numbers stay below 2**49, so sums of a few of them cannot overflow."""
+_NUMBER = 4
 _SET_TRAILER = np.frombuffer(KIND_SET.to_bytes(KEY_TRAILER_SIZE, "little"), dtype=np.uint8)
 
 
@@ -48,10 +48,10 @@ class Lanes:
 
 
 def decode_lanes(blocks: Sequence[bytes]) -> Lanes:
-    """Takes apart the entries of all blocks. Raises Irregular, and FormatError for bad restart points."""
+    """Takes apart the entries of all blocks. Raises Irregular."""
     buffer = b"".join((*blocks, bytes(_PADDING)))
     array = np.frombuffer(buffer, dtype=np.uint8)
-    position, end = _intervals(blocks)
+    position, end = _intervals(blocks, array)
     if (position >= end).any() or not position.size:
         raise Irregular
     columns: list[tuple[Ints, ...]] = []
@@ -87,27 +87,50 @@ def read_varints(array: Bytes, position: Ints) -> tuple[Ints, Ints]:
     for step in range(1, _MAX_VARINT):
         if not more.size:
             return value, position
-        byte = array[position[more]]
-        value[more] |= (byte & 0x7F).astype(np.int64) << (7 * step)
-        position[more] += 1
-        more = more[(byte & 0x80) != 0]
+        if more.size == position.size:
+            byte = array[position]
+            value |= (byte & 0x7F).astype(np.int64) << (7 * step)
+            position += 1
+            more = np.flatnonzero(byte & 0x80)
+        else:
+            byte = array[position[more]]
+            value[more] |= (byte & 0x7F).astype(np.int64) << (7 * step)
+            position[more] += 1
+            more = more[(byte & 0x80) != 0]
     if more.size:
         raise Irregular
     return value, position
 
 
-def _intervals(blocks: Sequence[bytes]) -> tuple[Ints, Ints]:
-    """Start and end of every restart interval, as positions in the joined blocks."""
-    starts: list[int] = []
-    ends: list[int] = []
-    base = 0
-    for block in blocks:
-        points, end = restart_points(block)
-        starts += [base + point for point in points]
-        ends += [base + point for point in points[1:]]
-        ends.append(base + end)
-        base += len(block)
-    return np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
+def _intervals(blocks: Sequence[bytes], array: Bytes) -> tuple[Ints, Ints]:
+    """Start and end of every restart interval, as positions in the joined blocks. Raises Irregular for what
+    is not right about restart points."""
+    sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
+    if (sizes < _NUMBER).any():
+        raise Irregular
+    stops = np.cumsum(sizes)
+    bases = stops - sizes
+    counts = _read_uint32(array, stops - _NUMBER)
+    ends = stops - _NUMBER * (counts + 1)
+    if (counts == 0).any() or (ends < bases).any():
+        raise Irregular
+    total = int(counts.sum())
+    block_of = np.repeat(np.arange(len(blocks)), counts)
+    first = np.cumsum(counts) - counts
+    place = np.arange(total) - first[block_of]
+    points = _read_uint32(array, ends[block_of] + _NUMBER * place)
+    is_last = np.concatenate((block_of[1:] != block_of[:-1], np.ones(1, np.bool_)))
+    if points[first].any() or (points[1:] <= points[:-1])[~is_last[:-1]].any():
+        raise Irregular
+    starts = bases[block_of] + points
+    limits = np.where(is_last, ends[block_of], np.append(starts[1:], 0))
+    return starts, limits
+
+
+def _read_uint32(array: Bytes, position: Ints) -> Ints:
+    """Little-endian numbers of four bytes."""
+    words: Ints = array[position[:, None] + np.arange(_NUMBER)].view("<u4").ravel().astype(np.int64)
+    return words
 
 
 def _check_keys(lanes: Lanes, first_steps: npt.NDArray[np.intp]) -> None:

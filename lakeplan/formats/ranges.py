@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from operator import lt
 
+import numpy as np
+
 from lakeplan.errors import FormatError
 from lakeplan.formats.damage import HINT, blame, damaged
 from lakeplan.formats.entry import decode_entry
-from lakeplan.formats.entry_lanes import decode_entries
+from lakeplan.formats.entry_lanes import EntryLanes, decode_entries
+from lakeplan.formats.hashing import hash_spans
 from lakeplan.formats.identity import file_id, file_id_of_body
-from lakeplan.formats.lanes import Irregular, decode_lanes
+from lakeplan.formats.lanes import Irregular, Lanes, decode_lanes
+from lakeplan.formats.range_arrays import RangeArrays, arrays_of
 from lakeplan.formats.range_data import decode_range
 from lakeplan.formats.sstable import SSTable, read_sstable
 from lakeplan.formats.sstable.properties import user_properties
@@ -21,6 +25,7 @@ from lakeplan.formats.value import split_value
 from lakeplan.model.objects import Entry, RangeInfo
 
 RANGES, METARANGES = "ranges", "metaranges"
+_RECORDS_A_PIECE = 1024
 
 
 @dataclass(frozen=True)
@@ -66,38 +71,77 @@ def read_range_columns(data: bytes, *, name: str, verify_id: str | None = None) 
             return _columns_one_by_one(data, name, verify_id)
 
 
+def read_range_arrays(data: bytes, *, name: str, verify_id: str | None = None) -> RangeArrays:
+    """The same as numbers and places of texts, for those who need few of the texts. Raises FormatError."""
+    with blame(name):
+        blocks = open_blocks(data)
+        _check_kind(user_properties(blocks.properties), RANGES, name)
+        try:
+            return _arrays(blocks, name, verify_id)
+        except Irregular:
+            columns = _columns_one_by_one(data, name, verify_id)
+            return arrays_of(columns.paths, columns.addresses, columns.address_types, columns.sizes)
+
+
 def _columns(blocks: Blocks, name: str, verify_id: str | None) -> RangeColumns:
-    lanes = decode_lanes(blocks.data)
-    entries = decode_entries(lanes)
-    # Latin-1 is bytes as text: slices of it are cheap, compare as bytes do, and are ASCII where the bytes are
-    text = lanes.buffer.decode("latin-1")
-    keys: list[str] = []
-    key = ""
-    for shared, start, end in zip(
-        lanes.shared.tolist(), lanes.key_start.tolist(), lanes.key_end.tolist(), strict=True
-    ):
-        key = key[:shared] + text[start:end]
-        keys.append(key)
-    if not all(map(lt, keys, islice(keys, 1, None))) or len(keys) != blocks.count:
-        raise Irregular
-    if verify_id is not None:
-        values = zip(keys, lanes.value_start.tolist(), lanes.value_end.tolist(), strict=True)
-        body = "".join([f"{len(key)}{key}|{end - start}{text[start:end]}|" for key, start, end in values])
-        found = file_id_of_body(body.encode("latin-1"), user_properties(blocks.properties))
-        _check_id(found, verify_id, name)
+    lanes, keys, entries = _decoded(blocks, name, verify_id)
+    buffer = lanes.buffer
     spans = zip(entries.address_start.tolist(), entries.address_end.tolist(), strict=True)
-    addresses = [text[start:end] for start, end in spans]
     return RangeColumns(
-        paths=[key if key.isascii() else _as_utf8(key, "backslashreplace") for key in keys],
-        addresses=[a if a.isascii() else _as_utf8(a, "strict") for a in addresses],
+        paths=[key.decode(errors="backslashreplace") for key in keys],
+        addresses=[buffer[start:end].decode() for start, end in spans],
         address_types=entries.address_type.tolist(),
         sizes=entries.size.tolist(),
         last_modified_us=entries.last_modified_us.tolist(),
     )
 
 
-def _as_utf8(latin: str, errors: str) -> str:
-    return latin.encode("latin-1").decode(errors=errors)
+def _arrays(blocks: Blocks, name: str, verify_id: str | None) -> RangeArrays:
+    lanes, keys, entries = _decoded(blocks, name, verify_id)
+    start, end = entries.address_start, entries.address_end
+    hashes, ascii_only = hash_spans(lanes.array, start, end)
+    if not ascii_only:
+        raise Irregular  # whether such an address is UTF-8 at all is for the careful decoder
+    return RangeArrays(lanes.array, start, end, entries.address_type, entries.size, hashes, keys)
+
+
+def _decoded(blocks: Blocks, name: str, verify_id: str | None) -> tuple[Lanes, list[bytes], EntryLanes]:
+    """All blocks as lanes, the keys, and the entries; verified."""
+    lanes = decode_lanes(blocks.data)
+    entries = decode_entries(lanes)
+    buffer = lanes.buffer
+    key = b""
+    places = zip(lanes.shared.tolist(), lanes.key_start.tolist(), lanes.key_end.tolist(), strict=True)
+    keys = [key := key[:shared] + buffer[start:end] for shared, start, end in places]
+    if not all(map(lt, keys, islice(keys, 1, None))) or len(keys) != blocks.count:
+        raise Irregular
+    if verify_id is not None:
+        found = file_id_of_body(_body(lanes, keys), user_properties(blocks.properties))
+        _check_id(found, verify_id, name)
+    return lanes, keys, entries
+
+
+def _body(lanes: Lanes, keys: list[bytes]) -> Iterator[bytes]:
+    """All records as ``FileIdHash.add`` joins them: length, key, ``|``, length, value, ``|``; in pieces that
+    stay in the processor's cache."""
+    key_sizes = lanes.shared + lanes.key_end - lanes.key_start
+    value_sizes = lanes.value_end - lanes.value_start
+    # few sizes are distinct, and a list that repeats objects is made faster than one of new ones
+    sizes = np.sort(np.array(list({*key_sizes.tolist(), *value_sizes.tolist()}), dtype=np.int64))
+    written = np.array([b"|%d" % size for size in sizes.tolist()], dtype=object)
+    for at in range(0, len(keys), _RECORDS_A_PIECE):
+        rows = slice(at, at + _RECORDS_A_PIECE)
+        some = keys[rows]
+        pieces = [b""] * (4 * len(some))
+        pieces[0::4] = written[np.searchsorted(sizes, key_sizes[rows])].tolist()
+        pieces[1::4] = some
+        pieces[2::4] = written[np.searchsorted(sizes, value_sizes[rows])].tolist()
+        spans = zip(lanes.value_start[rows].tolist(), lanes.value_end[rows].tolist(), strict=True)
+        pieces[3::4] = [lanes.buffer[start:end] for start, end in spans]
+        if at == 0:
+            pieces[0] = pieces[0][1:]
+        yield b"".join(pieces)
+    yield b"|"
 
 
 def _columns_one_by_one(data: bytes, name: str, verify_id: str | None) -> RangeColumns:

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 
+class Step(Protocol):
+    def __call__(self, count: int = 1) -> None:
+        """So many more steps are done."""
+
+
 class Progress(Protocol):
-    def task(self, text: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
-        """A piece of work of ``total`` steps (None: unknown); the callable reports one step done."""
+    @property
+    def seen(self) -> bool:
+        """Whether anybody sees it: what is counted only to be shown need not be counted otherwise."""
+
+    def task(self, text: str, total: int | None) -> AbstractContextManager[Step]:
+        """A piece of work of ``total`` steps (None: unknown); the callable reports steps that are done."""
 
 
 class Silent:
     """No terminal, no progress."""
 
+    @property
+    def seen(self) -> bool:
+        return False
+
     @contextmanager
-    def task(self, text: str, total: int | None) -> Iterator[Callable[[], None]]:
-        yield lambda: None
+    def task(self, text: str, total: int | None) -> Iterator[Step]:
+        yield nothing
+
+
+def nothing(count: int = 1) -> None:
+    """A step that nobody sees."""

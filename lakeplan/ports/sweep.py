@@ -136,10 +136,12 @@ class DeleteRequest:
 
 @dataclass(frozen=True)
 class RoundEnd:
-    """What a round did: ends of finished parts. ``problem``: why it stopped early; "" when it did not."""
+    """What a round did: ends of finished parts. ``problem``: why it stopped early; "" when it did not.
+    ``prepared``: it deleted nothing, and asks for a fresh look before it does."""
 
     ends: Sequence[PartEnd]
     problem: str = ""
+    prepared: bool = False
 
 
 class Sweeper(Protocol):

@@ -17,6 +17,7 @@ EXECUTOR_PACKAGES = (
     "pandas",
     "numpy",
     "cramjam",
+    "google-crc32c",
     "boto3",
     "azure-storage-blob",
     "requests",

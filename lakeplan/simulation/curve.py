@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyspark.sql import SparkSession
-
 from lakeplan.core.retention import CommitGraph, to_us
 from lakeplan.errors import LakeplanError
 from lakeplan.ports.lakefs import MetadataReader
 from lakeplan.ports.progress import Progress
+from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
-from lakeplan.simulation import objects as frames
 from lakeplan.simulation.addresses import Addresses, known_as
-from lakeplan.simulation.classes import classes_of
+from lakeplan.simulation.counted import classes_in, counted
 from lakeplan.simulation.curve_document import ReadSide, curve_document
 from lakeplan.simulation.curve_histograms import histograms
 from lakeplan.simulation.curve_request import CurveRequest
 from lakeplan.simulation.curve_scales import metarange_facts, scales_of
+from lakeplan.simulation.digests import trimmed
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.inputs import NamespaceMetadata, listing_items, read_history
 from lakeplan.simulation.ranges import collect_ranges
@@ -26,7 +25,7 @@ from lakeplan.simulation.request import DAY_SECONDS
 from lakeplan.simulation.session import SparkOptions, explained, open_session
 from lakeplan.simulation.staged import StagedRun, find_run
 from lakeplan.simulation.totals import ObjectClass
-from lakeplan.simulation.work import WorkItem, pack
+from lakeplan.simulation.work import WorkItem
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,13 @@ def of_repository(
     return CurveInput(graph, Source(key, metadata, Addresses((storage_namespace,))), blind_to=blind_to)
 
 
-def curve(request: CurveRequest, given: CurveInput, options: SparkOptions, progress: Progress) -> Json:
+def curve(
+    request: CurveRequest,
+    given: CurveInput,
+    options: SparkOptions,
+    progress: Progress,
+    cache: RangeCache | None = None,
+) -> Json:
     """The document ``schemas/curve.v1.json``.
 
     Raises UsageError for more points than one pass can ask, StorageError, ServerError and FormatError for
@@ -93,12 +98,24 @@ def curve(request: CurveRequest, given: CurveInput, options: SparkOptions, progr
     items = [*(given.listing or ()), *given.staged.items(), *collected.items]
     if items:
         with (
-            open_session(options, estimated_bytes=collected.size_bytes) as session,
+            trimmed(cache),
+            open_session(options, estimated_bytes=collected.size_bytes, light=True) as session,
             explained(),
             progress.task(f"reading {len(collected.items)} ranges", None),
         ):
             listed = given.listing is not None
-            classes = _classes(session, items, given.source, listing=listed)
+            frame = counted(
+                session,
+                items,
+                [(given.source, ())],
+                entries=[collected.entries],
+                listing=listed,
+                cache=cache,
+            )
+            answer = classes_in(frame).get(0, [])
+            if isinstance(answer, LakeplanError):
+                raise answer
+            classes = answer
     found = histograms(classes, collected.holder_sets, coding, listing=given.listing is not None)
     read = ReadSide(
         name=name,
@@ -111,14 +128,3 @@ def curve(request: CurveRequest, given: CurveInput, options: SparkOptions, progr
         blind_to=given.blind_to,
     )
     return curve_document(request, given.graph, scales, found, read)
-
-
-def _classes(
-    session: SparkSession, items: list[WorkItem], source: Source, *, listing: bool
-) -> list[ObjectClass]:
-    bins = pack(items, session.sparkContext.defaultParallelism)
-    objects = frames.objects(frames.sightings(session, bins, [source]))
-    classes = classes_of(objects, listing=listing).get(0, [])
-    if isinstance(classes, LakeplanError):
-        raise classes
-    return classes

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
@@ -14,16 +16,21 @@ from pyspark.storagelevel import StorageLevel
 from lakeplan.errors import LakeplanError
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.progress import Progress, Silent
+from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.simulation import ImpactRequest
 from lakeplan.simulation import objects as frames
 from lakeplan.simulation.addresses import Addresses
-from lakeplan.simulation.classes import classes_of
+from lakeplan.simulation.blocks import Question
+from lakeplan.simulation.counted import classes_in, counted, few_objects_in, objects_in
+from lakeplan.simulation.digests import trimmed
+from lakeplan.simulation.few import amounts_by_prefix
 from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
 from lakeplan.simulation.reading import Source
 from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.session import SparkOptions, explained, open_session
 from lakeplan.simulation.totals import ObjectClass
-from lakeplan.simulation.work import WorkItem, pack
+from lakeplan.simulation.work import WorkItem
+from lakeplan.simulation.writing import is_few
 
 REPOSITORIES_AT_ONCE = 4
 """Repositories whose metaranges are read at the same time; each has its own few connections."""
@@ -54,9 +61,15 @@ class _Asked:
 class SparkSimulator:
     """``lakeplan.ports.simulation.Simulator`` on Spark. No session is started when nothing can go."""
 
-    def __init__(self, options: SparkOptions | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        options: SparkOptions | None = None,
+        progress: Progress | None = None,
+        cache: RangeCache | None = None,
+    ) -> None:
         self._options = options or SparkOptions()
         self._progress = progress or Silent()
+        self._cache = cache
 
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
         """See the port. A repository that cannot be read, and all that Spark fails for, get their error."""
@@ -89,17 +102,18 @@ class SparkSimulator:
         size = sum(one.collected.size_bytes for one in asked)
         ranges = sum(len(one.collected.items) for one in asked)
         with (
+            trimmed(self._cache),
             self._progress.task(f"reading {ranges} ranges", None),
-            open_session(self._options, estimated_bytes=size) as session,
+            open_session(self._options, estimated_bytes=size, light=True) as session,
             explained(),
         ):
-            objects = _objects(session, asked)
-            objects.persist(StorageLevel.MEMORY_AND_DISK)
+            frame = _counted(session, asked, self._cache)
+            frame.persist(StorageLevel.MEMORY_AND_DISK)
             try:
-                classes = classes_of(objects, listing=False)
-                prefixes = _prefixes(objects, asked) if _any_detail(classes, asked) else {}
+                classes = classes_in(frame)
+                prefixes = _prefixes(frame, asked, _going(classes, asked))
             finally:
-                objects.unpersist()
+                frame.unpersist()
         return {
             one.request.key: _result(one, classes.get(source, []), prefixes.get(source, ()))
             for source, one in enumerate(asked)
@@ -132,26 +146,49 @@ def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
     return any(t.goes(mask) for t in request.transitions.values() for mask in distinct)
 
 
-def _objects(session: SparkSession, asked: list[_Asked]) -> DataFrame:
+def _counted(session: SparkSession, asked: list[_Asked], cache: RangeCache | None) -> DataFrame:
     # Objects are told apart by repository and address: the same range id in two namespaces has other objects.
     sources = [
-        Source(one.request.key, one.request.metadata, Addresses((one.request.storage_namespace,)))
+        (
+            Source(one.request.key, one.request.metadata, Addresses((one.request.storage_namespace,))),
+            [Question(one.detail.before, one.detail.after)],
+        )
         for one in asked
     ]
     items = [item for source, one in enumerate(asked) for item in one.items(source)]
-    bins = pack(items, session.sparkContext.defaultParallelism)
-    return frames.objects(frames.sightings(session, bins, sources))
+    entries = [one.collected.entries for one in asked]
+    return counted(session, items, sources, entries=entries, listing=False, cache=cache)
 
 
-def _any_detail(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list[_Asked]) -> bool:
-    return any(
-        isinstance(found, list) and any(asked[source].detail.goes(each.mask) for each in found)
+def _going(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list[_Asked]) -> int:
+    """How many objects go in the transition that is told by prefixes."""
+    return sum(
+        each.amount.objects
         for source, found in classes.items()
+        if isinstance(found, list)
+        for each in found
+        if each.seen & CANDIDATES == CANDIDATES and asked[source].detail.goes(each.mask)
     )
 
 
-def _prefixes(objects: DataFrame, asked: list[_Asked]) -> dict[int, list[PrefixAmount]]:
+def _prefixes(frame: DataFrame, asked: list[_Asked], going: int) -> dict[int, list[PrefixAmount]]:
     """Per repository, the largest prefixes of what goes in its ``detail`` transition."""
+    if not going:
+        return {}
+    if not is_few(going):
+        return _prefixes_in_spark(objects_in(frame), asked)
+    table = few_objects_in(frame)
+    found = {}
+    for source in pc.unique(table["source"]).to_pylist():
+        of_source = table.filter(pc.equal(table["source"], source))
+        goes = [asked[source].detail.goes(mask) for mask in of_source["mask"].to_pylist()]
+        amounts = amounts_by_prefix(of_source.filter(pa.array(goes, pa.bool_())))
+        largest = sorted(amounts.items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
+        found[source] = [PrefixAmount(p, p.count("/"), amount) for p, amount in largest[:MAX_PREFIXES]]
+    return found
+
+
+def _prefixes_in_spark(objects: DataFrame, asked: list[_Asked]) -> dict[int, list[PrefixAmount]]:
 
     def bits(values: list[int]) -> Column:
         of_each = F.array(*(F.lit(value).cast(LongType()) for value in values))

@@ -7,18 +7,21 @@ from pathlib import Path
 from types import TracebackType
 
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from lakeplan.core.retention import by_date, to_us
 from lakeplan.errors import LakeplanError
+from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation import objects as frames
 from lakeplan.simulation import tables
 from lakeplan.simulation.addresses import known_as
-from lakeplan.simulation.classes import classes_of
+from lakeplan.simulation.blocks import Question
 from lakeplan.simulation.columns import OBJECTS, PREFIXES, RULE_SET, Column
+from lakeplan.simulation.counted import classes_in, counted, few_objects_in, objects_in
 from lakeplan.simulation.document import MAX_ROWS, Json, ObjectSide, ObjectsOf, summary
+from lakeplan.simulation.few import going_table, prefix_table
 from lakeplan.simulation.holdings import branch_totals
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.output import write_summary
@@ -28,15 +31,19 @@ from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import bits_of
 from lakeplan.simulation.schemas import LAST_COMMITS
 from lakeplan.simulation.totals import ObjectClass, totals_of
-from lakeplan.simulation.work import pack
-from lakeplan.simulation.writing import Rows, rows_of
+from lakeplan.simulation.writing import FewRows, Rows, is_few, rows_of
 
 
 class NamespaceJob:
     """Use as a context: what is kept in Spark goes with it. ``read`` comes first."""
 
     def __init__(
-        self, session: SparkSession, request: SimulateRequest, namespace: NamespaceReader, prepared: Prepared
+        self,
+        session: SparkSession,
+        request: SimulateRequest,
+        namespace: NamespaceReader,
+        prepared: Prepared,
+        cache: RangeCache | None = None,
     ) -> None:
         self._session = session
         self._request = request
@@ -52,29 +59,35 @@ class NamespaceJob:
             namespace=namespace,
             young_from_us=to_us(request.as_of) - request.min_age_seconds * 1_000_000,
         )
-        bins = pack(prepared.items, session.sparkContext.defaultParallelism)
-        self._objects = frames.objects(frames.sightings(session, bins, [source]))
+        self._counted = counted(
+            session,
+            prepared.items,
+            [(source, [Question(0, bits.server) for bits in self._bits])],
+            entries=[prepared.collected.entries],
+            listing=self._listing,
+            cache=cache,
+        )
 
     def __enter__(self) -> NamespaceJob:
-        self._objects.persist(StorageLevel.MEMORY_AND_DISK)
+        self._counted.persist(StorageLevel.MEMORY_AND_DISK)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:  # after an error the session may be gone; it ends with the run anyway
-            self._objects.unpersist()
+            self._counted.unpersist()
 
     def read(self) -> None:
         """Reads everything once. Raises the error of a file that cannot be read, by its name."""
-        classes = classes_of(self._objects, listing=self._listing).get(0, [])
+        classes = classes_in(self._counted).get(0, [])
         if isinstance(classes, LakeplanError):
             raise classes
         self._classes = classes
 
     def document(self) -> Json:
         """The summary; nothing is written."""
-        return self._summary(self._side(self._prefixes() if self._goes else None))
+        return self._summary(self._side(self._going()[1] if self._goes else None))
 
     def write(self, folder: Path) -> Json:
         """All tables and the summary, into an existing folder; returns the summary."""
@@ -83,9 +96,8 @@ class NamespaceJob:
         tables.write(folder / "commits", tables.commits(graph, judged))
         prefixes = None
         if self._goes:
-            prefixes = self._prefixes()
+            going, prefixes = self._going()
             prefixes.write(folder / "prefixes", self._names(PREFIXES), sort="prefix")
-            going = rows_of(self._going().drop("all_paths"), objects=self._goes)
             going.write(folder / "objects", self._names(OBJECTS), sort="address")
         else:
             tables.write_empty(folder / "objects", OBJECTS, with_rule_set=several)
@@ -102,15 +114,18 @@ class NamespaceJob:
         """How many objects go, over all rule sets."""
         return sum(totals_of(self._classes, bits, listing=self._listing).goes.objects for bits in self._bits)
 
-    def _going(self) -> DataFrame:
+    def _going(self) -> tuple[Rows, Rows]:
+        """What goes, and the same by prefix."""
         graph = self._prepared.history.graph
         wanted = {item.last for item in self._prepared.collected.items}
-        last = [(at, graph.ids[commit]) for commit, at in enumerate(by_date(graph)) if at in wanted]
-        last_commits = self._session.createDataFrame(last, LAST_COMMITS)
-        return frames.going(self._objects, last_commits, self._bits, listing=self._listing)
-
-    def _prefixes(self) -> Rows:
-        return rows_of(frames.by_prefix(self._going(), "rule_set", "all_paths"), objects=self._goes)
+        last = {at: graph.ids[commit] for commit, at in enumerate(by_date(graph)) if at in wanted}
+        if is_few(self._goes):
+            objects = few_objects_in(self._counted)
+            table = going_table(objects, last, self._bits, self._listing)
+            return FewRows(table), FewRows(prefix_table(table))
+        last_commits = self._session.createDataFrame(list(last.items()), LAST_COMMITS)
+        going = frames.going(objects_in(self._counted), last_commits, self._bits, listing=self._listing)
+        return rows_of(going.drop("all_paths")), rows_of(frames.by_prefix(going, "rule_set", "all_paths"))
 
     def _names(self, columns: Sequence[Column]) -> list[str]:
         return [column.name for column in columns] + ([RULE_SET.name] if len(self._bits) > 1 else [])

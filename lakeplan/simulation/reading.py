@@ -82,10 +82,10 @@ def _read(
         try:
             match item.kind:
                 case Kind.RANGE:
-                    columns = read_range_columns(fetched(), name=_where(source, item), verify_id=item.name)
+                    columns = read_range_columns(fetched(), name=where_of(source, item), verify_id=item.name)
                     yield from _entries(columns, item, source)
                 case Kind.FOREIGN_RANGE:
-                    columns = read_range_columns(fetched(), name=_where(source, item), verify_id=item.name)
+                    columns = read_range_columns(fetched(), name=where_of(source, item), verify_id=item.name)
                     yield from _foreign(columns, item, source)
                 case Kind.LISTED | Kind.MARKED:
                     yield from _from_part(fetched(), item, source)
@@ -133,7 +133,7 @@ def _namespace(source: Source) -> NamespaceReader:
     return source.namespace
 
 
-def _where(source: Source, item: WorkItem) -> str:
+def where_of(source: Source, item: WorkItem) -> str:
     is_range = item.kind in (Kind.RANGE, Kind.FOREIGN_RANGE)
     return f"{source.name}: range {item.name}" if is_range else f"{source.name}/{item.name}"
 
@@ -195,7 +195,7 @@ def _foreign(columns: RangeColumns, item: WorkItem, source: Source) -> Iterator[
 
 def _from_part(data: bytes, item: WorkItem, source: Source) -> Iterator[pa.RecordBatch]:
     """A part of a listing or of a mark (formats/mark_parts.py); ``sort_key`` is its SHA-256."""
-    part = read_part(data, name=_where(source, item), sha256=item.sort_key.hex())
+    part = read_part(data, name=where_of(source, item), sha256=item.sort_key.hex())
     seen = int(Seen.LISTED | Seen.OLD) if item.kind is Kind.LISTED else int(Seen.MARKED)
     addresses, sizes = part.column("address").to_pylist(), part.column("size_bytes").to_pylist()
     for start in range(0, len(addresses), BATCH_ROWS):
@@ -207,7 +207,7 @@ def _from_part(data: bytes, item: WorkItem, source: Source) -> Iterator[pa.Recor
 def _staged(data: bytes, item: WorkItem, source: Source) -> Iterator[pa.RecordBatch]:
     """Addresses of a run are relative; a full one, should a server write it, protects all it may mean."""
     found: list[str] = []
-    for address in read_uncommitted(data, name=_where(source, item)).addresses:
+    for address in read_uncommitted(data, name=where_of(source, item)).addresses:
         inside = source.addresses.inside(address, AddressType.BY_PREFIX)
         found += source.addresses.aliases(address) if inside is None else [inside]
     for start in range(0, len(found), BATCH_ROWS):
@@ -268,7 +268,7 @@ def _text(key: str) -> str:
 
 
 def _failed(item: WorkItem, source: Source, error: LakeplanError) -> pa.RecordBatch:
-    return _batch(item, [None], seen=[int(Seen.ERROR)], path=[report_of(error, _where(source, item))])
+    return _batch(item, [None], seen=[int(Seen.ERROR)], path=[report_of(error, where_of(source, item))])
 
 
 def report_of(error: LakeplanError, where: str) -> str:

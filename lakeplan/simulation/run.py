@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from lakeplan.ports.progress import Progress
+from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
+from lakeplan.simulation.digests import trimmed
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.job import NamespaceJob
 from lakeplan.simulation.output import check_target, written
@@ -13,7 +15,11 @@ from lakeplan.simulation.session import SparkOptions, explained, open_session
 
 
 def simulate(
-    request: SimulateRequest, namespace: NamespaceReader, options: SparkOptions, progress: Progress
+    request: SimulateRequest,
+    namespace: NamespaceReader,
+    options: SparkOptions,
+    progress: Progress,
+    cache: RangeCache | None = None,
 ) -> Json:
     """The summary document of a whole run; writes the tables when an output is asked for.
 
@@ -22,11 +28,22 @@ def simulate(
     """
     if request.output is not None:
         check_target(request.output, overwrite=request.overwrite)
+    with trimmed(cache):
+        return _simulate(request, namespace, options, progress, cache)
+
+
+def _simulate(
+    request: SimulateRequest,
+    namespace: NamespaceReader,
+    options: SparkOptions,
+    progress: Progress,
+    cache: RangeCache | None,
+) -> Json:
     prepared = prepare(request, namespace, progress)
     with (
-        open_session(options, estimated_bytes=prepared.collected.size_bytes) as session,
+        open_session(options, estimated_bytes=prepared.collected.size_bytes, light=True) as session,
         explained(),
-        NamespaceJob(session, request, namespace, prepared) as job,
+        NamespaceJob(session, request, namespace, prepared, cache) as job,
     ):
         with progress.task(f"reading {len(prepared.collected.items)} ranges", None):
             job.read()

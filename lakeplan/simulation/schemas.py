@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
     DataType,
     IntegerType,
@@ -39,6 +40,44 @@ SIGHTINGS = StructType(
 )
 """One row each time an address was seen: in a range, in a listing, in a run of uncommitted addresses."""
 
+PIECES = StructType(
+    [
+        StructField("partition", IntegerType(), False),
+        StructField("source", IntegerType(), False),
+        # numbers, texts, or the report of an error
+        StructField("kind", IntegerType(), False),
+        StructField("data", BinaryType(), False),
+    ]
+)
+"""Folded sightings on their way from the workers that read to those that count, many rows in one."""
+
+COUNTED = StructType(
+    [
+        StructField("source", IntegerType(), False),
+        # JSON: classes of objects with their amounts, or an error
+        StructField("counts", StringType(), True),
+        # many rows of GOING, as an Arrow stream; each row has this or counts
+        StructField("objects", BinaryType(), True),
+    ]
+)
+"""What was counted in a partition, and what goes of it."""
+
+GOING = StructType(
+    [
+        StructField("source", IntegerType(), False),
+        StructField("address", StringType(), False),
+        StructField("seen", IntegerType(), False),
+        StructField("mask", LongType(), False),
+        StructField("alias_mask", LongType(), False),
+        StructField("last", LongType(), True),
+        # both are what the storage says of an object that was listed, else what entries say
+        StructField("size", LongType(), False),
+        StructField("stored_size", LongType(), False),
+        StructField("paths", ArrayType(StringType()), False),
+    ]
+)
+"""One row an address that goes, as in SIGHTINGS; ``paths`` are distinct, in no order."""
+
 LAST_COMMITS = StructType(
     [StructField("last", LongType(), False), StructField("last_commit_id", StringType(), False)]
 )
@@ -58,4 +97,14 @@ def table(columns: tuple[Column, ...], *, with_rule_set: bool) -> StructType:
     return StructType([StructField(c.name, _TYPES[c.type], c.nullable) for c in chosen])
 
 
-__all__ = ["BRANCHES", "LAST_COMMITS", "OBJECTS", "PREFIXES", "SIGHTINGS", "table"]
+__all__ = [
+    "BRANCHES",
+    "COUNTED",
+    "GOING",
+    "LAST_COMMITS",
+    "OBJECTS",
+    "PIECES",
+    "PREFIXES",
+    "SIGHTINGS",
+    "table",
+]

@@ -32,7 +32,8 @@ JAVA_HINT = (
     "elsewhere any JDK 17+, with JAVA_HOME set"
 )
 SMALL_BYTES = 64 << 20
-"""Below this many bytes of ranges a run is over before the JVM's second compiler pays for itself."""
+"""Below this many bytes of ranges whose rows the JVM sees, a run is over before its second compiler pays for
+itself."""
 BYTES_A_SHUFFLE_PARTITION = 16 << 20
 MAX_SHUFFLE_PARTITIONS = 2000
 
@@ -51,14 +52,17 @@ class SparkOptions:
 
 
 @contextmanager
-def open_session(options: SparkOptions, *, estimated_bytes: int) -> Iterator[SparkSession]:
-    """A session for a job over that many bytes of range files. One that is active already is used and left
-    running. Raises SimulationFailed when Java is missing, too old, or Spark does not start."""
+def open_session(
+    options: SparkOptions, *, estimated_bytes: int, light: bool = False
+) -> Iterator[SparkSession]:
+    """A session for a job over that many bytes of range files. ``light``: whatever their size, the JVM does
+    little more than hand on what Python workers made. One that is active already is used and left running.
+    Raises SimulationFailed when Java is missing, too old, or Spark does not start."""
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
         return
-    session = _start(options, estimated_bytes)
+    session = _start(options, estimated_bytes, light=light)
     try:
         with _code_given(session):
             yield session
@@ -112,8 +116,8 @@ def shuffle_partitions(estimated_bytes: int) -> int:
     return max(2, min(MAX_SHUFFLE_PARTITIONS, estimated_bytes // BYTES_A_SHUFFLE_PARTITION))
 
 
-def _settings(options: SparkOptions, estimated_bytes: int) -> dict[str, str]:
-    small = estimated_bytes < SMALL_BYTES
+def _settings(options: SparkOptions, estimated_bytes: int, *, light: bool = False) -> dict[str, str]:
+    small = light or estimated_bytes < SMALL_BYTES
     settings = {
         "spark.app.name": "lakeplan",
         "spark.log.level": "ERROR",
@@ -156,9 +160,9 @@ def _java_options(*, small: bool) -> str:
     return " ".join(chosen)
 
 
-def _start(options: SparkOptions, estimated_bytes: int) -> SparkSession:
+def _start(options: SparkOptions, estimated_bytes: int, *, light: bool) -> SparkSession:
     conf = SparkConf(loadDefaults=False) if options.is_local else SparkConf()
-    for key, value in _settings(options, estimated_bytes).items():
+    for key, value in _settings(options, estimated_bytes, light=light).items():
         conf.set(key, value)
     with tempfile.TemporaryFile() as noise:
         try:

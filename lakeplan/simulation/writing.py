@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 from lakeplan.simulation.output import writing
 from lakeplan.simulation.session import is_local
 
-FEW = 100_000
-"""Objects up to which rows are brought to the driver: starting Spark's own writer takes longer."""
+FEW = 1_000_000
+"""Objects up to which rows are brought to the driver (some 300 MB): planning and compiling a query in Spark
+takes longer."""
 PART = "part-00000.parquet"
 
 
@@ -29,10 +30,13 @@ class Rows(Protocol):
         """The rows of a rule set with most bytes, then most objects, then by the first column."""
 
 
-def rows_of(frame: DataFrame, *, objects: int) -> Rows:
-    """``objects``: how many objects the rows are about. With a cluster rows are always brought here, because
-    its machines do not see this one's folders."""
-    if objects <= FEW or not is_local(frame.sparkSession):
+def is_few(objects: int) -> bool:
+    return objects <= FEW
+
+
+def rows_of(frame: DataFrame) -> Rows:
+    """With a cluster rows are always brought here, because its machines do not see this one's folders."""
+    if not is_local(frame.sparkSession):
         return FewRows(frame.toArrow())
     return ManyRows(frame)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import threading
 import time
@@ -15,17 +16,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakeplan.core.sweep.pacing import Throttle
-from lakeplan.errors import LakeplanError
+from lakeplan.errors import LakeplanError, StorageError
+from lakeplan.formats.sweep_keys import part_id
 from lakeplan.model.stored import Deletion
 from lakeplan.model.sweep import Part, PartEnd
-from lakeplan.ports.progress import Progress, Silent
+from lakeplan.ports.progress import Progress, Silent, Step
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.ports.sweep_storage import ObjectDeleter
 from lakeplan.sweep.batches import Waiting, delete_all
 from lakeplan.sweep.deleting import Work, rows_of, sweep_parts
 
 OpenSession = Callable[[], AbstractContextManager[SparkSession]]
+_log = logging.getLogger(__name__)
 STOP_SECONDS = 0.5
+LOOK_SECONDS = 5.0
+"""How often records are looked at, for people to see how far a round is."""
 KEEP_SECONDS = 60.0
 """How often a lease is renewed during a round."""
 ENDS = StructType([StructField("kind", StringType(), False), StructField("text", StringType(), False)])
@@ -64,7 +69,12 @@ class SparkSweeper:
     def delete(self, request: DeleteRequest) -> RoundEnd:
         """See the port. What Spark itself fails with becomes the round's problem: finished parts have
         their records, and the next run reads them."""
-        with self._progress.task(f"deleting from {len(request.parts)} parts", None), self._open() as session:
+        total = sum(part.rows for part in request.parts)
+        with (
+            self._progress.task("deleting", total) as step,
+            self._open() as session,
+            _told_of(request, step if self._progress.seen else None),
+        ):
             workers = self._parallelism or session.sparkContext.defaultParallelism
             shares = [request.parts[n::workers] for n in range(min(workers, len(request.parts)))]
             work = _work_of(request, workers)
@@ -113,6 +123,34 @@ def _watched(
     finally:
         over.set()
         watcher.join()
+
+
+@contextmanager
+def _told_of(request: DeleteRequest, step: Step | None) -> Iterator[None]:
+    """While the block runs, a thread looks every few seconds which parts have their record, and steps by
+    their objects. It is for people only: when the records cannot be listed, nothing is shown."""
+    if step is None:
+        yield
+        return
+    waiting = {part_id(part.name): part.rows for part in request.parts}
+    over = threading.Event()
+
+    def watch(told: Step) -> None:
+        while not over.wait(LOOK_SECONDS):
+            try:
+                done = [part_id(o.key) for o in request.store.list_objects(f"{request.prefix}results/")]
+            except StorageError as error:
+                _log.debug("progress is not known: %s", error)
+                continue
+            told(sum(waiting.pop(name, 0) for name in done))
+
+    watcher = threading.Thread(target=watch, args=(step,), name="lakeplan-sweep-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join(LOOK_SECONDS)  # not for long: what it asks for is only shown
 
 
 def _work_of(request: DeleteRequest, workers: int) -> Work:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import time
 import pytest
 from rich.console import Console
 
-from lakeplan.cli.progress import TerminalProgress, progress_for
+from lakeplan.cli.progress import TerminalProgress, clock_text, progress_for, rate_of
 from lakeplan.ports.progress import Silent
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
@@ -57,6 +58,25 @@ class DescribeBars:
         assert "7/1,200" in text
         assert text.rindex(SHOW) > text.rindex(HIDE)
         assert "reading" not in text[text.rindex("\x1b[2K") :]
+
+    def it_shows_rate_and_remaining_time_once_they_are_known(self) -> None:
+        stream = Terminal()
+        with on(stream).task("deleting", 1_000_000) as step:
+            step(10_000)
+            time.sleep(1.4)
+        text = stream.getvalue()
+        assert "10,000/1,000,000" in text
+        assert re.search(r"[\d,]{5,}/s", text)
+        assert re.search(r"0:0\d:\d\d left", text)
+
+    def it_shows_no_rate_when_the_number_of_steps_is_unknown(self) -> None:
+        stream = Terminal()
+        with on(stream).task("simulating", None) as step:
+            step()
+            time.sleep(1.2)
+        assert "0:00:01" in stream.getvalue()
+        assert "/s" not in stream.getvalue()
+        assert "left" not in stream.getvalue()
 
     def it_shows_no_steps_when_their_number_is_unknown(self) -> None:
         stream = Terminal()
@@ -116,6 +136,21 @@ class DescribeBars:
             print('{"json": true}')
         assert capsys.readouterr().out == '{"json": true}\n'
         assert "json" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("completed", "total", "elapsed", "rate"),
+    [(10, 20, 2.0, 5.0), (0, 20, 2.0, None), (10, None, 2.0, None), (10, 20, 0.5, None), (1, 2, None, None)],
+)
+def it_knows_a_rate(completed: float, total: float | None, elapsed: float | None, rate: float | None) -> None:
+    assert rate_of(completed, total, elapsed) == rate
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0:00:00"), (65.2, "0:01:05"), (86_399, "23:59:59"), (90_000, "1 d 1:00:00")]
+)
+def it_tells_times(seconds: float, text: str) -> None:
+    assert clock_text(seconds) == text
 
 
 def it_gives_a_real_terminal_back_on_control_c() -> None:

@@ -155,9 +155,140 @@ def it_says_how_to_get_java(ready, monkeypatch):
 
 @pytest.mark.parametrize(
     "wrong",
-    [["--for", "sweep"], ["--server", "nowhere"], ["--format", "junit"], ["--spark-conf", "x"], ["x"]],
+    [["--for", "everything"], ["--server", "nowhere"], ["--format", "junit"], ["--spark-conf", "x"], ["x"]],
 )
 def it_explains_wrong_use(ready, wrong):
     result = ready.lakeplan("doctor", "--no-spark", *wrong)
     assert result.code == 64
     assert "Traceback" not in result.err
+
+
+class DescribeForLifecycle:
+    @pytest.fixture
+    def policies(self, ready):
+        ready.write(
+            "lakeplan.yaml",
+            "apiVersion: lakeplan/v1\n"
+            f"servers: {{prod: {{endpoint_url: {ready.handle.endpoint_url}, "
+            "branch_lifecycle: {engine: lakeplan}}}\n"
+            "profiles: {tidy: {branch_lifecycle: {policies: [{patterns: ['wip-*'], max_age: 7d}]}}}\n"
+            "repositories: {'*': {use: [tidy]}}\n",
+        )
+        return ready
+
+    def it_tries_what_can_be_tried_and_deletes_nothing(self, policies):
+        policies.handle.faults.forget()
+        found = checks(policies, "--for", "lifecycle")
+        sent = [r for r in policies.handle.faults.requests if not r.path.endswith("/refs/dump")]
+        assert {r.method for r in sent} == {"GET"}
+        assert found["lifecycle engine"]["result"] == "ok"
+        assert found["writable"]["result"] == "ok"
+        assert [name for name, c in found.items() if c["result"] != "ok"] == ["fs:DeleteBranch"]
+
+    @pytest.mark.parametrize(
+        ("route", "permission"),
+        [
+            (r"GET .*/events/branches/main$", "fs:ReadBranch"),
+            (r"GET .*/events/branches/main/diff", "fs:ListObjects"),
+            (r"GET .*/events/pulls", "pr:ListPullRequests"),
+        ],
+    )
+    def it_names_the_one_permission_that_is_missing(self, policies, route, permission):
+        policies.handle.faults.deny(route)
+        found = checks(policies, "--for", "lifecycle", code=1)
+        failed = [c for c in found.values() if c["result"] == "fail"]
+        assert len(failed) == 1
+        assert permission in failed[0]["check"]
+        assert f"grant {permission}" in failed[0]["hint"]
+        assert "(on events)" in failed[0]["message"]
+
+    def it_does_not_let_a_state_vanish(self, policies, monkeypatch):
+        monkeypatch.setenv("CI", "true")
+        assert checks(policies, "--for", "lifecycle", code=1)["it stays"]["result"] == "fail"
+
+    def it_knows_that_nobody_deletes(self, ready):
+        found = checks(ready, "--for", "lifecycle", code=1)
+        assert found["lifecycle engine"]["result"] == "fail"
+        assert found["policies"]["result"] == "warn"
+
+
+class DescribeForSweep:
+    @pytest.fixture
+    def folder(self, ready, tmp_path):
+        """The namespaces' folder, and the tree says where it is."""
+        self.tree(ready, tmp_path / "sandbox")
+        return tmp_path / "sandbox"
+
+    def tree(self, world, path, settings="{mode: delete}"):
+        world.write(
+            "lakeplan.yaml",
+            "apiVersion: lakeplan/v1\n"
+            f"servers: {{prod: {{endpoint_url: {world.handle.endpoint_url}, "
+            f'storages: {{"": {{type: local, path: {path}}}}}}}}}\n'
+            f"repositories: {{'*': {{gc: {{default_retention_days: 21}}, sweep: {settings}}}}}\n",
+        )
+
+    def files(self, folder):
+        return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("data/**/*") if p.is_file()}
+
+    def it_tries_the_storage_and_leaves_it_as_it_was(self, ready, folder):
+        before = self.files(folder)
+        found = checks(ready, "--for", "sweep")
+        assert {c["result"] for c in found.values()} == {"ok"}, found
+        assert {
+            "namespace of its own", "storage settings", "list objects", "versions", "soft delete",
+            "owner.json",
+            "write objects", "read objects", "store's clock", "copy objects", "delete objects",
+            "other repositories", "sweep.min_age", "retention:PrepareGarbageCollectionUncommitted",
+        } <= set(found)  # fmt: skip
+        assert self.files(folder) == before
+        assert not [p for p in folder.rglob("_lakeplan/**/*") if p.is_file()]
+
+    def it_writes_nothing_when_told_so(self, ready, folder):
+        ready.handle.faults.forget()
+        found = checks(ready, "--for", "sweep", "--read-only")
+        assert {r.method for r in ready.handle.faults.requests} == {"GET"}
+        assert not list(folder.rglob("_lakeplan"))
+        for name in ("write objects", "retention:PrepareGarbageCollectionUncommitted"):
+            assert found[name]["result"] == "warn"
+
+    def it_names_the_permission_to_prepare(self, ready, folder):
+        ready.handle.faults.deny(r"POST .*/gc/prepare_uncommited")
+        found = checks(ready, "--for", "sweep", code=1)
+        name = "retention:PrepareGarbageCollectionUncommitted"
+        assert [n for n, c in found.items() if c["result"] == "fail"] == [name]
+        assert f"grant {name}" in found[name]["hint"]
+
+    def it_wants_a_minimum_age_that_the_server_can_live_with(self, ready, folder):
+        self.tree(ready, folder, "{min_age: 1h}")
+        found = checks(ready, "--for", "sweep")["sweep.min_age"]
+        assert found["result"] == "warn"
+        assert "86,400" in found["message"]
+
+    def it_knows_whose_a_namespace_is(self, ready, folder):
+        owner = folder / "events" / "_lakeplan" / "owner.json"
+        owner.parent.mkdir()
+        owner.write_text('{"server": "https://other.example.com", "repository": "events"}')
+        found = checks(ready, "--for", "sweep", code=1)["owner.json"]
+        assert found["result"] == "fail"
+        assert "other.example.com" in found["message"]
+        assert "(on events)" in found["message"]
+        owner.write_text("[]")
+        assert "cannot be understood" in checks(ready, "--for", "sweep", code=1)["owner.json"]["message"]
+
+    def it_sees_a_repository_that_lies_in_another(self, ready, folder):
+        body = {"name": "inner", "storage_namespace": "local://events/inner", "default_branch": "main"}
+        ready.api.call("POST", "/repositories", json=body)
+        found = checks(ready, "--for", "sweep", code=1)["namespace of its own"]
+        assert "inside" in found["message"] or "contains" in found["message"]
+
+    def it_needs_to_read_the_repositories_that_are_not_swept_too(self, ready, folder):
+        ready.handle.faults.deny(r"GET .*/events/branches$")
+        found = checks(ready, "--for", "sweep", "--target", "analytics", code=1)["other repositories"]
+        assert found["result"] == "fail"
+        assert "events" in found["message"]
+
+    def it_says_where_the_tree_must_say_more(self, ready):
+        found = checks(ready, "--for", "sweep", code=1)["storage settings"]
+        assert found["result"] == "fail"
+        assert "type: local" in found["hint"]

@@ -179,6 +179,35 @@ def it_leaves_no_mark_of_a_collector_that_failed_after_it_marked(make_official: 
     assert official.run().code == 1
     assert official.summary.parent.exists()
     assert not official.summary.exists(), "anybody could sweep the collector's mark"
+    official.orders(run_id="gofficial0002")
+    again = official.run()
+    assert (again.code, again.json["deleted"]) == (0, official.mark["goes"]), again.err
+
+
+def it_closes_a_sweep_that_failed_without_deleting_more(make_official: Any) -> None:
+    official = make_official()
+    kept, gone = official.approved
+    official.orders(fail="sweep", kept=[kept])
+    assert official.run().code == 3
+    closed = official.site.world.lakeplan(("sweep", "run"), official.mark_id, "--close", "--format", "json")
+    assert closed.code == 0, closed.err
+    assert (closed.json["deleted"]["objects"], closed.json["saved"]["objects"]) == (1, 1)
+    assert kept in official.site.data()
+    assert gone not in official.site.data()
+    assert len(official.starts) == 2
+    assert not official.summary.exists(), "what is left could be swept without approval"
+    assert official.site.mark()["mark_id"] != official.mark_id
+
+
+def it_lets_a_refused_mark_be_made_again(make_official: Any) -> None:
+    official = make_official()
+    official.orders(addresses=sorted(official.site.data()))
+    assert official.run().code == 4
+    official.mark_id = official.site.mark()["mark_id"]
+    assert official.site.world.lakeplan(("sweep", "approve"), official.mark_id, "--reason", "x").code == 0
+    official.orders(run_id="gofficial0002")
+    again = official.run()
+    assert (again.code, again.json["deleted"]) == (0, official.mark["goes"]), again.err
 
 
 def it_checks_the_collector_s_mark_again_before_it_is_swept(

@@ -150,6 +150,18 @@ def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:
     assert site.data() == before
 
 
+def it_marks_again_after_a_run_that_was_refused_by_its_look(make_site: Any) -> None:
+    site = make_site(NOW)
+    mark = site.mark()
+    assert site.world.lakeplan(("sweep", "approve"), mark["mark_id"], "--reason", "x").code == 0
+    api = site.world.api
+    rules = f"{api.root}/repositories/lake/settings/gc_rules"
+    assert api.session.delete(rules, timeout=30).ok
+    assert "no GC rules" in site.world.lakeplan(("sweep", "run"), mark["mark_id"]).err
+    api.set_rules("lake", 7)
+    assert site.sweep(site.mark()["mark_id"])["deleted"] == mark["goes"]
+
+
 def it_waits_until_the_rules_have_settled(make_site: Any) -> None:
     site = make_site("{margin: 0s}")
     before, mark = site.data(), site.mark()

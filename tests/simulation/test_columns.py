@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeplan.simulation import tables
+from lakeplan.simulation import counting, schemas, tables
 from lakeplan.simulation.columns import RULE_SET, TABLES, Column
 from lakeplan.simulation.reading import ARROW_SCHEMA
 from lakeplan.simulation.schemas import SIGHTINGS
@@ -42,3 +43,11 @@ def test_tables_that_are_empty_have_the_same_columns(table: str) -> None:
 
 def test_workers_send_what_spark_expects() -> None:
     assert to_arrow_schema(SIGHTINGS) == ARROW_SCHEMA
+    assert to_arrow_schema(schemas.PIECES) == counting.PIECES
+    assert to_arrow_schema(schemas.COUNTED) == counting.COUNTED
+    assert kinds(to_arrow_schema(schemas.GOING)) == kinds(counting.GOING)
+
+
+def kinds(schema: pa.Schema) -> list[tuple[str, str, bool]]:
+    """Spark names the elements of lists as it likes."""
+    return [(f.name, str(f.type).replace("element:", "item:"), f.nullable) for f in schema]

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from lakeplan.adapters.cache.folder import FolderCache
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.errors import FormatError, LakeplanError, SimulationFailed, StorageNotFound
 from lakeplan.formats.range_writer import write_metarange, write_range
@@ -167,6 +168,21 @@ class DescribeImpact:
         assert found["lab/one"].by_mask == {BEFORE: Amount(1, 5)}  # type: ignore[union-attr]
         assert found["lab/two"].by_mask == {BEFORE | AFTER: Amount(1, 5)}  # type: ignore[union-attr]
         assert found["lab/two"].prefixes == ()  # type: ignore[union-attr]
+
+    def it_never_mixes_them_in_a_cache(self, spark: SparkOptions, tmp_path: Path) -> None:
+        """One repository's data imported into two others: their ranges are the same files."""
+        held = entry("a", "data/1", 5), full("b/1", f"{SERVER_URL}/data/2", 7)
+        requests = []
+        for n, url in enumerate((SERVER_URL, "s3://bucket/two", "s3://bucket/three")):
+            repository = Repository(tmp_path / str(n), f"lab/{n}")
+            repository.commit(BEFORE, *held)
+            requests.append(repository.request(url))
+        cache = FolderCache(str(tmp_path / "cache"), 10**9)
+        for _ in range(2):
+            found = SparkSimulator(spark, cache=cache).impact(requests)
+            gone = [found[request.key].by_mask for request in requests]  # type: ignore[union-attr]
+            assert gone == [{BEFORE: Amount(2, 12)}, {BEFORE: Amount(1, 5)}, {BEFORE: Amount(1, 5)}]
+        assert len(list((tmp_path / "cache").iterdir())) == 3
 
     def it_gives_a_repository_that_cannot_be_read_its_own_error(
         self, spark: SparkOptions, tmp_path: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lakeplan.adapters.cache.folder import FolderCache
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.errors import FormatError, LakeplanError, StorageNotFound, UsageError
 from lakeplan.model.objects import Entry
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.progress import Silent
+from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation import writing
 from lakeplan.simulation.columns import TABLES
 from lakeplan.simulation.request import SimulateRequest
@@ -61,6 +64,7 @@ def run(
     folder: Path | None = None,
     listing: bool = True,
     storage_namespace: str | None = SERVER_URL,
+    cache: RangeCache | None = None,
     **more: Any,
 ) -> Result:
     with tempfile.TemporaryDirectory() as fresh:
@@ -76,7 +80,7 @@ def run(
             output=output,
             **more,
         )
-        summary = simulate(request, open_namespace(url), options, Silent())
+        summary = simulate(request, open_namespace(url), options, Silent(), cache)
         tables = {}
         for name, columns in TABLES.items():
             table = pq.read_table(output / name)
@@ -416,3 +420,41 @@ def test_runs_answer_as_the_reference_does(
         assert summary["objects"]["at_risk"]["objects"] == sum(row["at_risk"] for row in objects)
         kept = {row["commit_id"] for row in rows_of(result, "commits", name) if row["active"]}
         assert summary["commits"]["active"] == len(kept)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(histories(), rule_sets, rule_sets, st.booleans(), st.booleans())
+def test_a_cache_changes_no_row(
+    spark: SparkOptions, history: History, rules: GcRules, other: GcRules, listing: bool, url_known: bool
+) -> None:
+    """Empty, filled for other rules, full, and damaged."""
+    url = SERVER_URL if url_known else None
+    with tempfile.TemporaryDirectory() as folder:
+        # found at the same URL each time, so that the namespace is the same
+        root, cache = Path(folder), FolderCache(f"{folder}/cache", 10**9)
+        for turn, asked in enumerate(([rules], [other], [rules, other], [rules, other])):
+            if turn == 3:
+                damage(root / "cache")
+            result = run(
+                history,
+                spark,
+                *asked,
+                folder=root,
+                listing=listing,
+                storage_namespace=url,
+                cache=cache,
+            )
+            shutil.rmtree(root / "ns")
+            for name, each in zip(("rules", "compare"), asked, strict=False):
+                reference = Reference(history, each, listing=listing, url_known=url_known)
+                assert_same(result, reference.answer(), name if len(asked) > 1 else None)
+
+
+def damage(folder: Path) -> None:
+    """Every file of a cache, each another way."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    whole = [path.read_bytes() for path in paths]
+    for n, (path, data) in enumerate(zip(paths, whole, strict=True)):
+        middle = len(data) // 2
+        changed = data[:middle] + bytes((data[middle] ^ 0x40,)) + data[middle + 1 :]
+        path.write_bytes((changed, data[:-1], whole[n - 1], b"")[n % 4])

@@ -61,6 +61,14 @@ def it_grows_the_shuffle_with_what_is_read() -> None:
     assert shuffle_partitions(1 << 60) == MAX_SHUFFLE_PARTITIONS
 
 
+def it_spares_the_second_compiler_where_the_jvm_has_little_to_do() -> None:
+    def java(**more: bool) -> str:
+        return session._settings(SparkOptions(), 1 << 40, **more)["spark.driver.extraJavaOptions"]
+
+    assert "TieredStopAtLevel" in java(light=True)
+    assert "TieredStopAtLevel" not in java()
+
+
 def it_lets_a_person_override_every_setting() -> None:
     options = SparkOptions(master="local[1]", conf={"spark.ui.enabled": "true"})
     settings = session._settings(options, 0)

@@ -18,12 +18,12 @@ from dataclasses import replace
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.mark import collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
-from lakeplan.app.sweep.run import SweepEnd, run_sweep
+from lakeplan.app.sweep.run import SweepEnd, noted_runs, run_sweep
 from lakeplan.app.sweep.store_marks import StoredMark
 from lakeplan.core.sweep.official import check_collectable, min_age_seconds
 from lakeplan.errors import FormatError, GateRefused, LakeplanError, StalePlan, StorageError, StorageNotFound
 from lakeplan.formats.mark_parts import end_of, read_part, write_results
-from lakeplan.formats.sweep_keys import OFFICIAL_FILE, mark_prefix, result_key, sweep_prefix
+from lakeplan.formats.sweep_keys import OFFICIAL_FILE, begun_key, mark_prefix, result_key, sweep_prefix
 from lakeplan.formats.unified import UnifiedRun, read_deleted, read_summary
 from lakeplan.model.collector import CollectorJob
 from lakeplan.model.mark import Mark
@@ -54,6 +54,13 @@ def run_official(
         sweeper.close()
 
 
+def withdraw(site: Site, mark: Mark) -> None:
+    """Makes the collector's marks for this mark unusable: the sweep is closed, what is left shall stay.
+    Raises StorageError."""
+    for run_id in noted_runs(site, mark):
+        site.store.delete([UnifiedRun(run_id).summary_key], versions=Versions.MARKER)
+
+
 class OfficialSweeper:
     """``lakeplan.ports.sweep.Sweeper`` by lakeFS's own job. The first round marks, the second sweeps:
     ``run_sweep`` takes a fresh look before each."""
@@ -80,12 +87,10 @@ class OfficialSweeper:
             return self._go_on(begun, request)
         self._check_look(request)
         if self._run is None:
-            self._run = self._have_marked(request)
-            return RoundEnd(())
+            self._have_marked(request)
+            return RoundEnd((), prepared=True)
         self._addresses = self._checked(self._run)  # as it lies there now: the job reads it again
-        record = {"run_id": self._run.run_id, "written_by": "the official collector"}
-        data = (json.dumps(record) + "\n").encode()
-        self._store.create(sweep_prefix(self._mark.mark_id) + OFFICIAL_FILE, data)
+        self._begin(self._run, request)
         run, self._run = self._run, None
         return self._sweep(run, request)
 
@@ -108,19 +113,34 @@ class OfficialSweeper:
         if request.keep_never_committed and self._mark.marked.amount(MarkClass.NEVER_COMMITTED).objects:
             raise GateRefused(request.keep_never_committed, where=self._where, hint="run it again then")
 
-    def _have_marked(self, request: DeleteRequest) -> UnifiedRun:
+    def _have_marked(self, request: DeleteRequest) -> None:
         """The collector's own mark, which names nothing but what was approved."""
+        for run_id in noted_runs(self._site, self._mark):
+            self._retract(UnifiedRun(run_id))  # of a run that was killed before it could
         before = set(collector_runs(self._site))
         try:
             self._collector.run(self._job(), keep=request.keep, stop=self._ports.stop)
-            run = self._only_new(before)
-            self._addresses = self._checked(run)
         except BaseException:
             # Whatever it was: a mark that the job may have finished must not lie about.
             with suppress(LakeplanError):
-                self._retract(self._only_new(before))
+                self._run = self._note(self._only_new(before))
             raise
+        self._run = self._note(self._only_new(before))
+        self._addresses = self._checked(self._run)
+
+    def _note(self, run: UnifiedRun) -> UnifiedRun:
+        """So that this run is not taken for another collector's. Beside the mark: no sweep has begun yet."""
+        runs = [*noted_runs(self._site, self._mark), run.run_id]
+        key = mark_prefix(self._mark.mark_id) + OFFICIAL_FILE
+        self._store.put(key, (json.dumps({"runs": runs}) + "\n").encode())
         return run
+
+    def _begin(self, run: UnifiedRun, request: DeleteRequest) -> None:
+        """Notes that from now on objects may be gone; ``sweep run --close`` goes by it too."""
+        prefix = sweep_prefix(self._mark.mark_id)
+        for part in request.parts:
+            self._store.put(begun_key(prefix, part.name), b"{}\n")
+        self._store.create(prefix + OFFICIAL_FILE, (json.dumps({"run_id": run.run_id}) + "\n").encode())
 
     def _only_new(self, before: set[str]) -> UnifiedRun:
         new = sorted(set(collector_runs(self._site)) - before - {self._mark.mark_id})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -38,7 +39,7 @@ from lakeplan.model.mark import Mark
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import Approval, Part, PartEnd, Status
-from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RecheckRequest
+from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RecheckRequest, RoundEnd
 
 ROUND = timedelta(minutes=10)
 """The longest time between two looks."""
@@ -50,6 +51,7 @@ HELD_AGAIN = "something holds it again"
 NO_PART_BEGUN = (
     "a round finished no part: the workers' clocks may be more than ten minutes ahead of this machine's"
 )
+SLOW_LOOK = "looking at what is held took longer than ten minutes: nothing was deleted by that look"
 SEEN_ONCE = "never committed, and looked for only once: sweep.settle has not passed"
 
 
@@ -118,8 +120,10 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                     raise  # nothing was done: this is why it may not be swept
                 end.problem = f"{error}" + (f" ({error.hint})" if error.hint else "")
                 break
-            if round_end:
-                end.problem = round_end
+            if round_end.prepared:
+                before = -1
+            if round_end.problem:
+                end.problem = round_end.problem
                 break
         runner.read_records(end)
         end.pending = runner.pending(end)
@@ -211,11 +215,20 @@ def check_strict_enough(site: Site, mark: Mark) -> None:
 
 def _own_report(site: Site, mark: Mark) -> set[str]:
     """This very sweep, and the run id under which it writes the official report when it got that far."""
+    own = {mark.mark_id, *noted_runs(site, mark)}
     key = sweep_prefix(mark.mark_id) + OFFICIAL_FILE
+    with suppress(StorageNotFound):
+        own.add(str(json.loads(site.store.read(key))["run_id"]))
+    return own
+
+
+def noted_runs(site: Site, mark: Mark) -> list[str]:
+    """Runs in which the official collector marked for this very mark, oldest first."""
     try:
-        return {mark.mark_id, str(json.loads(site.store.read(key))["run_id"])}
+        data = site.store.read(mark_prefix(mark.mark_id) + OFFICIAL_FILE)
     except StorageNotFound:
-        return {mark.mark_id}
+        return []
+    return [str(run) for run in json.loads(data)["runs"]]
 
 
 class _Runner:
@@ -250,17 +263,17 @@ class _Runner:
         left = self.left(end)
         return Amount(sum(part.rows for part in left), sum(part.size_bytes for part in left))
 
-    def round(self, left: list[Part], end: SweepEnd) -> str:
-        """Looks again, then deletes until ten minutes have passed since. Why it stopped early, or ""."""
+    def round(self, left: list[Part], end: SweepEnd) -> RoundEnd:
+        """Looks again, then deletes until ten minutes have passed since."""
         saved, never, looked_at = self._look(left)
         end.looks += 1
         until = looked_at + ROUND
         if self._ports.now() >= until:
-            return "looking at what is held took longer than ten minutes: nothing was deleted by that look"
+            return RoundEnd((), SLOW_LOOK)
         request = self._request(left, self._mark.settings.mode)
         return self._ports.sweeper.delete(
             replace(request, saved=saved, keep_never_committed=never, until=until, keep=self._keep)
-        ).problem
+        )
 
     @property
     def was_begun(self) -> bool:

@@ -15,7 +15,7 @@ from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.report import exit_code_of, report_document
 from lakeplan.app.state import known_repositories
 from lakeplan.app.write import ApplyPorts, Run
-from lakeplan.cli import options
+from lakeplan.cli import caches, options
 from lakeplan.cli.after_apply import AfterApply
 from lakeplan.cli.commands.plan import Allow, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
@@ -71,6 +71,8 @@ def register(app: typer.Typer) -> None:
         lakectl_config: options.LakectlConfig = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
+        cache: caches.Where = None,
+        cache_size: caches.Size = caches.DEFAULT_SIZE,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -89,6 +91,7 @@ def register(app: typer.Typer) -> None:
             lakectl_config=lakectl_config,
             master=master,
             spark_conf=spark_conf,
+            cache=caches.cache_choice(cache, cache_size),
             progress=not (no_progress or quiet),
         )
         flow = ApplyFlow(

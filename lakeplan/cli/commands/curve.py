@@ -13,7 +13,7 @@ import typer
 
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.app.gather import gather, read_graph
-from lakeplan.cli import namespaces, options
+from lakeplan.cli import caches, namespaces, options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
 from lakeplan.cli.outputs import emit, pair_outputs
@@ -88,6 +88,8 @@ def register(app: typer.Typer) -> None:
         ] = False,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
+        cache: caches.Where = None,
+        cache_size: caches.Size = caches.DEFAULT_SIZE,
         format: options.Formats = None,
         out: options.Outs = None,
         no_color: options.NoColor = False,
@@ -97,6 +99,7 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         configure_logging(log_level)
         outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+        kept = caches.cache_choice(cache, cache_size)
         conf, shown = parse_spark_conf(spark_conf), not (no_progress or quiet)
         asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
         if (repository is None) == (namespace is None):
@@ -117,7 +120,7 @@ def register(app: typer.Typer) -> None:
         else:
             session = Session.open(tree, as_of=as_of, lakectl_config=lakectl_config, progress=shown)
             request, given = _from_server(session, repository or "", rules, asked, read_only=read_only)
-        document = _run(request, given, master, conf, progress_for(shown=shown, no_color=no_color))
+        document = _run(request, given, master, conf, kept, progress_for(shown=shown, no_color=no_color))
         emit(
             outputs,
             {"json": lambda: json_text(document), "svg": lambda: curve_svg(document)},
@@ -140,12 +143,18 @@ class _Asked:
 
 
 def _run(
-    request: CurveRequest, given: CurveInput, master: str | None, conf: dict[str, str], progress: Progress
+    request: CurveRequest,
+    given: CurveInput,
+    master: str | None,
+    conf: dict[str, str],
+    cache: caches.CacheChoice,
+    progress: Progress,
 ) -> Json:
     from lakeplan.simulation.curve import curve
     from lakeplan.simulation.session import SparkOptions
 
-    return curve(request, given, SparkOptions(master=master, conf=conf), progress)
+    options = SparkOptions(master=master, conf=conf)
+    return curve(request, given, options, progress, cache.open(local=options.is_local))
 
 
 def _from_namespace(

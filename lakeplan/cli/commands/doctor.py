@@ -1,4 +1,4 @@
-"""``lakeplan doctor``: is everything there that a plan or an apply needs?"""
+"""``lakeplan doctor``: is everything there that a plan, an apply, a lifecycle run or a sweep needs?"""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.app.doctor import Check, DoctorPorts, Purpose, Result, doctor_document, examine
+from lakeplan.adapters.lakefs.collection import connect_preparer
+from lakeplan.app.doctor import Check, DoctorPorts, Result, doctor_document, examine
+from lakeplan.app.doctor_found import Purpose
 from lakeplan.app.plan import Selection
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.sweeping import open_store
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.wiring import Session, parse_spark_conf
 from lakeplan.errors import ConfigError, ExitCode, UsageError
@@ -23,26 +26,34 @@ from lakeplan.render.json import json_text
 
 FORMATS = ("rich", "json")
 
-HELP = """Check one by one all that a plan or an apply needs, and say what to do about what is missing.
+HELP = """Check one by one all that a command needs, and say what to do about what is missing.
 
 The tree, credentials and what they are bound to, each server with its version and clock, every permission,
 rules that a server stores but should not have, the state store, Java and Spark. It changes no rules: its only
-request that is not a GET is a plan's refs dump (not with --read-only), and for an apply it writes and deletes
-a record of its own in the state. Exit 1 when a check failed; warnings are fine.
+request that is not a GET is a plan's refs dump (not with --read-only), and for an apply, a lifecycle run or a
+sweep it writes and deletes a record of its own in the state.
+
+--for lifecycle adds what deleting branches needs; no branch is made or deleted. --for sweep adds the storage
+of each repository: two small files of its own below _lakeplan/doctor/ are written, read, copied and deleted,
+nothing else is touched; and on one repository the server writes down what is staged, as for every mark. With
+--read-only neither is done. Exit 1 when a check failed; warnings are fine.
 
 \b
 Examples:
   lakeplan doctor
   lakeplan doctor --for apply --server prod
+  lakeplan doctor --for sweep --target analytics
   lakeplan doctor --read-only --no-spark --format json
 """
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("doctor", help=HELP, short_help="Check all that a plan or an apply needs, one by one.")
+    @app.command("doctor", help=HELP, short_help="Check all that a command needs, one by one.")
     def doctor(
         tree: options.TreeDir = Path(),
-        purpose: Annotated[str, typer.Option("--for", help="plan or apply.", metavar="WHAT")] = "plan",
+        purpose: Annotated[
+            str, typer.Option("--for", help="plan, apply, lifecycle or sweep.", metavar="WHAT")
+        ] = "plan",
         target: options.Targets = None,
         owner: options.Owner = None,
         server: options.Server = None,
@@ -97,10 +108,10 @@ def register(app: typer.Typer) -> None:
 
 def _purpose(text: str) -> Purpose:
     match text:
-        case "plan" | "apply":
+        case "plan" | "apply" | "lifecycle" | "sweep":
             return text
         case _:
-            raise UsageError(f"unknown --for {text!r}", hint="one of plan, apply")
+            raise UsageError(f"unknown --for {text!r}", hint="one of plan, apply, lifecycle, sweep")
 
 
 def _no_tree(error: ConfigError) -> Check:
@@ -134,6 +145,8 @@ def _examine(
             session.state,
             spark,
             session.progress,
+            lambda server: connect_preparer(tree.servers[server], session.credentials(server)),
+            lambda server, repository: open_store(server, repository, session.environ),
         ),
         purpose=purpose,
         now=now_utc,

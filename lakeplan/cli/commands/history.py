@@ -14,7 +14,7 @@ from lakeplan.app.history import find_run, history_document, list_runs
 from lakeplan.app.history_rollback import checked, disagreements, restorations
 from lakeplan.app.plan import PlanOptions, Selection
 from lakeplan.app.state import known_repositories
-from lakeplan.cli import options
+from lakeplan.cli import caches, options
 from lakeplan.cli.commands.plan import Allow, exit_code_of, plan_against, show_plan
 from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.formats import PLAN_FORMATS
@@ -148,6 +148,8 @@ def rollback(
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    cache: caches.Where = None,
+    cache_size: caches.Size = caches.DEFAULT_SIZE,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -161,6 +163,7 @@ def rollback(
         lakectl_config=lakectl_config,
         master=master,
         spark_conf=spark_conf,
+        cache=caches.cache_choice(cache, cache_size),
         progress=not (no_progress or quiet),
     )
     state = session.state()

@@ -19,7 +19,7 @@ from lakeplan.app.lifecycle.run import Reviewed, RunPorts, run_lifecycle
 from lakeplan.app.lifecycle.service import serve
 from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
 from lakeplan.app.plan import Selection
-from lakeplan.cli import options
+from lakeplan.cli import caches, options
 from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.gates import check_gate_names
@@ -63,6 +63,8 @@ def plan(
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    cache: caches.Where = None,
+    cache_size: caches.Size = caches.DEFAULT_SIZE,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -76,6 +78,7 @@ def plan(
         lakectl_config=lakectl_config,
         master=master,
         spark_conf=spark_conf,
+        cache=caches.cache_choice(cache, cache_size),
         progress=not (no_progress or quiet),
     )
     made = plan_lifecycle(

@@ -9,7 +9,7 @@ import typer
 
 from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_plan
 from lakeplan.app.state import known_repositories
-from lakeplan.cli import options
+from lakeplan.cli import caches, options
 from lakeplan.cli.base import Base, read_base
 from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
@@ -78,6 +78,8 @@ def register(app: typer.Typer) -> None:
         lakectl_config: options.LakectlConfig = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
+        cache: caches.Where = None,
+        cache_size: caches.Size = caches.DEFAULT_SIZE,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -91,6 +93,7 @@ def register(app: typer.Typer) -> None:
             lakectl_config=lakectl_config,
             master=master,
             spark_conf=spark_conf,
+            cache=caches.cache_choice(cache, cache_size),
             progress=not (no_progress or quiet),
         )
         against = read_base(tree, base) if base is not None else None

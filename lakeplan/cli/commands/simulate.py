@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lakeplan.adapters.storage import open_namespace
-from lakeplan.cli import namespaces, options
+from lakeplan.cli import caches, namespaces, options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
 from lakeplan.cli.outputs import emit, pair_outputs
@@ -64,6 +64,8 @@ def register(app: typer.Typer) -> None:
         time_zone: namespaces.TimeZone = "UTC",
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
+        cache: caches.Where = None,
+        cache_size: caches.Size = caches.DEFAULT_SIZE,
         format: options.Formats = None,
         out: options.Outs = None,
         no_color: options.NoColor = False,
@@ -73,6 +75,7 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         configure_logging(log_level)
         outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+        kept = caches.cache_choice(cache, cache_size)
         request = SimulateRequest(
             rule_sets=_rule_sets(rules, compare_rules),
             as_of=datetime.now(timezone.utc) if as_of is None else parse_time(as_of),
@@ -89,7 +92,7 @@ def register(app: typer.Typer) -> None:
             document = simulate_commits(request, reader)
         else:
             progress = progress_for(shown=not (no_progress or quiet), no_color=no_color)
-            document = _simulate(request, reader, master, spark_conf or [], progress)
+            document = _simulate(request, reader, master, spark_conf or [], kept, progress)
         emit(
             outputs,
             {"json": lambda: json.dumps(document, indent=2, ensure_ascii=False) + "\n"},
@@ -104,6 +107,7 @@ def _simulate(
     reader: NamespaceReader,
     master: str | None,
     spark_conf: list[str],
+    cache: caches.CacheChoice,
     progress: Progress,
 ) -> dict[str, object]:
     # Spark takes longer to import than --commits-only takes to run.
@@ -112,7 +116,7 @@ def _simulate(
     from lakeplan.simulation.session import SparkOptions
 
     options = SparkOptions(master=master, conf=parse_spark_conf(spark_conf))
-    return simulate(request, reader, options, progress)
+    return simulate(request, reader, options, progress, cache.open(local=options.is_local))
 
 
 def _rule_sets(rules: Path, compare: Path | None) -> tuple[RuleSet, ...]:

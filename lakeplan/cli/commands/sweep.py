@@ -17,7 +17,7 @@ from rich.console import Console
 from lakeplan.app.plan import Selection
 from lakeplan.app.sweep.approve import approve as approve_mark
 from lakeplan.app.sweep.finish import finish
-from lakeplan.app.sweep.official import run_official
+from lakeplan.app.sweep.official import run_official, withdraw
 from lakeplan.app.sweep.purge import PURGE_FORMAT
 from lakeplan.app.sweep.purge import purge as end_quarantine
 from lakeplan.app.sweep.restore import RestoreOptions
@@ -186,6 +186,7 @@ def run(
         document = read_summary(site, mark_id)
         if document is None or not is_over(document):
             if close:
+                withdraw(site, stored.mark)
                 end = close_sweep(site, stored, ports, this)
             elif stored.mark.settings.engine == ENGINE:
                 given = CollectorOptions(spark_submit, collector, collector_conf, spark_conf)

@@ -1,0 +1,51 @@
+"""A range as arrays is the same range as column by column."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.errors import FormatError
+from lakeplan.formats.hashing import hash_texts
+from lakeplan.formats.namespace import is_candidate_key
+from lakeplan.formats.range_writer import write_range
+from lakeplan.formats.ranges import read_range_arrays, read_range_columns
+from lakeplan.model.objects import AddressType, Entry
+
+addresses = st.one_of(
+    st.sampled_from(["data/", "data/p/1", "dummy", "old", "a/b", "data", ""]), st.text(max_size=30)
+)
+entries = st.lists(
+    st.builds(
+        Entry,
+        st.text(min_size=1, max_size=12),
+        addresses,
+        st.sampled_from(AddressType),
+        st.integers(0, 2**50),
+    ),
+    unique_by=lambda e: e.path,
+    max_size=60,
+)
+
+
+@given(entries)
+def test_arrays_hold_what_columns_hold(given_entries: list[Entry]) -> None:
+    ordered = sorted(given_entries, key=lambda e: e.path.encode())
+    info, data = write_range(ordered)
+    columns = read_range_columns(data, name="r", verify_id=info.id)
+    arrays = read_range_arrays(data, name="r", verify_id=info.id)
+    rows = np.arange(len(arrays))
+    assert arrays.addresses(rows) == columns.addresses == [e.address for e in ordered]
+    assert arrays.paths(rows) == columns.paths
+    assert arrays.sizes.tolist() == columns.sizes
+    assert arrays.address_types.tolist() == columns.address_types
+    assert arrays.hashes.tolist() == hash_texts(columns.addresses).tolist()
+    assert arrays.candidates(rows).tolist() == [is_candidate_key(a) for a in columns.addresses]
+
+
+def it_names_a_range_that_is_another() -> None:
+    _, data = write_range([Entry("a", "data/1", AddressType.RELATIVE, 1)])
+    with pytest.raises(FormatError, match="some range"):
+        read_range_arrays(data, name="some range", verify_id="0" * 64)

@@ -1,0 +1,143 @@
+"""Servers that tests start themselves, once per session: moto (S3) and Azurite (Azure blob)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AZURITE = "azurite@3.37.0"
+# The account that Azurite has by default; its key is public, and good for nothing else.
+AZURITE_ACCOUNT = "devstoreaccount1"
+AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+@pytest.fixture
+def no_credentials_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "AZURE_", "LAKEPLAN_S", "LAKECTL_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer  # a second to import: only tests that need it pay
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3_bucket(s3_endpoint: str, no_credentials_of_this_machine: None, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new bucket, with credentials and endpoint in the environment."""
+    import boto3
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_endpoint)
+    name = f"bucket-{uuid.uuid4().hex[:12]}"
+    boto3.session.Session().client("s3").create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[str]:
+    """The URL of Azurite's account, or a skip with the reason."""
+    program = _azurite_program()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent", "--inMemoryPersistence"]
+        # The library may be newer than the server knows.
+        options += ["--skipApiVersionCheck", "--disableTelemetry"]
+        with subprocess.Popen(
+            ["node", str(program), *options],
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            try:
+                _wait_for(port, process)
+                yield f"http://127.0.0.1:{port}/{AZURITE_ACCOUNT}"
+            finally:
+                process.terminate()
+
+
+@pytest.fixture
+def azure_container(
+    azurite: str, no_credentials_of_this_machine: None, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """The URL of a new container, with credentials in the environment."""
+    from azure.storage.blob import ContainerClient
+
+    monkeypatch.setenv("AZURE_STORAGE_KEY", AZURITE_KEY)
+    name = f"container-{uuid.uuid4().hex[:12]}"
+    with ContainerClient(azurite, name, credential=AZURITE_KEY) as container:
+        container.create_container()
+    return f"{azurite}/{name}"
+
+
+def give_workers_the_environment(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's workers see the credentials of this test's environment. The session is older than it; workers
+    of a user inherit theirs, or get them as spark.executorEnv, which ends up in the same place."""
+    for name, value in os.environ.items():
+        if name.startswith(("AWS_", "AZURE_")):
+            monkeypatch.setitem(session.sparkContext.environment, name, value)
+
+
+def _azurite_program() -> Path:
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip("Azurite needs node and npm, which are not installed")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lakeplan-tests" / AZURITE
+    program = cache / "node_modules/azurite/dist/src/blob/main.js"
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test processes install it once
+        if not (cache / ".installed").exists():
+            done = subprocess.run(
+                [npm, "install", "--no-audit", "--no-fund", "--prefix", str(cache), AZURITE],
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+            if done.returncode != 0:
+                reason = done.stderr.strip().splitlines()[0] if done.stderr.strip() else "no reason given"
+                pytest.skip(f"npm could not install {AZURITE}: {reason}")
+            (cache / ".installed").touch()
+    return program
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            pytest.fail(f"Azurite ended at once, with status {process.returncode}")
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+        except OSError:
+            time.sleep(0.1)
+    pytest.fail("Azurite did not answer within a minute")

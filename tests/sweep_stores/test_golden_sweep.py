@@ -1,0 +1,165 @@
+"""Recorded namespaces in real stores (S3 and Azure over HTTP): marked and swept by Spark's workers, which get
+their credentials through the environment, as users give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeplan.adapters.storage import open_sweep_store
+from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
+from lakeplan.model.stored import Versions
+from lakeplan.model.sweep import MarkClass, Marked, Status
+from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
+from lakeplan.ports.sweep_storage import SweepStore
+from lakeplan.simulation.marking import SparkMarker
+from lakeplan.sweep.spark import SparkSweeper
+from tests.golden_marks import PREFIX, active, addresses, mark_request
+from tests.storage_servers import give_workers_the_environment
+
+if TYPE_CHECKING:
+    from lakeplan.simulation.session import SparkOptions
+
+pytestmark = [pytest.mark.golden, pytest.mark.spark]
+SWEEP = "_lakeplan/sweeps/golden/"
+QUARANTINE = "_lakeplan/quarantine/golden/"
+THREADS = 16
+LATER = timedelta(hours=1)
+
+
+@dataclass
+class Place:
+    """A recorded namespace in a store. ``files`` are its bytes as they were recorded."""
+
+    store: SweepStore
+    files: Mapping[str, bytes]
+    case: dict[str, Any]
+
+    @property
+    def keys(self) -> set[str]:
+        return {found.key for found in self.store.list_objects()}
+
+    @property
+    def deletable(self) -> set[str]:
+        """What the official collector deletes, minus what the documented rule keeps."""
+        collector = self.case["official_collector"]
+        return set(collector["deleted"]) - set(collector.get("at_risk", ()))
+
+    def mark(self) -> Marked:
+        # Uploads are new: nothing would be old enough before them.
+        marker = SparkMarker(active)
+        later = datetime.now(timezone.utc) + LATER
+        listing = marker.list_candidates(self.store, PREFIX, older_than=later)
+        return marker.mark(mark_request(self.store, self.case, listing))
+
+    def sweep(self, marked: Marked, mode: Any) -> RoundEnd:
+        later = datetime.now(timezone.utc) + LATER
+        settings = DeleteSettings(
+            mode, Versions.MARKER, verify_all=True, cutoff_us=int(later.timestamp() * 1_000_000)
+        )
+        request = DeleteRequest(self.store, marked.going, PREFIX, SWEEP, QUARANTINE, settings, saved={})
+        return SparkSweeper(active).delete(request)
+
+    def results(self, marked: Marked) -> dict[str, str]:
+        """What the records say became of every address."""
+        found: dict[str, str] = {}
+        for part in marked.going:
+            rows = read_part(
+                self.store.read(result_key(SWEEP, part.name)), name=part.name, sha256=None
+            ).to_pylist()
+            found |= {row["address"]: row["status"] for row in rows}
+        return found
+
+
+@pytest.fixture(params=["s3", "azure"])
+def store(request: pytest.FixtureRequest) -> SweepStore:
+    if request.param == "s3":
+        return open_sweep_store(f"s3://{request.getfixturevalue('s3_bucket')}/repo")
+    return open_sweep_store(f"{request.getfixturevalue('azure_container')}/repo")
+
+
+@pytest.fixture
+def workers(store: SweepStore, spark: SparkOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    with active() as session:
+        give_workers_the_environment(session, monkeypatch)
+
+
+@pytest.fixture
+def place(golden_case: Any, store: SweepStore, workers: None) -> Any:
+    def upload(name: str) -> Place:
+        case = golden_case(name)
+        files = {
+            str(path.relative_to(case.namespace)): path.read_bytes()
+            for path in Path(case.namespace).rglob("*")
+            if path.is_file()
+        }
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(lambda item: store.put(*item), files.items()))
+        return Place(store, files, case.case)
+
+    return upload
+
+
+@pytest.mark.parametrize("case", ["history-1", "risk-1"])
+def it_marks_in_a_store_what_the_official_collector_deletes_but_what_is_at_risk(
+    place: Any, case: str
+) -> None:
+    there = place(case)
+    marked = there.mark()
+    kept = addresses(there.store, marked.kept, PREFIX)
+    going = addresses(there.store, marked.going, PREFIX)
+    assert {a for of_kind in going.values() for a in of_kind} == there.deletable
+    assert set(kept.pop(MarkClass.AT_RISK.value, [])) == set(
+        there.case["official_collector"].get("at_risk", ())
+    )
+    assert not kept
+    assert there.files.keys() <= there.keys
+
+
+def it_deletes_exactly_what_was_marked(place: Any) -> None:
+    there = place("history-1")
+    marked = there.mark()
+    end = there.sweep(marked, "delete")
+    assert end.problem == ""
+    gone = there.deletable
+    assert gone
+    assert there.keys & there.files.keys() == there.files.keys() - gone
+    assert {key for key in there.files if there.store.is_gone(key)} == gone
+    assert there.results(marked) == dict.fromkeys(gone, Status.DELETED.value)
+    assert {end.name for end in end.ends} == {part.name for part in marked.going}
+    assert sum(end.verified for end in end.ends) == len(gone)
+    assert {begun_key(SWEEP, part.name) for part in marked.going} <= there.keys
+
+
+def it_goes_over_a_finished_sweep_again_without_deleting_anything(place: Any) -> None:
+    there = place("history-1")
+    marked = there.mark()
+    first = there.sweep(marked, "delete")
+    returned = sorted(there.deletable)[0]
+    there.store.put(returned, there.files[returned])  # somebody's new object under an old name
+    again = there.sweep(marked, "delete")
+    assert sorted(e.name for e in again.ends) == sorted(e.name for e in first.ends)
+    assert [e.amounts for e in again.ends] == [e.amounts for e in first.ends]
+    assert there.store.read(returned) == there.files[returned]
+
+
+def it_quarantines_byte_for_byte_and_brings_back(place: Any) -> None:
+    there = place("history-1")
+    marked = there.mark()
+    end = there.sweep(marked, "quarantine")
+    assert end.problem == ""
+    gone = there.deletable
+    assert {key for key in there.files if there.store.is_gone(key)} == gone
+    copies = {key.removeprefix(QUARANTINE) for key in there.keys if key.startswith(QUARANTINE)}
+    assert copies == gone
+    assert {copied_key(SWEEP, part.name) for part in marked.going} <= there.keys
+    for key in gone:
+        there.store.copy(QUARANTINE + key, key)
+    assert {key: there.store.read(key) for key in there.files} == there.files
