@@ -126,11 +126,13 @@ class FolderStore(FolderReader):
         try:
             place = folders.open(folder)
             mode = os.stat(name, dir_fd=place, follow_symlinks=False).st_mode
-            if stat.S_ISLNK(mode) and not self._inside(os.path.join(self._root, folder, name)):
-                return Deletion(key, "a link leads out of the folder")
-            # Under a folder's or a pipe's name there is no object.
-            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+            if stat.S_ISREG(mode):  # nearly always: asked first
                 os.unlink(name, dir_fd=place)
+            elif stat.S_ISLNK(mode):
+                if not self._inside(os.path.join(self._root, folder, name)):
+                    return Deletion(key, "a link leads out of the folder")
+                os.unlink(name, dir_fd=place)
+            # Under a folder's or a pipe's name there is no object.
         except (OSError, ValueError) as error:
             return self._failed(key, error)
         return Deletion(key)
