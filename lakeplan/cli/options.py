@@ -47,3 +47,11 @@ SparkConf = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", help="A Spark setting, KEY=VALUE; repeatable.", metavar="K=V"),
 ]
+ConnectTimeout = Annotated[
+    float,
+    typer.Option("--connect-timeout", help="Seconds to connect to a server or a store.", min=0.1),
+]
+ReadTimeout = Annotated[
+    float,
+    typer.Option("--read-timeout", help="Seconds to wait for an answer of a server or a store.", min=0.1),
+]

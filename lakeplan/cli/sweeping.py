@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeplan.adapters.lakefs.collection import connect_preparer
 from lakeplan.adapters.lakefs.credentials import check_binding, variable
+from lakeplan.adapters.lakefs.transport import Timeouts
 from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.app.sweep.ports import SweepPorts
 from lakeplan.cli.when import now_utc
@@ -73,9 +74,11 @@ def sweep_ports(
         yield SweepPorts(
             reader=session.reader,
             preparer=lambda server: connect_preparer(
-                session.tree.servers[server], session.credentials(server)
+                session.tree.servers[server], session.credentials(server), timeouts=session.timeouts
             ),
-            store=lambda server, repository: open_store(server, repository, session.environ),
+            store=lambda server, repository: open_store(
+                server, repository, session.environ, timeouts=session.timeouts
+            ),
             marker=SparkMarker(engine.session, session.progress),
             sweeper=SparkSweeper(engine.session, session.progress, parallelism=parallelism, stop=stop),
             state=session.state(),
@@ -85,7 +88,13 @@ def sweep_ports(
         )
 
 
-def open_store(server: ServerConfig, repository: Repository, environ: Mapping[str, str]) -> SweepStore:
+def open_store(
+    server: ServerConfig,
+    repository: Repository,
+    environ: Mapping[str, str],
+    *,
+    timeouts: Timeouts | None = None,
+) -> SweepStore:
     """The namespace of a repository, as ``servers.<name>.storages`` describes its storage. Raises
     LakeplanError when it does not, CredentialsError for an endpoint that is not bound."""
     namespace = repository.storage_namespace
@@ -114,4 +123,10 @@ def open_store(server: ServerConfig, repository: Repository, environ: Mapping[st
         variable=name,
         is_terminal=sys.stdin.isatty(),
     )
-    return open_sweep_store(namespace, endpoint_url=config.endpoint_url, region=config.region)
+    return open_sweep_store(
+        namespace,
+        endpoint_url=config.endpoint_url,
+        region=config.region,
+        connect_seconds=timeouts.connect if timeouts else None,
+        read_seconds=timeouts.read if timeouts else None,
+    )

@@ -23,6 +23,7 @@ from lakeplan.adapters.lakefs.branches_writer import LakeFSBranchWriter, connect
 from lakeplan.adapters.lakefs.credentials import STATE_URL, check_binding, find_credentials, variable
 from lakeplan.adapters.lakefs.lakectl import LakectlSettings, read_lakectl
 from lakeplan.adapters.lakefs.probe import identify
+from lakeplan.adapters.lakefs.transport import Timeouts
 from lakeplan.adapters.state import open_state
 from lakeplan.app.lifecycle.survey import Readers
 from lakeplan.app.plan_branches import BranchPorts
@@ -58,6 +59,7 @@ class Session:
     simulator: Simulator
     lakectl_config: Path | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    timeouts: Timeouts | None = None
     _readers: dict[str, LakeFSServer] = field(default_factory=dict, init=False)
     _branches: dict[str, LakeFSBranchReader] = field(default_factory=dict, init=False)
     _branch_writers: dict[str, LakeFSBranchWriter] = field(default_factory=dict, init=False)
@@ -87,7 +89,8 @@ class Session:
     def reader(self, server: str) -> LakeFSServer:
         """Raises CredentialsError when there are none, or when they belong to another endpoint."""
         if server not in self._readers:
-            self._readers[server] = connect(self.tree.servers[server], self.credentials(server))
+            config = self.tree.servers[server]
+            self._readers[server] = connect(config, self.credentials(server), timeouts=self.timeouts)
         return self._readers[server]
 
     def connection(self, server: str) -> ServerConnection:

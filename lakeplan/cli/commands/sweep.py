@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from lakeplan.adapters.lakefs.transport import Timeouts
 from lakeplan.app.plan import Selection
 from lakeplan.app.sweep.approve import approve as approve_mark
 from lakeplan.app.sweep.finish import finish
@@ -100,6 +101,8 @@ def mark(
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    connect_timeout: options.ConnectTimeout = 10.0,
+    read_timeout: options.ReadTimeout = 60.0,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -109,6 +112,7 @@ def mark(
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     chosen = chosen_settings(min_age, never_committed)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    session.timeouts = Timeouts(connect_timeout, read_timeout)
     with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
         made = mark_all(
             session.tree,
@@ -166,6 +170,8 @@ def run(
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    connect_timeout: options.ConnectTimeout = 10.0,
+    read_timeout: options.ReadTimeout = 60.0,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -174,6 +180,7 @@ def run(
     configure_logging(log_level)
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    session.timeouts = Timeouts(connect_timeout, read_timeout)
     check_lasting_state(session.tree.state_url, os.environ)
     with (
         stopping() as stop,
