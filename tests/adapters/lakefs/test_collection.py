@@ -13,6 +13,7 @@ from lakeplan.adapters.lakefs.transport import RetryPolicy
 from lakeplan.errors import PermissionDenied, ReadOnlyRepository, RepositoryNotFound, UnexpectedAnswer
 from lakeplan.formats.uncommitted import files_of_run, read_uncommitted
 from lakeplan.model.desired import ServerConfig
+from lakeplan.ports.sweep import UncommittedRun
 from lakeplan.sandbox import start_sandbox
 from tests.adapters.lakefs.conftest import Answer
 
@@ -31,7 +32,7 @@ class DescribePreparingUncommittedAddresses:
             Answer(201, {"run_id": RUN, "gc_uncommitted_location": "x", "continuation_token": "t2"}),
             Answer(201, {"run_id": RUN, "gc_uncommitted_location": "x", "continuation_token": None}),
         ]
-        assert preparer(scripted.url).prepare_uncommitted("lake") == (RUN,)
+        assert preparer(scripted.url).prepare_uncommitted("lake") == (UncommittedRun(RUN, "x"),)
         assert [json.loads(seen.body or b"{}") for seen in scripted.seen] == [
             {},
             {"continuation_token": "t1"},
@@ -41,9 +42,11 @@ class DescribePreparingUncommittedAddresses:
     def it_names_every_run_that_the_answers_name(self, scripted):
         scripted.script = [
             Answer(201, {"run_id": "one", "continuation_token": "t1"}),
-            Answer(201, {"run_id": "two"}),
+            Answer(201, {"run_id": "two", "gc_uncommitted_location": "s3://b/x/"}),
         ]
-        assert preparer(scripted.url).prepare_uncommitted("lake") == ("one", "two")
+        asked = preparer(scripted.url)
+        runs = (UncommittedRun("one", ""), UncommittedRun("two", "s3://b/x/"))
+        assert asked.prepare_uncommitted("lake") == runs
 
     def it_does_not_ask_for_ever(self, scripted):
         scripted.script = [Answer(201, {"run_id": RUN, "continuation_token": "t"})]
@@ -90,7 +93,7 @@ class DescribeTheSandbox:
             ]
             found = [
                 address
-                for key in files_of_run(keys, run)
+                for key in files_of_run(keys, run.run_id)
                 for address in read_uncommitted((tmp_path / "lake" / key).read_bytes(), name=key).addresses
             ]
             assert sorted(found) == sorted(k for k in keys if k.startswith("data/"))
