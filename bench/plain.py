@@ -66,7 +66,9 @@ def main() -> None:
     folder, days, output = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     active, expired = ranges(folder, days)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.driver.memory", "2g").getOrCreate()  # what lakeplan gives its own
+    builder = builder.config("spark.driver.memory", "2g")  # what lakeplan gives its own
+    # Spark knows no sizes of what Python gives it, and would broadcast millions of addresses.
+    spark = builder.config("spark.sql.autoBroadcastJoinThreshold", "-1").getOrCreate()
     read = reader(folder)
 
     def entries(names: list[str]):  # type: ignore[no-untyped-def]
