@@ -212,7 +212,7 @@ def _write(
     session: SparkSession, found: DataFrame, request: MarkRequest, last_commits: Mapping[int, str]
 ) -> Marked:
     last = session.createDataFrame(sorted(last_commits.items()) or [(-1, "")], LAST_COMMITS)
-    committed = frames.has(Seen.ENTRY)
+    committed = frames.has(Seen.ENTRY | Seen.ALIAS)
     rows = (
         found.withColumn("class", mark_class())
         .where(F.col("class").isNotNull() | frames.has(Seen.ERROR))

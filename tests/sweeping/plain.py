@@ -41,6 +41,8 @@ class Held:
     last: int = -1
     paths: set[str] = field(default_factory=set)
     held: bool = False
+    aliased: bool = False
+    """Some full address, in a spelling that nobody knows, may mean it."""
 
 
 class PlainMarker:
@@ -80,6 +82,12 @@ class PlainMarker:
                     known.last = max(known.last, facts.last)
                     known.paths.add(entry.path)
                     known.held |= entry.path.startswith(tuple(request.held_prefixes))
+                    continue
+                for alias in aliases(entry, names):
+                    known = held.setdefault(alias, Held())
+                    known.last = max(known.last, facts.last)
+                    known.paths.add(entry.path)
+                    known.aliased = True
         staged = _staged(request.store, request.uncommitted)
         foreign = _foreign(request.foreign, names)
         going: list[dict[str, object]] = []
@@ -106,7 +114,9 @@ class PlainMarker:
         names = (request.storage_namespace, request.store.url)
         held = _staged(request.store, request.uncommitted) | _foreign(request.foreign, names)
         for id in request.metaranges:
-            held |= {key for e in entries_of(request.metadata, id) if (key := inside(e, names)) is not None}
+            for entry in entries_of(request.metadata, id):
+                key = inside(entry, names)
+                held |= {key} if key is not None else aliases(entry, names)
         marked: set[str] = set()
         if held:
             for part in request.parts:
@@ -133,7 +143,7 @@ def class_of(known: Held | None, foreign: bool) -> MarkClass | None:
         return None
     if mask & Keep.DOCUMENTED:
         return MarkClass.AT_RISK
-    if foreign or mask & Keep.PROTECTED or (known and known.held):
+    if foreign or mask & Keep.PROTECTED or (known and (known.held or known.aliased)):
         return MarkClass.PROTECTED
     if mask & (Keep.EXPANDED | Keep.MARGIN):
         return MarkClass.NEAR_LIMIT
@@ -157,6 +167,19 @@ def inside(entry: Entry, namespaces: Sequence[str]) -> str | None:
     return None
 
 
+def aliases(entry: Entry, namespaces: Sequence[str]) -> set[str]:
+    """Keys that a full address elsewhere may mean: what follows its last ``/data/``, with it, and what
+    follows the namespace's own last part. When in doubt they are kept."""
+    found = set()
+    _, data, tail = entry.address.rpartition("/data/")
+    if data:
+        found.add(f"data/{tail}")
+    part = "/" + namespaces[0].rstrip("/").rpartition("/")[2] + "/"
+    pieces = entry.address.split(part)
+    found |= {part.join(pieces[n:]) for n in range(1, len(pieces))}
+    return {key for key in found if _is_candidate(key)}
+
+
 def _staged(store: SweepStore, keys: Sequence[str]) -> set[str]:
     return {address for key in keys for address in read_uncommitted(store.read(key), name=key).addresses}
 
@@ -166,9 +189,10 @@ def _foreign(foreign: Sequence[ForeignRanges], names: Sequence[str]) -> set[str]
     for other in foreign:
         for id in other.metaranges:
             for entry in entries_of(other.metadata, id):
+                if entry.address_type is AddressType.RELATIVE or "://" not in entry.address:
+                    continue
                 key = inside(entry, names)
-                if entry.address_type is not AddressType.RELATIVE and "://" in entry.address and key:
-                    found.add(key)
+                found |= {key} if key is not None else aliases(entry, names)
     return found
 
 
