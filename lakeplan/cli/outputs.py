@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from rich.console import Console
 
@@ -16,6 +18,7 @@ from lakeplan.render.json import json_for
 
 STANDARD_OUTPUT = Path("-")
 RICH = "rich"
+Document = TypeVar("Document", bound=Mapping[str, Any])
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,22 @@ def emit(
             sys.stdout.write(json_for(texts[output.format](), sys.stdout.encoding))
         else:
             _write(output.path, texts[output.format]())
+
+
+def emit_document(
+    outputs: Sequence[Output],
+    document: Document,
+    render: Callable[[Document, Console], None],
+    *,
+    no_color: bool,
+) -> None:
+    """``emit`` for a command whose formats are JSON and the rich form, both of one document."""
+    emit(
+        outputs,
+        {"json": lambda: json.dumps(document, indent=2, ensure_ascii=False) + "\n"},
+        lambda console: render(document, console),
+        no_color=no_color,
+    )
 
 
 def _emit_rich(output: Output, show: Callable[[Console], None], *, no_color: bool) -> None:

@@ -20,12 +20,12 @@ from lakeplan.model.rules import GcRules
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import (
-    EXPIRED_CLASSES,
     MARK_FORMAT,
     MarkClass,
     Marked,
     Part,
     SweepSettings,
+    going_classes,
 )
 
 
@@ -64,9 +64,7 @@ class Mark:
     @property
     def goes(self) -> Amount:
         """What a sweep may delete."""
-        if self.settings.never_committed == "collect":
-            return self.marked.amount(*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED)
-        return self.marked.amount(*EXPIRED_CLASSES)
+        return self.marked.amount(*going_classes(self.settings.never_committed))
 
     def to_document(self) -> dict[str, Any]:
         return {

@@ -76,6 +76,11 @@ class MarkClass(str, Enum):
 EXPIRED_CLASSES = (MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED)
 
 
+def going_classes(never_committed: Literal["keep", "collect"]) -> tuple[MarkClass, ...]:
+    """What a sweep with this ``never_committed`` may delete."""
+    return EXPIRED_CLASSES if never_committed == "keep" else (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED)
+
+
 @dataclass(frozen=True)
 class Part:
     """One Parquet file of a mark. ``sha256`` is of its bytes: a part that does not match is never used."""

@@ -19,11 +19,8 @@ from lakeplan.errors import LakeplanError, StalePlan
 from lakeplan.formats.namespace import metadata_key
 from lakeplan.model.desired import GcDesired
 from lakeplan.model.refs import Refs
-from lakeplan.model.rules import GcRules, etag_of
+from lakeplan.model.rules import GcRules
 from lakeplan.ports.sweep import Facts, ForeignRanges, UncommittedRun
-
-__all__ = ["Look", "foreign_ranges", "take_look"]
-
 
 REPOSITORIES_AT_ONCE = 8
 """Refs dumps that are asked for at the same time."""
@@ -63,17 +60,16 @@ class Look:
         return {id for id, mask in pairs if id and mask & keeps}
 
 
-def take_look(site: Site, *, now: datetime, before: GcRules | None) -> Look:
-    """``before``: the rules before their last recorded change. Raises LakeplanError, by name, for anything
-    that makes a collection unsafe: no rules, no branches, a HEAD that cannot be had, rules that change
-    meanwhile."""
+def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | None) -> Look:
+    """``stored``: the rules as ``read_rules`` gave them just before; ``before``: those before their last
+    recorded change. Raises LakeplanError, by name, for anything that makes a collection unsafe: no branches,
+    a HEAD that cannot be had, rules that are gone or others by the time the refs are read."""
     name = site.desired.name
-    stored = _rules(site)
     runs = site.preparer.prepare_uncommitted(name)
     uncommitted = tuple(key for run in runs for key in _files(site, run))
     run_ids = tuple(dict.fromkeys(run.run_id for run in runs))
     refs, _ = read_all_refs(site.reader, name, read_only=False)
-    if etag_of(_rules(site)) != etag_of(stored):
+    if read_rules(site).etag != stored.etag:
         raise StalePlan("the GC rules changed meanwhile", where=site.key, hint="run the command again")
     try:
         graph = CommitGraph.from_refs(refs)
@@ -87,7 +83,8 @@ def take_look(site: Site, *, now: datetime, before: GcRules | None) -> Look:
     return Look(now, rules, uncommitted, run_ids, refs, graph, masks)
 
 
-def _rules(site: Site) -> GcRules:
+def read_rules(site: Site) -> GcRules:
+    """The stored rules. Raises LakeplanError when none are set."""
     stored = site.reader.get_gc_rules(site.desired.name)
     if stored is None:
         raise LakeplanError(

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.clock import earlier_clock
-from lakeplan.app.sweep.look import Look, foreign_ranges, take_look
+from lakeplan.app.sweep.look import Look, foreign_ranges, read_rules, take_look
 from lakeplan.app.sweep.places import mark_index_key
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.rules_seen import see_rules
@@ -23,14 +23,13 @@ from lakeplan.app.sweep.safeguards import begun_sweeps, check_no_open_sweep, che
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.gates import mark_gates
 from lakeplan.core.sweep.keep import held_prefixes
-from lakeplan.errors import StalePlan, StorageError
+from lakeplan.errors import StorageError
 from lakeplan.formats.sweep_keys import COLLECTOR_RUNS, MARK_FILE, SEEN_FILE, mark_prefix
 from lakeplan.model.mark import Mark, digest_of
 from lakeplan.model.moments import utc_text
-from lakeplan.model.rules import etag_of
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Versions
-from lakeplan.model.sweep import EXPIRED_CLASSES, MarkClass, Part, SweepSettings
+from lakeplan.model.sweep import Part, SweepSettings, going_classes
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.sweep import ForeignRanges, MarkRequest
 
@@ -84,18 +83,15 @@ def _judge(
     settings, prefix = options.settings, mark_prefix(options.mark_id)
     now, cutoff = moments
     looked_at = earlier_clock(site, f"{prefix}looked.json", ports.now(), by=by_text(run))
-    stored = site.reader.get_gc_rules(site.desired.name)
-    seen = see_rules(ports.state, site.key, stored, looked_at) if stored is not None else None
-    look = take_look(site, now=looked_at, before=seen.before if seen else None)
-    if etag_of(look.rules.stored) != etag_of(stored):
-        raise StalePlan("the GC rules changed meanwhile", where=site.key, hint="mark again")
+    stored = read_rules(site)
+    seen = see_rules(ports.state, site.key, stored, looked_at)
+    look = take_look(site, stored, now=looked_at, before=seen.before)
     foreign, unreadable = foreign_ranges(site)
     marked = ports.marker.mark(_request(site, options, listing, look, foreign))
     candidates = Amount(sum(p.rows for p in listing), sum(p.size_bytes for p in listing))
-    collects = (MarkClass.NEVER_COMMITTED,) if settings.never_committed == "collect" else ()
     gates = mark_gates(
         site.desired,
-        marked.amount(*EXPIRED_CLASSES, *collects),
+        marked.amount(*going_classes(settings.never_committed)),
         candidates,
         settings,
         site.desired.safety,
@@ -111,7 +107,7 @@ def _judge(
         marked_at=now,
         cutoff=cutoff,
         looked_at=looked_at,
-        lowered_at=seen.lowered_at if seen else looked_at,
+        lowered_at=seen.lowered_at,
         rules=look.rules.stored,
         settings=settings,
         held_prefixes=held_prefixes(site.desired.holds, now),

@@ -10,7 +10,7 @@ from typing import Any
 
 from lakeplan.app.run import Run
 from lakeplan.app.state import Lease
-from lakeplan.app.sweep.look import take_look
+from lakeplan.app.sweep.look import read_rules, take_look
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.run import LEASE_SECONDS, MAX_SAVED
 from lakeplan.app.sweep.store_marks import StoredMark
@@ -164,7 +164,7 @@ def _held_or_why(site: Site, mark: Mark, ports: SweepPorts) -> tuple[frozenset[s
 
 def _held_now(site: Site, mark: Mark, ports: SweepPorts) -> frozenset[str]:
     """Addresses of the mark that a kept commit or staged data holds: a collection leaves these alone."""
-    look = take_look(site, now=ports.now(), before=None)
+    look = take_look(site, read_rules(site), now=ports.now(), before=None)
     return _held(site, mark, ports, tuple(sorted(look.kept_metaranges())), look.uncommitted)
 
 

@@ -18,7 +18,7 @@ from lakeplan.app.run import Run
 from lakeplan.app.state import Lease
 from lakeplan.app.sweep.approve import check_readable
 from lakeplan.app.sweep.clock import earlier_clock
-from lakeplan.app.sweep.look import foreign_ranges, only_new, take_look
+from lakeplan.app.sweep.look import foreign_ranges, only_new, read_rules, take_look
 from lakeplan.app.sweep.mark import by_text, collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.safeguards import check_site
@@ -333,7 +333,7 @@ class _Runner:
             raise GateRefused(f"repository {name} of the server cannot be read: {why}", where=site.key)
         looked_at = self._ports.now()
         now = earlier_clock(site, f"{mark_prefix(mark.mark_id)}look.json", looked_at, by=self._by)
-        look = take_look(site, now=now, before=None)
+        look = take_look(site, read_rules(site), now=now, before=None)
         held = self._ports.marker.held_again(
             RecheckRequest(
                 store=site.store,

@@ -8,10 +8,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from lakeplan.app.lifecycle import report
 from lakeplan.app.lifecycle.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
@@ -23,7 +22,7 @@ from lakeplan.cli import caches, options
 from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.gates import check_gate_names
-from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.outputs import Output, emit_document, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import this_run
@@ -92,7 +91,7 @@ def plan(
         ),
         LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
     )
-    _emit(outputs, report.plan_document(made), render_lifecycle_plan, no_color=no_color)
+    emit_document(outputs, report.plan_document(made), render_lifecycle_plan, no_color=no_color)
     return report.plan_exit_code(made, detailed=detailed_exitcode)
 
 
@@ -176,7 +175,7 @@ def undo(
             _ports(session, stop.is_set),
             this_run(tree),
         )
-    _emit(outputs, report.undo_document(done), render_lifecycle_undo, no_color=no_color)
+    emit_document(outputs, report.undo_document(done), render_lifecycle_undo, no_color=no_color)
     return report.undo_exit_code(done)
 
 
@@ -212,7 +211,7 @@ class _Runner:
             this_run(self.tree),
             reviewed=self.reviewed,
         )
-        _emit(self.outputs, report.run_document(done), render_lifecycle_run, no_color=self.no_color)
+        emit_document(self.outputs, report.run_document(done), render_lifecycle_run, no_color=self.no_color)
         return report.run_exit_code(done)
 
 
@@ -256,18 +255,3 @@ def read_reviewed(path: Path) -> Reviewed:
     except ValueError as error:
         raise FormatError(f"this is not JSON ({error})", where=str(path)) from None
     return report.reviewed_of(document, str(path))
-
-
-def _emit(
-    outputs: tuple[Output, ...],
-    document: dict[str, Any],
-    render: Callable[[dict[str, Any], Console], None],
-    *,
-    no_color: bool,
-) -> None:
-    emit(
-        outputs,
-        {"json": lambda: json.dumps(document, indent=2, ensure_ascii=False) + "\n"},
-        lambda console: render(document, console),
-        no_color=no_color,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,7 @@ from lakeplan.adapters.storage import open_namespace
 from lakeplan.cli import caches, namespaces, options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
-from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.outputs import emit_document, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import parse_time
 from lakeplan.errors import ExitCode
@@ -93,12 +92,7 @@ def register(app: typer.Typer) -> None:
         else:
             progress = progress_for(shown=not (no_progress or quiet), no_color=no_color)
             document = _simulate(request, reader, master, spark_conf or [], kept, progress)
-        emit(
-            outputs,
-            {"json": lambda: json.dumps(document, indent=2, ensure_ascii=False) + "\n"},
-            lambda console: render_simulate(document, console),
-            no_color=no_color,
-        )
+        emit_document(outputs, document, render_simulate, no_color=no_color)
         return ExitCode.OK
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from lakeplan.adapters.lakefs.transport import Timeouts
 from lakeplan.app.plan import Selection
@@ -48,7 +46,7 @@ from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.namespaces import parse_age
-from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.outputs import emit_document, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.when import now_utc
@@ -123,7 +121,7 @@ def mark(
             openers=openers_of(session, allow),
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
-    _emit(outputs, marks_document(made), render_marks, no_color=no_color)
+    emit_document(outputs, marks_document(made), render_marks, no_color=no_color)
     return made.exit_code
 
 
@@ -146,7 +144,7 @@ def approve(
         site, stored = open_mark(session.tree, mark_id, ports)
         openers = openers_of(session, allow)
         given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
-    _emit(outputs, dict(vars(given)), render_approval, no_color=no_color)
+    emit_document(outputs, dict(vars(given)), render_approval, no_color=no_color)
     return ExitCode.OK
 
 
@@ -202,7 +200,7 @@ def run(
                 end = run_sweep(site, stored, ports, this)
             xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
             document = finish(site, end, ports, this, run_id=xids.descending())
-    _emit(outputs, document, render_sweep, no_color=no_color)
+    emit_document(outputs, document, render_sweep, no_color=no_color)
     return exit_code_of(document)
 
 
@@ -230,13 +228,13 @@ def report(
         return show_collector_runs(session, chosen, outputs, no_color=no_color)
     if mark_id is None:
         document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
-        _emit(outputs, document, render_mark_list, no_color=no_color)
+        emit_document(outputs, document, render_mark_list, no_color=no_color)
         return ExitCode.OK
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
     if summary is not None:
-        _emit(outputs, summary, render_sweep, no_color=no_color)
+        emit_document(outputs, summary, render_sweep, no_color=no_color)
     else:
         shown = {
             "format": MARKS_FORMAT,
@@ -244,7 +242,7 @@ def report(
             "skipped": {},
             "failed": {},
         }
-        _emit(outputs, shown, render_marks, no_color=no_color)
+        emit_document(outputs, shown, render_marks, no_color=no_color)
     return ExitCode.OK
 
 
@@ -273,7 +271,7 @@ def restore(
     with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
-    _emit(outputs, document, render_restore, no_color=no_color)
+    emit_document(outputs, document, render_restore, no_color=no_color)
     return ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
 
 
@@ -313,7 +311,7 @@ def purge(
             return ExitCode.ERROR
         ends = [end_quarantine(quarantine, ports, this_run(tree), older_than=before) for quarantine in found]
     document = {"format": PURGE_FORMAT, "older_than": older_than, "quarantines": ends}
-    _emit(outputs, document, render_purge, no_color=no_color)
+    emit_document(outputs, document, render_purge, no_color=no_color)
     return ExitCode.PARTLY_DONE if any(end["failed"] for end in ends) else ExitCode.OK
 
 
@@ -358,18 +356,3 @@ def chosen_settings(
             raise UsageError(f"--never-committed is keep or collect, not {never_committed!r}")
         changes["never_committed"] = never_committed
     return lambda settings: replace(settings, **changes)
-
-
-def _emit(
-    outputs: tuple[Output, ...],
-    document: dict[str, Any],
-    render: Callable[[dict[str, Any], Console], None],
-    *,
-    no_color: bool,
-) -> None:
-    emit(
-        outputs,
-        {"json": lambda: json.dumps(document, indent=2, ensure_ascii=False) + "\n"},
-        lambda console: render(document, console),
-        no_color=no_color,
-    )
