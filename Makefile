@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test lint check format bench warm clean
+.PHONY: help setup java demo test lint check format docs bench warm clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -48,6 +48,9 @@ warm: setup java  ## once, 30 s and 190 MB: Spark sessions then start in about h
 format: setup  ## write the format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: setup  ## write the pages of docs/ that are made from the program
+	$(BIN)/python -m lakeplan.cli.reference docs
 
 clean:
 	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
