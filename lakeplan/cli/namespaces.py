@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timezone, tzinfo
-from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -11,8 +10,6 @@ import typer
 
 from lakeplan.config.units import parse_duration
 from lakeplan.errors import UsageError
-from lakeplan.model.rules import GcRules
-from lakeplan.simulation.rules_file import read_rules
 
 Age = Annotated[str, typer.Option("--min-age", help="Younger objects stay, such as 24h.", metavar="AGE")]
 NoListing = Annotated[
@@ -35,17 +32,6 @@ EndpointUrl = Annotated[
 ]
 Region = Annotated[str | None, typer.Option("--region", help="Region of an S3 store.")]
 TimeZone = Annotated[str, typer.Option("--time-zone", help="The server's time zone.", metavar="ZONE")]
-
-
-def rules_from(path: Path) -> GcRules:
-    """Raises UsageError when the file cannot be read, ConfigError when it holds no rules."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the rules: {error.strerror}", where=str(path), hint="name a file of GC rules"
-        ) from None
-    return read_rules(data, name=str(path))
 
 
 def parse_age(option: str, text: str) -> int:

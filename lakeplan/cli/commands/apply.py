@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from lakeplan.api import read_plan
 from lakeplan.app.apply import ApplyOptions, apply_plan
 from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.report import exit_code_of, report_document
@@ -19,7 +20,6 @@ from lakeplan.cli import caches, options
 from lakeplan.cli.after_apply import AfterApply
 from lakeplan.cli.commands.plan import Allow, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
-from lakeplan.cli.commands.show import read_plan
 from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.outputs import RICH, Output, emit, pair_outputs

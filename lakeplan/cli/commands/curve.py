@@ -12,10 +12,11 @@ from zoneinfo import ZoneInfo
 import typer
 
 from lakeplan.adapters.storage import open_namespace
+from lakeplan.api import read_rules
 from lakeplan.app.gather import gather, read_graph
 from lakeplan.cli import caches, namespaces, options
 from lakeplan.cli.console import configure_logging
-from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
+from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
@@ -108,7 +109,7 @@ def register(app: typer.Typer) -> None:
             if rules is None:
                 raise UsageError("--namespace needs --rules FILE", hint=TWO_SOURCES)
             moment = now_utc() if as_of is None else parse_time(as_of)
-            request = asked.of(rules_from(rules), moment, parse_zone(time_zone))
+            request = asked.of(read_rules(rules), moment, parse_zone(time_zone))
             ages = parse_age("--min-age", min_age), parse_age("--max-uncommitted-age", max_uncommitted_age)
             given = _from_namespace(
                 request,
@@ -188,7 +189,7 @@ def _from_server(
     (desired,) = (d for d in session.tree.resolve(server, [name]) if d.name == name)
     reader, config = session.reader(server), session.tree.servers[server]
     gathered = gather(desired, reader, config, as_of=session.as_of, known=True)
-    chosen = rules_from(rules) if rules is not None else gathered.plan.after or gathered.plan.before
+    chosen = read_rules(rules) if rules is not None else gathered.plan.after or gathered.plan.before
     if chosen is None:
         raise LakeplanError(
             "neither the tree nor the server has rules for it",

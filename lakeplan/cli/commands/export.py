@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from lakeplan.api import find_repository
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.wiring import Session
 from lakeplan.core.patterns import expand
-from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.errors import LakeplanError
 from lakeplan.model.desired import Cleared, DesiredRepository
 from lakeplan.model.rules import GcRules
 from lakeplan.render.json import json_text
@@ -46,24 +47,13 @@ def register(app: typer.Typer) -> None:
         named = format or [LAKECTL] * max(1, len(out or ()))
         outputs = pair_outputs(named, out, (LAKECTL,), quiet=True)
         session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
-        rules = rules_of(session, find(session, repository))
+        rules = rules_of(session, find_repository(session.tree, repository))
         emit(
             outputs,
             {LAKECTL: lambda: json_text(rules.to_body())},
             lambda _: None,
             no_color=no_color,
         )
-
-
-def find(session: Session, repository: str) -> DesiredRepository:
-    """The one repository of the tree that is called so. Raises UsageError for none and for several."""
-    servers = session.tree.servers_of(repository)
-    if len(servers) != 1:
-        what = "no entry of the tree names it" if not servers else f"it is on {', '.join(servers)}"
-        raise UsageError(f"{repository!r}: {what}", hint="name it as server/name, as the tree does")
-    name = repository.rpartition("/")[2]
-    (found,) = (d for d in session.tree.resolve(servers[0], [name]) if d.name == name)
-    return found
 
 
 def rules_of(session: Session, desired: DesiredRepository) -> GcRules:

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from lakeplan.api import read_plan
 from lakeplan.app.report_page import MAX_DETAILED, report_page_document, shown_repositories
 from lakeplan.cli import namespaces, options, report_sources
-from lakeplan.cli.commands.show import read_plan
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import STANDARD_OUTPUT
 from lakeplan.cli.progress import progress_for

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from lakeplan.api import read_plan
 from lakeplan.cli import options
 from lakeplan.cli.commands.show_resolved import show_resolved
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import load_plan, to_document
+from lakeplan.model.plan_document import to_document
 from lakeplan.render.plan import render_plan
 from lakeplan.render.show import render_repository
 
@@ -62,15 +62,3 @@ def register(app: typer.Typer) -> None:
                 render_repository(repository, console)
 
         emit(outputs, plan_texts(plan, tree), rich_form, no_color=no_color)
-
-
-def read_plan(path: Path) -> Plan:
-    """A plan file from disk. Raises LakeplanError that names it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise LakeplanError(
-            f"cannot read the plan: {reason}", where=str(path), hint="make one with: lakeplan plan --out FILE"
-        ) from None
-    return load_plan(text, where=str(path))

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from lakeplan.adapters.storage import open_namespace
+from lakeplan.api import read_rules
 from lakeplan.cli import caches, namespaces, options
 from lakeplan.cli.console import configure_logging
-from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
+from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone
 from lakeplan.cli.outputs import emit_document, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import parse_time
@@ -115,4 +116,4 @@ def _simulate(
 
 def _rule_sets(rules: Path, compare: Path | None) -> tuple[RuleSet, ...]:
     named = [(RULES, rules)] + ([(COMPARE, compare)] if compare is not None else [])
-    return tuple(RuleSet(name, rules_from(path)) for name, path in named)
+    return tuple(RuleSet(name, read_rules(path)) for name, path in named)

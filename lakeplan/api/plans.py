@@ -1,0 +1,24 @@
+"""Plan files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lakeplan.errors import LakeplanError
+from lakeplan.model.plan import Plan
+from lakeplan.model.plan_document import load_plan
+
+
+def read_plan(path: Path | str) -> Plan:
+    """A plan file that ``lakeplan plan --out FILE`` wrote.
+
+    Raises LakeplanError that names the file when it cannot be read, was edited, or is of another version.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise LakeplanError(
+            f"cannot read the plan: {reason}", where=str(path), hint="make one with: lakeplan plan --out FILE"
+        ) from None
+    return load_plan(text, where=str(path))

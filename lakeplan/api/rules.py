@@ -1,0 +1,32 @@
+"""GC rules: from lakectl's file, and from what a tree asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from lakeplan.core.patterns import expand
+from lakeplan.errors import UsageError
+from lakeplan.model.desired import DesiredRepository, GcDesired
+from lakeplan.model.rules import GcRules
+from lakeplan.simulation import rules_file
+
+
+def read_rules(path: Path | str) -> GcRules:
+    """The rules in a file as ``lakectl gc set-config`` takes it.
+
+    Raises UsageError when it cannot be read, ConfigError when it holds no rules.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the rules: {error.strerror}", where=str(path), hint="name a file of GC rules"
+        ) from None
+    return rules_file.read_rules(data, name=str(path))
+
+
+def rules_of(desired: DesiredRepository, branches: Iterable[str] = ()) -> GcRules | None:
+    """The rules that a plan would set, patterns expanded over ``branches``. None where the tree does not
+    manage them, or clears them (``desired.gc`` tells which)."""
+    return expand(desired.gc, branches).rules if isinstance(desired.gc, GcDesired) else None

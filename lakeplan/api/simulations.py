@@ -1,0 +1,66 @@
+"""Simulations: what rules would delete in a namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone, tzinfo
+from pathlib import Path
+from typing import Any
+
+from lakeplan.adapters.storage import open_namespace
+from lakeplan.model.rules import GcRules
+from lakeplan.ports.progress import Silent
+from lakeplan.simulation.commits import simulate_commits
+from lakeplan.simulation.request import SimulateRequest
+from lakeplan.simulation.rulesets import COMPARE, RULES, RuleSet
+
+_DAY = timedelta(days=1)
+
+
+def simulate(
+    namespace: str,
+    rules: GcRules,
+    *,
+    as_of: datetime,
+    compare: GcRules | None = None,
+    commits_only: bool = False,
+    listing: bool = True,
+    output: Path | str | None = None,
+    overwrite: bool = False,
+    min_age: timedelta = _DAY,
+    max_uncommitted_age: timedelta = _DAY,
+    zone: tzinfo = timezone.utc,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    master: str | None = None,
+    spark_conf: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """What ``lakeplan simulate`` says of a namespace that holds a refs dump, as the document that
+    ``schemas/simulate.v1.json`` describes. With ``output`` Parquet tables are written there.
+
+    ``as_of`` is aware. ``commits_only`` stops at commits and needs no Spark; otherwise a session is started
+    on ``master`` (``local[*]``), or the one that is active is used and left running. Nothing is cached.
+
+    Raises UsageError for the output, StorageError and FormatError for what cannot be read, SimulationFailed
+    when Spark stops. There is no partial answer.
+    """
+    sets = [RuleSet(RULES, rules)] + ([] if compare is None else [RuleSet(COMPARE, compare)])
+    request = SimulateRequest(
+        rule_sets=tuple(sets),
+        as_of=as_of,
+        min_age_seconds=int(min_age.total_seconds()),
+        zone=zone,
+        listing=listing,
+        max_uncommitted_age_seconds=int(max_uncommitted_age.total_seconds()),
+        output=None if output is None else Path(output),
+        overwrite=overwrite,
+    )
+    reader = open_namespace(namespace, endpoint_url=endpoint_url, region=region)
+    if commits_only:
+        return simulate_commits(request, reader)
+    # Spark takes longer to import than everything else here takes to run.
+    from lakeplan.simulation import run
+    from lakeplan.simulation.session import SparkOptions
+
+    options = SparkOptions(master=master, conf=dict(spark_conf or {}))
+    return run.simulate(request, reader, options, Silent())

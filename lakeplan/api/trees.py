@@ -1,0 +1,36 @@
+"""Trees: what is asked for, resolved for one repository."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from lakeplan.config import tree
+from lakeplan.config.tree import Tree
+from lakeplan.errors import UsageError
+from lakeplan.model.desired import DesiredRepository
+
+
+def load_tree(folder: Path | str, environ: Mapping[str, str] | None = None) -> Tree:
+    """Reads ``lakeplan.yaml`` in ``folder`` and every file it includes; asks no server.
+
+    ``environ`` is where ``${X}`` in the settings of servers is read from (``LAKEPLAN_VAR_X``); by default the
+    process's own. Raises ConfigError with every problem of the tree.
+    """
+    return tree.load_tree(Path(folder), os.environ if environ is None else environ)
+
+
+def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
+    """What the tree asks for one repository, given as ``name`` or ``server/name``: profiles, globs and the
+    exact entry merged. It need not exist on a server; a glob is enough.
+
+    Raises UsageError when no entry names it, or entries on several servers do.
+    """
+    servers = loaded.servers_of(repository)
+    if len(servers) != 1:
+        what = "no entry of the tree names it" if not servers else f"it is on {', '.join(servers)}"
+        raise UsageError(f"{repository!r}: {what}", hint="name it as server/name, as the tree does")
+    name = repository.rpartition("/")[2]
+    (found,) = (d for d in loaded.resolve(servers[0], [name]) if d.name == name)
+    return found

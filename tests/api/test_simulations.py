@@ -1,0 +1,33 @@
+"""A simulation for scripts is the command's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema
+
+from lakeplan.api import GcRules, simulate
+from lakeplan.config.schemas import load_schema
+from tests.simulation.namespaces import NOW, History, Snapshot, entry, write_namespace
+
+
+def it_judges_commits_without_spark_and_writes_tables(tmp_path: Path) -> None:
+    history = History(
+        [
+            Snapshot("one", 90, (), (entry("a", "data/x/1"),)),
+            Snapshot("two", 40, ("one",)),
+            Snapshot("three", 3, ("two",)),
+        ],
+        {"main": "three"},
+    )
+    url = write_namespace(tmp_path / "namespace", history)
+    document = simulate(
+        url, GcRules(7), as_of=NOW, compare=GcRules(60), commits_only=True, output=tmp_path / "out"
+    )
+    jsonschema.validate(document, load_schema("simulate"))
+    assert [(r["name"], r["commits"]["active"]) for r in document["rule_sets"]] == [
+        ("rules", 2),
+        ("compare", 3),
+    ]
+    assert (tmp_path / "out" / "summary.json").is_file()
+    assert list((tmp_path / "out" / "commits").glob("*.parquet"))
