@@ -20,8 +20,8 @@ GROUPS = {name.split()[0] for name in LEAVES if " " in name}
 NAMED = re.compile(r"(?:lakectl )?lakeplan ([a-z][a-z ]*[a-z])")
 CODE = re.compile(r"^```\w*\n(.*?)^```|`([^`]+)`", re.DOTALL | re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-OTHERS = {"--class", "--conf", "--deploy-mode", "--no-cache-dir", "--packages", "--py-files", "--requirement"}
-"""Options of spark-submit and pip."""
+OTHERS = {"--class", "--conf", "--deploy-mode", "--help", "--no-cache-dir", "--py-files", "--requirement"}
+"""Of spark-submit and pip, and what every command has."""
 
 
 def text(name: str) -> str:
