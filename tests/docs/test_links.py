@@ -54,4 +54,5 @@ def it_finds_every_page_from_the_index() -> None:
     docs = ROOT / "docs"
     linked = {(docs / t.partition("#")[0]).resolve() for t in links(docs / "README.md")}
     pages = {p for p in docs.rglob("*.md") if p.name != "README.md"}
-    assert {named(p) for p in pages - linked} == set()
+    missing = {named(p) for p in pages - linked}
+    assert not missing, f"docs/README.md leads to none of {sorted(missing)}"

@@ -94,7 +94,7 @@ def _walk(step: Pass, drawn: History) -> str:
             return f"{begins} and passes {LOST} without keeping it: {head} is older than {step.days} days."
         case "stops":
             where, other = drawn.letter(step.stopped_at), drawn.letter(step.stopped_by)
-            return f"{begins} and stops before {where}: the walk from {other} was there with more days."
+            return f"{begins} and stops before {where}: {other}'s walk was there, with as many days or more."
         case _:
             return f"{begins} and ends there."
 
@@ -104,5 +104,5 @@ def _result(drawn: History, kept: bool) -> str:
     by = " and ".join(str(keeper.branch) for keeper in keepers)
     return (
         f"{LOST}: the documented rule keeps it (by {by}); the server "
-        f"{'keeps it too' if kept else 'lets it go, with every object that no kept commit holds'}."
+        f"{'keeps it too' if kept else 'lets it go'}."
     )
