@@ -73,13 +73,23 @@ def leaves(command: click.Command, parents: tuple[str, ...] = ()) -> Iterator[Le
 
 def commands_page() -> str:
     """The page as it lies in ``docs``."""
-    every = list(leaves(command_line()))
+    whole = command_line()
+    every = list(leaves(whole))
     shared = _shared(every)
     parts = [_HEAD, "## Index", _index(every), "## Options of many commands", _options(shared.values())]
     parts += ["## Exit codes", _exits(EVERY)]
+    groups = _groups(whole)
     for leaf in every:
+        if (group := leaf.name.split()[0]) in groups:
+            parts += [f"## {PROGRAM} {group}", groups.pop(group)]
         parts += _command(leaf, shared)
     return "\n\n".join(parts) + "\n"
+
+
+def _groups(command: click.Command) -> dict[str, str]:
+    """The help of every group of commands, by its name."""
+    assert isinstance(command, click.Group)
+    return {n: c.help or "" for n, c in command.commands.items() if isinstance(c, click.Group)}
 
 
 def _shared(every: Iterable[Leaf]) -> Mapping[str, click.Option]:
