@@ -58,9 +58,10 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.STALE: "what lies there is not what the mark wrote",
     },
     "sweep run": {
+        ExitCode.ERROR: "nobody approved it, or it could not be begun",
         ExitCode.PARTLY_DONE: "an object failed, was lost, or something is left to do",
         ExitCode.REFUSED: "too early, or something marked is held again",
-        ExitCode.STALE: "not approved as it is, too old, rules changed, or another collector ran",
+        ExitCode.STALE: "changed since it was approved, too old, or rules or another collector came between",
     },
     "sweep restore": {
         ExitCode.PARTLY_DONE: "some objects could not be brought back",
