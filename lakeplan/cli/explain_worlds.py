@@ -8,6 +8,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from lakeplan.adapters.storage import open_namespace
+from lakeplan.api import read_rules
 from lakeplan.app.explain import ExplainedRules, World
 from lakeplan.app.explain_staging import BranchStaging, RunStaging
 from lakeplan.app.gather import read_graph
@@ -22,7 +23,6 @@ from lakeplan.model.objects import AddressType, StoredObject
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation.addresses import Addresses, known_as
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
-from lakeplan.simulation.rules_file import read_rules
 from lakeplan.simulation.staged import find_run
 
 DAY = timedelta(hours=24)
@@ -104,7 +104,7 @@ def namespace_world(
         name=namespace.url,
         graph=read_history(namespace).graph,
         rule_sets=[
-            ExplainedRules(name, read_rules(_read(path), name=str(path)))
+            ExplainedRules(name, read_rules(path))
             for name, path in zip(("rules", "compare"), rules, strict=False)
         ],
         metadata=NamespaceMetadata(namespace),
@@ -136,12 +136,3 @@ def run_staging(
 
 def _stored(namespace: NamespaceReader, address: str) -> StoredObject | None:
     return next((found for found in namespace.list_objects(address) if found.key == address), None)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the rules: {error.strerror}", where=str(path), hint="name a file of GC rules"
-        ) from None
