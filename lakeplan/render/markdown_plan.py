@@ -122,7 +122,7 @@ def _loosened(document: Json) -> str:
         ]
         for f in found
     ]
-    title = f"\n### :warning: {loosening_title(document)}\n\n"
+    title = f"\n### :warning: {prose(loosening_title(document))}\n\n"
     note = f"\nReview these first: {STRICTER}.\n"
     return title + table(("what", "at the base", "here", "where"), rows) + note
 

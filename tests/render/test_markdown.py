@@ -145,13 +145,14 @@ class DescribeAComment:
         )
         broken = plans.repository("b", None, None, failure=Failure(NASTY, where=NASTY, hint=NASTY))
         loose = Loosening(NASTY, NASTY, NASTY, NASTY, NASTY)
-        plan = plans.make(made, broken, base="ab" * 20, loosenings=(loose,), unmanaged=(NASTY,))
+        plan = plans.make(made, broken, base=f"\ud800{NASTY}", loosenings=(loose,), unmanaged=(NASTY,))
         text = render_markdown(to_document(replace(plan, warnings=(NASTY,), targets=(NASTY,))), tree=NASTY)
         for raw in ("@org", " #12", "`a`", "](https", "![i]", "</details> *b*", "\n/close", "|x|"):
             assert raw not in text
         for line in text.splitlines():
             if line.startswith("| "):
                 assert line.count("|") in (5, 6, 8)
+        assert text.encode()
 
 
 class DescribeTheLimit:
