@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 
 mpl.use("svg")
-from matplotlib import pyplot as plt  # noqa: E402  # after the backend was chosen
+from matplotlib import pyplot as plt  # after the backend was chosen
 
 Json = dict[str, Any]
 # colours that people with any colour vision tell apart, readable on white (Okabe and Ito)

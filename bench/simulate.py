@@ -166,8 +166,9 @@ def report(found: dict[str, Medians], entries: int) -> None:
     ):
         if above in found and below in found:
             one, other = found[above], found[below]
-            ratios = f"work {one['work'] / other['work']:6.2f}   cpu work {one['cpu_work'] / other['cpu_work']:6.2f}"
-            print(f"  {label:24} {ratios}   whole processes {one['wall'] / other['wall']:6.2f}")
+            work, cpu = one["work"] / other["work"], one["cpu_work"] / other["cpu_work"]
+            whole = one["wall"] / other["wall"]
+            print(f"  {label:24} work {work:6.2f}   cpu work {cpu:6.2f}   whole processes {whole:6.2f}")
 
 
 def number(text: str) -> int:
