@@ -13,8 +13,9 @@ from lakeplan.render.annotations import plan_annotations
 from lakeplan.render.github import render_github
 from lakeplan.render.junit import render_junit_plan
 from lakeplan.render.markdown_plan import render_markdown
+from lakeplan.render.metrics import plan_metrics
 
-PLAN_FORMATS = ("rich", "json", "markdown", "github", "junit")
+PLAN_FORMATS = ("rich", "json", "markdown", "github", "junit", "openmetrics")
 
 
 def plan_texts(plan: Plan, tree: Path) -> Mapping[str, Callable[[], str]]:
@@ -24,6 +25,7 @@ def plan_texts(plan: Plan, tree: Path) -> Mapping[str, Callable[[], str]]:
         "markdown": lambda: render_markdown(to_document(plan), tree=tree_prefix(tree)),
         "github": lambda: render_github(plan_annotations(to_document(plan)), tree=tree_prefix(tree)),
         "junit": lambda: render_junit_plan(to_document(plan), tree=tree_prefix(tree)),
+        "openmetrics": lambda: plan_metrics(to_document(plan)),
     }
 
 

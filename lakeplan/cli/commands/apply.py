@@ -22,15 +22,16 @@ from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.commands.show import read_plan
 from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.gates import check_gate_names
-from lakeplan.cli.outputs import RICH, Output, emit, pair_outputs
+from lakeplan.cli.outputs import OPENMETRICS, RICH, Output, emit, pair_outputs
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.model.plan import Plan
 from lakeplan.model.plan_document import to_document
 from lakeplan.render.apply import render_apply
+from lakeplan.render.metrics import apply_metrics
 
-FORMATS = ("rich", "json")
+FORMATS = ("rich", "json", OPENMETRICS)
 Force = Annotated[bool, typer.Option("--force", help="Skip the ETag checks, and nothing else.")]
 AutoApprove = Annotated[
     bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal when no plan is given.")
@@ -156,7 +157,10 @@ class ApplyFlow:
         document = report_document(report)
         emit(
             self.outputs,
-            {"json": lambda: json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"},
+            {
+                "json": lambda: json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n",
+                OPENMETRICS: lambda: apply_metrics(document, self.session.tree.owner_of),
+            },
             lambda console: render_apply(document, console),
             no_color=self.no_color,
         )

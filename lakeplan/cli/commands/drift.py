@@ -21,8 +21,9 @@ from lakeplan.cli.wiring import Session
 from lakeplan.core.drift import DriftClass
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.ports.storage import StateWriter
-from lakeplan.render.drift import drift_metrics, render_drift
+from lakeplan.render.drift import render_drift
 from lakeplan.render.json import json_text
+from lakeplan.render.metrics import drift_metrics
 
 FORMATS = ("rich", "json", "openmetrics")
 ANY = "any"

@@ -21,8 +21,9 @@ from lakeplan.app.plan import Selection
 from lakeplan.cli import caches, options
 from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging
+from lakeplan.cli.documents import Way
 from lakeplan.cli.gates import check_gate_names
-from lakeplan.cli.outputs import Output, emit_document, pair_outputs
+from lakeplan.cli.outputs import OPENMETRICS, Output, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import this_run
@@ -30,8 +31,10 @@ from lakeplan.cli.wiring import Session
 from lakeplan.core.cron import Cron, parse_cron
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.render.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
+from lakeplan.render.metrics import lifecycle_plan_metrics, lifecycle_run_metrics
 
 FORMATS = ("rich", "json")
+METRIC_FORMATS = (*FORMATS, OPENMETRICS)
 
 
 def register(app: typer.Typer) -> None:
@@ -70,7 +73,7 @@ def plan(
     quiet: options.Quiet = False,
 ) -> int:
     configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
     session = Session.open(
         tree,
         as_of=as_of,
@@ -91,7 +94,8 @@ def plan(
         ),
         LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
     )
-    emit_document(outputs, report.plan_document(made), render_lifecycle_plan, no_color=no_color)
+    way = Way(outputs, session.tree, no_color)
+    way.emit(report.plan_document(made), render_lifecycle_plan, lifecycle_plan_metrics)
     return report.plan_exit_code(made, detailed=detailed_exitcode)
 
 
@@ -118,7 +122,7 @@ def run(
     quiet: options.Quiet = False,
 ) -> int:
     configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
     allowed = check_gate_names(allow)
     if allowed and not sys.stdin.isatty():
         raise UsageError(
@@ -175,7 +179,7 @@ def undo(
             _ports(session, stop.is_set),
             this_run(tree),
         )
-    emit_document(outputs, report.undo_document(done), render_lifecycle_undo, no_color=no_color)
+    Way(outputs, session.tree, no_color).emit(report.undo_document(done), render_lifecycle_undo)
     return report.undo_exit_code(done)
 
 
@@ -211,7 +215,8 @@ class _Runner:
             this_run(self.tree),
             reviewed=self.reviewed,
         )
-        emit_document(self.outputs, report.run_document(done), render_lifecycle_run, no_color=self.no_color)
+        way = Way(self.outputs, session.tree, self.no_color)
+        way.emit(report.run_document(done), render_lifecycle_run, lifecycle_run_metrics)
         return report.run_exit_code(done)
 
 
