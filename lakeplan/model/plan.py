@@ -13,6 +13,7 @@ from enum import Enum
 
 from lakeplan.model.action import Action as Action
 from lakeplan.model.branch_plan import BranchesPlan
+from lakeplan.model.price import Price
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
 
@@ -191,6 +192,7 @@ class RepositoryPlan:
     repository from another of the same name. ``action``, ``before``, ``after`` and ``changes`` are of the GC
     rules; ``branch_lifecycle`` and ``object_lifecycle`` are there when the tree manages them on the server,
     ``lifecycle`` when lakeplan itself enforces the policies: an apply writes nothing of it.
+    ``cost_per_gb_month`` is the server's price, where the tree has one.
     """
 
     server: str
@@ -217,6 +219,7 @@ class RepositoryPlan:
     creation_date: int = 0
     storage_namespace: str = ""
     failure: Failure | None = None
+    cost_per_gb_month: Price | None = None
 
     @property
     def key(self) -> str:

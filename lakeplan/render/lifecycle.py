@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.render.amounts import UNKNOWN, count, counted, duration, moment, size
+from lakeplan.render.money import Money
 from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_notes import render_gates
 
@@ -58,11 +59,11 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
             page.hanging(Cell("!", "bold yellow"), page.join(warning))
         going = [b for b in repository["branches"] if b["verdict"] == "delete"]
         if going:
-            going_table(page, going, document["as_of"])
+            going_table(page, going, document["as_of"], Money.of(repository))
         staying = [b for b in repository["branches"] if b["verdict"] != "delete"]
         if staying:
             staying_table(page, staying, document["as_of"])
-        follows_table(page, repository)
+        follows_table(page, repository, Money.of(repository))
         _notes(page, repository)
     render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
     _not_ours(page, document)
@@ -78,11 +79,11 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
     )
 
 
-def going_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
+def going_table(page: Page, branches: Sequence[Json], as_of: str, cost: Money) -> None:
     """Branches that go: by which policy and since when, until when their commits are safe and what goes then
     (columns only where there is something to say); below it what is lost with a branch."""
     wide = page.width >= _WIDE
-    rows = [_going(b, as_of, wide=wide) for b in branches]
+    rows = [_going(b, as_of, cost, wide=wide) for b in branches]
     safe = "safe until" if any(b["safe_until"] for b in branches) else ""
     then = "then go" if any(b["follows"] for b in branches) else ""
     page.table(
@@ -128,7 +129,7 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def _going(branch: Json, as_of: str, *, wide: bool) -> list[str | Cell]:
+def _going(branch: Json, as_of: str, cost: Money, *, wide: bool) -> list[str | Cell]:
     return [
         Cell("-", "bold red"),
         _name(branch),
@@ -137,7 +138,7 @@ def _going(branch: Json, as_of: str, *, wide: bool) -> list[str | Cell]:
         branch["policy"] or "",
         _day(branch["since"]) if wide else "",
         Cell(_day(branch["safe_until"]), "yellow" if (branch["safe_until"] or as_of) < as_of else ""),
-        then_goes(branch["follows"]),
+        then_goes(branch["follows"], cost),
     ]
 
 
@@ -145,7 +146,7 @@ def _day(time: str | None) -> str:
     return moment(time)[:10] if time else ""
 
 
-def then_goes(follows: Json | None) -> str:
+def then_goes(follows: Json | None, cost: Money) -> str:
     """Commits, objects and bytes that nothing keeps any more once the branch is gone."""
     if follows is None:
         return ""
@@ -155,7 +156,7 @@ def then_goes(follows: Json | None) -> str:
         return f"{counted(follows['commits'], 'commit')}, objects {UNKNOWN}"
     return (
         f"{counted(follows['commits'], 'commit')}, {counted(follows['objects'], 'object')},"
-        f" {size(follows['size_bytes'])}"
+        f" {size(follows['size_bytes'])}{cost.words(follows['size_bytes'])}"
     )
 
 
@@ -205,7 +206,7 @@ def _name(branch: Json) -> str:
     return f"{branch['branch_id']} (hidden)" if branch["hidden"] else str(branch["branch_id"])
 
 
-def follows_table(page: Page, repository: Json) -> None:
+def follows_table(page: Page, repository: Json, cost: Money) -> None:
     """What the deletions let go later, all together."""
     totals = repository["totals"]
     if not totals:
@@ -217,10 +218,12 @@ def follows_table(page: Page, repository: Json) -> None:
             count(total["commits"]),
             UNKNOWN if total["objects"] is None else count(total["objects"]),
             UNKNOWN if total["size_bytes"] is None else size(total["size_bytes"]),
+            *cost.cells(total["size_bytes"]),
         ]
         for name, total in totals.items()
     ]
-    page.table(("", "commits", "objects", "bytes"), rows, figures=(1, 2, 3), indent=4)
+    headers = ("", "commits", "objects", "bytes", *cost.header())
+    page.table(headers, rows, figures=(1, 2, 3, 4), indent=4)
     if repository["objects_unknown"]:
         page.line(Cell(f"objects are unknown: {repository['objects_unknown']}", "yellow"), indent=4)
 

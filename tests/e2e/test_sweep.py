@@ -32,8 +32,9 @@ class Site:
         world.write(
             "lakeplan.yaml",
             "apiVersion: lakeplan/v1\n"
-            f'servers: {{prod: {{endpoint_url: {world.handle.endpoint_url}, storages: {{"": {{type: local,'
-            f" path: {folder}}}}}}}}}\n"
+            "servers:\n  prod:\n    cost_per_gb_month: 20000.0 EUR\n"
+            f"    endpoint_url: {world.handle.endpoint_url}\n"
+            f'    storages: {{"": {{type: local, path: {folder}}}}}\n'
             "safety: {max_expired_objects_percent: 100, on_tag_loss: warn}\n"
             f"repositories: {{lake: {{gc: {{default_retention_days: 7}}, sweep: {settings}}}}}\n",
         )
@@ -123,6 +124,7 @@ def it_says_what_it_does_in_any_width(make_site: Any, monkeypatch: pytest.Monkey
     assert shown.code == 0
     assert "Nothing was deleted." in shown.out
     assert max(map(len, shown.out.splitlines())) <= int(width)
+    assert "EUR" in shown.out
     mark_id = site.world.lakeplan(("sweep", "report"), "--format", "json").json["marks"][0]["mark_id"]
     assert mark_id in site.world.lakeplan(("sweep", "report")).out.replace("\n", "")
     assert "may be swept" in " ".join(site.world.lakeplan(("sweep", "report"), mark_id).out.split())

@@ -45,6 +45,7 @@ from lakeplan.model.plan import (
     TagLoss,
 )
 from lakeplan.model.plan_document import digest_of, dump_plan, load_plan, to_document
+from lakeplan.model.price import Price
 from lakeplan.model.rules import GcRules
 from lakeplan.model.setting_plan import BranchFate, ObjectRulesPlan, PoliciesPlan, SettingChange
 from lakeplan.model.settings import ObjectRule
@@ -198,6 +199,7 @@ def repositories(draw: st.DrawFn) -> RepositoryPlan:
         object_lifecycle=draw(st.none() | OBJECT_RULES_PLAN),
         lifecycle=draw(st.none() | BRANCHES_PLAN),
         failure=draw(st.none() | st.builds(Failure, TEXT, TEXT, TEXT, st.integers(0, 255))),
+        cost_per_gb_month=draw(st.none() | st.builds(Price, st.floats(0, 10**9), TEXT)),
     )
 
 

@@ -15,6 +15,7 @@ from lakeplan.app.plan import Selection
 from lakeplan.app.run import Run
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
+from lakeplan.cli.costs import with_costs
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.who import this_run, tree_commit
 from lakeplan.cli.wiring import Session
@@ -91,7 +92,7 @@ def register(app: typer.Typer) -> None:
             as_of=session.as_of,
             tree_commit=tree_commit(tree),
         )
-        document = drift_document(report)
+        document = with_costs(drift_document(report), session.tree, "recorded")
         emit(
             outputs,
             {"json": lambda: json_text(document), "openmetrics": lambda: drift_metrics(document)},

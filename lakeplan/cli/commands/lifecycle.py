@@ -21,6 +21,7 @@ from lakeplan.app.plan import Selection
 from lakeplan.cli import caches, options
 from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging
+from lakeplan.cli.costs import with_costs
 from lakeplan.cli.documents import Way
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.outputs import OPENMETRICS, Output, pair_outputs
@@ -95,7 +96,8 @@ def plan(
         LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
     )
     way = Way(outputs, session.tree, no_color)
-    way.emit(report.plan_document(made), render_lifecycle_plan, lifecycle_plan_metrics)
+    document = with_costs(report.plan_document(made), session.tree, "repositories")
+    way.emit(document, render_lifecycle_plan, lifecycle_plan_metrics)
     return report.plan_exit_code(made, detailed=detailed_exitcode)
 
 

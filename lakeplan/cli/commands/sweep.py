@@ -44,6 +44,7 @@ from lakeplan.cli.collecting import (
 )
 from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging, stderr
+from lakeplan.cli.costs import with_costs
 from lakeplan.cli.documents import Way
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.namespaces import parse_age
@@ -124,7 +125,9 @@ def mark(
             openers=openers_of(session, allow),
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
-    Way(outputs, session.tree, no_color).emit(marks_document(made), render_marks, mark_metrics)
+    Way(outputs, session.tree, no_color).emit(
+        with_costs(marks_document(made), session.tree, "marks"), render_marks, mark_metrics
+    )
     return made.exit_code
 
 
@@ -147,7 +150,9 @@ def approve(
         site, stored = open_mark(session.tree, mark_id, ports)
         openers = openers_of(session, allow)
         given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
-    Way(outputs, session.tree, no_color).emit(dict(vars(given)), render_approval)
+    Way(outputs, session.tree, no_color).emit(
+        with_costs({**vars(given), "repository": site.key}, session.tree), render_approval
+    )
     return ExitCode.OK
 
 
@@ -203,7 +208,7 @@ def run(
                 end = run_sweep(site, stored, ports, this)
             xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
             document = finish(site, end, ports, this, run_id=xids.descending())
-    Way(outputs, session.tree, no_color).emit(document, render_sweep, sweep_metrics)
+    Way(outputs, session.tree, no_color).emit(with_costs(document, session.tree), render_sweep, sweep_metrics)
     return exit_code_of(document)
 
 
@@ -237,7 +242,9 @@ def report(
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
     if summary is not None:
-        Way(outputs, session.tree, no_color).emit(summary, render_sweep, sweep_metrics)
+        Way(outputs, session.tree, no_color).emit(
+            with_costs(summary, session.tree), render_sweep, sweep_metrics
+        )
     else:
         shown = {
             "format": MARKS_FORMAT,
@@ -245,7 +252,9 @@ def report(
             "skipped": {},
             "failed": {},
         }
-        Way(outputs, session.tree, no_color).emit(shown, render_marks, mark_metrics)
+        Way(outputs, session.tree, no_color).emit(
+            with_costs(shown, session.tree, "marks"), render_marks, mark_metrics
+        )
     return ExitCode.OK
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakeplan.render.metrics import families as f
-from lakeplan.render.metrics.text import Exposition, Json, of_repository
+from lakeplan.render.metrics.text import Exposition, Json, add_cost, of_repository
 
 
 def drift_metrics(document: Json) -> str:
@@ -25,6 +25,7 @@ def drift_metrics(document: Json) -> str:
 def _recorded(made: Exposition, recorded: Json) -> None:
     labels = of_repository(recorded["repository"], recorded["owner"])
     made.add(f.DRIFT_FAILURE, recorded["failed"], *labels)
+    add_cost(made, f.DRIFT_COST, recorded, labels)
     if recorded["last_apply"] is not None:
         made.at(f.LAST_APPLY, recorded["last_apply"]["at"], *labels)
     last = recorded["last_sweep"]

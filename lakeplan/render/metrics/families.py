@@ -37,6 +37,9 @@ RECLAIMED_OBJECTS = _family("drift", "reclaimed_objects", "Objects that all swee
 RECLAIMED_BYTES = _family("drift", "reclaimed_bytes", "Bytes that all sweeps freed for good.")
 QUARANTINED_OBJECTS = _family("drift", "quarantined_objects", "Objects in quarantine, not purged yet.")
 QUARANTINED_BYTES = _family("drift", "quarantined_bytes", "Bytes in quarantine, not purged yet.")
+DRIFT_COST = _family(
+    "drift", "drift_cost_per_gb_month", "What a GB costs a month on the server, by the tree.", "currency"
+)
 
 # ---- plan, show
 PLAN_AT = _family("plan", "plan_timestamp_seconds", "The moment the plan is judged at.", repository=False)
@@ -73,6 +76,9 @@ BACKLOG_BYTES = _family(
 )
 PLAN_BRANCHES = _family(
     "plan", "plan_deleted_branches", "Branches that policies let go by then, if nobody writes.", "horizon"
+)
+PLAN_COST = _family(
+    "plan", "plan_cost_per_gb_month", "What a GB costs a month on the server, by the tree.", "currency"
 )
 
 # ---- apply, history

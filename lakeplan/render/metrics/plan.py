@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakeplan.render.metrics import families as f
-from lakeplan.render.metrics.text import Exposition, Family, Json, of_repository
+from lakeplan.render.metrics.text import Exposition, Family, Json, add_cost, of_repository
 
 
 def plan_metrics(document: Json) -> str:
@@ -34,6 +34,7 @@ def _repository(made: Exposition, repository: Json, labels: tuple[str, str, str]
         for kind in ("branch_lifecycle", "object_lifecycle")
     )
     made.add(f.PLAN_PENDING, pending, *labels)
+    add_cost(made, f.PLAN_COST, repository, labels)
     add_refused(made, f.PLAN_REFUSED, repository["gates"], labels)
     impact = repository["impact"]
     if impact["status"] != "not_asked":

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from lakeplan.render.money import KEY
+
 Json = Mapping[str, Any]
 Owners = Callable[[str], str]
 """The owner of ``server/name``, "" when there is none: for documents that do not say."""
@@ -67,6 +69,13 @@ def of_repository(key: str, owner: str | None) -> tuple[str, str, str]:
     """The values of ``REPOSITORY`` for ``server/name``; a bare name is a server."""
     server, _, name = key.partition("/")
     return server, name, owner or ""
+
+
+def add_cost(made: Exposition, family: Family, part: Json, labels: tuple[str, str, str]) -> None:
+    """The price of a repository's server, where the tree has one."""
+    price = part.get(KEY)
+    if price is not None:
+        made.add(family, price["amount"], *labels, price["currency"])
 
 
 def escaped(text: str) -> str:
