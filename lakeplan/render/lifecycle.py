@@ -64,6 +64,7 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
         if staying:
             staying_table(page, staying, document["as_of"])
         follows_table(page, repository, Money.of(repository))
+        stale_table(page, repository["branches"], Money.of(repository))
         _notes(page, repository)
     render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
     _not_ours(page, document)
@@ -93,6 +94,47 @@ def going_table(page: Page, branches: Sequence[Json], as_of: str, cost: Money) -
         solid=(0, 5, 6),
     )
     losses_of(page, branches)
+
+
+def stale_table(page: Page, branches: Sequence[Json], cost: Money, limit: int | None = None) -> None:
+    """Branches that nobody writes to, by the bytes that only they hold."""
+    stale = stale_first(branches)
+    if not stale:
+        return
+    title = f"{counted(len(stale), 'stale branch')}, and what each alone holds (at most)"
+    page.line(Cell(title, "bold"), indent=2)
+    page.table(
+        ("", "last commit", "commits", "objects", "bytes", *cost.header()),
+        [[_name(branch), *only_here(branch["only_here"], cost)] for branch in stale[:limit]],
+        figures=(2, 3, 4, 5),
+        solid=(1,),
+        indent=4,
+    )
+    if limit is not None and len(stale) > limit:
+        page.line(Cell(f"and {count(len(stale) - limit)} more", "dim"), indent=4)
+
+
+def stale_first(branches: Sequence[Json]) -> list[Json]:
+    """The stale ones among them, those that hold most first; unknown ones before."""
+    found = [branch for branch in branches if branch["only_here"] is not None]
+    return sorted(found, key=_holding_most)
+
+
+def _holding_most(branch: Json) -> tuple[bool, int, str, str]:
+    only = branch["only_here"]
+    known = only["size_bytes"] is not None
+    return (known, -(only["size_bytes"] or 0), only["idle_since"], branch["branch_id"])
+
+
+def only_here(only: Json, cost: Money) -> list[str]:
+    """Last commit, commits, objects, bytes, and money where there is a price."""
+    return [
+        _day(only["idle_since"]),
+        count(only["commits"]),
+        UNKNOWN if only["objects"] is None else count(only["objects"]),
+        UNKNOWN if only["size_bytes"] is None else size(only["size_bytes"]),
+        *cost.cells(only["size_bytes"]),
+    ]
 
 
 def losses_of(page: Page, branches: Sequence[Json]) -> None:

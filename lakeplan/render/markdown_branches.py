@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakeplan.render.amounts import UNKNOWN, count, counted, moment, size
-from lakeplan.render.lifecycle import losses, then_goes
+from lakeplan.render.lifecycle import losses, only_here, stale_first, then_goes
 from lakeplan.render.markdown import code, folded, prose, table
 from lakeplan.render.money import Money
 from lakeplan.render.plan_branches import BY_RUN, going_of, staying_of, why_they_stay
@@ -15,6 +15,7 @@ from lakeplan.render.plan_changes import key_of
 Json = Mapping[str, Any]
 
 _SHOWN = 20
+_STALE = 5
 
 
 def run_branches(repository: Json) -> str:
@@ -60,6 +61,11 @@ def staying_branches(repository: Json) -> str:
         ]
         headers = ("by", "commits follow", "objects", "bytes", *cost.header(" "))
         body += table(headers, rows, figures=(1, 2, 3, 4)) + "\n"
+    stale = stale_first(found["branches"])[:_STALE]
+    if stale:
+        headers = ("stale: each alone holds", "last commit", "commits", "objects", "bytes", *cost.header(" "))
+        rows = [[code(b["branch_id"]), *only_here(b["only_here"], cost)] for b in stale]
+        body += table(headers, rows, figures=(2, 3, 4, 5)) + "\n"
     body += "".join(f"- {prose(note)}\n" for note in found["notes"])
     return folded("what stays, and what follows", body)
 

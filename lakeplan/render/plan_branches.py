@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeplan.render.amounts import count, counted, moment
-from lakeplan.render.lifecycle import follows_table, going_table, reason_of, staying_table
+from lakeplan.render.lifecycle import follows_table, going_table, reason_of, stale_table, staying_table
 from lakeplan.render.money import Money
 from lakeplan.render.page import Cell, Page
 from lakeplan.render.plan_changes import key_of
@@ -18,6 +18,7 @@ Json = Mapping[str, Any]
 BY_RUN = "deleted by `lakeplan lifecycle run`, not by apply"
 _SHOWN = 20
 _MANY = 8
+_STALE = 5
 
 
 def with_branches(repositories: Sequence[Json]) -> list[Json]:
@@ -86,6 +87,7 @@ def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying:
     elif rest:
         page.line(f"{counted(len(rest), 'branch')} stay: {why_they_stay(rest)}", indent=2)
     follows_table(page, found, cost)
+    stale_table(page, found["branches"], cost, limit=_STALE if limit is not None else None)
     notes(page, found["notes"])
 
 

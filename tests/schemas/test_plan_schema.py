@@ -24,7 +24,7 @@ from lakeplan.core.diff import action_of, diff_rules
 from lakeplan.core.lifecycle.consequences import MOMENTS
 from lakeplan.errors import LakeplanError
 from lakeplan.model.branch_plan import BranchesPlan, BranchRow
-from lakeplan.model.branches import Consequence, Keep, MomentTotal
+from lakeplan.model.branches import Consequence, Keep, MomentTotal, OnlyHere
 from lakeplan.model.lifecycle import Evidence, Policy
 from lakeplan.model.plan import (
     APPLY,
@@ -160,6 +160,7 @@ def branch_rows(draw: st.DrawFn) -> BranchRow:
         safe_until=draw(MAYBE_SECONDS),
         follows=draw(st.none() | st.builds(Consequence, COUNT, MAYBE, MAYBE)),
         notes=draw(TEXTS),
+        only_here=draw(st.none() | st.builds(OnlyHere, SECONDS, COUNT, MAYBE, MAYBE)),
     )
 
 

@@ -110,6 +110,14 @@ FOLLOW_OBJECTS = _family(
 FOLLOW_BYTES = _family(
     "lifecycle plan", "lifecycle_plan_following_bytes", "Bytes that follow deleted branches.", "horizon"
 )
+STALE_BRANCHES = _family(
+    "lifecycle plan",
+    "lifecycle_plan_stale_branches",
+    "Stale branches: no commit for thirty days, or let go by a policy; 20 at most.",
+)
+STALE_BYTES = _family(
+    "lifecycle plan", "lifecycle_plan_stale_bytes", "Bytes that stale branches hold, each alone, at most."
+)
 RUN_AT = _family(
     "lifecycle run", "lifecycle_run_timestamp_seconds", "When branches were deleted.", repository=False
 )

@@ -23,6 +23,10 @@ def lifecycle_plan_metrics(document: Json, owner_of: Owners) -> str:
         verdicts = Counter(branch["verdict"] for branch in repository["branches"])
         for verdict in ("delete", "keep"):
             made.add(f.LIFECYCLE_BRANCHES, verdicts[verdict], *labels, verdict)
+        stale = [b["only_here"] for b in repository["branches"] if b["only_here"] is not None]
+        made.add(f.STALE_BRANCHES, len(stale), *labels)
+        if all(only["size_bytes"] is not None for only in stale):
+            made.add(f.STALE_BYTES, sum(only["size_bytes"] for only in stale), *labels)
         for horizon, total in repository["totals"].items():
             made.add(f.FOLLOW_OBJECTS, total["objects"], *labels, horizon)
             made.add(f.FOLLOW_BYTES, total["size_bytes"], *labels, horizon)
