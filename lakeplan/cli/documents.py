@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.cli.outputs import Output, emit_document
+from lakeplan.cli.redaction import shown
 from lakeplan.config.tree import Tree
 from lakeplan.render.metrics.text import Owners
 
@@ -22,6 +23,7 @@ class Way:
     outputs: tuple[Output, ...]
     tree: Tree
     no_color: bool
+    redact: bool = False
 
     def emit(
         self,
@@ -32,8 +34,8 @@ class Way:
         """``metrics`` None: the command has no such format."""
         emit_document(
             self.outputs,
-            document,
+            shown(document, redact=self.redact),
             render,
             no_color=self.no_color,
-            metrics=None if metrics is None else lambda shown: metrics(shown, self.tree.owner_of),
+            metrics=None if metrics is None else lambda made: metrics(made, self.tree.owner_of),
         )

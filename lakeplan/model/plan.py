@@ -14,6 +14,7 @@ from enum import Enum
 from lakeplan.model.action import Action as Action
 from lakeplan.model.branch_plan import BranchesPlan
 from lakeplan.model.price import Price
+from lakeplan.model.redaction import path_digest
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
 
@@ -224,6 +225,12 @@ class RepositoryPlan:
     @property
     def key(self) -> str:
         return f"{self.server}/{self.name}"
+
+    def is_of(self, creation_date: int, storage_namespace: str) -> bool:
+        """Whether a live repository is the planned one, and no other of the same name. In a redacted plan
+        the namespace is a digest."""
+        names = (storage_namespace, path_digest(self.key, storage_namespace))
+        return self.creation_date == creation_date and self.storage_namespace in names
 
     @property
     def before_etag(self) -> str:

@@ -13,7 +13,7 @@ import typer
 
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.app.gather import gather, read_graph
-from lakeplan.cli import caches, namespaces, options
+from lakeplan.cli import caches, namespaces, options, redaction
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
@@ -93,6 +93,7 @@ def register(app: typer.Typer) -> None:
         cache_size: caches.Size = caches.DEFAULT_SIZE,
         format: options.Formats = None,
         out: options.Outs = None,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -125,6 +126,7 @@ def register(app: typer.Typer) -> None:
         document = _run(request, given, master, conf, kept, progress_for(shown=shown, no_color=no_color))
         if session is not None:
             document = with_costs(document, session.tree)
+        document = redaction.shown(document, redact=redact_paths)
         emit(
             outputs,
             {"json": lambda: json_text(document), "svg": lambda: curve_svg(document)},

@@ -17,6 +17,7 @@ from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
 from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.redaction import shown
 from lakeplan.cli.who import this_run, tree_commit
 from lakeplan.cli.wiring import Session
 from lakeplan.core.drift import DriftClass
@@ -66,6 +67,7 @@ def register(app: typer.Typer) -> None:
         format: options.Formats = None,
         out: options.Outs = None,
         lakectl_config: options.LakectlConfig = None,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -93,6 +95,7 @@ def register(app: typer.Typer) -> None:
             tree_commit=tree_commit(tree),
         )
         document = with_costs(drift_document(report), session.tree, "recorded")
+        document = shown(document, redact=redact_paths)
         emit(
             outputs,
             {"json": lambda: json_text(document), "openmetrics": lambda: drift_metrics(document)},

@@ -150,6 +150,7 @@ def rollback(
         bool, typer.Option("--no-simulate", help="Do not read objects; their number is then unknown.")
     ] = False,
     allow: Allow = None,
+    redact_paths: options.RedactPaths = False,
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
@@ -205,7 +206,7 @@ def rollback(
     except BaseException:
         edit.restore()
         raise
-    show_plan(made, outputs, no_color=no_color, tree=tree)
+    show_plan(made, outputs, no_color=no_color, tree=tree, redact=redact_paths)
     if edit.files and not quiet:
         stderr(no_color=no_color).print(
             f"Edited in the tree, to be reviewed and committed with the plan: {', '.join(edit.files)}",

@@ -68,6 +68,7 @@ def plan(
     spark_conf: options.SparkConf = None,
     cache: caches.Where = None,
     cache_size: caches.Size = caches.DEFAULT_SIZE,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -95,7 +96,7 @@ def plan(
         ),
         LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
     )
-    way = Way(outputs, session.tree, no_color)
+    way = Way(outputs, session.tree, no_color, redact_paths)
     document = with_costs(report.plan_document(made), session.tree, "repositories")
     way.emit(document, render_lifecycle_plan, lifecycle_plan_metrics)
     return report.plan_exit_code(made, detailed=detailed_exitcode)
@@ -118,6 +119,7 @@ def run(
     ] = None,
     allow: Allow = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -142,6 +144,7 @@ def run(
         lakectl_config=lakectl_config,
         progress=not (no_progress or quiet),
         no_color=no_color,
+        redact=redact_paths,
     )
     with stopping() as stop:
         runner.stop = stop.is_set
@@ -166,6 +169,7 @@ def undo(
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -181,7 +185,7 @@ def undo(
             _ports(session, stop.is_set),
             this_run(tree),
         )
-    Way(outputs, session.tree, no_color).emit(report.undo_document(done), render_lifecycle_undo)
+    Way(outputs, session.tree, no_color, redact_paths).emit(report.undo_document(done), render_lifecycle_undo)
     return report.undo_exit_code(done)
 
 
@@ -197,6 +201,7 @@ class _Runner:
     lakectl_config: Path | None = None
     progress: bool = True
     no_color: bool = False
+    redact: bool = False
     stop: Callable[[], bool] = field(default=lambda: False)
 
     def open(self) -> Session:
@@ -217,7 +222,7 @@ class _Runner:
             this_run(self.tree),
             reviewed=self.reviewed,
         )
-        way = Way(self.outputs, session.tree, self.no_color)
+        way = Way(self.outputs, session.tree, self.no_color, self.redact)
         way.emit(report.run_document(done), render_lifecycle_run, lifecycle_run_metrics)
         return report.run_exit_code(done)
 

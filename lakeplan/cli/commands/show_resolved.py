@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from lakeplan.cli import redaction
 from lakeplan.cli.outputs import Output, emit
 from lakeplan.config.nearest import nearest
 from lakeplan.config.tree import Tree, load_tree
@@ -24,14 +25,19 @@ WIDEST = 60
 """Columns are aligned up to this width."""
 
 
-def show_resolved(tree_dir: Path, repository: str, outputs: Sequence[Output], *, no_color: bool) -> None:
+def show_resolved(
+    tree_dir: Path, repository: str, outputs: Sequence[Output], *, no_color: bool, redact: bool = False
+) -> None:
     """Prints the resolved configuration of ``name`` or ``server/name``, once for each server that has it.
 
     Raises ConfigError for a tree with problems, LakeplanError when no entry names the repository.
     """
     tree = load_tree(tree_dir, os.environ)
     documents = [
-        {**resolved_document(one), "server_values": server_values(tree.servers[one.server])}
+        redaction.shown(
+            {**resolved_document(one), "server_values": server_values(tree.servers[one.server])},
+            redact=redact,
+        )
         for one in find_resolved(tree, repository)
     ]
 

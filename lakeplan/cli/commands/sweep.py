@@ -105,6 +105,7 @@ def mark(
     spark_conf: options.SparkConf = None,
     connect_timeout: options.ConnectTimeout = 10.0,
     read_timeout: options.ReadTimeout = 60.0,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -125,7 +126,7 @@ def mark(
             openers=openers_of(session, allow),
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
-    Way(outputs, session.tree, no_color).emit(
+    Way(outputs, session.tree, no_color, redact_paths).emit(
         with_costs(marks_document(made), session.tree, "marks"), render_marks, mark_metrics
     )
     return made.exit_code
@@ -139,6 +140,7 @@ def approve(
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     log_level: options.LogLevel = "warning",
     quiet: options.Quiet = False,
@@ -150,7 +152,7 @@ def approve(
         site, stored = open_mark(session.tree, mark_id, ports)
         openers = openers_of(session, allow)
         given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
-    Way(outputs, session.tree, no_color).emit(
+    Way(outputs, session.tree, no_color, redact_paths).emit(
         with_costs({**vars(given), "repository": site.key}, session.tree), render_approval
     )
     return ExitCode.OK
@@ -178,6 +180,7 @@ def run(
     spark_conf: options.SparkConf = None,
     connect_timeout: options.ConnectTimeout = 10.0,
     read_timeout: options.ReadTimeout = 60.0,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -208,7 +211,9 @@ def run(
                 end = run_sweep(site, stored, ports, this)
             xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
             document = finish(site, end, ports, this, run_id=xids.descending())
-    Way(outputs, session.tree, no_color).emit(with_costs(document, session.tree), render_sweep, sweep_metrics)
+    Way(outputs, session.tree, no_color, redact_paths).emit(
+        with_costs(document, session.tree), render_sweep, sweep_metrics
+    )
     return exit_code_of(document)
 
 
@@ -224,6 +229,7 @@ def report(
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     log_level: options.LogLevel = "warning",
     quiet: options.Quiet = False,
@@ -236,13 +242,13 @@ def report(
         return show_collector_runs(session, chosen, outputs, no_color=no_color)
     if mark_id is None:
         document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
-        Way(outputs, session.tree, no_color).emit(document, render_mark_list, mark_list_metrics)
+        Way(outputs, session.tree, no_color, redact_paths).emit(document, render_mark_list, mark_list_metrics)
         return ExitCode.OK
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
     if summary is not None:
-        Way(outputs, session.tree, no_color).emit(
+        Way(outputs, session.tree, no_color, redact_paths).emit(
             with_costs(summary, session.tree), render_sweep, sweep_metrics
         )
     else:
@@ -252,7 +258,7 @@ def report(
             "skipped": {},
             "failed": {},
         }
-        Way(outputs, session.tree, no_color).emit(
+        Way(outputs, session.tree, no_color, redact_paths).emit(
             with_costs(shown, session.tree, "marks"), render_marks, mark_metrics
         )
     return ExitCode.OK
@@ -272,6 +278,7 @@ def restore(
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -283,7 +290,7 @@ def restore(
     with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
-    Way(outputs, session.tree, no_color).emit(document, render_restore)
+    Way(outputs, session.tree, no_color, redact_paths).emit(document, render_restore)
     return ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
 
 
@@ -302,6 +309,7 @@ def purge(
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -323,7 +331,7 @@ def purge(
             return ExitCode.ERROR
         ends = [end_quarantine(quarantine, ports, this_run(tree), older_than=before) for quarantine in found]
     document = {"format": PURGE_FORMAT, "older_than": older_than, "quarantines": ends}
-    Way(outputs, session.tree, no_color).emit(document, render_purge)
+    Way(outputs, session.tree, no_color, redact_paths).emit(document, render_purge)
     return ExitCode.PARTLY_DONE if any(end["failed"] for end in ends) else ExitCode.OK
 
 
