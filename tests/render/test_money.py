@@ -14,8 +14,10 @@ from lakeplan.model.price import Price
 from lakeplan.render.markdown_plan import render_markdown
 from lakeplan.render.money import Money, money, sums
 from lakeplan.render.plan import render_plan
+from lakeplan.render.report import render_report
 from lakeplan.render.show import render_repository
 from lakeplan.render.sweep import render_sweep
+from tests.render import report_pages
 
 USD = Price(0.023, "USD")
 
@@ -91,6 +93,19 @@ def it_tells_what_a_sweep_freed(show: Any) -> None:
     text = show(render_sweep, document, 80)
     assert "a month" in text
     assert "1.0 TB, 100.00 a month" in text
+
+
+def it_is_on_the_page_beside_every_figure_of_bytes() -> None:
+    document = report_pages.full()
+    assert "a month" not in render_report(document)
+    price = {"amount": 0.1, "currency": "USD"}
+    for repository in (*document["repositories"], *document["plan"]["repositories"]):
+        repository["cost_per_gb_month"] = price
+    page = render_report(document)
+    headers = re.findall(r"<thead>.*?</thead>", page, re.DOTALL)
+    of_bytes = [head for head in headers if ">bytes" in head]
+    assert len(of_bytes) >= 4
+    assert [head for head in of_bytes if "a month" not in head] == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 
-from lakeplan.core.retention import CommitGraph, ServerWalk
+from lakeplan.core.retention import CommitGraph, ServerWalk, metarange_masks
 from lakeplan.core.retention.keepers import branch_sets
 from lakeplan.model.branches import OnlyHere
 from lakeplan.model.rules import GcRules
@@ -41,11 +41,7 @@ class StaleBranches:
 
     def metaranges(self) -> dict[str, int]:
         """Metarange id → mask, over the commits that something keeps."""
-        found: dict[str, int] = {}
-        for meta_range_id, mask in zip(self.graph.meta_range_ids, self.masks, strict=True):
-            if mask and meta_range_id:
-                found[meta_range_id] = found.get(meta_range_id, 0) | mask
-        return found
+        return metarange_masks(self.graph, self.masks)
 
     @property
     def any_alone(self) -> bool:

@@ -65,7 +65,7 @@ def _summary(repositories: Sequence[Json]) -> Markup:
             [
                 key_of(repository),
                 amount(now.get("bytes_expire"), size),
-                *_money(Money.of(repository, mixed=with_money), now.get("bytes_expire")),
+                *money_cells(Money.of(repository, mixed=with_money), now.get("bytes_expire")),
                 _share(now.get("bytes_expire"), now.get("bytes_kept")),
                 amount(now.get("objects_expire")),
                 amount(week.get("objects_expire")),
@@ -91,7 +91,7 @@ def amount(value: int | None, form: Any = count, cls: str = "some") -> Cell:
     return (form(value), {"cls": cls if value else "none", "data_sort": value})
 
 
-def _money(cost: Money, size_bytes: int | None) -> list[Cell]:
+def money_cells(cost: Money, size_bytes: int | None) -> list[Cell]:
     """The cell behind a figure of bytes, which sorts as these do; none without a price."""
     return [
         (text, {"data_sort": -1 if size_bytes is None else size_bytes}) for text in cost.cells(size_bytes)
@@ -190,7 +190,7 @@ def _moments(repository: Json) -> Markup | None:
                 amount(h["commits_released"]),
                 amount(h["objects_expire"]),
                 amount(h["bytes_expire"], size),
-                *_money(cost, h["bytes_expire"]),
+                *money_cells(cost, h["bytes_expire"]),
                 amount(h["objects_at_risk"], cls="risk"),
             ]
         )
@@ -229,7 +229,7 @@ def _prefixes(repository: Json) -> Markup | None:
                 (join([Markup(indent), p["prefix"] or "everything"]), {"data_sort": p["prefix"]}),
                 amount(p["objects"]),
                 amount(p["size_bytes"], size),
-                *_money(cost, p["size_bytes"]),
+                *money_cells(cost, p["size_bytes"]),
                 (
                     join([percent(p["size_bytes"], whole) if whole else "", " ", bar(share)]),
                     {"data_sort": share},
@@ -253,7 +253,7 @@ def _tags(tags: Sequence[Json], cost: Money) -> Markup | None:
             t["commit_id"][:12],
             amount(t["objects"], cls="risk"),
             amount(t["size_bytes"], size),
-            *_money(cost, t["size_bytes"]),
+            *money_cells(cost, t["size_bytes"]),
         ]
         for t in tags
     ]
