@@ -5,21 +5,19 @@ Where a server's own job deletes branches their HEADs are recorded in the state 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
+from lakeplan.app.drift_compare import RepositoryDrift, compare, manages, read_last_applied
 from lakeplan.app.drift_heads import HeadPorts, record_server_heads
 from lakeplan.app.gather_settings import server_policies
 from lakeplan.app.plan import Selection, failure_of
-from lakeplan.app.state import known_repositories, repository_key
-from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of, released, unmanaged_new
-from lakeplan.errors import LakeplanError, RepositoryNotFound
+from lakeplan.app.state import known_repositories
+from lakeplan.core.drift import DriftClass, unmanaged_new
+from lakeplan.errors import LakeplanError
 from lakeplan.model.desired import DesiredRepository
-from lakeplan.model.plan import Failure
-from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.repository import Repository
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Progress
@@ -35,20 +33,6 @@ class DriftPorts:
     state: StateReader
     progress: Progress
     heads: HeadPorts | None = None
-
-
-@dataclass(frozen=True)
-class RepositoryDrift:
-    """One repository: how it drifted (nothing: it did not), or why that could not be told."""
-
-    repository: str
-    owner: str | None = None
-    source: str = ""
-    classes: tuple[DriftClass, ...] = ()
-    values: tuple[DriftedValue, ...] = ()
-    last: LastApplied | None = None
-    note: str = ""
-    failure: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -71,33 +55,6 @@ class DriftReport:
 
     def has(self, classes: Iterable[DriftClass]) -> bool:
         return any(c in r.classes for r in self.repositories for c in classes)
-
-
-def read_last_applied(state: StateReader, repository: str) -> LastApplied | None:
-    """The record of ``server/name``; None when no apply recorded it. Raises LakeplanError naming a record
-    that cannot be read: it must not pass for "never applied"."""
-    key = repository_key("applied", repository)
-    found = state.read(key)
-    if found is None:
-        return None
-    try:
-        record = json.loads(found.data)
-        if "body" not in record and "settings" in record:
-            return None  # only policies or object rules were ever applied
-        body = record["body"]
-        return LastApplied(
-            rules=None if body is None else rules_from_body(body),
-            config_hash=str(record["config_hash"]),
-            run_id=str(record["run_id"]),
-            at=datetime.fromisoformat(record["at"].replace("Z", "+00:00")),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LakeplanError(
-            "the state's record of the last apply is damaged",
-            where=key,
-            hint="move it away: the next apply writes it again",
-            detail=repr(error),
-        ) from None
 
 
 def find_drift(
@@ -136,31 +93,24 @@ def _one_server(
         keys = keys or {server: None}
         return [RepositoryDrift(k, owner=owner, failure=failure) for k, owner in keys.items()], []
     every = {d.key: d for d in tree.resolve(server, live)}
-    managed = [d for d in every.values() if d.gc is not None and selection.takes(d)]
-    left = {
-        key: every[key].owner if key in every else None
-        for key in known
-        if key not in every or every[key].gc is None
-    }
-    work: list[tuple[str, Callable[[], RepositoryDrift]]] = [
-        (d.key, _job(_managed, d, reader, ports.state)) for d in managed
-    ]
-    work += [
-        (key, _job(_released, key, owner, reader, ports.state))
-        for key, owner in sorted(left.items())
-        if selection.takes_named(server, key.partition("/")[2], owner)
+    config = tree.servers[server]
+    owners = {key: every[key].owner if key in every else None for key in (*every, *known)}
+    work = [
+        key
+        for key, owner in sorted(owners.items())
+        if (key in known or manages(every[key], config))
+        and selection.takes_named(server, key.partition("/")[2], owner)
     ]
     with (
         ports.progress.task(f"comparing {server}", len(work)) as step,
         ThreadPoolExecutor(max_workers=WORKERS) as pool,
     ):
 
-        def one(item: tuple[str, Callable[[], RepositoryDrift]]) -> RepositoryDrift:
-            key, job = item
+        def one(key: str) -> RepositoryDrift:
             try:
-                return job()
+                return compare(key, every.get(key), config, reader, ports.state, owners[key])
             except LakeplanError as error:
-                return RepositoryDrift(key, failure=failure_of(error))
+                return RepositoryDrift(key, owner=owners[key], failure=failure_of(error))
             finally:
                 step()
 
@@ -190,46 +140,13 @@ def _record_heads(
         return [note for note in notes if note]
 
 
-def _job(function: Callable[..., RepositoryDrift], *arguments: object) -> Callable[[], RepositoryDrift]:
-    return lambda: function(*arguments)
-
-
-def _managed(desired: DesiredRepository, reader: LakeFSReader, state: StateReader) -> RepositoryDrift:
-    last = read_last_applied(state, desired.key)
-    stored = reader.get_gc_rules(desired.name)
-    values = drift_of(desired, stored, [b.id for b in reader.list_branches(desired.name)], last)
-    return RepositoryDrift(
-        desired.key,
-        owner=desired.owner,
-        source=str(desired.source) if desired.source else "",
-        classes=tuple(dict.fromkeys(v.drift for v in values)),
-        values=values,
-        last=last,
-        note="" if last is not None else "no apply of it is recorded",
-    )
-
-
-def _released(key: str, owner: str | None, reader: LakeFSReader, state: StateReader) -> RepositoryDrift:
-    last = read_last_applied(state, key)
-    if last is None:  # deleted since the keys were listed
-        return RepositoryDrift(key, owner=owner)
-    try:
-        stored = reader.get_gc_rules(key.partition("/")[2])
-    except RepositoryNotFound:
-        return RepositoryDrift(key, owner=owner, last=last)  # nothing is left to hold rules
-    values = released(stored, last)
-    note = "the tree manages its rules no more; they stay on the server as they are" if values else ""
-    classes = (DriftClass.RELEASED,) if values else ()
-    return RepositoryDrift(key, owner=owner, classes=classes, values=values, last=last, note=note)
-
-
 def _of_lost_server(key: str, server: str, state: StateReader) -> RepositoryDrift:
     """Rules applied on a server that the tree does not name any more: nobody can look, so it is said."""
     try:
         last = read_last_applied(state, key)
     except LakeplanError as error:
         return RepositoryDrift(key, failure=failure_of(error))
-    if last is None or last.rules is None:
+    if last is None or not last.left_something:
         return RepositoryDrift(key, last=last)
     note = f"the tree names no server {server!r} any more, so its rules could not be read"
     return RepositoryDrift(key, classes=(DriftClass.RELEASED,), last=last, note=note)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakeplan.app.drift import DriftReport, RepositoryDrift
+from lakeplan.app.drift import DriftReport
+from lakeplan.app.drift_compare import RepositoryDrift
 from lakeplan.core.drift import DriftClass
 from lakeplan.model.moments import utc_text
 
@@ -53,6 +54,17 @@ def _repository(drift: RepositoryDrift) -> dict[str, Any]:
                 "wanted": v.wanted,
             }
             for v in drift.values
+        ],
+        "items": [
+            {
+                "class": i.drift.value,
+                "setting": i.setting.value,
+                "item": i.item,
+                "applied": dict(i.applied),
+                "stored": dict(i.stored),
+                "wanted": dict(i.wanted),
+            }
+            for i in drift.items
         ],
         "last_applied": None
         if drift.last is None

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from lakeplan.adapters.lakefs import LakeFSSettingsWriter
 from lakeplan.cli.main import run
+from lakeplan.config.schemas import load_schema
 from lakeplan.sandbox import Options, start_sandbox
 
 DAY = 86400
@@ -398,3 +400,54 @@ def it_feeds_deletions_into_the_retention_simulation(enterprise, clock):
     assert (now["commits_expire"], now["objects_expire"], now["bytes_expire"]) == (1, 1, 1000)
     fates = {f["branch_id"]: f["goes_at"] for f in repository["branch_lifecycle"]["fates"]}
     assert set(fates) == {"feature-old", "feature-data", "feature-new"}
+
+
+class DescribeDrift:
+    """What somebody does to policies and object rules on the server after an apply."""
+
+    @pytest.fixture
+    def applied(self, enterprise):
+        rule = "{id: raw, branches: [main], prefix: raw/, expire_after_days: 90}"
+        tree(enterprise, FEATURES, OLD, more=f"    object_lifecycle: {{rules: [{rule}]}}\n")
+        result = enterprise.lakeplan(
+            "apply", enterprise.plan_file("plan.json", "--allow", "unknown-impact"), "--auto-approve"
+        )
+        assert result.code == 0, result.out + result.err
+        return enterprise
+
+    def found(self, world, *more):
+        result = world.lakeplan("drift", "--format", "json", *more)
+        jsonschema.Draft202012Validator(load_schema("drift")).validate(result.json)
+        return [
+            (i["class"], i["setting"], i["item"]) for r in result.json["repositories"] for i in r["items"]
+        ]
+
+    def it_is_none_after_an_apply_and_after_a_reordering(self, applied):
+        assert self.found(applied) == []
+        applied.api.call("PUT", POLICIES, json={"policies": stored(applied)[::-1]})
+        assert self.found(applied) == []
+
+    def it_is_a_hand_edit_of_a_policy(self, applied):
+        edit(applied, max_age=90 * DAY)
+        assert self.found(applied) == [("server-edited", "branch_lifecycle", "feature-*, wip-*")]
+        page = applied.lakeplan("drift", "--fail-on", "server-edited")
+        assert page.code == 2
+        assert "max_age 90d" in page.out
+
+    def it_is_object_rules_that_somebody_removed(self, applied):
+        applied.api.call("DELETE", OBJECTS)
+        assert self.found(applied) == [("server-edited", "object_lifecycle", "raw")]
+
+    def it_is_a_tree_that_asks_for_more(self, applied):
+        tree(applied, FEATURES, OLD.replace("30d", "60d"))
+        assert self.found(applied) == [
+            ("tree-ahead", "branch_lifecycle", "old"),
+            ("released", "object_lifecycle", "raw"),
+        ]
+
+    def it_is_what_stays_when_the_entry_goes(self, applied):
+        (applied.tree / "repositories/analytics.yaml").unlink()
+        assert {found[0] for found in self.found(applied)} == {"released"}
+        assert "the tree manages its branch lifecycle policies, its object" in " ".join(
+            applied.lakeplan("drift").out.split()
+        )
