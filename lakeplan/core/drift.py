@@ -1,5 +1,6 @@
-"""In which ways a repository's GC rules drifted: last applied, stored and wanted, value by value. Policies and
-object rules: ``drift_settings``.
+"""In which ways a repository's GC rules drifted: last applied, stored and wanted, value by value.
+
+Policies and object rules: ``drift_settings``.
 
 Rules are compared as values (``model.rules``): the order of branches and other spellings of the same days are
 never drift. The classes are defined in ``docs/drift.md``.

@@ -76,7 +76,7 @@ def item_body(item: SettingItem) -> dict[str, Any]:
 
 
 def items_from_body(kind: SettingKind, body: Sequence[Mapping[str, Any]]) -> tuple[SettingItem, ...]:
-    """The inverse of ``item_body``, for what lakeplan itself stored. Raises KeyError or TypeError for others."""
+    """The inverse of ``item_body``, for what lakeplan stored. Raises KeyError or TypeError for others."""
     return tuple(_policy(item) if kind is SettingKind.BRANCH_LIFECYCLE else _rule(item) for item in body)
 
 
