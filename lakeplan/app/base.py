@@ -12,8 +12,10 @@ from lakeplan.core.planning.loosening import (
     stricter_policy,
     stricter_safety,
 )
+from lakeplan.core.planning.stricter_sweep import held_to_guard
 from lakeplan.errors import ConfigError
 from lakeplan.model.desired import Acknowledgement, DesiredRepository, Safety, ServerConfig
+from lakeplan.model.plan import SweepGuard
 from lakeplan.ports.tree import DesiredTree
 
 
@@ -63,6 +65,42 @@ class HeldTree:
                 hint="widen bounds in a pull request of its own first: a change does not widen its own",
             )
         return [replace(d, safety=stricter_safety(d.safety, self.base.safety)) for d in found]
+
+    def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
+        return self.tree.unmanaged(server, live_repositories)
+
+
+@dataclass(frozen=True)
+class GuardedTree:
+    """A ``DesiredTree`` whose repositories are swept no looser than a plan was reviewed for
+    (``Plan.sweep_guards``)."""
+
+    tree: DesiredTree
+    guards: Mapping[str, SweepGuard]
+
+    @property
+    def servers(self) -> Mapping[str, ServerConfig]:
+        return self.tree.servers
+
+    @property
+    def safety(self) -> Safety:
+        return self.tree.safety
+
+    @property
+    def acknowledgements(self) -> Sequence[Acknowledgement]:
+        return self.tree.acknowledgements
+
+    @property
+    def unmanaged_policy(self) -> Policy:
+        return self.tree.unmanaged_policy
+
+    @property
+    def digest(self) -> str:
+        return self.tree.digest
+
+    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
+        found = self.tree.resolve(server, live_repositories)
+        return [held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in found]
 
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
         return self.tree.unmanaged(server, live_repositories)

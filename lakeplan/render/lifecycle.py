@@ -151,7 +151,7 @@ def then_goes(follows: Json | None) -> str:
         return ""
     if not follows["commits"]:
         return "nothing"
-    if follows["objects"] is None:
+    if follows["objects"] is None or follows["size_bytes"] is None:
         return f"{counted(follows['commits'], 'commit')}, objects {UNKNOWN}"
     return (
         f"{counted(follows['commits'], 'commit')}, {counted(follows['objects'], 'object')},"
