@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from textwrap import dedent, indent
 
 import jsonschema
 import pytest
@@ -400,6 +401,67 @@ def it_feeds_deletions_into_the_retention_simulation(enterprise, clock):
     assert (now["commits_expire"], now["objects_expire"], now["bytes_expire"]) == (1, 1, 1000)
     fates = {f["branch_id"]: f["goes_at"] for f in repository["branch_lifecycle"]["fates"]}
     assert set(fates) == {"feature-old", "feature-data", "feature-new"}
+
+
+class DescribeHistory:
+    """Runs that wrote policies and object rules."""
+
+    @pytest.fixture
+    def changed(self, enterprise):
+        """A second apply that made a policy's age longer and removed the other one."""
+        tree(enterprise, FEATURES, OLD)
+        assert enterprise.lakeplan("apply", enterprise.plan_file()).code == 0
+        tree(enterprise, FEATURES.replace("60d", "90d"))
+        assert enterprise.lakeplan("apply", enterprise.plan_file("second.json")).code == 0
+        return enterprise
+
+    def it_lists_and_shows_what_a_run_replaced(self, changed):
+        listed = changed.lakeplan("history", "--format", "json")
+        jsonschema.Draft202012Validator(load_schema("history")).validate(listed.json)
+        assert (listed.code, listed.json["damaged"]) == (0, [])
+        (step,) = listed.json["runs"][0]["repositories"]
+        (setting,) = step["settings"]
+        assert (step["status"], setting["setting"], setting["replaced"]) == (
+            "applied",
+            "branch_lifecycle",
+            True,
+        )
+        assert [(c["item"], c["action"]) for c in setting["changes"]] == [
+            ("feature-*, wip-*", "change"),
+            ("old", "clear"),
+        ]
+        assert "max_age 60d" in changed.lakeplan(("history", "show"), "last").out
+
+    def it_rolls_them_back_by_a_plan_once_the_tree_asks_for_them(self, changed):
+        out = changed.folder / "back.json"
+        back = (("history", "rollback"), "last", "--format", "json", "--out", str(out), "-q")
+        asked = changed.lakeplan(*back)
+        assert asked.code == 5
+        assert "patterns: [keep], max_age: 30d}" in asked.err
+        assert "in place of its branch_lifecycle block" in asked.err
+        by_hand = changed.lakeplan(*back, "--edit-tree")
+        assert by_hand.code == 5
+        assert "not edited by lakeplan" in by_hand.err
+        assert not out.exists()
+        tree(changed, FEATURES, OLD)  # what `git revert` gives
+        made = changed.lakeplan(*back)
+        assert made.code == 0, made.err
+        assert len(stored(changed)) == 1
+        applied = changed.lakeplan("apply", out)
+        assert applied.code == 0, applied.err
+        assert [p["max_age"] for p in stored(changed)] == [60 * DAY, 30 * DAY]
+
+    def it_takes_the_printed_edits(self, changed):
+        """What is printed, put into the tree, is what the rollback asks for."""
+        asked = changed.lakeplan(("history", "rollback"), "last")
+        block = asked.err.partition("branch_lifecycle block:\n")[2].partition("hint:")[0]
+        lines = indent(dedent(block), "    ")
+        changed.write(
+            "repositories/analytics.yaml",
+            f"apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n{lines}",
+        )
+        made = changed.lakeplan(("history", "rollback"), "last")
+        assert made.code == 0, made.err
 
 
 class DescribeDrift:
