@@ -403,6 +403,46 @@ def it_feeds_deletions_into_the_retention_simulation(enterprise, clock):
     assert set(fates) == {"feature-old", "feature-data", "feature-new"}
 
 
+class DescribeImport:
+    """Policies and object rules that somebody has set by hand."""
+
+    @pytest.fixture
+    def by_hand(self, enterprise):
+        (enterprise.tree / "lakeplan.yaml").unlink()
+        policies = [
+            {"name_patterns": ["feature-*", "w[i]p"], "max_age": 60 * DAY, "max_inactivity_time": 90061},
+            {"id": "old", "name_patterns": ["keep"], "max_age": DAY, "description": 'it\'s: "old"'},
+        ]
+        rules = [{"id": "raw", "branches": ["main"], "prefix": "raw/", "expire_after_days": 90}]
+        enterprise.api.call("PUT", POLICIES, json={"policies": policies})
+        enterprise.api.call("PUT", OBJECTS, json={"rules": rules})
+        enterprise.api.repository("plain")
+        enterprise.api.set_rules("plain", 21)
+        return enterprise
+
+    def load(self, world):
+        return world.lakeplan("import", "--endpoint", f"prod={world.handle.endpoint_url}")
+
+    def it_writes_a_tree_after_which_a_plan_shows_no_changes(self, by_hand):
+        by_hand.handle.faults.forget()
+        result = self.load(by_hand)
+        assert result.code == 0, result.out + result.err
+        assert {r.method for r in by_hand.handle.faults.requests} == {"GET"}
+        plan = by_hand.lakeplan("plan", "--detailed-exitcode", "--format", "json")
+        assert plan.code == 0, plan.err
+        found = {r["name"]: r for r in plan.json["repositories"]}
+        assert len(found["analytics"]["branch_lifecycle"]["after"]) == 2
+        assert len(found["analytics"]["object_lifecycle"]["after"]) == 1
+        assert found["plain"]["branch_lifecycle"] is None
+
+    def it_imports_the_rules_where_policies_may_not_be_read(self, by_hand):
+        by_hand.handle.faults.deny("GET .*/branch_lifecycle/.*", status=403, message="no permission")
+        result = self.load(by_hand)
+        assert result.code == 3
+        assert "prod/plain: its branch lifecycle policies" in result.out
+        assert (by_hand.tree / "repositories/plain.yaml").exists()
+
+
 class DescribeHistory:
     """Runs that wrote policies and object rules."""
 
