@@ -52,6 +52,9 @@ class GitHub:
         return end
 
     def _wanted(self, condition: str, *, failed: bool) -> bool:
+        event = re.fullmatch(r"github\.event_name == '(\w+)'", condition)
+        if event and self.values.get("github.event_name") != event[1]:
+            return False
         files = re.findall(r"'([^']+)'", condition.partition("hashFiles(")[2].partition(")")[0])
         if files and not any(list(self.checkout.glob(name)) for name in files):
             return False
@@ -62,7 +65,7 @@ class GitHub:
     ) -> dict[str, str]:
         name = step.get("id", "")
         if "uses" in step:
-            given = {key: self._fill(value, outputs) for key, value in step["with"].items()}
+            given = {key: self._fill(value, outputs) for key, value in step.get("with", {}).items()}
             found = self._use(step["uses"], given, end)
         else:
             found = self._shell(step, env, outputs, end)
@@ -75,7 +78,8 @@ class GitHub:
         written.write_text("")
         own = {key: self._fill(value, outputs) for key, value in step.get("env", {}).items()}
         host = {"GITHUB_OUTPUT": str(written), "GITHUB_STEP_SUMMARY": str(self.summary), "CI": "true"}
-        done = self.runner.run(step["run"], self.checkout, **OFFLINE, **env, **self.given, **host, **own)
+        given = {**OFFLINE, **env, **self.given, **host, **own}
+        done = self.runner.run(step["run"], self.checkout, **given)
         end.ran.append(step["run"])
         end.output += done.stdout + done.stderr
         end.code = end.code or done.returncode
