@@ -13,7 +13,7 @@ from lakeplan.app.state import repository_key
 from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of, released
 from lakeplan.core.drift_settings import DriftedItem, setting_drift, setting_released
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
-from lakeplan.model.desired import DesiredRepository, ObjectRulesDesired, PoliciesDesired, ServerConfig
+from lakeplan.model.desired import DesiredRepository, ServerConfig
 from lakeplan.model.plan import Failure
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.settings import SettingItem, SettingKind, items_from_body
@@ -146,8 +146,8 @@ class _Looker:
 
     def items(self, kind: SettingKind) -> tuple[DriftedItem, ...]:
         applied = self._last.settings.get(kind) if self._last is not None else None
-        managed, wanted = self._wanted(kind)
-        if managed:
+        if self._desired is not None and self._manages(kind):
+            wanted = self._desired.wanted_items(kind)
             return setting_drift(kind, wanted, self._stored(kind), applied, recorded=applied is not None)
         if applied is None:
             return ()
@@ -158,17 +158,13 @@ class _Looker:
         self.left += [f"its {kind.label}"] if found else []
         return found
 
-    def _wanted(self, kind: SettingKind) -> tuple[bool, Items]:
-        """Whether the tree manages a list on the server, and what it asks for."""
-        desired = self._desired
-        if desired is None:
-            return False, None
+    def _manages(self, kind: SettingKind) -> bool:
+        """Whether the tree manages a list on the server."""
+        if self._desired is None:
+            return False
         if kind is SettingKind.BRANCH_LIFECYCLE:
-            policies = desired.branch_lifecycle
-            wanted = policies.policies if isinstance(policies, PoliciesDesired) else None
-            return server_policies(desired, self._server), wanted
-        rules = desired.object_lifecycle
-        return rules is not None, rules.rules if isinstance(rules, ObjectRulesDesired) else None
+            return server_policies(self._desired, self._server)
+        return self._desired.object_lifecycle is not None
 
     def _stored(self, kind: SettingKind) -> Items:
         if kind is SettingKind.BRANCH_LIFECYCLE:

@@ -10,16 +10,7 @@ from lakeplan.app.plan import Selection
 from lakeplan.core.patterns import expand
 from lakeplan.core.settings import same_setting
 from lakeplan.errors import StalePlan
-from lakeplan.model.desired import (
-    BranchRule,
-    Cleared,
-    DesiredRepository,
-    GcDesired,
-    ObjectRulesDesired,
-    ObjectRulesSetting,
-    PoliciesDesired,
-    PoliciesSetting,
-)
+from lakeplan.model.desired import BranchRule, Cleared, DesiredRepository, GcDesired
 from lakeplan.model.plan import Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules
 from lakeplan.model.settings import SettingItem, SettingKind
@@ -108,16 +99,8 @@ def disagreements(
 
 
 def _asks_for(desired: DesiredRepository | None, kind: SettingKind, items: Items) -> bool:
-    if desired is None:
-        return False
-    wanted: PoliciesSetting | ObjectRulesSetting = desired.object_lifecycle
-    if kind is SettingKind.BRANCH_LIFECYCLE:
-        wanted = desired.branch_lifecycle
-    if isinstance(wanted, PoliciesDesired):
-        return same_setting(items, wanted.policies)
-    if isinstance(wanted, ObjectRulesDesired):
-        return same_setting(items, wanted.rules)
-    return wanted is Cleared.CLEAR and not items
+    wanted = desired.wanted_items(kind) if desired is not None else None
+    return wanted is not None and same_setting(items, wanted)
 
 
 def _says(desired: DesiredRepository | None, rules: GcRules | None, branches: Sequence[str]) -> bool:

@@ -22,10 +22,10 @@ from lakeplan.core.patterns import expand
 from lakeplan.core.settings import same_setting
 from lakeplan.core.tree_text import quoted
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
-from lakeplan.model.desired import DesiredRepository, GcDesired, ObjectRulesDesired, PoliciesDesired
+from lakeplan.model.desired import DesiredRepository, GcDesired
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.rules import GcRules
-from lakeplan.model.settings import SettingItem, SettingKind
+from lakeplan.model.settings import SettingKind
 from lakeplan.render.amounts import counted
 
 HELP = """Write a tree that asks for exactly the rules that are stored now.
@@ -212,13 +212,9 @@ def _check(made: Import, folder: Path) -> None:
 def _asks_for(desired: DesiredRepository | None, repository: Imported) -> bool:
     if desired is None:
         return False
-    gc, policies, rules = desired.gc, desired.branch_lifecycle, desired.object_lifecycle
-    wanted: dict[SettingKind, tuple[SettingItem, ...]] = {
-        SettingKind.BRANCH_LIFECYCLE: policies.policies if isinstance(policies, PoliciesDesired) else (),
-        SettingKind.OBJECT_LIFECYCLE: rules.rules if isinstance(rules, ObjectRulesDesired) else (),
-    }
-    return (expand(gc, ()).rules if isinstance(gc, GcDesired) else None) == repository.rules and all(
-        same_setting(repository.settings.get(kind), items) for kind, items in wanted.items()
+    rules = expand(desired.gc, ()).rules if isinstance(desired.gc, GcDesired) else None
+    return rules == repository.rules and all(
+        same_setting(repository.settings.get(kind), desired.wanted_items(kind)) for kind in SettingKind
     )
 
 
