@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from lakeplan.app.drift_compare import RepositoryDrift, compare, manages, read_last_applied
@@ -15,6 +16,7 @@ from lakeplan.app.drift_heads import HeadPorts, record_server_heads
 from lakeplan.app.gather_settings import server_policies
 from lakeplan.app.plan import Selection, failure_of
 from lakeplan.app.state import known_repositories
+from lakeplan.app.sweep.record import read_sweeps
 from lakeplan.core.drift import DriftClass, unmanaged_new
 from lakeplan.errors import LakeplanError
 from lakeplan.model.desired import DesiredRepository
@@ -75,7 +77,9 @@ def find_drift(
         server, _, name = key.partition("/")
         if server not in tree.servers and selection.takes_named(server, name, None):
             found.append(_of_lost_server(key, server, ports.state))
-    return DriftReport(as_of, tree_commit, tuple(sorted(found, key=lambda r: r.repository)), tuple(notes))
+    found.sort(key=lambda r: r.repository)
+    notes += [r.state_note for r in found if r.state_note]
+    return DriftReport(as_of, tree_commit, tuple(found), tuple(notes))
 
 
 def _one_server(
@@ -85,13 +89,13 @@ def _one_server(
         reader = ports.connect(server)
         live = {r.id: r for r in reader.list_repositories()}
     except LakeplanError as error:
-        failure = failure_of(error)
         named = [d for d in tree.resolve(server, ()) if selection.takes(d)]
         keys = {d.key: d.owner for d in named} | {
             k: None for k in known if selection.takes_named(server, k.partition("/")[2], None)
         }
-        keys = keys or {server: None}
-        return [RepositoryDrift(k, owner=owner, failure=failure) for k, owner in keys.items()], []
+        if not keys:
+            return [RepositoryDrift(server, failure=failure_of(error))], []
+        return [_failed(key, owner, error, ports.state) for key, owner in keys.items()], []
     every = {d.key: d for d in tree.resolve(server, live)}
     config = tree.servers[server]
     owners = {key: every[key].owner if key in every else None for key in (*every, *known)}
@@ -108,9 +112,10 @@ def _one_server(
 
         def one(key: str) -> RepositoryDrift:
             try:
-                return compare(key, every.get(key), config, reader, ports.state, owners[key])
+                drift = compare(key, every.get(key), config, reader, ports.state, owners[key])
+                return _with_sweeps(drift, ports.state)
             except LakeplanError as error:
-                return RepositoryDrift(key, owner=owners[key], failure=failure_of(error))
+                return _failed(key, owners[key], error, ports.state)
             finally:
                 step()
 
@@ -140,16 +145,32 @@ def _record_heads(
         return [note for note in notes if note]
 
 
+def _failed(key: str, owner: str | None, error: LakeplanError, state: StateReader) -> RepositoryDrift:
+    """A repository that could not be compared, with what the state has of it."""
+    failed = RepositoryDrift(key, owner=owner, failure=failure_of(error))
+    with suppress(LakeplanError):  # a damaged record is the failure itself
+        failed = replace(failed, last=read_last_applied(state, key))
+    return _with_sweeps(failed, state)
+
+
+def _with_sweeps(drift: RepositoryDrift, state: StateReader) -> RepositoryDrift:
+    try:
+        return replace(drift, sweeps=read_sweeps(state, drift.repository))
+    except LakeplanError as error:
+        return replace(drift, state_note=f"{drift.repository}: {error.message} ({error.where})")
+
+
 def _of_lost_server(key: str, server: str, state: StateReader) -> RepositoryDrift:
     """Rules applied on a server that the tree does not name any more: nobody can look, so it is said."""
     try:
         last = read_last_applied(state, key)
     except LakeplanError as error:
         return RepositoryDrift(key, failure=failure_of(error))
+    found = _with_sweeps(RepositoryDrift(key, last=last), state)
     if last is None or not last.left_something:
-        return RepositoryDrift(key, last=last)
+        return found
     note = f"the tree names no server {server!r} any more, so its rules could not be read"
-    return RepositoryDrift(key, classes=(DriftClass.RELEASED,), last=last, note=note)
+    return replace(found, classes=(DriftClass.RELEASED,), note=note)
 
 
 def _unmanaged(

@@ -10,6 +10,7 @@ from typing import Any
 
 from lakeplan.app.gather_settings import server_policies
 from lakeplan.app.state import repository_key
+from lakeplan.app.sweep.record import SweepRecord
 from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of, released
 from lakeplan.core.drift_settings import DriftedItem, setting_drift, setting_released
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
@@ -28,7 +29,8 @@ Items = Sequence[SettingItem] | None
 @dataclass(frozen=True)
 class RepositoryDrift:
     """One repository: how it drifted (nothing: it did not), or why that could not be told. ``values`` are of
-    its GC rules, ``items`` of its policies and object rules."""
+    its GC rules, ``items`` of its policies and object rules. ``state_note``: what of the state could not be
+    read, beside what was applied last."""
 
     repository: str
     owner: str | None = None
@@ -39,6 +41,8 @@ class RepositoryDrift:
     last: LastApplied | None = None
     note: str = ""
     failure: Failure | None = None
+    sweeps: SweepRecord | None = None
+    state_note: str = ""
 
 
 def read_last_applied(state: StateReader, repository: str) -> LastApplied | None:

@@ -15,6 +15,7 @@ from lakeplan.cli.explain_worlds import live_world, namespace_world
 from lakeplan.cli.one_repository import one_repository
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
+from lakeplan.cli.redaction import shown
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.cli.wiring import Session
 from lakeplan.config.units import parse_duration
@@ -98,6 +99,7 @@ def register(app: typer.Typer) -> None:
         lakectl_config: options.LakectlConfig = None,
         format: options.Formats = None,
         out: options.Outs = None,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -129,7 +131,7 @@ def register(app: typer.Typer) -> None:
             session = Session.open(tree, as_of=as_of, lakectl_config=lakectl_config, progress=False)
             server, name = one_repository(session.tree, repository)
             world = live_world(session, server, name, read_only=read_only)
-        made = explain(world, question, progress)
+        made = shown(explain(world, question, progress), redact=redact_paths)
         emit(
             outputs,
             {"json": lambda: json_text(made)},

@@ -21,8 +21,10 @@ from lakeplan.app.plan import Selection
 from lakeplan.cli import caches, options
 from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging
+from lakeplan.cli.costs import with_costs
+from lakeplan.cli.documents import Way
 from lakeplan.cli.gates import check_gate_names
-from lakeplan.cli.outputs import Output, emit_document, pair_outputs
+from lakeplan.cli.outputs import OPENMETRICS, Output, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import this_run
@@ -30,8 +32,10 @@ from lakeplan.cli.wiring import Session
 from lakeplan.core.cron import Cron, parse_cron
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.render.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
+from lakeplan.render.metrics import lifecycle_plan_metrics, lifecycle_run_metrics
 
 FORMATS = ("rich", "json")
+METRIC_FORMATS = (*FORMATS, OPENMETRICS)
 
 
 def register(app: typer.Typer) -> None:
@@ -64,13 +68,14 @@ def plan(
     spark_conf: options.SparkConf = None,
     cache: caches.Where = None,
     cache_size: caches.Size = caches.DEFAULT_SIZE,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
     quiet: options.Quiet = False,
 ) -> int:
     configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
     session = Session.open(
         tree,
         as_of=as_of,
@@ -91,7 +96,9 @@ def plan(
         ),
         LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
     )
-    emit_document(outputs, report.plan_document(made), render_lifecycle_plan, no_color=no_color)
+    way = Way(outputs, session.tree, no_color, redact_paths)
+    document = with_costs(report.plan_document(made), session.tree, "repositories")
+    way.emit(document, render_lifecycle_plan, lifecycle_plan_metrics)
     return report.plan_exit_code(made, detailed=detailed_exitcode)
 
 
@@ -112,13 +119,14 @@ def run(
     ] = None,
     allow: Allow = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
     quiet: options.Quiet = False,
 ) -> int:
     configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
     allowed = check_gate_names(allow)
     if allowed and not sys.stdin.isatty():
         raise UsageError(
@@ -136,6 +144,7 @@ def run(
         lakectl_config=lakectl_config,
         progress=not (no_progress or quiet),
         no_color=no_color,
+        redact=redact_paths,
     )
     with stopping() as stop:
         runner.stop = stop.is_set
@@ -160,6 +169,7 @@ def undo(
     format: options.Formats = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -175,7 +185,7 @@ def undo(
             _ports(session, stop.is_set),
             this_run(tree),
         )
-    emit_document(outputs, report.undo_document(done), render_lifecycle_undo, no_color=no_color)
+    Way(outputs, session.tree, no_color, redact_paths).emit(report.undo_document(done), render_lifecycle_undo)
     return report.undo_exit_code(done)
 
 
@@ -191,6 +201,7 @@ class _Runner:
     lakectl_config: Path | None = None
     progress: bool = True
     no_color: bool = False
+    redact: bool = False
     stop: Callable[[], bool] = field(default=lambda: False)
 
     def open(self) -> Session:
@@ -211,7 +222,8 @@ class _Runner:
             this_run(self.tree),
             reviewed=self.reviewed,
         )
-        emit_document(self.outputs, report.run_document(done), render_lifecycle_run, no_color=self.no_color)
+        way = Way(self.outputs, session.tree, self.no_color, self.redact)
+        way.emit(report.run_document(done), render_lifecycle_run, lifecycle_run_metrics)
         return report.run_exit_code(done)
 
 

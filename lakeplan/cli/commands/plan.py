@@ -15,6 +15,7 @@ from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.redaction import plan_shown
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import tree_commit
 from lakeplan.cli.wiring import Session
@@ -80,6 +81,7 @@ def register(app: typer.Typer) -> None:
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
         cache_size: caches.Size = caches.DEFAULT_SIZE,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -112,7 +114,7 @@ def register(app: typer.Typer) -> None:
                 now=now_utc(),
             ),
         )
-        show_plan(made, outputs, no_color=no_color, tree=tree)
+        show_plan(made, outputs, no_color=no_color, tree=tree, redact=redact_paths)
         return exit_code_of(made, detailed=detailed_exitcode)
 
 
@@ -132,15 +134,17 @@ def show_plan(
     no_color: bool,
     to_stderr: bool = False,
     tree: Path = Path(),
+    redact: bool = False,
 ) -> None:
     """Every output of a plan. ``to_stderr`` leaves standard output to another document."""
-    document = to_document(plan)
+    plan, outside = plan_shown(plan, redact=redact)
+    document = outside(to_document(plan))
     if to_stderr:
         render_plan(document, stderr(no_color=no_color))
         return
     emit(
         outputs,
-        plan_texts(plan, tree),
+        plan_texts(plan, tree, document),
         lambda console: render_plan(document, console),
         no_color=no_color,
     )
