@@ -42,7 +42,7 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
     "lifecycle run": {
         ExitCode.ERROR: "every repository failed",
         ExitCode.PARTLY_DONE: "some repositories or branches failed, or it was stopped on its way",
-        ExitCode.REFUSED: "more branches would go than `safety.max_deleted_branches`; none went",
+        ExitCode.REFUSED: "too many branches would go, or a tag would lose data: nothing goes there",
         ExitCode.STALE: "another run is at it",
     },
     "lifecycle undo": {
