@@ -126,7 +126,8 @@ def _one_server(
 ) -> tuple[list[RepositoryDrift], list[str]]:
     try:
         reader = ports.connect(server)
-        live = {r.id: r for r in reader.list_repositories()}
+        with ports.progress.task(f"listing the repositories of {server}", None):
+            live = {r.id: r for r in reader.list_repositories()}
     except LakeplanError as error:
         failure = failure_of(error)
         named = [d for d in tree.resolve(server, ()) if selection.takes(d)]

@@ -172,7 +172,8 @@ def _select(
     """The repositories of one server that are asked for; broken ones when the server does not answer."""
     try:
         reader = ports.connect(server)
-        live = [r.id for r in reader.list_repositories()]
+        with ports.progress.task(f"listing the repositories of {server}", None):
+            live = [r.id for r in reader.list_repositories()]
     except LakeplanError as error:
         endpoint = tree.servers[server].endpoint_url
         known = _names_on(server, options.known | (options.judge or frozenset()))

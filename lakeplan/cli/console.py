@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from lakeplan.errors import UsageError
 
@@ -25,12 +25,27 @@ def stderr(*, no_color: bool = False) -> Console:
 def print_error(message: str, *, where: str = "", hint: str = "", problems: Sequence[str] = ()) -> None:
     """What, where, what to do: on stderr."""
     console = stderr()
-    place = f"{escape(where)}: " if where else ""
-    console.print(f"[bold red]error:[/] {place}{escape(message)}")
+    place = f"{where}: " if where else ""
+    say(console, Text.assemble(("error:", "bold red"), f" {place}{message}"))
     for problem in problems:
-        console.print(f"  {escape(problem)}")
+        say(console, f"  {problem}")
     if hint:
-        console.print(f"[bold]hint:[/] {escape(hint)}")
+        say(console, Text.assemble(("hint:", "bold"), f" {hint}"))
+
+
+def say(console: Console, line: str | Text) -> None:
+    """Prose for people. On a terminal its words are wrapped, what goes on is indented, and a path or URL that
+    is longer than a line stays whole; elsewhere every line stays one, for grep and logs."""
+    text = line if isinstance(line, Text) else Text(line)
+    if not console.is_terminal:
+        console.print(text, soft_wrap=True)
+        return
+    for part in text.split("\n", allow_blank=True):
+        indent = len(part.plain) - len(part.plain.lstrip(" ")) + 2
+        wrapped = part.wrap(console, max(console.width - indent, 20), overflow="ignore")
+        for number, row in enumerate(wrapped):
+            row.rstrip()
+            console.print(Text(" " * indent).append_text(row) if number else row, soft_wrap=True)
 
 
 def configure_logging(level: str) -> None:

@@ -21,6 +21,17 @@ def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
         )
 
 
+def interrupt_on_sigterm() -> None:
+    """SIGTERM ends a command as Ctrl-C does: the terminal is given back, folders of its own go. A second one
+    ends it at once."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
 @contextmanager
 def stopping() -> Iterator[threading.Event]:
     """SIGTERM sets the event: what is at hand is finished, records are stored, and the run ends."""

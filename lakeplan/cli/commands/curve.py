@@ -13,7 +13,7 @@ import typer
 
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.app.gather import gather, read_graph
-from lakeplan.cli import caches, namespaces, options
+from lakeplan.cli import caches, completing, namespaces, options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
 from lakeplan.cli.outputs import emit, pair_outputs
@@ -35,12 +35,25 @@ if TYPE_CHECKING:  # Spark takes long to import; a wrong argument should not wai
     from lakeplan.simulation.curve import CurveInput
 
 FORMATS = ("rich", "json", "svg")
+HELP = """Show what goes at how many days of retention: table, JSON, picture (SVG).
+
+\b
+Examples:
+  lakeplan curve analytics --horizon 90d
+  lakeplan curve analytics --branch main --at 14 --at 28
+  lakeplan curve --namespace s3://bucket/repo --rules rules.json --out curve.json
+  lakeplan curve analytics --format svg --out curve.svg
+"""
 DAY_SECONDS = 86_400
 TWO_SOURCES = "give REPO for a repository of the tree's server, or --namespace URL with --rules FILE"
 
 Repository = Annotated[
     str | None,
-    typer.Argument(metavar="[REPO]", help="A repository of the tree, name or server/name; or --namespace."),
+    typer.Argument(
+        metavar="[REPO]",
+        help="A repository of the tree, name or server/name; or --namespace.",
+        autocompletion=completing.repositories,
+    ),
 ]
 Namespace = Annotated[
     str | None,
@@ -65,7 +78,7 @@ Horizon = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("curve", help="Show what goes at how many days of retention: table, JSON, picture (SVG).")
+    @app.command("curve", help=HELP, short_help="Show what goes at how many days of retention.")
     def curve(
         repository: Repository = None,
         namespace: Namespace = None,
@@ -90,7 +103,7 @@ def register(app: typer.Typer) -> None:
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
         cache_size: caches.Size = caches.DEFAULT_SIZE,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,

@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
         owner: options.Owner = None,
         server: options.Server = None,
         fail_on: FailOn = None,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         lakectl_config: options.LakectlConfig = None,
         no_color: options.NoColor = False,

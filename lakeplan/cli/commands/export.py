@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.cli import options
+from lakeplan.cli import completing, options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.wiring import Session
@@ -18,6 +18,7 @@ from lakeplan.model.rules import GcRules
 from lakeplan.render.json import json_text
 
 LAKECTL = "lakectl"
+FORMATS = (LAKECTL,)
 
 HELP = """Print the rules that the tree asks for, as lakectl gc set-config takes them.
 
@@ -34,9 +35,14 @@ Examples:
 def register(app: typer.Typer) -> None:
     @app.command("export", help=HELP, short_help="Print a repository's rules for lakectl.")
     def export(
-        repository: Annotated[str, typer.Argument(metavar="REPO", help="Name or server/name.")],
+        repository: Annotated[
+            str,
+            typer.Argument(
+                metavar="REPO", help="Name or server/name.", autocompletion=completing.repositories
+            ),
+        ],
         tree: options.TreeDir = Path(),
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         lakectl_config: options.LakectlConfig = None,
         no_color: options.NoColor = False,
@@ -44,7 +50,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         configure_logging(log_level)
         named = format or [LAKECTL] * max(1, len(out or ()))
-        outputs = pair_outputs(named, out, (LAKECTL,), quiet=True)
+        outputs = pair_outputs(named, out, FORMATS, quiet=True)
         session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
         rules = rules_of(session, find(session, repository))
         emit(

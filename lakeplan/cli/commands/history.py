@@ -57,7 +57,7 @@ nothing else changed. Review edits and plan as any other change, then apply the 
 \b
 Examples:
   lakeplan history rollback last
-  lakeplan history rollback 20260331T1200 --edit-tree --format json --out plan.json
+  lakeplan history rollback 20260331T1200 --edit-tree --out plan.json
   lakeplan apply plan.json
 """
 
@@ -92,7 +92,7 @@ def list_(
     limit: Annotated[
         int | None, typer.Option("--limit", help="At most this many runs.", min=1, metavar="N")
     ] = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     no_color: options.NoColor = False,
     log_level: options.LogLevel = "warning",
@@ -114,7 +114,7 @@ def list_(
 def show(
     run: RunArgument,
     tree: options.TreeDir = Path(),
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     no_color: options.NoColor = False,
     log_level: options.LogLevel = "warning",
@@ -143,7 +143,7 @@ def rollback(
         bool, typer.Option("--no-simulate", help="Do not read objects; their number is then unknown.")
     ] = False,
     allow: Allow = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,

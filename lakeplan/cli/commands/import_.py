@@ -14,7 +14,7 @@ import typer
 from lakeplan.app.importing import Import, Imported, LeftOut, Owners, Split, make_tree, read_servers
 from lakeplan.app.plan import Selection
 from lakeplan.cli import options
-from lakeplan.cli.console import configure_logging, stdout
+from lakeplan.cli.console import configure_logging, say, stdout
 from lakeplan.cli.wiring import Session, lakectl_settings
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.tree import load_tree
@@ -34,9 +34,9 @@ a folder without a tree only, and changes no server.
 \b
 Examples:
   lakeplan import -C retention --endpoint prod=https://lakefs.example.com
-  lakeplan import -C retention --endpoint eu=https://eu… --endpoint us=https://us… --split server
-  lakeplan import -C retention --endpoint prod=https://… --split owner --owner 'team-a-*=team-a'
-  lakeplan import -C retention --endpoint prod=https://… --from-files rules/analytics.json
+  lakeplan import --endpoint eu=https://eu… --endpoint us=https://us… --split server
+  lakeplan import --endpoint prod=https://… --split owner --owner 'team-a-*=team-a'
+  lakeplan import --endpoint prod=https://… --from-files rules/analytics.json
 """
 
 Endpoints = Annotated[
@@ -223,7 +223,7 @@ def _report(made: Import, tree: Path, *, no_color: bool) -> None:
     console = stdout(no_color=no_color)
 
     def line(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(console, text)
 
     for item in made.left_out:
         line(f"not imported: {item.repository}: {item.reason}")

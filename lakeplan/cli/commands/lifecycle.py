@@ -19,9 +19,8 @@ from lakeplan.app.lifecycle.service import serve
 from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
 from lakeplan.app.plan import Selection
 from lakeplan.cli import caches, options
-from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging
-from lakeplan.cli.gates import check_gate_names
+from lakeplan.cli.gates import AllowHere, check_gate_names
 from lakeplan.cli.outputs import Output, emit_document, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.when import now_utc
@@ -32,13 +31,41 @@ from lakeplan.errors import FormatError, UsageError
 from lakeplan.render.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
 
 FORMATS = ("rich", "json")
+PLAN_HELP = """List every branch with its verdict, and what follows. Writes nothing.
+
+For servers with branch_lifecycle: {engine: lakeplan}. Ages come from the record that lifecycle run keeps.
+
+\b
+Examples:
+  lakeplan lifecycle plan
+  lakeplan lifecycle plan --target analytics --no-simulate
+  lakeplan lifecycle plan --format json --out branches.json
+"""
+RUN_HELP = """Delete what the policies let go; once, or on a schedule with --every.
+
+Branch and HEAD are on record before anything goes: lakeplan lifecycle undo brings them back.
+
+\b
+Examples:
+  lakeplan lifecycle run
+  lakeplan lifecycle run branches.json
+  lakeplan lifecycle run --every "0 * * * *"
+"""
+UNDO_HELP = """Make deleted branches again, at the HEAD they had.
+
+\b
+Examples:
+  lakeplan lifecycle undo
+  lakeplan lifecycle undo --branch feature-login
+  lakeplan lifecycle undo --run 20260331T120000.000000Z-1a2b3c4d
+"""
 
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Branches that policies let go: plan, run, undo.", no_args_is_help=True)
-    group.command("plan", help="List every branch with its verdict, and what follows. Writes nothing.")(plan)
-    group.command("run", help="Delete what the policies let go; once, or on a schedule with --every.")(run)
-    group.command("undo", help="Make deleted branches again, at the HEAD they had.")(undo)
+    group.command("plan", help=PLAN_HELP, short_help="List every branch with its verdict.")(plan)
+    group.command("run", help=RUN_HELP, short_help="Delete what the policies let go.")(run)
+    group.command("undo", help=UNDO_HELP, short_help="Make deleted branches again.")(undo)
     app.add_typer(group, name="lifecycle")
 
 
@@ -47,7 +74,7 @@ def plan(
     target: options.Targets = None,
     owner: options.Owner = None,
     server: options.Server = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     as_of: options.AsOf = None,
     no_simulate: Annotated[
@@ -104,13 +131,13 @@ def run(
     target: options.Targets = None,
     owner: options.Owner = None,
     server: options.Server = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     every: Annotated[
         str | None,
         typer.Option("--every", help='Serve on a cron schedule in UTC, such as "0 * * * *".', metavar="CRON"),
     ] = None,
-    allow: Allow = None,
+    allow: AllowHere = None,
     lakectl_config: options.LakectlConfig = None,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
@@ -157,7 +184,7 @@ def undo(
     branch: Annotated[
         list[str] | None, typer.Option("--branch", help="Only this branch; repeatable.", metavar="NAME")
     ] = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     no_color: options.NoColor = False,

@@ -13,7 +13,7 @@ from lakeplan.cli import caches, options
 from lakeplan.cli.base import Base, read_base
 from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
-from lakeplan.cli.gates import check_gate_names
+from lakeplan.cli.gates import check_gate_names, gate_names
 from lakeplan.cli.outputs import Output, emit, pair_outputs
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import tree_commit
@@ -30,7 +30,7 @@ Examples:
   lakeplan plan
   lakeplan plan --target 'team-a-*' --detailed-exitcode
   lakeplan plan --format json --out plan.json
-  lakeplan plan --base 'HEAD^1' --format markdown --out comment.md --format github
+  lakeplan plan --base 'HEAD^1' --format markdown --out comment.md
 """
 
 Against = Annotated[
@@ -47,18 +47,23 @@ Simulate = Annotated[
 ]
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", help="Open this gate for the plan; recorded in it. Repeatable.", metavar="GATE"),
+    typer.Option(
+        "--allow",
+        help="Open this gate for the plan; recorded in it. Repeatable.",
+        metavar="GATE",
+        autocompletion=gate_names,
+    ),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("plan", help=HELP)
+    @app.command("plan", help=HELP, short_help="Show what would change, and what that does.")
     def plan(
         tree: options.TreeDir = Path(),
         target: options.Targets = None,
         owner: options.Owner = None,
         server: options.Server = None,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
         out: options.Outs = None,
         as_of: options.AsOf = None,
         simulate: Simulate = "changed",

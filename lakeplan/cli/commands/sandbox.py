@@ -14,7 +14,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from lakeplan.cli.console import configure_logging, stderr, stdout
+from lakeplan.cli.console import configure_logging, say, stderr, stdout
 from lakeplan.cli.options import AsOf, LogLevel, Quiet
 from lakeplan.cli.when import parse_time
 from lakeplan.errors import UsageError
@@ -31,11 +31,28 @@ SecretKey = Annotated[
     str, typer.Option("--secret-key", help="Its secret.", metavar="SECRET", show_default=False)
 ]
 
+UP_HELP = """Start a sandbox on 127.0.0.1 and serve until it is stopped.
+
+\b
+Examples:
+  lakeplan sandbox up --dir ./sandbox
+  lakeplan sandbox up --port 0 --flavor enterprise
+"""
+SEED_HELP = f"""Make repositories from a YAML file.
+
+\b
+Examples:
+  lakeplan sandbox seed history.yaml
+  lakeplan sandbox seed history.yaml --as-of 2026-03-31 --skip-existing
+
+\b
+{HELP}"""
+
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="An embedded lakeFS: start one, fill one.", no_args_is_help=True)
-    group.command("up", help="Start a sandbox on 127.0.0.1 and serve until it is stopped.")(up)
-    group.command("seed", help=f"Make repositories from a YAML file.\n\n\b\n{HELP}")(seed)
+    group.command("up", help=UP_HELP, short_help="Start a sandbox on 127.0.0.1.")(up)
+    group.command("seed", help=SEED_HELP, short_help="Make repositories from a YAML file.")(seed)
     app.add_typer(group, name="sandbox")
 
 
@@ -44,8 +61,12 @@ def up(
         Path | None,
         typer.Option("--dir", help="Where repositories stay; without it they go when it stops.", metavar="D"),
     ] = None,
-    port: Annotated[int, typer.Option("--port", help="0 picks a free one.", min=0, max=65535)] = DEFAULT_PORT,
-    flavor: Annotated[str, typer.Option("--flavor", help="oss or enterprise.")] = _DEFAULTS.flavor,
+    port: Annotated[
+        int, typer.Option("--port", help="0 picks a free one.", min=0, max=65535, metavar="PORT")
+    ] = DEFAULT_PORT,
+    flavor: Annotated[
+        str, typer.Option("--flavor", help="oss or enterprise.", metavar="FLAVOR")
+    ] = _DEFAULTS.flavor,
     access_key: AccessKey = _DEFAULTS.access_key_id,
     secret_key: SecretKey = _DEFAULTS.secret_access_key,
     log_level: LogLevel = "warning",
@@ -73,8 +94,8 @@ def up(
         folder = dir if dir is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         handle = stack.enter_context(start_sandbox(folder, port=port, options=options))
         kept = f"in {dir}" if dir is not None else "gone when it stops (--dir keeps them)"
-        stdout().print(f"lakeFS sandbox at {handle.endpoint_url}", soft_wrap=True)
-        stderr().print(f"access key {access_key}; repositories {kept}; Ctrl-C stops", markup=False)
+        say(stdout(), f"lakeFS sandbox at {handle.endpoint_url}")
+        say(stderr(), f"access key {access_key}; repositories {kept}; Ctrl-C stops")
         # A program that waits for this line must get it although stdout is a pipe.
         sys.stdout.flush()
         stop.wait()
@@ -107,11 +128,11 @@ def seed(
         as_of=int(moment.timestamp()),
         namespace_prefix=namespace_prefix,
         skip_existing=skip_existing,
-        report=(lambda _: None) if quiet else lambda line: stderr().print(line, markup=False),
+        report=(lambda _: None) if quiet else lambda line: say(stderr(), line),
     )
     if not quiet:
         count = len(made)
-        stdout().print(f"made {count} repositor{'y' if count == 1 else 'ies'} on {endpoint}", soft_wrap=True)
+        say(stdout(), f"made {count} repositor{'y' if count == 1 else 'ies'} on {endpoint}")
 
 
 def _flavor(text: str) -> Flavor:

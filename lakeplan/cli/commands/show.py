@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lakeplan.cli import options
+from lakeplan.cli import completing, options
 from lakeplan.cli.commands.show_resolved import show_resolved
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
@@ -20,18 +20,35 @@ from lakeplan.model.plan_document import load_plan, to_document
 from lakeplan.render.plan import render_plan
 from lakeplan.render.show import render_repository
 
+HELP = """Show a plan file again, or with --resolved a repository's configuration. No server is asked.
+
+With --resolved every value comes with the file and line that it is from.
+
+\b
+Examples:
+  lakeplan show plan.json
+  lakeplan show plan.json --target 'team-a-*'
+  lakeplan show plan.json --format markdown --out comment.md
+  lakeplan show --resolved analytics
+"""
+
 
 def register(app: typer.Typer) -> None:
-    @app.command("show", help="Show a plan file again, or with --resolved a repository's configuration.")
+    @app.command("show", help=HELP, short_help="Show a plan file, or a resolved configuration.")
     def show(
         plan_file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan file.")] = None,
         resolved: Annotated[
             str | None,
-            typer.Option("--resolved", metavar="REPO", help="Print every value with the file it came from."),
+            typer.Option(
+                "--resolved",
+                metavar="REPO",
+                help="Print every value with the file it came from.",
+                autocompletion=completing.repositories,
+            ),
         ] = None,
         tree: options.TreeDir = Path(),
         target: options.Targets = None,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
         out: options.Outs = None,
         no_color: options.NoColor = False,
         log_level: options.LogLevel = "warning",

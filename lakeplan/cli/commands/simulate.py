@@ -24,6 +24,15 @@ from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import COMPARE, RULES, RuleSet
 
 FORMATS = ("rich", "json")
+HELP = """Show what rules would delete in a namespace; needs no server.
+
+\b
+Examples:
+  lakeplan simulate --namespace file:///data/repo --rules rules.json --commits-only
+  lakeplan simulate --namespace s3://bucket/repo --rules rules.json --output out/
+  lakeplan simulate --namespace s3://bucket/repo --rules now.json \\
+      --compare-rules new.json --format json --out summary.json
+"""
 Namespace = Annotated[
     str,
     typer.Option("--namespace", help="file:///…, s3://… or https://…blob… with a refs dump.", metavar="URL"),
@@ -41,7 +50,7 @@ OutputDir = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("simulate", help="Show what rules would delete in a namespace; needs no server.")
+    @app.command("simulate", help=HELP, short_help="Show what rules would delete; needs no server.")
     def simulate(
         namespace: Namespace,
         rules: Rules,
@@ -65,7 +74,7 @@ def register(app: typer.Typer) -> None:
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
         cache_size: caches.Size = caches.DEFAULT_SIZE,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
