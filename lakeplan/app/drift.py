@@ -16,7 +16,7 @@ from lakeplan.app.gather_settings import server_policies
 from lakeplan.app.plan import Selection, failure_of
 from lakeplan.app.state import known_repositories, repository_key
 from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of, released, unmanaged_new
-from lakeplan.errors import LakeplanError, RepositoryNotFound
+from lakeplan.errors import LakeplanError, RepositoryNotFound, UsageError
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.plan import Failure
 from lakeplan.model.plan_document import rules_from_body
@@ -104,7 +104,8 @@ def find_drift(
     tree: DesiredTree, selection: Selection, ports: DriftPorts, *, as_of: datetime, tree_commit: str | None
 ) -> DriftReport:
     """Every selected repository that the tree manages or that was applied once, and new ones nobody manages.
-    Repositories that cannot be read carry their failure; the others go on."""
+    Repositories that cannot be read carry their failure; the others go on. Raises UsageError for a selection
+    that selects nothing: a misspelt one must not read as "no drift"."""
     known = known_repositories(ports.state)
     found: list[RepositoryDrift] = []
     notes: list[str] = []
@@ -118,6 +119,11 @@ def find_drift(
         server, _, name = key.partition("/")
         if server not in tree.servers and selection.takes_named(server, name, None):
             found.append(_of_lost_server(key, server, ports.state))
+    if not found and not selection.everything:
+        raise UsageError(
+            "the selection names no repository that the tree manages or that was applied",
+            hint="--target takes a name, server/name or a glob; --owner what the entries say",
+        )
     return DriftReport(as_of, tree_commit, tuple(sorted(found, key=lambda r: r.repository)), tuple(notes))
 
 

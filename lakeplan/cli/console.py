@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from textwrap import wrap
 
 from rich.console import Console
 from rich.text import Text
@@ -26,26 +27,36 @@ def print_error(message: str, *, where: str = "", hint: str = "", problems: Sequ
     """What, where, what to do: on stderr."""
     console = stderr()
     place = f"{where}: " if where else ""
-    say(console, Text.assemble(("error:", "bold red"), f" {place}{message}"))
+    say(console, f"error: {place}{message}", label=("error:", "bold red"))
     for problem in problems:
         say(console, f"  {problem}")
     if hint:
-        say(console, Text.assemble(("hint:", "bold"), f" {hint}"))
+        say(console, f"hint: {hint}", label=("hint:", "bold"))
 
 
-def say(console: Console, line: str | Text) -> None:
-    """Prose for people. On a terminal its words are wrapped, what goes on is indented, and a path or URL that
-    is longer than a line stays whole; elsewhere every line stays one, for grep and logs."""
-    text = line if isinstance(line, Text) else Text(line)
-    if not console.is_terminal:
-        console.print(text, soft_wrap=True)
-        return
-    for part in text.split("\n", allow_blank=True):
-        indent = len(part.plain) - len(part.plain.lstrip(" ")) + 2
-        wrapped = part.wrap(console, max(console.width - indent, 20), overflow="ignore")
-        for number, row in enumerate(wrapped):
-            row.rstrip()
-            console.print(Text(" " * indent).append_text(row) if number else row, soft_wrap=True)
+def say(console: Console, text: str, *, label: tuple[str, str] | None = None) -> None:
+    """Prose for people; ``label`` is what it begins with and a style. On a terminal its words are wrapped,
+    what goes on is indented, and a path or URL longer than a line stays whole; elsewhere every line stays
+    one, for grep and logs."""
+    lines = text.split("\n")
+    if console.file.isatty():
+        lines = [row for line in lines for row in _wrapped(line, console.width)]
+    for number, line in enumerate(lines):
+        shown = Text(line)
+        if label is not None and not number:
+            shown.stylize(label[1], 0, len(label[0]))
+        console.print(shown, soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    indent = len(line) - len(line.lstrip(" ")) + 2
+    return wrap(
+        line,
+        max(width, 40),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]
 
 
 def configure_logging(level: str) -> None:

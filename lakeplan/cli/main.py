@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import cache
 
 import click
 import typer
@@ -66,10 +67,16 @@ def with_environment(command: click.Command) -> click.Command:
     return command
 
 
+@cache
+def whole_command() -> click.Command:
+    """The command line, built once a process."""
+    return with_environment(get_command(build_app()))
+
+
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Never raises, never prints a traceback unless
     ``--log-level debug`` asked for it."""
-    command = with_environment(get_command(build_app()))
+    command = whole_command()
     try:
         code = command.main(args=list(arguments), prog_name="lakeplan", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

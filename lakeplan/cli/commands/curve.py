@@ -41,7 +41,7 @@ HELP = """Show what goes at how many days of retention: table, JSON, picture (SV
 Examples:
   lakeplan curve analytics --horizon 90d
   lakeplan curve analytics --branch main --at 14 --at 28
-  lakeplan curve --namespace s3://bucket/repo --rules rules.json --out curve.json
+  lakeplan curve --namespace s3://bucket/repo --rules gc.json --out curve.json
   lakeplan curve analytics --format svg --out curve.svg
 """
 DAY_SECONDS = 86_400
@@ -229,7 +229,7 @@ def _find(session: Session, repository: str) -> tuple[str, str]:
 def _points(at: Sequence[int] | None) -> tuple[int, ...]:
     for days in at or ():
         if not 0 <= days <= MAX_DAYS:
-            raise UsageError(f"--at {days} is not between 0 and {MAX_DAYS} days")
+            raise UsageError(f"--at {days} is not between 0 and {MAX_DAYS:,} days", hint="--at 28")
     return tuple(sorted(set(at or ())))
 
 

@@ -34,8 +34,8 @@ a folder without a tree only, and changes no server.
 \b
 Examples:
   lakeplan import -C retention --endpoint prod=https://lakefs.example.com
-  lakeplan import --endpoint eu=https://eu… --endpoint us=https://us… --split server
-  lakeplan import --endpoint prod=https://… --split owner --owner 'team-a-*=team-a'
+  lakeplan import --endpoint eu=https://… --endpoint us=https://… --split server
+  lakeplan import --endpoint prod=https://… --split owner --owner 'a-*=team-a'
   lakeplan import --endpoint prod=https://… --from-files rules/analytics.json
 """
 
@@ -121,7 +121,8 @@ def _split(text: str) -> Split:
 def _pair(text: str, option: str) -> tuple[str, str]:
     left, equals, right = text.partition("=")
     if not (left and equals and right):
-        raise UsageError(f"{option} {text!r} is not of the form NAME=VALUE")
+        example = "prod=https://lakefs.example.com" if option == "--endpoint" else "'team-a-*=team-a'"
+        raise UsageError(f"{option} {text!r} is not of the form NAME=VALUE", hint=f"{option} {example}")
     return left, right
 
 
@@ -130,7 +131,7 @@ def endpoints_of(given: Sequence[str] | None, lakectl_config: Path | None) -> di
     pairs = [_pair(text, "--endpoint") for text in given or ()]
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise UsageError("two --endpoint have the same name")
+        raise UsageError("two --endpoint have the same name", hint="give each server a name of its own")
     if not found:
         url = lakectl_settings(os.environ, lakectl_config).endpoint_url
         if not url:
@@ -172,7 +173,9 @@ def _read_files(
             raise LakeplanError("no rules file (*.json) is in it", where=str(path))
         for file in files:
             if file.stem in found:
-                raise UsageError(f"two files are named as repository {file.stem!r}")
+                raise UsageError(
+                    f"two files are named as repository {file.stem!r}", hint="import one of them"
+                )
             found[file.stem] = read_rules_file(file)
     return [
         Imported(server, name, rules, owners.of(server, name))

@@ -152,7 +152,10 @@ def run(
             "--allow opens a gate only at a terminal", hint="acknowledge the gate in the tree, for review"
         )
     if every is not None and (plan_file is not None or allowed):
-        raise UsageError("--every serves for long: a plan file and --allow are for one run")
+        raise UsageError(
+            "--every serves for long: a plan file and --allow are for one run",
+            hint="leave --every out, or the others",
+        )
     cron = schedule(every) if every is not None else None
     runner = _Runner(
         tree,
@@ -278,7 +281,11 @@ def read_reviewed(path: Path) -> Reviewed:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"cannot read the plan: {error.strerror}", where=str(path)) from None
+        raise UsageError(
+            f"cannot read the plan: {error.strerror}",
+            where=str(path),
+            hint="make one with: lakeplan lifecycle plan --out FILE",
+        ) from None
     except ValueError as error:
         raise FormatError(f"this is not JSON ({error})", where=str(path)) from None
     return report.reviewed_of(document, str(path))

@@ -11,7 +11,7 @@ from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_
 from lakeplan.app.state import known_repositories
 from lakeplan.cli import caches, options
 from lakeplan.cli.base import Base, read_base
-from lakeplan.cli.console import configure_logging, stderr
+from lakeplan.cli.console import configure_logging, print_error, stderr
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.gates import check_gate_names, gate_names
 from lakeplan.cli.outputs import Output, emit, pair_outputs
@@ -118,6 +118,8 @@ def register(app: typer.Typer) -> None:
             ),
         )
         show_plan(made, outputs, no_color=no_color, tree=tree)
+        if quiet and all(output.path is not None for output in outputs):
+            _tell_why(made)
         return exit_code_of(made, detailed=detailed_exitcode)
 
 
@@ -149,6 +151,17 @@ def show_plan(
         lambda console: render_plan(document, console),
         no_color=no_color,
     )
+
+
+def _tell_why(plan: Plan) -> None:
+    """What makes a quiet plan fail, in a line: nobody was shown the rest."""
+    hint = "without -q, or with lakeplan show of the plan file, there is more"
+    for repository in plan.failed:
+        assert repository.failure is not None
+        print_error(repository.failure.message, where=repository.key, hint=repository.failure.hint)
+    if plan.refused:
+        gates = dict.fromkeys(f"{gate.gate} ({gate.scope})" for gate in plan.refused)
+        print_error(f"refused by {', '.join(gates)}", hint=hint)
 
 
 def exit_code_of(plan: Plan, *, detailed: bool, refused: bool | None = None) -> ExitCode:

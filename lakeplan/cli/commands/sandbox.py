@@ -7,7 +7,6 @@ import sys
 import tempfile
 import threading
 from contextlib import ExitStack
-from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, get_args
@@ -16,7 +15,7 @@ import typer
 
 from lakeplan.cli.console import configure_logging, say, stderr, stdout
 from lakeplan.cli.options import AsOf, LogLevel, Quiet
-from lakeplan.cli.when import parse_time
+from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.errors import UsageError
 from lakeplan.sandbox import Flavor, Options, start_sandbox
 from lakeplan.sandbox.seed.client import SeedClient
@@ -121,7 +120,7 @@ def seed(
     configure_logging(log_level)
     text, name = _read(file)
     wanted = read_seed(text, name)
-    moment = parse_time(as_of) if as_of else datetime.now(timezone.utc)
+    moment = parse_time(as_of) if as_of else now_utc()
     made = run_seed(
         wanted,
         SeedClient(endpoint, access_key, secret_key),

@@ -70,7 +70,11 @@ def register(app: typer.Typer) -> None:
             if any(fnmatchcase(n, t) for t in targets for n in (r["name"], f"{r['server']}/{r['name']}"))
         ]
         if targets and not wanted:
-            raise LakeplanError("no repository of the plan matches --target", where=str(plan_file))
+            raise LakeplanError(
+                "no repository of the plan matches --target",
+                where=str(plan_file),
+                hint=f"lakeplan show {plan_file} names them; a glob such as 'team-*' is in quotes",
+            )
 
         def rich_form(console: Console) -> None:
             if not targets:

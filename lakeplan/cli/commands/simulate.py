@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from lakeplan.cli.console import configure_logging
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
 from lakeplan.cli.outputs import emit_document, pair_outputs
 from lakeplan.cli.progress import progress_for
-from lakeplan.cli.when import parse_time
+from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.errors import ExitCode
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.storage import NamespaceReader
@@ -28,8 +27,8 @@ HELP = """Show what rules would delete in a namespace; needs no server.
 
 \b
 Examples:
-  lakeplan simulate --namespace file:///data/repo --rules rules.json --commits-only
-  lakeplan simulate --namespace s3://bucket/repo --rules rules.json --output out/
+  lakeplan simulate --namespace file:///data/a --rules gc.json --commits-only
+  lakeplan simulate --namespace s3://bucket/repo --rules gc.json --output out/
   lakeplan simulate --namespace s3://bucket/repo --rules now.json \\
       --compare-rules new.json --format json --out summary.json
 """
@@ -86,7 +85,7 @@ def register(app: typer.Typer) -> None:
         kept = caches.cache_choice(cache, cache_size)
         request = SimulateRequest(
             rule_sets=_rule_sets(rules, compare_rules),
-            as_of=datetime.now(timezone.utc) if as_of is None else parse_time(as_of),
+            as_of=now_utc() if as_of is None else parse_time(as_of),
             min_age_seconds=parse_age("--min-age", min_age),
             zone=parse_zone(time_zone),
             listing=not no_listing,

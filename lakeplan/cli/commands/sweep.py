@@ -358,6 +358,6 @@ def chosen_settings(
         changes["min_age_seconds"] = parse_age("--min-age", min_age)
     if never_committed is not None:
         if never_committed not in ("keep", "collect"):
-            raise UsageError(f"--never-committed is keep or collect, not {never_committed!r}")
+            raise UsageError(f"unknown --never-committed {never_committed!r}", hint="one of keep, collect")
         changes["never_committed"] = never_committed
     return lambda settings: replace(settings, **changes)
