@@ -122,7 +122,7 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
     """A plan of the selected repositories. Repositories that fail carry their failure; the others go on.
     Raises UsageError for a selection that selects nothing."""
     names: list[str] = []
-    lost: list[LakeplanError] = []
+    lost: dict[str, LakeplanError] = {}
     wanted: list[tuple[DesiredRepository, LakeFSReader]] = []
     plans: list[RepositoryPlan] = []
     for server in tree.servers:
@@ -134,7 +134,7 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         names += unnamed
     if not wanted and not plans:
         if lost:  # what a glob names there is not known: "no changes" would be a guess
-            raise lost[0]
+            raise next(iter(lost.values()))
         _refuse_empty(tree, options.selection)
     plans += _plan_all(tree, wanted, options, ports)
     plans.sort(key=lambda p: p.key)
@@ -150,7 +150,10 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
             plans, tree.safety, openers, unmanaged=unmanaged, on_unmanaged=tree.unmanaged_policy
         ),
         allowed=tuple(sorted(options.allowed)),
-        warnings=tuple(f"{e}: repositories that only globs name there are not in this plan" for e in lost),
+        warnings=tuple(
+            f"server {server} could not be asked: what only globs name there is not in this plan"
+            for server in lost
+        ),
         targets=options.selection.targets,
         unmanaged=unmanaged,
         simulate=options.simulate,
@@ -171,7 +174,7 @@ def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
 
 
 def _select(
-    tree: DesiredTree, server: str, options: PlanOptions, ports: Ports, lost: list[LakeplanError]
+    tree: DesiredTree, server: str, options: PlanOptions, ports: Ports, lost: dict[str, LakeplanError]
 ) -> tuple[list[tuple[DesiredRepository, LakeFSReader]], list[RepositoryPlan], list[str]]:
     """The repositories of one server that are asked for; when the server does not answer broken ones, and in
     ``lost`` why."""
@@ -180,7 +183,7 @@ def _select(
         with ports.progress.task(f"listing the repositories of {server}", None):
             live = [r.id for r in reader.list_repositories()]
     except LakeplanError as error:
-        lost.append(error)
+        lost[server] = error
         endpoint = tree.servers[server].endpoint_url
         known = _names_on(server, options.known | (options.judge or frozenset()))
         named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]

@@ -83,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
         error.show()
         return ExitCode.USAGE
     except click.UsageError as error:
-        _explain_usage(error)
+        _explain_usage(error, command, arguments)
         return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
         code = ExitCode.INTERRUPTED
@@ -109,8 +109,8 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else ExitCode.OK
 
 
-def _explain_usage(error: click.UsageError) -> None:
-    where = error.ctx.command_path if error.ctx and error.ctx.parent else ""
+def _explain_usage(error: click.UsageError, command: click.Command, arguments: Sequence[str]) -> None:
+    where = error.ctx.command_path if error.ctx and error.ctx.parent else _named(command, arguments)
     message, meant = error.format_message(), ""
     if isinstance(error, click.NoSuchOption):
         near = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.75)
@@ -118,6 +118,17 @@ def _explain_usage(error: click.UsageError) -> None:
     elif isinstance(error, click.BadParameter):
         message += _from_environment(error)
     print_error(message, where=where, hint=f"{meant}{where or 'lakeplan'} --help lists what it takes")
+
+
+def _named(command: click.Command, arguments: Sequence[str]) -> str:
+    """The command that a line begins with; an option without its value is an error that does not say."""
+    words = ["lakeplan"]
+    for argument in arguments:
+        if not isinstance(command, click.Group) or argument not in command.commands:
+            break
+        command = command.commands[argument]
+        words.append(argument)
+    return " ".join(words) if len(words) > 1 else ""
 
 
 def _from_environment(error: click.BadParameter) -> str:

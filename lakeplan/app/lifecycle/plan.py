@@ -104,6 +104,10 @@ def select(
     broken: list[RepositoryOutlook] = []
     others: list[str] = []
     lost: list[LakeplanError] = []
+    if options.selection.server is not None and options.selection.server not in tree.servers:
+        raise UsageError(
+            f"the tree has no server {options.selection.server!r}", hint=f"one of {', '.join(tree.servers)}"
+        )
     for name, server in tree.servers.items():
         if options.selection.server not in (None, name) or server.branch_lifecycle_engine == "none":
             continue

@@ -16,7 +16,7 @@ from lakeplan.app.plan import PlanOptions, Selection
 from lakeplan.app.state import known_repositories
 from lakeplan.cli import caches, options
 from lakeplan.cli.commands.plan import Allow, exit_code_of, plan_against, show_plan
-from lakeplan.cli.console import configure_logging, stderr
+from lakeplan.cli.console import configure_logging, say, stderr
 from lakeplan.cli.formats import PLAN_FORMATS
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.outputs import emit, pair_outputs
@@ -200,8 +200,8 @@ def rollback(
         raise
     show_plan(made, outputs, no_color=no_color, tree=tree)
     if edit.files and not quiet:
-        stderr(no_color=no_color).print(
+        say(
+            stderr(no_color=no_color),
             f"Edited in the tree, to be reviewed and committed with the plan: {', '.join(edit.files)}",
-            markup=False,
         )
     return exit_code_of(made, detailed=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -20,7 +21,7 @@ from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.tree import load_tree
 from lakeplan.core.patterns import expand
 from lakeplan.core.tree_text import quoted
-from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.model.desired import GcDesired
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.rules import GcRules
@@ -34,8 +35,8 @@ a folder without a tree only, and changes no server.
 \b
 Examples:
   lakeplan import -C retention --endpoint prod=https://lakefs.example.com
-  lakeplan import --endpoint eu=https://… --endpoint us=https://… --split server
-  lakeplan import --endpoint prod=https://… --split owner --owner 'a-*=team-a'
+  lakeplan import --endpoint a=https://… --endpoint b=https://… --split server
+  lakeplan import --split owner --owner 'team-a-*=team-a'
   lakeplan import --endpoint prod=https://… --from-files rules/analytics.json
 """
 
@@ -87,9 +88,10 @@ def register(app: typer.Typer) -> None:
         with TemporaryDirectory(prefix="lakeplan-import-") as name:
             # A tree of servers alone: names and addresses are checked as everywhere.
             write_files(Path(name), {ROOT_FILE: _servers_only(endpoints)})
-            session = Session.open(
-                Path(name), lakectl_config=lakectl_config, progress=not (no_progress or quiet)
-            )
+            with of_options():
+                session = Session.open(
+                    Path(name), lakectl_config=lakectl_config, progress=not (no_progress or quiet)
+                )
             imported: Sequence[Imported]
             left_out: Sequence[LeftOut]
             if from_files:
@@ -108,6 +110,17 @@ def register(app: typer.Typer) -> None:
         if not quiet:
             _report(made, tree, no_color=no_color)
         return ExitCode.PARTLY_DONE if any(item.is_problem for item in made.left_out) else ExitCode.OK
+
+
+@contextmanager
+def of_options() -> Iterator[None]:
+    """A tree that was made of options has no file that a person could look at: UsageError instead."""
+    try:
+        yield
+    except ConfigError as error:
+        raise UsageError(
+            "\n  ".join(["these options make no tree:", *error.problems]), hint="nothing was written"
+        ) from None
 
 
 def _split(text: str) -> Split:
@@ -187,17 +200,31 @@ def _read_files(
 def read_rules_file(path: Path) -> GcRules:
     """What ``lakectl gc set-config -f`` takes. Raises LakeplanError that names the file."""
     try:
-        body = json.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise LakeplanError(
+            f"cannot read the rules: {error.strerror}",
+            where=str(path),
+            hint="name a file of GC rules, or a folder of them",
+        ) from None
+    except ValueError as error:
+        raise _no_rules(path, error) from None
+    try:
+        body = json.loads(text)
         if isinstance(body, dict) and body.get("branches") is None:
             body = {**body, "branches": []}
         return rules_from_body(body)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise LakeplanError(
-            "not a rules file as lakectl takes it",
-            where=str(path),
-            hint='it holds {"default_retention_days": 21, "branches": [{"branch_id": "main", …}]}',
-            detail=repr(error),
-        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _no_rules(path, error) from None
+
+
+def _no_rules(path: Path, error: Exception) -> LakeplanError:
+    return LakeplanError(
+        "not a rules file as lakectl takes it",
+        where=str(path),
+        hint='it holds {"default_retention_days": 21, "branches": [{"branch_id": "main", …}]}',
+        detail=repr(error),
+    )
 
 
 def _check(made: Import, folder: Path) -> None:

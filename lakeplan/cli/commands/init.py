@@ -11,7 +11,7 @@ import typer
 
 from lakeplan.adapters.git import prefix_of
 from lakeplan.cli import options
-from lakeplan.cli.commands.import_ import Endpoints, endpoints_of, write_files
+from lakeplan.cli.commands.import_ import Endpoints, endpoints_of, of_options, write_files
 from lakeplan.cli.console import configure_logging, say, stdout
 from lakeplan.cli.scaffold import Ci, existing, scaffold
 from lakeplan.config.files import ROOT_FILE
@@ -65,11 +65,14 @@ def register(app: typer.Typer) -> None:
             there.remove(IGNORE)
         if there:
             raise LakeplanError(
-                f"there already: {', '.join(there)}", where=str(tree), hint="nothing was written"
+                f"there already: {', '.join(there)}",
+                where=str(tree),
+                hint="nothing was written; -C DIR names another folder",
             )
         with TemporaryDirectory(prefix="lakeplan-init-") as name:
             write_files(Path(name), {k: v for k, v in files.items() if not k.startswith(".")})
-            load_tree(Path(name), os.environ)
+            with of_options():
+                load_tree(Path(name), os.environ)
         write_files(tree, files)
         if not quiet:
             _report(tree, sorted(files), host, state, no_color=no_color)

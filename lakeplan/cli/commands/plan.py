@@ -155,13 +155,15 @@ def show_plan(
 
 def _tell_why(plan: Plan) -> None:
     """What makes a quiet plan fail, in a line: nobody was shown the rest."""
-    hint = "without -q, or with lakeplan show of the plan file, there is more"
     for repository in plan.failed:
         assert repository.failure is not None
         print_error(repository.failure.message, where=repository.key, hint=repository.failure.hint)
     if plan.refused:
         gates = dict.fromkeys(f"{gate.gate} ({gate.scope})" for gate in plan.refused)
-        print_error(f"refused by {', '.join(gates)}", hint=hint)
+        print_error(
+            f"refused by {', '.join(gates)}",
+            hint="leave -q out, or lakeplan show the plan file; a gate opens with --allow GATE",
+        )
 
 
 def exit_code_of(plan: Plan, *, detailed: bool, refused: bool | None = None) -> ExitCode:

@@ -147,8 +147,14 @@ def _read(file: Path) -> tuple[str, str]:
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        raise UsageError(f"cannot read the seed file: {error.strerror}", where=str(file)) from error
+        raise UsageError(
+            f"cannot read the seed file: {error.strerror}",
+            where=str(file),
+            hint="name a YAML file; lakeplan sandbox seed --help shows one",
+        ) from error
     try:
         return data.decode(), str(file)
     except UnicodeDecodeError as error:
-        raise UsageError("the seed file is not UTF-8", where=str(file)) from error
+        raise UsageError(
+            "the seed file is not UTF-8", where=str(file), hint="write it as UTF-8 text"
+        ) from error

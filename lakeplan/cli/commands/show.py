@@ -55,7 +55,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         configure_logging(log_level)
         if (plan_file is None) == (resolved is None):
-            raise UsageError("give a plan file, or --resolved REPO", hint="lakeplan show plan.json")
+            raise UsageError(
+                "give a plan file or --resolved REPO: one of the two", hint="lakeplan show plan.json"
+            )
         outputs = pair_outputs(format, out, ("rich", "json") if resolved is not None else PLAN_FORMATS)
         if resolved is not None:
             show_resolved(tree, resolved, outputs, no_color=no_color)

@@ -19,7 +19,7 @@ repositories:
       - copy: {branch: main, source: raw/a.csv, destination: b.csv, ref: v1}
       - delete: {branch: main, path: raw/day-1/}
       - commit: {branch: main, message: first day, age: 40d}
-      - commit: {branch: main, message: b, metadata: {k: v}, allow_empty: true}
+      - commit: {branch: main, message: b, metadata: {k: v}, allow_empty: no}
       - branch: {name: dev, source: main, hidden: false}
       - merge: {source: dev, into: main, message: "", strategy: ""}
       - revert: {branch: main, ref: main, parent: 1}

@@ -35,9 +35,8 @@ def branches_go(site: Site) -> None:
     done(site, "lifecycle run -q")
 
 
-def years_later(site: Site) -> None:
-    """Files that a sweep moved are as old as the machine says, not the site."""
-    site.later(days=30_000)
+def two_weeks_later(site: Site) -> None:
+    site.later(days=15)
 
 
 def empty_tree(site: Site) -> None:
@@ -90,7 +89,7 @@ CASES = {
     "sweep run": Case("swept", ("sweep run {mark}",), spark=True),
     "sweep restore": Case("swept", ("sweep restore {mark}",), spark=True),
     "sweep purge": Case(
-        "swept", ("sweep purge --older-than 14d --auto-approve",), spark=True, prepare=years_later
+        "swept", ("sweep purge --older-than 14d --auto-approve",), spark=True, prepare=two_weeks_later
     ),
     "sweep report": Case("swept", ("sweep report", "sweep report {mark}"), spark=True),
     "history list": Case("applied", ("history",)),

@@ -27,8 +27,6 @@ NOON = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 
 
 class Terminal(io.StringIO):
-    """Cannot move its cursor (TERM=dumb), so that what is printed is what is seen."""
-
     encoding = "utf-8"
 
     def isatty(self) -> bool:
@@ -44,6 +42,8 @@ class Told:
 
 
 PLACE_LENGTH = 60
+TERM = "dumb"
+"""Such a terminal cannot move its cursor: what is printed is what is seen."""
 
 
 @dataclass
@@ -108,6 +108,7 @@ class Site:
     def scrub(self, text: str) -> str:
         """Without what differs from run to run: the port, and how long something took. Widths stay."""
         text = text.replace(str(self.folder), "/data/".ljust(PLACE_LENGTH, "-"))
+        text = text.replace(str(self.port), "54321")
         text = re.sub(r"127\.0\.0\.1:\d{5}", "127.0.0.1:54321", text)
         text = re.sub(r"\b\d\.\d s\b", "0.0 s", text)
         text = re.sub(r"\bpid \d+", "pid 4711", text)
@@ -120,7 +121,7 @@ class Site:
         for name in ("CI", "NO_COLOR", "FORCE_COLOR"):
             patch.delenv(name, raising=False)
         settings = {
-            "TERM": "dumb",
+            "TERM": TERM,
             "LINES": "50",
             "LOGNAME": "ada",
             "HOME": str(self.folder),
@@ -148,8 +149,9 @@ class Site:
     def grow_old(self) -> None:
         """Everything stored was written two days ago."""
         moment = (self.now - timedelta(days=2)).timestamp()
-        for file in (self.folder / "lakefs").rglob("data/**/*"):
-            os.utime(file, (moment, moment))
+        for folder in ("data", "_lakeplan"):
+            for file in (self.folder / "lakefs").glob(f"*/{folder}/**/*"):
+                os.utime(file, (moment, moment))
 
 
 def _users_of(function: Callable[..., object]) -> list[object]:

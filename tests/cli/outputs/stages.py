@@ -50,6 +50,7 @@ def sweep(site: Site) -> None:
     name = mark_id(site)
     done(site, f"sweep approve {name} --reason 'ticket 42' -q")
     done(site, f"sweep run {name} -q")
+    site.grow_old()
 
 
 def mark_id(site: Site) -> str:

@@ -36,7 +36,13 @@ def no_tree(line: str) -> Uses:
 def no_server(line: str, code: int = 1, stage: str = "seeded") -> Uses:
     """A command that asks a server, which cannot be asked."""
     return {
-        "no credentials": Wrong(line, code, stage, environment={"LAKEPLAN_PROD_ACCESS_KEY_ID": ""}),
+        "no credentials": Wrong(
+            line,
+            code,
+            stage,
+            environment={"LAKEPLAN_PROD_ACCESS_KEY_ID": "", "LAKEPLAN_PROD_SECRET_ACCESS_KEY": ""},
+        ),
+        "half of the credentials": Wrong(line, code, stage, environment={"LAKEPLAN_PROD_ACCESS_KEY_ID": ""}),
         "credentials of another server": Wrong(
             line, code, stage, environment={"LAKEPLAN_PROD_ENDPOINT_URL": "https://lakefs.example.com"}
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cli.outputs.cases import plan_file, years_later
+from tests.cli.outputs.cases import plan_file, two_weeks_later
 from tests.cli.outputs.site import Site
 from tests.cli.outputs.wrong.kinds import Uses, Wrong, no_server, no_tree, output, typing
 
@@ -69,7 +69,9 @@ WRONG: dict[str, Uses] = {
         "no mark": Wrong("sweep approve --reason r"),
         "no reason": Wrong(f"sweep approve {NO_MARK}"),
         "a mark that is not there": Wrong(f"sweep approve {NO_MARK} --reason r"),
-        "a gate opened without a terminal": Wrong(f"sweep approve {NO_MARK} --reason r --allow sweep-limit"),
+        "a gate opened without a terminal": Wrong(
+            "sweep approve {mark} --reason r --allow sweep-limit", stage="marked"
+        ),
         "a state that is not bound": Wrong(f"sweep approve {NO_MARK} --reason r", 1, prepare=state_elsewhere),
     },
     "sweep run": {
@@ -95,7 +97,7 @@ WRONG: dict[str, Uses] = {
         **no_tree("sweep purge --older-than 1d"),
         "no age": Wrong("sweep purge"),
         "an age that cannot be read": Wrong("sweep purge --older-than old"),
-        "nobody to ask": Wrong("sweep purge --older-than 14d", stage="swept", prepare=years_later),
+        "nobody to ask": Wrong("sweep purge --older-than 14d", stage="swept", prepare=two_weeks_later),
         "a state that is not bound": Wrong("sweep purge --older-than 1d", 1, prepare=state_elsewhere),
     },
     "sweep report": {

@@ -20,11 +20,11 @@ WRONG: dict[str, Uses] = {
         **typing("init"),
         "no server": Wrong("init -C new"),
         "a server without a name": Wrong("init -C new --endpoint https://lakefs.example.com"),
-        "a server whose name cannot be one": Wrong("init -C new --endpoint 'Prod!=https://l.example.com'", 1),
+        "a server whose name cannot be one": Wrong("init -C new --endpoint 'Prod!=https://l.example.com'"),
         "workflows of another host": Wrong("init -C new --endpoint prod=https://l.example.com --ci jenkins"),
         "a tree is there": Wrong("init --endpoint prod=https://lakefs.example.com", 1),
         "a state that cannot be one": Wrong(
-            "init -C new --endpoint prod=https://l.example.com --state ftp://x/y", 1
+            "init -C new --endpoint prod=https://l.example.com --state ftp://x/y"
         ),
     },
     "validate": {
