@@ -1,13 +1,13 @@
 """Objects counted in Spark's workers in two steps: where ranges are read, then by hash.
 
-The first step reads a bin, folds its rows (versions of a range lie in one bin and share most objects) and
-sends them on as packed numbers, by hash. Texts go along only for addresses that may go: those that nothing
-read here surely keeps. The second step has all rows of its hashes, so it knows what goes: it counts objects
+The first step reads a bin: versions of a region, folded (``versions``), with the classes that their commits
+make of them. It sends rows on as packed numbers, by hash. Texts go along only for addresses that may go. The
+second step has all rows of its hashes, so it knows what goes: it counts objects
 by class, and gives the texts of what really goes, one row an address. All rows travel many to a value, so
 that the JVM between the workers looks at none of them.
 
 Memory of a worker. First step: ``FETCH_AHEAD`` files (20 MiB each at most) in flight, one range decoded
-(about ten times its file), ``MAX_ROWS`` rows of 24 bytes and as much again while they are folded, and the
+(about ten times its file), ``MAX_ROWS`` rows of 24 bytes that wait to be folded, as many that were, and the
 texts of those that may go. Second step: ``ROWS_A_PARTITION`` rows, likewise.
 """
 
@@ -27,12 +27,14 @@ import pyarrow.compute as pc
 from lakeplan.errors import LakeplanError, SimulationFailed
 from lakeplan.formats.hashing import Ints
 from lakeplan.ports.range_cache import RangeCache
-from lakeplan.simulation.blocks import Block, BlockReader, Fetched, Question
+from lakeplan.simulation.blocks import Block, Question
 from lakeplan.simulation.fetching import ahead
 from lakeplan.simulation.folding import STORED, Class, Classes, Rows, concat, fold, pack_rows, unpack_rows
+from lakeplan.simulation.listed import ListedReader
 from lakeplan.simulation.reading import Source, report_of, where_of
 from lakeplan.simulation.seen import Seen
-from lakeplan.simulation.work import WorkItem, unpack
+from lakeplan.simulation.versions import Fetched, GroupReader, Step
+from lakeplan.simulation.work import Kind, WorkItem, groups, unpack
 
 FETCH_AHEAD = 4
 MAX_ROWS = 2_000_000
@@ -108,25 +110,43 @@ class _Folder:
         self._source = source
         self._asked = asked
         self._classes = Classes()
-        self._reader = BlockReader(asked.sources[source], asked.questions[source], asked.cache, self._classes)
+        of, questions = asked.sources[source], asked.questions[source]
+        self._listed = ListedReader(of, self._classes, with_texts=bool(questions))
+        self._versions = GroupReader(of, questions, asked.cache, self._classes, MAX_ROWS)
         self._rows: list[Rows] = []
         self._texts: list[pa.Table] = []
         self._count = 0
 
     def run(self, items: list[WorkItem], pool: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
-        # what surely stays comes first, so that no texts are made of what is found again later
-        items.sort(key=lambda item: not self._reader.surely_keeps(item))
-        for item, fetched in ahead(items, self._reader.fetch, pool, FETCH_AHEAD):
-            yield from self._read(item, fetched)
+        ranges = [item for item in items if item.kind is Kind.RANGE]
+        others = [item for item in items if item.kind is not Kind.RANGE]
+        for item, listed in ahead(others, self._listed.fetch, pool, FETCH_AHEAD):
+            yield from self._read_listed(item, listed)
+        looked_up = ahead(groups(ranges), self._versions.look_up, pool, FETCH_AHEAD)
+        steps = self._versions.steps(looked_up)
+        for step, fetched in ahead(steps, self._versions.fetch, pool, FETCH_AHEAD):
+            yield from self._read_version(step, fetched)
         yield from self._flush()
 
-    def _read(self, item: WorkItem, fetched: Callable[[], Fetched]) -> Iterator[pa.RecordBatch]:
+    def _read_listed(self, item: WorkItem, listed: Callable[[], bytes]) -> Iterator[pa.RecordBatch]:
         try:
-            for block in self._reader.blocks(item, fetched()):
+            for block in self._listed.blocks(item, listed()):
                 yield from self._add(block)
         except LakeplanError as error:
-            report = report_of(error, where_of(self._asked.sources[self._source], item)).encode()
-            yield self._piece(0, ERROR, report)
+            yield self._failed(error, item)
+
+    def _read_version(self, step: Step, fetched: Callable[[], Fetched]) -> Iterator[pa.RecordBatch]:
+        try:
+            block = self._versions.block(step, fetched)
+        except LakeplanError as error:
+            yield self._failed(error, step.items[0])
+        else:
+            if block is not None:
+                yield from self._add(block)
+
+    def _failed(self, error: LakeplanError, item: WorkItem) -> pa.RecordBatch:
+        report = report_of(error, where_of(self._asked.sources[self._source], item))
+        return self._piece(0, ERROR, report.encode())
 
     def _add(self, block: Block) -> Iterator[pa.RecordBatch]:
         self._rows.append(block.rows)
@@ -142,11 +162,12 @@ class _Folder:
         if not rows:
             return
         parts = self._asked.partitions[self._source]
-        folded = fold(concat(rows), self._classes)
-        starts = np.searchsorted(_partition_of(folded.hashes, parts), np.arange(parts + 1))
+        ends = [np.searchsorted(_partition_of(of_one.hashes, parts), np.arange(parts + 1)) for of_one in rows]
         for part in range(parts):
-            for at in range(starts[part], starts[part + 1], ROWS_A_PIECE):
-                some = folded.part(slice(at, min(at + ROWS_A_PIECE, starts[part + 1])))
+            slices = [r.part(slice(e[part], e[part + 1])) for r, e in zip(rows, ends, strict=True)]
+            together = concat(slices)
+            for at in range(0, len(together), ROWS_A_PIECE):
+                some = together.part(slice(at, at + ROWS_A_PIECE))
                 yield self._piece(part, NUMBERS, pack_rows(some, self._classes))
         if texts:
             yield from self._send_texts(pa.concat_tables(texts), parts)

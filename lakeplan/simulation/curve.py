@@ -16,7 +16,7 @@ from lakeplan.simulation.curve_document import ReadSide, curve_document
 from lakeplan.simulation.curve_histograms import histograms
 from lakeplan.simulation.curve_request import CurveRequest
 from lakeplan.simulation.curve_scales import metarange_facts, scales_of
-from lakeplan.simulation.digests import trimmed
+from lakeplan.simulation.digest_cache import trimmed
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.inputs import NamespaceMetadata, listing_items, read_history
 from lakeplan.simulation.ranges import collect_ranges

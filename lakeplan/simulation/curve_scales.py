@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakeplan.core.retention import CommitGraph, DocumentedRule, ServerWalk, to_us
+from lakeplan.core.retention import CommitGraph, DocumentedRule, ServerWalk, oldest_first, to_us
 from lakeplan.core.retention.curve import Varied, days_needed
 from lakeplan.core.retention.limits import DAY_US
 from lakeplan.errors import UsageError
@@ -134,7 +134,8 @@ def metarange_facts(graph: CommitGraph, scales: Scales) -> tuple[dict[str, Facts
     """What every metarange passes on to its ranges. Metaranges of all commits are in, dangling ones too."""
     least: dict[str, list[int]] = {}
     facts: dict[str, Facts] = {}
-    for commit, meta_range_id in enumerate(graph.meta_range_ids):
+    for commit in oldest_first(graph):
+        meta_range_id = graph.meta_range_ids[commit]
         if not meta_range_id:
             continue
         numbers = [of[commit] for of in scales.numbers]

@@ -22,7 +22,7 @@ from lakeplan.simulation import objects as frames
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.blocks import Question
 from lakeplan.simulation.counted import classes_in, counted, few_objects_in, objects_in
-from lakeplan.simulation.digests import trimmed
+from lakeplan.simulation.digest_cache import trimmed
 from lakeplan.simulation.few import amounts_by_prefix
 from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
 from lakeplan.simulation.reading import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakeplan.core.retention import by_date, to_us
+from lakeplan.core.retention import by_date, oldest_first, to_us
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation.commits import judge_all
@@ -51,7 +51,8 @@ def metarange_facts(history: History, judged: Sequence[Judged]) -> dict[str, Fac
     graph, bits = history.graph, bits_of(tuple(one.rule_set for one in judged))
     dates = by_date(graph)
     facts: dict[str, Facts] = {}
-    for commit, meta_range_id in enumerate(graph.meta_range_ids):
+    for commit in oldest_first(graph):
+        meta_range_id = graph.meta_range_ids[commit]
         if not meta_range_id:
             continue
         fact = facts.setdefault(meta_range_id, Facts(holders=(0,) * len(judged)))

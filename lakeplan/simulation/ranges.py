@@ -15,6 +15,7 @@ from itertools import islice
 from lakeplan.formats.ranges import read_metarange
 from lakeplan.model.objects import RangeInfo
 from lakeplan.ports.lakefs import MetadataReader
+from lakeplan.simulation.regions import Regions
 from lakeplan.simulation.work import Kind, WorkItem
 
 FETCHES = 16
@@ -62,8 +63,9 @@ def collect_ranges(
 ) -> Collected:
     """Reads the metaranges (each verified against its id) and folds their facts into their ranges.
 
-    ``name`` is the repository in errors; ``step`` is called after each metarange. Raises FormatError naming
-    the metarange, and what ``metadata`` raises.
+    Items are in the order in which ranges are first listed: where ``facts`` are in the order of dates, one
+    more commit adds its ranges at the end. ``name`` is the repository in errors; ``step`` is called after
+    each metarange. Raises FormatError naming the metarange, and what ``metadata`` raises.
     """
     ranges: dict[str, _Range] = {}
     for meta_range_id, data in _fetch_all(metadata, list(facts)):
@@ -82,6 +84,7 @@ def collect_ranges(
 
 
 def _number_holders(ranges: dict[str, _Range], source: int, metaranges: int) -> Collected:
+    regions = Regions((known.info.min_key, known.info.max_key) for known in ranges.values())
     numbers: dict[Holders, int] = {}
     unions: dict[frozenset[Holders], int] = {}
     items = []
@@ -102,7 +105,7 @@ def _number_holders(ranges: dict[str, _Range], source: int, metaranges: int) -> 
                 mask=known.mask,
                 last=known.last,
                 holders=holders,
-                sort_key=info.min_key,
+                sort_key=regions.key(info.min_key),
             )
         )
     infos = [known.info for known in ranges.values()]

@@ -220,7 +220,7 @@ def _listed(objects: Iterator[StoredObject], item: WorkItem, source: Source) -> 
     candidates = (stored for stored in objects if is_candidate_key(stored.key))
     while part := list(islice(candidates, BATCH_ROWS)):
         seen = [old if stored.modified_us < source.young_from_us else young for stored in part]
-        keys, sizes = [_text(stored.key) for stored in part], [stored.size for stored in part]
+        keys, sizes = [text_of(stored.key) for stored in part], [stored.size for stored in part]
         yield _batch(item, keys, seen=seen, stored_size=sizes)
 
 
@@ -260,7 +260,7 @@ def _batch(
     )
 
 
-def _text(key: str) -> str:
+def text_of(key: str) -> str:
     """Keys that are not UTF-8 (surrogate escapes) as text that Arrow takes, always the same."""
     if key.isascii():
         return key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
-from lakeplan.simulation.digests import trimmed
+from lakeplan.simulation.digest_cache import trimmed
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.job import NamespaceJob
 from lakeplan.simulation.output import check_target, written

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from itertools import groupby
 from typing import NamedTuple
 
 BIN_BYTES = 64 << 20
 """Aimed-at range bytes of one bin: a few ranges of the largest size, some seconds of work."""
 ITEM_OVERHEAD = 64 << 10
 """What opening one more thing weighs, in bytes of reading."""
+GROUP_RANGES = 31
+"""So many versions have a bit each in 64 bits, twice."""
+_GROUP_MIN = 8
+_CUT_EVERY = 16
 
 
 class Kind(IntEnum):
@@ -31,7 +36,7 @@ class WorkItem(NamedTuple):
 
     ``mask``: verdict bits of the commits whose metaranges list the range. ``last``: position of the last of
     all commits that list it (-1: none). ``holders``: number of the set of branches (or tags) that hold it
-    (-1: none). ``sort_key`` puts ranges that cover the same paths beside each other.
+    (-1: none). ``sort_key``: of a range, the key of its region (``regions``).
     """
 
     kind: Kind
@@ -44,20 +49,41 @@ class WorkItem(NamedTuple):
     sort_key: bytes = b""
 
 
-def pack(items: Sequence[WorkItem], parallelism: int) -> list[bytes]:
-    """Bins of roughly equal weight, pickled, each for one partition.
+def groups(items: Iterable[WorkItem]) -> Iterator[list[WorkItem]]:
+    """Versions of a region together, in the order given; everything else alone.
 
-    Versions of a range cover the same paths and share most objects. They are put into the same bin, so that
-    most duplicates are folded before the shuffle; within a bin the order of paths is kept.
+    The same ranges always give the same groups. A region of many versions is cut behind certain ranges rather
+    than after so many, so that one range more or less changes the groups beside it and no others.
     """
-    ordered = sorted(items, key=lambda item: (item.source, item.kind, item.sort_key, item.name))
-    total = sum(item.weight + ITEM_OVERHEAD for item in ordered)
+    for kind, of_region in groupby(items, key=lambda i: (i.source, i.kind, i.sort_key)):
+        group: list[WorkItem] = []
+        weight = 0
+        for item in of_region:
+            group.append(item)
+            weight += item.weight
+            if kind[1] is not Kind.RANGE or weight >= BIN_BYTES or len(group) == GROUP_RANGES or _cuts(group):
+                yield group
+                group, weight = [], 0
+        if group:
+            yield group
+
+
+def _cuts(group: list[WorkItem]) -> bool:
+    # an id is a hash, so its bytes are as good as chance
+    return len(group) >= _GROUP_MIN and sum(group[-1].name.encode()) % _CUT_EVERY == 0
+
+
+def pack(items: Sequence[WorkItem], parallelism: int) -> list[bytes]:
+    """Bins of roughly equal weight, pickled, each for one partition. A group lies in one bin."""
+    # sorting is stable: versions of a region stay in the order given
+    ordered = list(groups(sorted(items, key=lambda item: (item.source, item.kind, item.sort_key))))
+    weights = [sum(item.weight + ITEM_OVERHEAD for item in group) for group in ordered]
+    total = sum(weights)
     count = min(len(ordered), max(parallelism, -(-total // BIN_BYTES)))
     bins: list[list[WorkItem]] = [[] for _ in range(count)]
     before = 0
-    for item in ordered:
-        weight = item.weight + ITEM_OVERHEAD
-        bins[min(count - 1, (before + weight // 2) * count // total)].append(item)
+    for group, weight in zip(ordered, weights, strict=True):
+        bins[min(count - 1, (before + weight // 2) * count // total)].extend(group)
         before += weight
     return [pickle.dumps(bin_) for bin_ in bins if bin_]
 

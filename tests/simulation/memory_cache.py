@@ -6,8 +6,10 @@ from __future__ import annotations
 class MemoryCache:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.got: list[str] = []
 
     def get(self, key: str) -> bytes | None:
+        self.got.append(key)
         return self.files.get(key)
 
     def put(self, key: str, data: bytes) -> None:

@@ -17,7 +17,7 @@ from lakeplan.formats import range_arrays, ranges
 from lakeplan.formats.range_writer import write_range
 from lakeplan.model.objects import AddressType, Entry
 from lakeplan.ports.range_cache import RangeCache
-from lakeplan.simulation import blocks, counting, digests
+from lakeplan.simulation import counting, digests, listed, work
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.blocks import Question
 from lakeplan.simulation.counting import Counting, count_objects, fold_bins, from_bytes, unpack_objects
@@ -160,6 +160,7 @@ def test_every_object_is_counted_once_and_what_goes_has_its_texts(
     if finely:
         monkeypatch.setattr(counting, "MAX_ROWS", 3)
         monkeypatch.setattr(counting, "ROWS_A_PIECE", 2)
+        monkeypatch.setattr(work, "GROUP_RANGES", 2)
     files, cache, found = Files(), MemoryCache(), expected(held)
     bins = pack(items_of(files, held), parallelism)
     for turn in ("no cache", "empty cache", "full cache", "damaged cache"):
@@ -188,7 +189,7 @@ def test_every_object_is_counted_once_and_what_goes_has_its_texts(
 def test_addresses_with_one_hash_may_keep_each_other_and_delete_nothing(
     monkeypatch: pytest.MonkeyPatch, held: list[Held], partitions: int, parallelism: int
 ) -> None:
-    whole_spans, whole_texts = ranges.hash_spans, blocks.hash_texts
+    whole_spans, whole_texts = ranges.hash_spans, digests.hash_texts
 
     def spans(*arguments):  # type: ignore[no-untyped-def]
         hashes, plain = whole_spans(*arguments)
@@ -196,7 +197,7 @@ def test_addresses_with_one_hash_may_keep_each_other_and_delete_nothing(
 
     monkeypatch.setattr(ranges, "hash_spans", spans)
     monkeypatch.setattr(range_arrays, "hash_spans", spans)
-    for module in (blocks, digests):
+    for module in (listed, digests):
         monkeypatch.setattr(module, "hash_texts", lambda texts: whole_texts(texts) & 0xC000000000000000)
     files, question = Files(), Question(0, 2)
     bins = pack(items_of(files, held), parallelism)
@@ -219,6 +220,24 @@ def it_reads_only_new_ranges_when_a_commit_was_added() -> None:
     files.read.clear()
     run(files, pack(items, 2), Question(0, 2), cache=cache)
     assert files.read == [items[1].name]
+
+
+def it_takes_regions_that_did_not_change_whole_from_the_cache() -> None:
+    files, cache = Files(), MemoryCache()
+    versions = [
+        Held(2, n, 0, (Entry(first, f"data/p/{first}{n}", AddressType.RELATIVE, 1),))
+        for first in "ab"
+        for n in range(3)
+    ]
+    run(files, pack(items_of(files, versions), 2), Question(0, 2), cache=cache)
+    more = Held(2, 3, 0, (Entry("b", "data/p/b3", AddressType.RELATIVE, 1),))
+    items = items_of(files, [*versions, more])
+    cache.got.clear()
+    classes, _ = run(files, pack(items, 2), Question(0, 2), cache=cache)
+    assert classes == amounts(expected([*versions, more]))
+    got = {name.rsplit("/")[-1] for name in cache.got}
+    assert not got & {f"{item.name}.numbers" for item in items[:3]}
+    assert got >= {f"{item.name}.numbers" for item in items[3:]}
 
 
 def it_reads_a_range_again_when_other_rows_of_it_go() -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from hashlib import sha256
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.work import BIN_BYTES, Kind, WorkItem, pack, unpack
+from lakeplan.simulation.work import BIN_BYTES, GROUP_RANGES, Kind, WorkItem, groups, pack, unpack
 
 items = st.lists(
     st.builds(
@@ -28,8 +30,9 @@ def test_every_item_is_in_exactly_one_bin(given_items: list[WorkItem], paralleli
 @given(items.filter(bool), st.integers(1, 8))
 def test_no_bin_is_much_heavier_than_its_share(given_items: list[WorkItem], parallelism: int) -> None:
     weights = [sum(i.weight for i in unpack(packed)) for packed in pack(given_items, parallelism)]
-    heaviest = max(i.weight for i in given_items)
-    # the share is a bin's worth at most, and its ends are whole items
+    ordered = sorted(given_items, key=lambda i: (i.source, i.sort_key))
+    heaviest = max(sum(i.weight for i in group) for group in groups(ordered))
+    # the share is a bin's worth at most, and its ends are whole groups
     assert max(weights) <= max(BIN_BYTES * 1.1, sum(weights) / parallelism) + 2 * heaviest + (4 << 20)
 
 
@@ -44,3 +47,38 @@ def it_puts_versions_of_a_range_beside_each_other() -> None:
 
 def it_makes_no_bin_of_nothing() -> None:
     assert pack([], 4) == []
+
+
+def versions_of_one_region(count: int, weight: int = 1) -> list[WorkItem]:
+    return [
+        WorkItem(Kind.RANGE, 0, sha256(str(n).encode()).hexdigest(), weight, sort_key=b"a")
+        for n in range(count)
+    ]
+
+
+class DescribeGroups:
+    @given(items, st.integers(1, 8))
+    def it_finds_in_a_bin_the_groups_that_were_packed(
+        self, given_items: list[WorkItem], parallelism: int
+    ) -> None:
+        whole = list(groups(sorted(given_items, key=lambda i: (i.source, i.kind, i.sort_key))))
+        assert [g for bin_ in pack(given_items, parallelism) for g in groups(unpack(bin_))] == whole
+
+    def it_has_a_bit_for_each_version_of_a_group(self) -> None:
+        sizes = [len(group) for group in groups(versions_of_one_region(1_000))]
+        assert sum(sizes) == 1_000
+        assert max(sizes) <= GROUP_RANGES
+
+    def it_bounds_what_a_group_weighs(self) -> None:
+        sizes = [len(group) for group in groups(versions_of_one_region(10, BIN_BYTES // 2))]
+        assert sizes == [2] * 5
+
+    def it_changes_one_group_when_a_version_is_added(self) -> None:
+        before = list(groups(versions_of_one_region(300)))
+        after = list(groups(versions_of_one_region(301)))
+        assert len([group for group in after if group not in before]) == 1
+
+    def it_changes_few_groups_when_the_oldest_version_goes(self) -> None:
+        before = list(groups(versions_of_one_region(300)))
+        after = list(groups(versions_of_one_region(300)[1:]))
+        assert len([group for group in after if group not in before]) <= len(after) // 4

@@ -12,7 +12,7 @@ from lakeplan.ports.range_cache import RangeCache
 
 CACHE_OFF = "off"
 DEFAULT_LIMIT = 20 * 10**9
-"""Bytes: some 500 million entries of ranges that stay, or 200 million of those that let objects go."""
+"""Bytes: 25 an entry of a range and of a group, so some 800 million entries."""
 
 
 def open_cache(

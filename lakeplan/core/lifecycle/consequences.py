@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 
-from lakeplan.core.retention import CommitGraph, ServerWalk, expiry_us
+from lakeplan.core.retention import CommitGraph, ServerWalk, expiry_us, metarange_masks
 from lakeplan.model.branches import SETTLED, Consequence, MomentTotal
 from lakeplan.model.rules import GcRules
 from lakeplan.model.simulation import Amount, ImpactResult, Transition
@@ -56,11 +56,7 @@ class Consequences:
 
     def metaranges(self) -> dict[str, int]:
         """Metarange id → mask, over commits that some verdict keeps."""
-        found: dict[str, int] = {}
-        for meta_range_id, mask in zip(self.graph.meta_range_ids, self.masks, strict=True):
-            if mask and meta_range_id:
-                found[meta_range_id] = found.get(meta_range_id, 0) | mask
-        return found
+        return metarange_masks(self.graph, self.masks)
 
     def totals(self, result: ImpactResult | None) -> dict[str, MomentTotal]:
         """By moment; objects are None without a simulation."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-from lakeplan.core.retention import CommitGraph, DocumentedRule, ServerWalk, all_kept
+from lakeplan.core.retention import CommitGraph, DocumentedRule, ServerWalk, all_kept, metarange_masks
 from lakeplan.model.plan import Horizon, HorizonImpact
 from lakeplan.model.rules import GcRules
 from lakeplan.model.simulation import Transition
@@ -81,11 +81,7 @@ class Verdicts:
 
     def metaranges(self) -> dict[str, int]:
         """Metarange id → mask, over commits that some verdict keeps. A first commit holds nothing."""
-        found: dict[str, int] = {}
-        for meta_range_id, mask in zip(self.graph.meta_range_ids, self.masks, strict=True):
-            if mask and meta_range_id:
-                found[meta_range_id] = found.get(meta_range_id, 0) | mask
-        return found
+        return metarange_masks(self.graph, self.masks)
 
     def expiring(self, horizon: Horizon = Horizon.NOW) -> list[int]:
         """Indexes of commits that expire through the change."""

@@ -5,7 +5,7 @@ asked for any moment; ``branch_sets``, ``kept_by_branch`` and ``why`` say who ke
 plain Python over integer arrays, indexed by commit number, and ready for a million commits.
 """
 
-from lakeplan.core.retention.dates import by_date
+from lakeplan.core.retention.dates import by_date, oldest_first
 from lakeplan.core.retention.documented import (
     NEVER_EXPIRES,
     NEVER_KEPT,
@@ -25,6 +25,7 @@ from lakeplan.core.retention.keepers import (
     why,
 )
 from lakeplan.core.retention.limits import expiry_us, limit_us, to_us
+from lakeplan.core.retention.metaranges import metarange_masks
 from lakeplan.core.retention.server import ServerWalk, server_verdict
 
 __all__ = [
@@ -45,7 +46,9 @@ __all__ = [
     "expiry_us",
     "kept_by_branch",
     "limit_us",
+    "metarange_masks",
     "missing_heads",
+    "oldest_first",
     "reaching",
     "server_verdict",
     "to_us",

@@ -10,7 +10,12 @@ from lakeplan.core.retention.graph import CommitGraph
 def by_date(graph: CommitGraph) -> array[int]:
     """Per commit number, its position by creation date, then id: the greatest is an object's last commit."""
     position = array("q", bytes(8 * len(graph)))
-    # numbers are in the order of ids already, and sorting is stable
-    for at, commit in enumerate(sorted(range(len(graph)), key=graph.creation_us.__getitem__)):
+    for at, commit in enumerate(oldest_first(graph)):
         position[commit] = at
     return position
+
+
+def oldest_first(graph: CommitGraph) -> list[int]:
+    """Commit numbers by creation date, then id."""
+    # numbers are in the order of ids already, and sorting is stable
+    return sorted(range(len(graph)), key=graph.creation_us.__getitem__)

@@ -1,0 +1,79 @@
+"""What is put into the cache comes out as it was, or not at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakeplan.simulation.digest_cache import TEXTS, DigestCache
+from lakeplan.simulation.digests import Digest
+from lakeplan.simulation.groups import Group
+from tests.simulation.memory_cache import MemoryCache
+
+IDS = ["a" * 64, "b" * 64]
+
+
+def group_of(rows: int, kinds: int) -> Group:
+    held = np.arange(1, kinds + 1, dtype=np.uint64)
+    index = np.arange(rows) % max(kinds, 1)
+    return Group(np.arange(rows, dtype=np.uint64) << np.uint64(40), np.arange(rows), index, held)
+
+
+class DescribeDigestCache:
+    @pytest.mark.parametrize("rows", [0, 1, 1_000])
+    def it_gives_back_a_ranges_rows(self, rows: int) -> None:
+        cache = DigestCache(MemoryCache(), "ns")
+        given = Digest(
+            np.arange(rows, dtype=np.uint64) << np.uint64(55),
+            np.arange(rows) * 2**50,
+            np.full(rows, 5, np.uint8),
+        )
+        cache.put_digest(IDS[0], given)
+        found = cache.digest(IDS[0])
+        assert found is not None
+        assert [c.tolist() for c in (found.hashes, found.sizes, found.seen)] == [
+            c.tolist() for c in (given.hashes, given.sizes, given.seen)
+        ]
+
+    @pytest.mark.parametrize(
+        ("rows", "kinds"), [(0, 0), (3, 1), (300, 256), (300, 257), (66_000, 65_536), (66_000, 65_537)]
+    )
+    def it_gives_back_a_group_whatever_kinds_of_rows_it_has(self, rows: int, kinds: int) -> None:
+        cache, given = DigestCache(MemoryCache(), "ns"), group_of(rows, kinds)
+        cache.put_group(IDS, given)
+        found = cache.group(IDS)
+        assert found is not None
+        for column in ("hashes", "sizes", "index", "held"):
+            assert getattr(found, column).tolist() == getattr(given, column).tolist()
+
+    def it_gives_back_texts(self) -> None:
+        cache = DigestCache(MemoryCache(), "ns")
+        given = pa.table({"hash": [7], "address": ["data/a/ü"], "path": ["p"]}, schema=TEXTS)
+        cache.put_texts(IDS[0], given)
+        assert cache.texts(IDS[0]) == given
+
+    def it_tells_versions_in_another_order_apart(self) -> None:
+        cache = DigestCache(MemoryCache(), "ns")
+        cache.put_group(IDS, group_of(3, 1))
+        assert cache.group(IDS[::-1]) is None
+        assert cache.group(IDS[:1]) is None
+
+    def it_tells_namespaces_apart(self) -> None:
+        memory = MemoryCache()
+        DigestCache(memory, "ns").put_group(IDS, group_of(3, 1))
+        assert DigestCache(memory, "other").group(IDS) is None
+        memory.files = {name.replace("ns/", "other/"): data for name, data in memory.files.items()}
+        assert DigestCache(memory, "other").group(IDS) is None
+
+    @pytest.mark.parametrize("place", [0, 15, 16, 17, 24, 40, -1])
+    def it_takes_nothing_that_was_damaged(self, place: int) -> None:
+        memory = MemoryCache()
+        cache = DigestCache(memory, "ns")
+        cache.put_group(IDS, group_of(9, 2))
+        ((name, data),) = memory.files.items()
+        broken = bytearray(data)
+        broken[place] ^= 1
+        for wrong in (bytes(broken), data[:place], b""):
+            memory.files[name] = wrong
+            assert cache.group(IDS) is None
