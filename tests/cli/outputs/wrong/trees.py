@@ -74,6 +74,15 @@ WRONG: dict[str, Uses] = {
         "a namespace that is no URL": Wrong(
             "report plan.json --html p.html --namespace analytics=data", prepare=plan_file
         ),
+        "two namespaces of a repository": Wrong(
+            "report plan.json --html p.html --namespace prod/analytics=file:///a"
+            " --namespace analytics=file:///b",
+            prepare=plan_file,
+        ),
+        "a time zone that does not exist": Wrong(
+            "report plan.json --html p.html --namespace analytics=file:///a --time-zone Mars",
+            prepare=plan_file,
+        ),
         "a curve that is not there": Wrong(
             "report plan.json --html p.html --curve nowhere.json", 1, prepare=plan_file
         ),
