@@ -76,14 +76,14 @@ def whole_command() -> click.Command:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Never raises, never prints a traceback unless
     ``--log-level debug`` asked for it."""
-    command = whole_command()
     try:
+        command = whole_command()
         code = command.main(args=list(arguments), prog_name="lakeplan", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
     except click.UsageError as error:
-        _explain_usage(error, command, arguments)
+        _explain_usage(error, whole_command(), arguments)
         return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
         code = ExitCode.INTERRUPTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,8 +23,10 @@ def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
 
 
 def interrupt_on_sigterm() -> None:
-    """SIGTERM ends a command as Ctrl-C does: the terminal is given back, folders of its own go. A second one
-    ends it at once."""
+    """On a terminal SIGTERM ends a command as Ctrl-C does: bars go and the cursor comes back. A second one ends
+    it at once. Elsewhere nothing has to be given back, and it ends as any process does."""
+    if not sys.stderr.isatty():
+        return
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
