@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test lint check format bench warm clean
+.PHONY: help setup java demo test lint check format bench series warm clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -41,6 +41,11 @@ check: lint test  ## everything a contributor needs; warnings are errors in all 
 BENCH_ARGS ?= --objects 2M
 bench: setup java  ## simulations of a generated repository: cold, warm, and beside plain PySpark
 	$(BIN)/python bench/simulate.py $(BENCH_ARGS)
+
+SERIES_ARGS ?= --objects 500K
+series: setup java  ## how time and memory grow with objects, churn and commits: tables and pictures
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python bench/series.py $(SERIES_ARGS)
 
 warm: setup java  ## once, 30 s and 190 MB: Spark sessions then start in about half the time
 	$(BIN)/python -m lakeplan.simulation.warm

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import random
 import resource
 import subprocess
@@ -123,7 +124,8 @@ def dangling(rng: random.Random, commits: int, branches: int) -> Shape:
     return parents, [rng.randrange(commits) for _ in range(branches)]
 
 
-def measure(shape: str, commits: int, branches: int) -> None:
+def measure(shape: str, commits: int, branches: int) -> dict[str, object]:
+    """Prints as it goes; gives the verdicts' seconds and the peak memory until then."""
     refs, rules = history(shape, commits, branches)
     different = len(set(rules.branches.values()))
     print(f"{shape}: {commits:,} commits, {branches:,} branches, {different:,} different days")
@@ -138,6 +140,8 @@ def measure(shape: str, commits: int, branches: int) -> None:
     with timed("server's walk, prepared and now", seconds):
         server = ServerWalk(graph, rules)
         by_server = server.active(NOW)
+    result = {"shape": shape, "commits": commits, "branches": branches}
+    result |= {"seconds": round(sum(seconds.values()), 3), "peak_mib": round(peak_mib())}
     print(
         f"  both verdicts: {sum(seconds.values()):.2f} s, peak {peak_mib():.0f} MiB "
         f"({sum(by_server):,} kept by the server, {sum(by_rule):,} by the documented rule)"
@@ -154,6 +158,7 @@ def measure(shape: str, commits: int, branches: int) -> None:
         some = [branch.id for branch in graph.branches[:20]]
         kept = sum(len(c) for _, c in kept_by_branch(graph, rules, NOW, some))
     print(f"  ({kept:,} commits)")
+    return result
 
 
 def main() -> None:
@@ -161,9 +166,12 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=1_000_000)
     parser.add_argument("--branches", type=int, default=10_000)
     parser.add_argument("--shape", choices=SHAPES)
+    parser.add_argument("--json", action="store_true", help="one shape's result as a last line")
     options = parser.parse_args()
     if options.shape:
-        measure(options.shape, options.commits, options.branches)
+        result = measure(options.shape, options.commits, options.branches)
+        if options.json:
+            print(json.dumps(result))
         return
     size = [f"--commits={options.commits}", f"--branches={options.branches}"]
     for shape in SHAPES:

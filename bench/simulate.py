@@ -23,6 +23,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypedDict
 
 from processes import Taken, run
 from repository import DAYS, NOW, Shape, make, select
@@ -40,6 +41,16 @@ from lakeplan.simulation.session import SparkOptions, open_session
 with open_session(SparkOptions("local[2]"), estimated_bytes=1 << 30, light=True) as spark:
     spark.range(2).mapInArrow(lambda batches: batches, "id long").count()
 """
+
+
+class Medians(TypedDict):
+    """Seconds, and MiB by kind of process."""
+
+    wall: float
+    cpu: float
+    work: float
+    cpu_work: float
+    peak_mib: dict[str, int]
 
 
 PLAIN = {**os.environ, "PYSPARK_PYTHON": sys.executable}
@@ -117,20 +128,35 @@ def rounds(steps: dict[str, Callable[[], Taken]], repeat: int) -> dict[str, list
     return taken
 
 
-def report(taken: dict[str, list[Taken]], entries: int) -> None:
-    def median(name: str, of: Callable[[Taken], float]) -> float:
-        return statistics.median(map(of, taken[name]))
+def steps_of(bench: Bench, *, baseline: bool) -> dict[str, Callable[[], Taken]]:
+    steps: dict[str, Callable[[], Taken]] = {"start ours": bench.start_ours}
+    if baseline:
+        steps |= {"start plain": bench.start_plain, "plain": bench.plain, "off": bench.off}
+    return steps | {"cold": bench.cold, "warm": bench.warm, "one more": bench.one_more}
 
-    starts = {name: "start plain" if name == "plain" else "start ours" for name in taken}
+
+def medians(taken: dict[str, list[Taken]]) -> dict[str, Medians]:
+    """Of each step. *Work* is without the start of JVM, session and first worker."""
+    found: dict[str, Medians] = {}
+    for name, of in taken.items():
+        wall, cpu = statistics.median(t.wall for t in of), statistics.median(t.cpu for t in of)
+        peaks = {kind: max(t.peak_mib.get(kind, 0) for t in of) for kind in of[0].peak_mib}
+        found[name] = {"wall": wall, "cpu": cpu, "work": wall, "cpu_work": cpu, "peak_mib": peaks}
+    for name, of_one in found.items():
+        start = found["start plain" if name == "plain" else "start ours"]
+        if not name.startswith("start"):
+            of_one["work"] -= start["wall"]
+            of_one["cpu_work"] -= start["cpu"]
+    return found
+
+
+def report(found: dict[str, Medians], entries: int) -> None:
     print(f"\n  {'medians':12} {'process':>9} {'work':>9} {'cpu':>9} {'cpu work':>9} {'entries/s':>12}")
-    work: dict[str, float] = {}
-    cpu: dict[str, float] = {}
-    for name in taken:
-        wall, spent = median(name, lambda t: t.wall), median(name, lambda t: t.cpu)
-        work[name] = wall - median(starts[name], lambda t: t.wall)
-        cpu[name] = spent - median(starts[name], lambda t: t.cpu)
-        shown = f"{work[name]:9.2f} {spent:9.2f} {cpu[name]:9.2f} {entries / max(work[name], 0.01):12,.0f}"
-        print(f"  {name:12} {wall:9.2f} " + (f"{'':9} {spent:9.2f}" if name.startswith("start") else shown))
+    for name, of in found.items():
+        rate = f"{entries / max(of['work'], 0.01):12,.0f}"
+        shown = f"{of['work']:9.2f} {of['cpu']:9.2f} {of['cpu_work']:9.2f} {rate}"
+        start = f"{'':9} {of['cpu']:9.2f}"
+        print(f"  {name:12} {of['wall']:9.2f} " + (start if name.startswith("start") else shown))
     print()
     for label, above, below in (
         ("baseline / cold", "plain", "cold"),
@@ -138,10 +164,11 @@ def report(taken: dict[str, list[Taken]], entries: int) -> None:
         ("cold / warm", "cold", "warm"),
         ("one more commit / cold", "one more", "cold"),
     ):
-        if above in taken and below in taken:
-            whole = median(above, lambda t: t.wall) / median(below, lambda t: t.wall)
-            ratios = f"work {work[above] / work[below]:6.2f}   cpu work {cpu[above] / cpu[below]:6.2f}"
-            print(f"  {label:24} {ratios}   whole processes {whole:6.2f}")
+        if above in found and below in found:
+            one, other = found[above], found[below]
+            work, cpu = one["work"] / other["work"], one["cpu_work"] / other["cpu_work"]
+            whole = one["wall"] / other["wall"]
+            print(f"  {label:24} work {work:6.2f}   cpu work {cpu:6.2f}   whole processes {whole:6.2f}")
 
 
 def number(text: str) -> int:
@@ -169,17 +196,13 @@ def main() -> None:
     root = make(asked.folder, shape)
     with tempfile.TemporaryDirectory(dir=asked.folder) as scratch:
         bench = Bench(root, Path(scratch), asked.days)
-        steps: dict[str, Callable[[], Taken]] = {"start ours": bench.start_ours}
-        if not asked.no_baseline:
-            steps |= {"start plain": bench.start_plain, "plain": bench.plain, "off": bench.off}
-        steps |= {"cold": bench.cold, "warm": bench.warm, "one more": bench.one_more}
         try:
-            taken = rounds(steps, asked.repeat)
+            taken = rounds(steps_of(bench, baseline=not asked.no_baseline), asked.repeat)
         except subprocess.CalledProcessError as error:
             raise SystemExit(f"{error}\n{error.stderr}") from error
         print(f"\n  {asked.objects:,} objects, {asked.commits} commits: {json.dumps(bench.read)}")
         print(f"  goes {taken['cold'][0].output}, stays {json.dumps(bench.kept)}")
-        report(taken, bench.read["entries"])
+        report(medians(taken), bench.read["entries"])
         print(f"  cache: {bench.cache_bytes / bench.read['entries']:.1f} bytes an entry")
         answers = {one.output for name in ("plain", "off", "cold", "warm") for one in taken.get(name, ())}
         if len(answers) != 1:

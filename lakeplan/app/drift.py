@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from lakeplan.app.drift_heads import HeadPorts, record_server_heads
 from lakeplan.app.gather_settings import server_policies
 from lakeplan.app.plan import Selection, failure_of
 from lakeplan.app.state import known_repositories, repository_key
+from lakeplan.app.sweep.record import SweepRecord, read_sweeps
 from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of, released, unmanaged_new
 from lakeplan.errors import LakeplanError, RepositoryNotFound, UsageError
 from lakeplan.model.desired import DesiredRepository
@@ -27,6 +29,8 @@ from lakeplan.ports.storage import StateReader
 from lakeplan.ports.tree import DesiredTree
 
 WORKERS = 8
+_Work = tuple[str, "str | None", Callable[[], "RepositoryDrift"]]
+"""A repository, its owner, and how it is compared."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,14 @@ class DriftPorts:
     state: StateReader
     progress: Progress
     heads: HeadPorts | None = None
+
+
+@dataclass(frozen=True)
+class LastWrite:
+    """The last run that wrote to a repository: GC rules, policies or object rules."""
+
+    run_id: str
+    at: datetime
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,10 @@ class RepositoryDrift:
     last: LastApplied | None = None
     note: str = ""
     failure: Failure | None = None
+    applied: LastWrite | None = None
+    sweeps: SweepRecord | None = None
+    state_note: str = ""
+    """What of the state could not be read, beside the rules that were applied last."""
 
 
 @dataclass(frozen=True)
@@ -73,24 +89,30 @@ class DriftReport:
         return any(c in r.classes for r in self.repositories for c in classes)
 
 
-def read_last_applied(state: StateReader, repository: str) -> LastApplied | None:
-    """The record of ``server/name``; None when no apply recorded it. Raises LakeplanError naming a record
-    that cannot be read: it must not pass for "never applied"."""
+@dataclass(frozen=True)
+class Remembered:
+    """What the state has of a repository's applies. ``last`` is None where GC rules never were applied,
+    ``write`` where nothing was."""
+
+    last: LastApplied | None = None
+    write: LastWrite | None = None
+
+
+def read_applies(state: StateReader, repository: str) -> Remembered:
+    """The record of ``server/name``. Raises LakeplanError naming a record that cannot be read: it must not
+    pass for "never applied"."""
     key = repository_key("applied", repository)
     found = state.read(key)
     if found is None:
-        return None
+        return Remembered()
     try:
         record = json.loads(found.data)
+        run_id, at = str(record["run_id"]), datetime.fromisoformat(record["at"].replace("Z", "+00:00"))
         if "body" not in record and "settings" in record:
-            return None  # only policies or object rules were ever applied
+            return Remembered(write=LastWrite(run_id, at))
         body = record["body"]
-        return LastApplied(
-            rules=None if body is None else rules_from_body(body),
-            config_hash=str(record["config_hash"]),
-            run_id=str(record["run_id"]),
-            at=datetime.fromisoformat(record["at"].replace("Z", "+00:00")),
-        )
+        rules = None if body is None else rules_from_body(body)
+        return Remembered(LastApplied(rules, str(record["config_hash"]), run_id, at), LastWrite(run_id, at))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeplanError(
             "the state's record of the last apply is damaged",
@@ -124,7 +146,9 @@ def find_drift(
             "the selection names no repository that the tree manages or that was applied",
             hint="--target takes a name, server/name or a glob; --owner what the entries say",
         )
-    return DriftReport(as_of, tree_commit, tuple(sorted(found, key=lambda r: r.repository)), tuple(notes))
+    found.sort(key=lambda r: r.repository)
+    notes += [r.state_note for r in found if r.state_note]
+    return DriftReport(as_of, tree_commit, tuple(found), tuple(notes))
 
 
 def _one_server(
@@ -135,13 +159,13 @@ def _one_server(
         with ports.progress.task(f"listing the repositories of {server}", None):
             live = {r.id: r for r in reader.list_repositories()}
     except LakeplanError as error:
-        failure = failure_of(error)
         named = [d for d in tree.resolve(server, ()) if selection.takes(d)]
         keys = {d.key: d.owner for d in named} | {
             k: None for k in known if selection.takes_named(server, k.partition("/")[2], None)
         }
-        keys = keys or {server: None}
-        return [RepositoryDrift(k, owner=owner, failure=failure) for k, owner in keys.items()], []
+        if not keys:
+            return [RepositoryDrift(server, failure=failure_of(error))], []
+        return [_failed(key, owner, error, ports.state) for key, owner in keys.items()], []
     every = {d.key: d for d in tree.resolve(server, live)}
     managed = [d for d in every.values() if d.gc is not None and selection.takes(d)]
     left = {
@@ -149,11 +173,9 @@ def _one_server(
         for key in known
         if key not in every or every[key].gc is None
     }
-    work: list[tuple[str, Callable[[], RepositoryDrift]]] = [
-        (d.key, _job(_managed, d, reader, ports.state)) for d in managed
-    ]
+    work: list[_Work] = [(d.key, d.owner, _job(_managed, d, reader, ports.state)) for d in managed]
     work += [
-        (key, _job(_released, key, owner, reader, ports.state))
+        (key, owner, _job(_released, key, owner, reader, ports.state))
         for key, owner in sorted(left.items())
         if selection.takes_named(server, key.partition("/")[2], owner)
     ]
@@ -162,12 +184,12 @@ def _one_server(
         ThreadPoolExecutor(max_workers=WORKERS) as pool,
     ):
 
-        def one(item: tuple[str, Callable[[], RepositoryDrift]]) -> RepositoryDrift:
-            key, job = item
+        def one(item: _Work) -> RepositoryDrift:
+            key, owner, job = item
             try:
-                return job()
+                return _with_sweeps(job(), ports.state)
             except LakeplanError as error:
-                return RepositoryDrift(key, failure=failure_of(error))
+                return _failed(key, owner, error, ports.state)
             finally:
                 step()
 
@@ -197,12 +219,28 @@ def _record_heads(
         return [note for note in notes if note]
 
 
+def _failed(key: str, owner: str | None, error: LakeplanError, state: StateReader) -> RepositoryDrift:
+    """A repository that could not be compared, with what the state has of it."""
+    failed = RepositoryDrift(key, owner=owner, failure=failure_of(error))
+    with suppress(LakeplanError):  # a damaged record is the failure itself
+        failed = replace(failed, applied=read_applies(state, key).write)
+    return _with_sweeps(failed, state)
+
+
+def _with_sweeps(drift: RepositoryDrift, state: StateReader) -> RepositoryDrift:
+    try:
+        return replace(drift, sweeps=read_sweeps(state, drift.repository))
+    except LakeplanError as error:
+        return replace(drift, state_note=f"{drift.repository}: {error.message} ({error.where})")
+
+
 def _job(function: Callable[..., RepositoryDrift], *arguments: object) -> Callable[[], RepositoryDrift]:
     return lambda: function(*arguments)
 
 
 def _managed(desired: DesiredRepository, reader: LakeFSReader, state: StateReader) -> RepositoryDrift:
-    last = read_last_applied(state, desired.key)
+    remembered = read_applies(state, desired.key)
+    last = remembered.last
     stored = reader.get_gc_rules(desired.name)
     values = drift_of(desired, stored, [b.id for b in reader.list_branches(desired.name)], last)
     return RepositoryDrift(
@@ -213,33 +251,38 @@ def _managed(desired: DesiredRepository, reader: LakeFSReader, state: StateReade
         values=values,
         last=last,
         note="" if last is not None else "no apply of it is recorded",
+        applied=remembered.write,
     )
 
 
 def _released(key: str, owner: str | None, reader: LakeFSReader, state: StateReader) -> RepositoryDrift:
-    last = read_last_applied(state, key)
-    if last is None:  # deleted since the keys were listed
-        return RepositoryDrift(key, owner=owner)
+    remembered = read_applies(state, key)
+    found = RepositoryDrift(key, owner=owner, last=remembered.last, applied=remembered.write)
+    last = remembered.last
+    if last is None:  # never rules of its own, or deleted since the keys were listed
+        return found
     try:
         stored = reader.get_gc_rules(key.partition("/")[2])
     except RepositoryNotFound:
-        return RepositoryDrift(key, owner=owner, last=last)  # nothing is left to hold rules
+        return found  # nothing is left to hold rules
     values = released(stored, last)
     note = "the tree manages its rules no more; they stay on the server as they are" if values else ""
     classes = (DriftClass.RELEASED,) if values else ()
-    return RepositoryDrift(key, owner=owner, classes=classes, values=values, last=last, note=note)
+    return replace(found, classes=classes, values=values, note=note)
 
 
 def _of_lost_server(key: str, server: str, state: StateReader) -> RepositoryDrift:
     """Rules applied on a server that the tree does not name any more: nobody can look, so it is said."""
     try:
-        last = read_last_applied(state, key)
+        remembered = read_applies(state, key)
     except LakeplanError as error:
         return RepositoryDrift(key, failure=failure_of(error))
+    last = remembered.last
+    found = _with_sweeps(RepositoryDrift(key, last=last, applied=remembered.write), state)
     if last is None or last.rules is None:
-        return RepositoryDrift(key, last=last)
+        return found
     note = f"the tree names no server {server!r} any more, so its rules could not be read"
-    return RepositoryDrift(key, classes=(DriftClass.RELEASED,), last=last, note=note)
+    return replace(found, classes=(DriftClass.RELEASED,), note=note)
 
 
 def _unmanaged(
@@ -260,7 +303,7 @@ def _unmanaged(
     applies = []
     for key in known:
         try:
-            last = read_last_applied(state, key)
+            last = read_applies(state, key).last
         except LakeplanError:
             continue  # its own line says so; without it more counts as new, never less
         if last is not None:

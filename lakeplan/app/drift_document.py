@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lakeplan.app.drift import DriftReport, RepositoryDrift
+from lakeplan.app.sweep.record import LastSweep
 from lakeplan.core.drift import DriftClass
 from lakeplan.model.moments import utc_text
+from lakeplan.model.simulation import Amount
 
 DRIFT_FORMAT = "lakeplan.drift/v1"
 
@@ -21,6 +23,7 @@ def drift_document(report: DriftReport) -> dict[str, Any]:
         "failures": [
             {
                 "repository": r.repository,
+                "owner": r.owner,
                 "message": r.failure.message,
                 "where": r.failure.where,
                 "hint": r.failure.hint,
@@ -28,6 +31,7 @@ def drift_document(report: DriftReport) -> dict[str, Any]:
             for r in report.repositories
             if r.failure is not None
         ],
+        "recorded": [_recorded(r) for r in report.repositories],
         "notes": list(report.notes),
         "summary": {
             "checked": len(report.repositories),
@@ -59,3 +63,30 @@ def _repository(drift: RepositoryDrift) -> dict[str, Any]:
         else {"run_id": drift.last.run_id, "at": utc_text(drift.last.at)},
         "note": drift.note,
     }
+
+
+def _recorded(drift: RepositoryDrift) -> dict[str, Any]:
+    """What the state has of a repository, drifted or not."""
+    applied, sweeps = drift.applied, drift.sweeps
+    return {
+        "repository": drift.repository,
+        "owner": drift.owner,
+        "failed": drift.failure is not None,
+        "last_apply": None if applied is None else {"run_id": applied.run_id, "at": utc_text(applied.at)},
+        "last_sweep": None if sweeps is None else _last_sweep(sweeps.last),
+        "quarantined": None if sweeps is None else _amount(sweeps.quarantined),
+        "reclaimed": None if sweeps is None else _amount(sweeps.reclaimed),
+    }
+
+
+def _last_sweep(last: LastSweep) -> dict[str, Any]:
+    return {
+        "mark_id": last.mark_id,
+        "at": utc_text(last.at),
+        "finished": last.finished,
+        **{status: _amount(amount) for status, amount in last.amounts.items()},
+    }
+
+
+def _amount(amount: Amount) -> dict[str, int]:
+    return {"objects": amount.objects, "size_bytes": amount.size_bytes}

@@ -77,6 +77,7 @@ def gather(
         object_lifecycle=settings.object_lifecycle,
         creation_date=repository.creation_date,
         storage_namespace=repository.storage_namespace,
+        cost_per_gb_month=server.cost_per_gb_month,
     )
     plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
     if repository.read_only and plan.writes:

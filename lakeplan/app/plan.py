@@ -114,7 +114,8 @@ class _Judged:
     @property
     def requests(self) -> list[ImpactRequest]:
         """What the simulation is to answer."""
-        asked = (self.request, self.branches.request if self.branches is not None else None)
+        seen = self.branches
+        asked = (self.request, *((seen.request, seen.stale_request) if seen is not None else ()))
         return [request for request in asked if request is not None]
 
 

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.app.lifecycle.follow import follow, request_of, what_follows
 from lakeplan.app.lifecycle.memory import read_ledger
+from lakeplan.app.lifecycle.stale import find_stale, stale_request, with_stale
 from lakeplan.app.lifecycle.survey import (
     Readers,
     Survey,
@@ -25,6 +26,7 @@ from lakeplan.app.lifecycle.survey import (
 from lakeplan.core.lifecycle.consequences import Consequences
 from lakeplan.core.lifecycle.history import tags_on
 from lakeplan.core.lifecycle.keepers import is_exempt
+from lakeplan.core.lifecycle.stale import StaleBranches
 from lakeplan.core.settings import EVEREST
 from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.model.branch_plan import BranchesPlan, row_of
@@ -65,6 +67,8 @@ class BranchLook:
     found: Survey | None = None
     what: Consequences | None = None
     request: ImpactRequest | None = None
+    stale: StaleBranches | None = None
+    stale_request: ImpactRequest | None = None
     notes: tuple[str, ...] = ()
     unknown: str = ""
 
@@ -101,11 +105,15 @@ def look_at_branches(
         return BranchLook(unknown=str(error))
     found = under(found, rules, zone)
     what = what_follows(found, rules, look.as_of, zone)
+    stale = find_stale(found, rules, look.as_of, zone)
+    stale_asked = None
+    if stale is not None and look.simulate:
+        stale_asked = stale_request(f"{desired.key}#stale", found, stale, readers.refs)
     request = None
     if what is not None and what.any_follow and look.simulate:
         # A key of its own: the same repository may also ask what its change of rules does.
         request = request_of(f"{desired.key}#branches", found, what, readers.refs)
-    return BranchLook(found, what, request, (clock,) if clock else ())
+    return BranchLook(found, what, request, stale, stale_asked, notes=(clock,) if clock else ())
 
 
 def branches_plan(
@@ -116,8 +124,10 @@ def branches_plan(
         return BranchesPlan(look.as_of, unknown=seen.unknown)
     answer = results.get(seen.request.key) if seen.request is not None else None
     done = follow(seen.found, seen.what, answer, simulated=look.simulate)
+    asked = seen.stale_request
+    known = with_stale(done.survey, seen.stale, results.get(asked.key) if asked is not None else None)
     settings = seen.found.desired.lifecycle
-    rows = tuple(row_of(outlook) for _, outlook in sorted(done.survey.outlooks.items()))
+    rows = tuple(row_of(outlook) for _, outlook in sorted(known.outlooks.items()))
     moments = {horizon.value: look.as_of + timedelta(days=horizon.days) for horizon in Horizon}
     deletions = {
         name: sum(1 for r in rows if r.goes_by(moment) and not is_exempt(r.branch_id, settings))

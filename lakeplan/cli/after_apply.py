@@ -15,7 +15,9 @@ from lakeplan.app.sweep.automatic import AutomaticEnd, shown_by, sweep_marks
 from lakeplan.app.sweep.ports import SweepPorts
 from lakeplan.app.sweep.service import MarkReport, mark_all, marks_document
 from lakeplan.cli.console import stderr, stdout
+from lakeplan.cli.costs import with_costs
 from lakeplan.cli.outputs import RICH, Output
+from lakeplan.cli.redaction import shown
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.when import now_utc
@@ -38,6 +40,7 @@ class AfterApply:
     spark_conf: tuple[str, ...]
     outputs: tuple[Output, ...]
     no_color: bool
+    redact: bool = False
 
     def mark_and_sweep(self, plan: Plan, selection: Selection, run: Run, *, applied: int) -> int:
         """The worst exit code of marks and sweeps. Nothing is marked after an apply that did not finish."""
@@ -92,7 +95,9 @@ class AfterApply:
         when a document goes to standard output."""
         taken = any(o.path is None and o.format != RICH for o in self.outputs)
         console: Console = stderr(no_color=self.no_color) if taken else stdout(no_color=self.no_color)
-        render_after_apply(after_document(report, end), console)
+        document = with_costs(after_document(report, end), self.session.tree, "swept")
+        document["marked"] = with_costs(document["marked"], self.session.tree, "marks")
+        render_after_apply(shown(document, redact=self.redact), console)
 
 
 def _names(keys: set[str], server: str) -> list[str]:

@@ -10,6 +10,7 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
+from lakeplan.cli.redaction import told
 from lakeplan.errors import UsageError
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -66,4 +67,12 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_as_told)
     logging.getLogger("lakeplan").setLevel(level.upper())
+
+
+def _as_told(record: logging.LogRecord) -> bool:
+    """Under ``--redact-paths`` log lines are redacted as errors are."""
+    record.msg, record.args = told(record.getMessage()), ()
+    return True

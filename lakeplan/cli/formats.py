@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from lakeplan.adapters.git import prefix_of
 from lakeplan.model.plan import Plan
@@ -13,17 +14,26 @@ from lakeplan.render.annotations import plan_annotations
 from lakeplan.render.github import render_github
 from lakeplan.render.junit import render_junit_plan
 from lakeplan.render.markdown_plan import render_markdown
+from lakeplan.render.metrics import plan_metrics
 
-PLAN_FORMATS = ("rich", "json", "markdown", "github", "junit")
+PLAN_FORMATS = ("rich", "json", "markdown", "github", "junit", "openmetrics")
 
 
-def plan_texts(plan: Plan, tree: Path) -> Mapping[str, Callable[[], str]]:
-    """Every text format of a plan of the tree in folder ``tree``."""
+def plan_texts(
+    plan: Plan, tree: Path, document: Mapping[str, Any] | None = None
+) -> Mapping[str, Callable[[], str]]:
+    """Every text format of a plan of the tree in folder ``tree``. ``document`` is what is rendered, where it
+    is not the plan's own: the plan file is always the plan's."""
+
+    def rendered() -> Mapping[str, Any]:
+        return to_document(plan) if document is None else document
+
     return {
         "json": lambda: dump_plan(plan),
-        "markdown": lambda: render_markdown(to_document(plan), tree=tree_prefix(tree)),
-        "github": lambda: render_github(plan_annotations(to_document(plan)), tree=tree_prefix(tree)),
-        "junit": lambda: render_junit_plan(to_document(plan), tree=tree_prefix(tree)),
+        "markdown": lambda: render_markdown(rendered(), tree=tree_prefix(tree)),
+        "github": lambda: render_github(plan_annotations(rendered()), tree=tree_prefix(tree)),
+        "junit": lambda: render_junit_plan(rendered(), tree=tree_prefix(tree)),
+        "openmetrics": lambda: plan_metrics(rendered()),
     }
 
 

@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from typer.main import get_command
 
 from lakeplan import __version__
+from lakeplan.cli import redaction
 from lakeplan.cli.commands import COMMANDS
 from lakeplan.cli.console import print_error
 from lakeplan.cli.stopping import interrupt_on_sigterm
@@ -76,6 +77,7 @@ def whole_command() -> click.Command:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Never raises, never prints a traceback unless
     ``--log-level debug`` asked for it."""
+    redaction.forget()
     try:
         command = whole_command()
         code = command.main(args=list(arguments), prog_name="lakeplan", standalone_mode=False)
@@ -145,7 +147,13 @@ def _explain(error: LakeplanError) -> None:
         _log.debug("%s", error.detail)
     _log.debug("raised at\n%s", "".join(traceback.format_exception(error)))
     problems = error.problems if isinstance(error, ConfigError) else ()
-    print_error(error.message, where=error.where, hint=error.hint, problems=problems)
+    told = redaction.told
+    print_error(
+        told(error.message),
+        where=told(error.where),
+        hint=told(error.hint),
+        problems=[told(problem) for problem in problems],
+    )
 
 
 def main() -> None:

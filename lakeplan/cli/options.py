@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.models import OptionInfo
 
-from lakeplan.cli import completing
+from lakeplan.cli import completing, redaction
 
 TreeDir = Annotated[
     Path, typer.Option("-C", "--tree", help="The folder that holds lakeplan.yaml.", metavar="DIR")
@@ -48,6 +48,14 @@ NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.")]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bars.")]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.", metavar="LEVEL")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only results and errors.")]
+RedactPaths = Annotated[
+    bool,
+    typer.Option(
+        "--redact-paths",
+        help="Short digests instead of object paths, prefixes and storage URLs.",
+        callback=redaction.remember,
+    ),
+]
 LakectlConfig = Annotated[
     Path | None,
     typer.Option(

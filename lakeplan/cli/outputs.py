@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from lakeplan.render.json import json_for
 
 STANDARD_OUTPUT = Path("-")
 RICH = "rich"
+OPENMETRICS = "openmetrics"
 Document = TypeVar("Document", bound=Mapping[str, Any])
 
 
@@ -74,6 +76,8 @@ def emit(
             _emit_rich(output, show, no_color=no_color)
         elif output.path is None:
             sys.stdout.write(json_for(texts[output.format](), sys.stdout.encoding))
+        elif output.format == OPENMETRICS:
+            _replace(output.path, texts[output.format]())
         else:
             _write(output.path, texts[output.format]())
 
@@ -84,11 +88,16 @@ def emit_document(
     render: Callable[[Document, Console], None],
     *,
     no_color: bool,
+    metrics: Callable[[Document], str] | None = None,
 ) -> None:
-    """``emit`` for a command whose formats are JSON and the rich form, both of one document."""
+    """``emit`` for a command whose formats are JSON, the rich form and perhaps metrics, all of one
+    document."""
+    texts = {"json": lambda: json.dumps(document, indent=2, ensure_ascii=False) + "\n"}
+    if metrics is not None:
+        texts[OPENMETRICS] = lambda: metrics(document)
     emit(
         outputs,
-        {"json": lambda: json.dumps(document, indent=2, ensure_ascii=False) + "\n"},
+        texts,
         lambda console: render(document, console),
         no_color=no_color,
     )
@@ -103,10 +112,25 @@ def _emit_rich(output: Output, show: Callable[[Console], None], *, no_color: boo
     _write(output.path, console.export_text())
 
 
-def _write(path: Path, text: str) -> None:
+def _replace(path: Path, text: str) -> None:
+    """Puts a file in place as a whole: a collector reads its folder at any time."""
+    if path.exists() and not path.is_file():  # a pipe or a device
+        _write(path, text)
+        return
+    beside = path.with_name(f".{path.name}.{os.getpid()}")  # no name that a collector takes
+    try:
+        _write(beside, text, named=path)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str, *, named: Path | None = None) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise LakeplanError(
-            f"cannot write: {error.strerror}", where=str(path), hint="name a file in a folder that exists"
+            f"cannot write: {error.strerror}",
+            where=str(named or path),
+            hint="name a file in a folder that exists",
         ) from None

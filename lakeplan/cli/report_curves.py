@@ -10,6 +10,7 @@ from lakeplan.app.report_page import History
 from lakeplan.cli.report_sources import Sources
 from lakeplan.errors import LakeplanError
 from lakeplan.model.plan import Plan, RepositoryPlan
+from lakeplan.model.redaction import is_digest
 from lakeplan.ports.progress import Progress
 from lakeplan.simulation.curve_request import CurveRequest
 
@@ -76,9 +77,11 @@ def _given(
 
     if repository.key in sources.urls:
         namespace = sources.namespace(repository.key)
-        return of_namespace(request, namespace, storage_namespace=repository.storage_namespace or None)
+        planned = repository.storage_namespace
+        known = planned if planned and not is_digest(planned) else None
+        return of_namespace(request, namespace, storage_namespace=known)
     assert sources.session is not None, "a history was read from a server"
-    metadata = sources.session.reader(repository.server).metadata_reader(repository.name)
-    return of_repository(
-        repository.key, history.graph, metadata, repository.storage_namespace, history.blind_to
-    )
+    reader = sources.session.reader(repository.server)
+    url = reader.get_repository(repository.name).storage_namespace
+    metadata = reader.metadata_reader(repository.name)
+    return of_repository(repository.key, history.graph, metadata, url, history.blind_to)

@@ -89,8 +89,8 @@ def _live(session: Session, repository: RepositoryPlan, *, read_only: bool) -> H
         )
     reader = session.reader(repository.server)
     found = reader.get_repository(repository.name)
-    planned = (repository.creation_date, repository.storage_namespace)
-    if any(planned) and planned != (found.creation_date, found.storage_namespace):
+    planned = any((repository.creation_date, repository.storage_namespace))
+    if planned and not repository.is_of(found.creation_date, found.storage_namespace):
         raise LakeplanError("the repository was deleted and made again since the plan", hint="plan again")
     refs, blind_to = read_all_refs(reader, repository.name, read_only=read_only)
     zone = timezone.utc if config.time_zone == "UTC" else ZoneInfo(config.time_zone)

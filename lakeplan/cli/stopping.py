@@ -23,8 +23,8 @@ def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
 
 
 def interrupt_on_sigterm() -> None:
-    """On a terminal SIGTERM ends a command as Ctrl-C does: bars go and the cursor comes back. A second one ends
-    it at once. Elsewhere nothing has to be given back, and it ends as any process does."""
+    """On a terminal SIGTERM ends a command as Ctrl-C does: bars go and the cursor comes back; a second one
+    ends it at once. Elsewhere it ends as any process does."""
     if not sys.stderr.isatty():
         return
 

@@ -11,11 +11,14 @@ from zoneinfo import available_timezones
 
 from lakeplan.config.checks import text_of
 from lakeplan.config.problems import Path, Problems
+from lakeplan.config.units import parse_price
 from lakeplan.config.yaml_nodes import MapNode, ScalarNode
 from lakeplan.core.cron import parse_cron
 from lakeplan.model.desired import ServerConfig, Source, StorageConfig
+from lakeplan.model.price import Price
 
 Engine = Literal["server", "lakeplan", "none"]
+COST = "cost_per_gb_month"
 VARIABLE_PREFIX = "LAKEPLAN_VAR_"
 SERVER_SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
 """``LAKEPLAN_<SERVER>_…``: what the environment may say about a server (the design's "Credentials")."""
@@ -88,6 +91,8 @@ class ServersReader:
             branch_lifecycle_schedule=schedule,
             time_zone=self._time_zone(node, path),
             storages=found,
+            cost_per_gb_month=self._price(node, path),
+            cost_source=cost.source if (cost := node.items.get(COST)) is not None else None,
             source=node.source,
         )
 
@@ -109,6 +114,15 @@ class ServersReader:
         except ValueError as error:
             self._problems.add(at, (*path, "schedule"), str(error))
         return engine, line
+
+    def _price(self, node: MapNode, path: Path) -> Price | None:
+        child = node.items.get(COST)
+        if not isinstance(child, ScalarNode) or not isinstance(child.value, (int, float, str)):
+            return None
+        try:
+            return Price(*parse_price(child.value))
+        except ValueError:
+            return None  # the schema says so
 
     def _storage(self, node: MapNode, path: Path) -> StorageConfig:
         kind = text_of(node.items.get("type"))

@@ -83,6 +83,12 @@ class Tree:
         """Live repositories of a server that no entry names, sorted."""
         return sorted(n for n in set(live_repositories) if self.directory.naming(server, n) is None)
 
+    def owner_of(self, repository: str) -> str:
+        """Who owns ``server/name`` by its entry; "" when no entry says so."""
+        server, _, name = repository.partition("/")
+        found = self._resolve_one(server, name, Problems()) if server in self.servers else None
+        return (found.owner if found is not None else None) or ""
+
     def servers_of(self, repository: str) -> list[str]:
         """Servers on which some entry names a repository, given as ``name`` or ``server/name``."""
         server, slash, name = repository.rpartition("/")

@@ -10,6 +10,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(?:[0-9]{1,9}[smhdw])+", re.ASCII)
 _BYTES = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?(?:([KMGTP])(i?))?B", re.ASCII)
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", re.ASCII)
+_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?: ([A-Z]{3}))?", re.ASCII)
 _COUNT = re.compile(r"[0-9]{1,30}(?:_[0-9]{1,30})*", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _POWERS = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
@@ -50,6 +51,16 @@ def parse_percent(value: float | str) -> float:
     if not 0 <= value <= 100:
         raise ValueError("a percentage is 0 to 100")
     return float(value)
+
+
+def parse_price(value: float | str) -> tuple[float, str]:
+    """``0.023 USD``: an amount, and a currency where one is named."""
+    if not isinstance(value, str):
+        return float(value), ""
+    match = _PRICE.fullmatch(value)
+    if not match:
+        raise ValueError(f"{value!r} is not a price such as 0.023 or 0.023 USD")
+    return float(match.group(1)), match.group(2) or ""
 
 
 def parse_count(value: int | str) -> int:

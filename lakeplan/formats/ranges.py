@@ -57,6 +57,10 @@ def read_range(data: bytes, *, name: str, verify_id: str | None = None) -> Itera
             yield decode_entry(key, split_value(value)[1])
 
 
+KnownRanges = dict[tuple[bytes, bytes], RangeInfo]
+"""By a metarange's record: key and value."""
+
+
 def read_range_columns(data: bytes, *, name: str, verify_id: str | None = None) -> RangeColumns:
     """The same as columns, and several times faster. A path that is not UTF-8 shows such bytes as ``\\xNN``.
 
@@ -155,15 +159,28 @@ def _columns_one_by_one(data: bytes, name: str, verify_id: str | None) -> RangeC
     return columns
 
 
-def read_metarange(data: bytes, *, name: str, verify_id: str | None = None) -> list[RangeInfo]:
-    """The ranges of a metarange in ascending order; they never overlap. Raises FormatError."""
-    return metarange_of(read_table(data, name=name, kind=METARANGES, verify_id=verify_id))
+def read_metarange(
+    data: bytes, *, name: str, verify_id: str | None = None, known: KnownRanges | None = None
+) -> list[RangeInfo]:
+    """The ranges of a metarange in ascending order; they never overlap. Raises FormatError.
+
+    ``known`` has what other metaranges' records said, and gets what this one's do: those of one repository
+    list mostly the same ranges.
+    """
+    return metarange_of(read_table(data, name=name, kind=METARANGES, verify_id=verify_id), known)
 
 
-def metarange_of(table: SSTable) -> list[RangeInfo]:
+def metarange_of(table: SSTable, known: KnownRanges | None = None) -> list[RangeInfo]:
     """The ranges that a metarange's table names."""
+    known = {} if known is None else known
+    infos = []
     with blame(table.name):
-        infos = [decode_range(key, *split_value(value)) for key, value in table]
+        for record in table:
+            info = known.get(record)
+            if info is None:
+                key, value = record
+                info = known[record] = decode_range(key, *split_value(value))
+            infos.append(info)
         for before, after in pairwise(infos):
             if after.min_key <= before.max_key:
                 raise damaged("its ranges overlap")

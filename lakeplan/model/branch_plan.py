@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from lakeplan.model.branches import BranchOutlook, Consequence, Keep, MomentTotal
+from lakeplan.model.branches import BranchOutlook, Consequence, Keep, MomentTotal, OnlyHere
 from lakeplan.model.lifecycle import Evidence
 
 BY_POLICY = "policy"
@@ -16,7 +16,8 @@ BY_POLICY = "policy"
 @dataclass(frozen=True)
 class BranchRow:
     """One branch of a document. ``verdict`` is ``delete`` or ``keep``; ``reason`` is ``policy`` or a value of
-    ``Keep``; ``uncommitted`` None: not looked at, because it stays anyway."""
+    ``Keep``; ``uncommitted`` None: not looked at, because it stays anyway; ``only_here`` None: it is not
+    among the stale branches."""
 
     branch_id: str
     commit_id: str
@@ -37,6 +38,7 @@ class BranchRow:
     safe_until: datetime | None
     follows: Consequence | None
     notes: tuple[str, ...]
+    only_here: OnlyHere | None = None
 
     @property
     def goes(self) -> bool:
@@ -71,6 +73,9 @@ def row_of(outlook: BranchOutlook) -> BranchRow:
         safe_until=_second(outlook.safe_until),
         follows=outlook.follows,
         notes=outlook.notes,
+        only_here=None
+        if outlook.only_here is None
+        else replace(outlook.only_here, idle_since=outlook.only_here.idle_since.replace(microsecond=0)),
     )
 
 

@@ -95,6 +95,17 @@ class Consequence:
     size_bytes: int | None = None
 
 
+@dataclass(frozen=True)
+class OnlyHere:
+    """What one stale branch alone holds: commits that it keeps and nothing else does, and data that no other
+    kept commit holds. ``idle_since`` is the date of its HEAD. Objects are None where they were not read."""
+
+    idle_since: datetime
+    commits: int
+    objects: int | None = None
+    size_bytes: int | None = None
+
+
 SETTLED = "settled"
 """The moment at which all that exists today is past the default days, if nobody writes."""
 
@@ -113,7 +124,8 @@ class MomentTotal:
 class BranchOutlook:
     """One line of a lifecycle plan. ``staged`` None: not looked at, because the branch stays anyway.
     ``safe_until``: until when its HEAD is kept after a deletion, under the default days; None without rules
-    (nothing is collected) or where the branch stays."""
+    (nothing is collected) or where the branch stays. ``only_here`` None: it is not stale, or nothing looked.
+    """
 
     facts: BranchFacts
     verdict: BranchVerdict
@@ -123,6 +135,7 @@ class BranchOutlook:
     safe_until: datetime | None = None
     follows: Consequence | None = None
     notes: tuple[str, ...] = field(default=())
+    only_here: OnlyHere | None = None
 
     @property
     def id(self) -> str:

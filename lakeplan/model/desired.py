@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Literal
 
 from lakeplan.model.lifecycle import LifecycleSettings, Policy
+from lakeplan.model.price import Price
 from lakeplan.model.settings import ObjectRule
 from lakeplan.model.sweep import Hold, SweepSettings
 
@@ -126,6 +127,8 @@ class ServerConfig:
     """Cron line of the server's own job, when the tree tells it: a server's API does not."""
     time_zone: str = "UTC"
     storages: Mapping[str, StorageConfig] = field(default_factory=dict)
+    cost_per_gb_month: Price | None = None
+    cost_source: Source | None = None
     source: Source | None = None
 
 

@@ -13,6 +13,8 @@ from enum import Enum
 
 from lakeplan.model.action import Action as Action
 from lakeplan.model.branch_plan import BranchesPlan
+from lakeplan.model.price import Price
+from lakeplan.model.redaction import path_digest
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
 
@@ -191,6 +193,7 @@ class RepositoryPlan:
     repository from another of the same name. ``action``, ``before``, ``after`` and ``changes`` are of the GC
     rules; ``branch_lifecycle`` and ``object_lifecycle`` are there when the tree manages them on the server,
     ``lifecycle`` when lakeplan itself enforces the policies: an apply writes nothing of it.
+    ``cost_per_gb_month`` is the server's price, where the tree has one.
     """
 
     server: str
@@ -217,10 +220,17 @@ class RepositoryPlan:
     creation_date: int = 0
     storage_namespace: str = ""
     failure: Failure | None = None
+    cost_per_gb_month: Price | None = None
 
     @property
     def key(self) -> str:
         return f"{self.server}/{self.name}"
+
+    def is_of(self, creation_date: int, storage_namespace: str) -> bool:
+        """Whether a live repository is the planned one, and no other of the same name. In a redacted plan
+        the namespace is a digest."""
+        names = (storage_namespace, path_digest(self.key, storage_namespace))
+        return self.creation_date == creation_date and self.storage_namespace in names
 
     @property
     def before_etag(self) -> str:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
@@ -17,7 +17,7 @@ from enum import Enum
 from lakeplan.errors import LakeplanError
 from lakeplan.model.branches import SETTLED
 from lakeplan.model.moments import utc_text
-from lakeplan.model.plan import PLAN_FORMAT, Action, Horizon, Plan
+from lakeplan.model.plan import PLAN_FORMAT, Action, Horizon, Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules
 
 Json = typing.Any
@@ -61,7 +61,24 @@ def summarise(plan: Plan) -> dict[str, Json]:
         "impact_known": len(known) == len(writes),
         "impact_unknown": len(writes) - len(known),
         **_branches(plan),
+        "cost_expire": _costs(writes),
     }
+
+
+def _costs(writes: Sequence[RepositoryPlan]) -> list[dict[str, Json]]:
+    """What the expiring bytes cost a month, by currency, over the servers that have a price."""
+    found: dict[str, dict[str, Json]] = {}
+    for repository in writes:
+        price = repository.cost_per_gb_month
+        if price is None:
+            continue
+        sums = found.setdefault(
+            price.currency, {"currency": price.currency, "per_month": 0.0, "per_month_plus_30_days": 0.0}
+        )
+        for key, horizon in (("per_month", Horizon.NOW), ("per_month_plus_30_days", Horizon.MONTH)):
+            figures = repository.impact.horizons.get(horizon.value)
+            sums[key] += price.monthly((figures.bytes_expire or 0) if figures is not None else 0)
+    return [found[currency] for currency in sorted(found)]
 
 
 def _branches(plan: Plan) -> dict[str, Json]:

@@ -19,4 +19,4 @@ class RangeCache(Protocol):
         """Stores it whole or not at all, in place of what stands there."""
 
     def trim(self) -> None:
-        """Brings it back to its size, least recently used out. Called once, at the end of a run."""
+        """Brings it back to its size, least recently used out. Called at the end of a run."""

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.render.amounts import count, days, moment, percent, size
+from lakeplan.render.money import Money
 from lakeplan.render.page import Cell, Page
 
 Json = Mapping[str, Any]
@@ -40,10 +41,11 @@ def render_curve(document: Json, console: Console) -> None:
             "go at any days",
             indent=2,
         )
+    cost = Money.of(document)
     for curve in document["curves"]:
-        _curve(page, curve, held["size_bytes"])
+        _curve(page, curve, held["size_bytes"], cost)
     if document["horizon"] is not None:
-        _horizon(page, document["horizon"])
+        _horizon(page, document["horizon"], cost)
     if document["warnings"]:
         page.heading("Warnings")
         for warning in document["warnings"]:
@@ -61,7 +63,7 @@ def goes_at(curve: Json, at: int) -> Json:
     return steps[-1]
 
 
-def _curve(page: Page, curve: Json, whole: int) -> None:
+def _curve(page: Page, curve: Json, whole: int, cost: Money) -> None:
     now = curve["now"]
     page.heading(
         title_of(curve),
@@ -69,9 +71,10 @@ def _curve(page: Page, curve: Json, whole: int) -> None:
     )
     asked = {point["days"]: point for point in curve["server"]}
     bars = page.width >= BAR_FROM_WIDTH
-    rows = [_row(page, curve, at, asked, whole, bars=bars) for at in _rows(curve, asked)]
-    headers = ("days", "objects go", "bytes go", "", "", "the server takes more")
-    page.table(headers, rows, figures=frozenset({0, 1, 2, 3}), solid=frozenset({4}))
+    rows = [_row(page, curve, at, asked, whole, cost, bars=bars) for at in _rows(curve, asked)]
+    headers = ("days", "objects go", "bytes go", *cost.header(), "", "", "the server takes more")
+    share = 3 + cost.shown
+    page.table(headers, rows, figures=range(share + 1), solid=(share + 1,))
 
 
 def _rows(curve: Json, asked: Mapping[int, Json]) -> list[int]:
@@ -86,7 +89,7 @@ def _rows(curve: Json, asked: Mapping[int, Json]) -> list[int]:
 
 
 def _row(
-    page: Page, curve: Json, at: int, asked: Mapping[int, Json], whole: int, *, bars: bool
+    page: Page, curve: Json, at: int, asked: Mapping[int, Json], whole: int, cost: Money, *, bars: bool
 ) -> tuple[str | Cell, ...]:
     goes = goes_at(curve, at)
     style = "bold" if at == curve["days_now"] else ""
@@ -96,6 +99,7 @@ def _row(
         Cell(f"{page.arrow} {at:,}" if style else f"{at:,}", style),
         Cell(count(goes["objects"]), style),
         Cell(size(goes["size_bytes"]), style),
+        *(Cell(text, style) for text in cost.cells(goes["size_bytes"])),
         Cell(percent(goes["size_bytes"], whole) if whole else "", style),
         Cell(_bar(page, goes["size_bytes"], whole) if bars else "", "cyan"),
         Cell(more, "bold red"),
@@ -109,7 +113,7 @@ def _bar(page: Page, part: int, whole: int) -> str:
     return block * max(1, round(BAR_WIDTH * part / whole))
 
 
-def _horizon(page: Page, horizon: Json) -> None:
+def _horizon(page: Page, horizon: Json, cost: Money) -> None:
     total, gone = horizon["total"], horizon["gone_now"]
     page.heading(f"The next {days(horizon['days'])}, if nobody writes")
     page.line(
@@ -120,10 +124,11 @@ def _horizon(page: Page, horizon: Json) -> None:
     losses = horizon["days_with_losses"]
     if losses:
         rows = [
-            (until, count(objects), size(size_bytes), f"{count(so_far)}")
+            (until, count(objects), size(size_bytes), *cost.cells(size_bytes), f"{count(so_far)}")
             for until, objects, size_bytes, so_far in _grouped(losses)
         ]
-        page.table(("until", "objects go", "bytes go", "objects so far"), rows, figures=frozenset({1, 2, 3}))
+        headers = ("until", "objects go", "bytes go", *cost.header(), "objects so far")
+        page.table(headers, rows, figures=range(1, len(headers)))
 
 
 def _grouped(losses: Sequence[Json]) -> list[tuple[str, int, int, int]]:

@@ -1,4 +1,4 @@
-"""Drift as a page and as metrics, both from the drift document (``schemas/drift.v1.json``)."""
+"""Drift as a page, from its document (``schemas/drift.v1.json``)."""
 
 from __future__ import annotations
 
@@ -95,31 +95,3 @@ def _sum(summary: Json) -> str:
         return f"{known}. {checked}{failed}."
     classes = ", ".join(f"{count(n)} {name}" for name, n in summary["classes"].items() if n)
     return f"{counted(summary['drifted'], 'repository')} ({classes}). {checked}{failed}."
-
-
-def drift_metrics(document: Json) -> str:
-    """OpenMetrics text: repositories by class, repositories in it one by one, failures, the time."""
-    lines = ["# TYPE lakeplan_drift_repositories gauge"]
-    lines += [
-        f'lakeplan_drift_repositories{{class="{name}"}} {n}'
-        for name, n in document["summary"]["classes"].items()
-    ]
-    lines.append("# TYPE lakeplan_drift gauge")
-    lines += [
-        f'lakeplan_drift{{repository="{_label(r["repository"])}",owner="{_label(r["owner"] or "")}",'
-        f'class="{name}"}} 1'
-        for r in document["repositories"]
-        for name in r["classes"]
-    ]
-    lines += [
-        "# TYPE lakeplan_drift_checked gauge",
-        f"lakeplan_drift_checked {document['summary']['checked']}",
-        "# TYPE lakeplan_drift_failed gauge",
-        f"lakeplan_drift_failed {document['summary']['failed']}",
-        "# EOF",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _label(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

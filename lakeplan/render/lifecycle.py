@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.render.amounts import UNKNOWN, count, counted, duration, moment, size
+from lakeplan.render.money import Money
 from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_notes import render_gates
 
@@ -58,11 +59,12 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
             page.hanging(Cell("!", "bold yellow"), page.join(warning))
         going = [b for b in repository["branches"] if b["verdict"] == "delete"]
         if going:
-            going_table(page, going, document["as_of"])
+            going_table(page, going, document["as_of"], Money.of(repository))
         staying = [b for b in repository["branches"] if b["verdict"] != "delete"]
         if staying:
             staying_table(page, staying, document["as_of"])
-        follows_table(page, repository)
+        follows_table(page, repository, Money.of(repository))
+        stale_table(page, repository["branches"], Money.of(repository))
         _notes(page, repository)
     render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
     _not_ours(page, document)
@@ -78,11 +80,11 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
     )
 
 
-def going_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
+def going_table(page: Page, branches: Sequence[Json], as_of: str, cost: Money) -> None:
     """Branches that go: by which policy and since when, until when their commits are safe and what goes then
     (columns only where there is something to say); below it what is lost with a branch."""
     wide = page.width >= _WIDE
-    rows = [_going(b, as_of, wide=wide) for b in branches]
+    rows = [_going(b, as_of, cost, wide=wide) for b in branches]
     safe = "safe until" if any(b["safe_until"] for b in branches) else ""
     then = "then go" if any(b["follows"] for b in branches) else ""
     page.table(
@@ -92,6 +94,47 @@ def going_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
         solid=(0, 5, 6),
     )
     losses_of(page, branches)
+
+
+def stale_table(page: Page, branches: Sequence[Json], cost: Money, limit: int | None = None) -> None:
+    """Branches that nobody writes to, by the bytes that only they hold."""
+    stale = stale_first(branches)
+    if not stale:
+        return
+    title = f"{counted(len(stale), 'stale branch')}, and what each alone holds (at most)"
+    page.line(Cell(title, "bold"), indent=2)
+    page.table(
+        ("", "last commit", "commits", "objects", "bytes", *cost.header()),
+        [[_name(branch), *only_here(branch["only_here"], cost)] for branch in stale[:limit]],
+        figures=(2, 3, 4, 5),
+        solid=(1,),
+        indent=4,
+    )
+    if limit is not None and len(stale) > limit:
+        page.line(Cell(f"and {count(len(stale) - limit)} more", "dim"), indent=4)
+
+
+def stale_first(branches: Sequence[Json]) -> list[Json]:
+    """The stale ones among them, those that hold most first; unknown ones before."""
+    found = [branch for branch in branches if branch["only_here"] is not None]
+    return sorted(found, key=_holding_most)
+
+
+def _holding_most(branch: Json) -> tuple[bool, int, str, str]:
+    only = branch["only_here"]
+    known = only["size_bytes"] is not None
+    return (known, -(only["size_bytes"] or 0), only["idle_since"], branch["branch_id"])
+
+
+def only_here(only: Json, cost: Money) -> list[str]:
+    """Last commit, commits, objects, bytes, and money where there is a price."""
+    return [
+        _day(only["idle_since"]),
+        count(only["commits"]),
+        UNKNOWN if only["objects"] is None else count(only["objects"]),
+        UNKNOWN if only["size_bytes"] is None else size(only["size_bytes"]),
+        *cost.cells(only["size_bytes"]),
+    ]
 
 
 def losses_of(page: Page, branches: Sequence[Json]) -> None:
@@ -128,7 +171,7 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def _going(branch: Json, as_of: str, *, wide: bool) -> list[str | Cell]:
+def _going(branch: Json, as_of: str, cost: Money, *, wide: bool) -> list[str | Cell]:
     return [
         Cell("-", "bold red"),
         _name(branch),
@@ -137,7 +180,7 @@ def _going(branch: Json, as_of: str, *, wide: bool) -> list[str | Cell]:
         branch["policy"] or "",
         _day(branch["since"]) if wide else "",
         Cell(_day(branch["safe_until"]), "yellow" if (branch["safe_until"] or as_of) < as_of else ""),
-        then_goes(branch["follows"]),
+        then_goes(branch["follows"], cost),
     ]
 
 
@@ -145,17 +188,17 @@ def _day(time: str | None) -> str:
     return moment(time)[:10] if time else ""
 
 
-def then_goes(follows: Json | None) -> str:
+def then_goes(follows: Json | None, cost: Money) -> str:
     """Commits, objects and bytes that nothing keeps any more once the branch is gone."""
     if follows is None:
         return ""
     if not follows["commits"]:
         return "nothing"
-    if follows["objects"] is None:
+    if follows["objects"] is None or follows["size_bytes"] is None:
         return f"{counted(follows['commits'], 'commit')}, objects {UNKNOWN}"
     return (
         f"{counted(follows['commits'], 'commit')}, {counted(follows['objects'], 'object')},"
-        f" {size(follows['size_bytes'])}"
+        f" {size(follows['size_bytes'])}{cost.words(follows['size_bytes'])}"
     )
 
 
@@ -205,7 +248,7 @@ def _name(branch: Json) -> str:
     return f"{branch['branch_id']} (hidden)" if branch["hidden"] else str(branch["branch_id"])
 
 
-def follows_table(page: Page, repository: Json) -> None:
+def follows_table(page: Page, repository: Json, cost: Money) -> None:
     """What the deletions let go later, all together."""
     totals = repository["totals"]
     if not totals:
@@ -217,10 +260,12 @@ def follows_table(page: Page, repository: Json) -> None:
             count(total["commits"]),
             UNKNOWN if total["objects"] is None else count(total["objects"]),
             UNKNOWN if total["size_bytes"] is None else size(total["size_bytes"]),
+            *cost.cells(total["size_bytes"]),
         ]
         for name, total in totals.items()
     ]
-    page.table(("", "commits", "objects", "bytes"), rows, figures=(1, 2, 3), indent=4)
+    headers = ("", "commits", "objects", "bytes", *cost.header())
+    page.table(headers, rows, figures=(1, 2, 3, 4), indent=4)
     if repository["objects_unknown"]:
         page.line(Cell(f"objects are unknown: {repository['objects_unknown']}", "yellow"), indent=4)
 

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakeplan.render.amounts import UNKNOWN, count, counted, moment, size
-from lakeplan.render.lifecycle import losses, then_goes
+from lakeplan.render.lifecycle import losses, only_here, stale_first, then_goes
 from lakeplan.render.markdown import code, folded, prose, table
+from lakeplan.render.money import Money
 from lakeplan.render.plan_branches import BY_RUN, going_of, staying_of, why_they_stay
 from lakeplan.render.plan_changes import key_of
 
 Json = Mapping[str, Any]
 
 _SHOWN = 20
+_STALE = 5
 
 
 def run_branches(repository: Json) -> str:
@@ -34,12 +36,14 @@ def run_branches(repository: Json) -> str:
         f"{counted(len(going), 'branch')} now, {count(counts.get('plus_7_days', 0))} within 7 days,"
         f" {count(counts.get('plus_30_days', 0))} within 30 days if nobody writes.\n\n"
     )
-    return title + line + table(headers, [_row(b) for b in going[:_SHOWN]]) + more + "\n"
+    return (
+        title + line + table(headers, [_row(b, Money.of(repository)) for b in going[:_SHOWN]]) + more + "\n"
+    )
 
 
 def staying_branches(repository: Json) -> str:
     """What stays, by reason, and the totals of what follows; folded."""
-    found = repository["lifecycle"]
+    found, cost = repository["lifecycle"], Money.of(repository)
     if found is None or found["unknown"] or not going_of(repository):
         return ""
     rest = staying_of(repository)
@@ -51,15 +55,22 @@ def staying_branches(repository: Json) -> str:
                 count(t["commits"]),
                 _known(t["objects"], count),
                 _known(t["size_bytes"], size),
+                *cost.cells(t["size_bytes"]),
             ]
             for t in found["totals"].values()
         ]
-        body += table(("by", "commits follow", "objects", "bytes"), rows, figures=(1, 2, 3)) + "\n"
+        headers = ("by", "commits follow", "objects", "bytes", *cost.header(" "))
+        body += table(headers, rows, figures=(1, 2, 3, 4)) + "\n"
+    stale = stale_first(found["branches"])[:_STALE]
+    if stale:
+        headers = ("stale: each alone holds", "last commit", "commits", "objects", "bytes", *cost.header(" "))
+        rows = [[code(b["branch_id"]), *only_here(b["only_here"], cost)] for b in stale]
+        body += table(headers, rows, figures=(2, 3, 4, 5)) + "\n"
     body += "".join(f"- {prose(note)}\n" for note in found["notes"])
     return folded("what stays, and what follows", body)
 
 
-def _row(branch: Json) -> list[str]:
+def _row(branch: Json, cost: Money) -> list[str]:
     return [
         code(branch["branch_id"]),
         moment(branch["created"] or ""),
@@ -68,7 +79,7 @@ def _row(branch: Json) -> list[str]:
         moment(branch["since"] or ""),
         prose(", ".join(losses(branch))),
         moment(branch["safe_until"] or ""),
-        then_goes(branch["follows"]),
+        prose(then_goes(branch["follows"], cost)),
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from lakeplan.render.amounts import UNKNOWN, count, counted, percent, size
 from lakeplan.render.markdown import code, folded, prose, table
 from lakeplan.render.markdown_branches import run_branches, staying_branches, with_losses
+from lakeplan.render.money import Money
 from lakeplan.render.plan_changes import change_rows, fold, key_of, writes
 from lakeplan.render.plan_impact import AT_MOST, HORIZONS, NO_REASON
 from lakeplan.render.plan_settings import TITLES, settings_of
@@ -90,24 +91,26 @@ def headline(repository: Json) -> str:
     now, month = (impact["horizons"].get(name) for name in ("now", "plus_30_days"))
     if now is None:
         return f"Impact: not asked for. {prose(impact['reason'])}".rstrip()
-    text = f"Impact: {_objects(now)}"
+    cost = Money.of(repository)
+    text = f"Impact: {_objects(now, cost)}"
     if month is not None and (month["objects_expire"] or 0) > (now["objects_expire"] or 0):
-        text += f" ({_objects(month)} in 30 days)"
+        text += f" ({_objects(month, cost)} in 30 days)"
     risk = now["objects_at_risk"]
     return text + (f", **{counted(risk, 'object')} at risk**" if risk else "") + "."
 
 
-def _objects(h: Json) -> str:
+def _objects(h: Json, cost: Money) -> str:
     if h["objects_expire"] is None:
         return f"**UNKNOWN** objects of {counted(h['commits_expire'], 'commit')}"
-    return f"{counted(h['objects_expire'], 'object')}, {_size(h['bytes_expire'])}"
+    words = prose(cost.words(h["bytes_expire"]))
+    return f"{counted(h['objects_expire'], 'object')}, {_size(h['bytes_expire'])}{words}"
 
 
 def details_of(repository: Json) -> str:
     """Figures at the three moments, tags, folders, gates that passed; folded."""
     if not writes(repository):
         return staying_branches(repository)
-    parts = [_figures(repository["impact"]), _tags(repository["impact"]), _prefixes(repository["impact"])]
+    parts = [_figures(repository), _tags(repository), _prefixes(repository)]
     passed = [g for g in repository["gates"] if g["outcome"] == "passed"]
     if passed:
         rows = "".join(f"- {code(g['gate'])} passed: {prose(g['message'])}\n" for g in passed)
@@ -126,7 +129,8 @@ def details_of(repository: Json) -> str:
     return folded("what that does", "".join(parts)) + staying_branches(repository)
 
 
-def _figures(impact: Json) -> str:
+def _figures(repository: Json) -> str:
+    impact, cost = repository["impact"], Money.of(repository)
     moments = [
         (label, impact["horizons"][name]) for name, label in HORIZONS.items() if name in impact["horizons"]
     ]
@@ -139,6 +143,7 @@ def _figures(impact: Json) -> str:
         "objects expire",
         "of objects kept",
         "bytes expire",
+        *cost.header(" "),
         "at risk",
     )
     rows = [
@@ -149,6 +154,7 @@ def _figures(impact: Json) -> str:
             _count(h["objects_expire"]),
             _share(h["objects_expire"], h["objects_kept"]),
             _size(h["bytes_expire"]),
+            *(prose(cell) for cell in cost.cells(h["bytes_expire"])),
             _count(h["objects_at_risk"]),
         ]
         for label, h in moments
@@ -156,12 +162,18 @@ def _figures(impact: Json) -> str:
     return table(headers, rows, figures=range(1, len(headers))) + f"\n{AT_MOST}.\n\n"
 
 
-def _tags(impact: Json) -> str:
-    tags = impact["tags"]
+def _tags(repository: Json) -> str:
+    tags, cost = repository["impact"]["tags"], Money.of(repository)
     if not tags:
         return ""
     rows = [
-        [code(t["tag"]), code(t["commit_id"][:12]), _count(t["objects"]), _size(t["size_bytes"])]
+        [
+            code(t["tag"]),
+            code(t["commit_id"][:12]),
+            _count(t["objects"]),
+            _size(t["size_bytes"]),
+            *(prose(cell) for cell in cost.cells(t["size_bytes"])),
+        ]
         for t in tags
     ]
     more = f"\nand {len(tags) - _TAGS:,} more\n" if len(tags) > _TAGS else ""
@@ -170,17 +182,27 @@ def _tags(impact: Json) -> str:
         "commit",
         "objects",
         "bytes",
+        *cost.header(" "),
     )
-    return table(headers, rows[:_TAGS], figures=(2, 3)) + more + "\n"
+    return table(headers, rows[:_TAGS], figures=(2, 3, 4)) + more + "\n"
 
 
-def _prefixes(impact: Json) -> str:
-    found = [p for p in impact["prefixes"] if p["prefix"]]
+def _prefixes(repository: Json) -> str:
+    found, cost = [p for p in repository["impact"]["prefixes"] if p["prefix"]], Money.of(repository)
     if not found:
         return ""
     found.sort(key=lambda p: (-p["size_bytes"], -p["objects"], p["prefix"]))
-    rows = [[code(p["prefix"]), count(p["objects"]), size(p["size_bytes"])] for p in found[:_PREFIXES]]
-    return table(("largest prefixes (now)", "objects", "bytes"), rows, figures=(1, 2)) + "\n"
+    rows = [
+        [
+            code(p["prefix"]),
+            count(p["objects"]),
+            size(p["size_bytes"]),
+            *(prose(cell) for cell in cost.cells(p["size_bytes"])),
+        ]
+        for p in found[:_PREFIXES]
+    ]
+    headers = ("largest prefixes (now)", "objects", "bytes", *cost.header(" "))
+    return table(headers, rows, figures=(1, 2, 3)) + "\n"
 
 
 def _count(value: int | None) -> str:

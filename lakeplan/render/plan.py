@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lakeplan.render.amounts import count, counted, moment, size
+from lakeplan.render.money import sums
 from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_branches import render_run_branches
 from lakeplan.render.plan_changes import render_changes, writing
@@ -122,11 +123,14 @@ def _branches(summary: Json) -> str:
 
 def _impact(summary: Json) -> list[str | Cell]:
     """What goes now, in 30 days where that is more, and at risk; unknown impacts first."""
+    costs = summary["cost_expire"]
     text = f"{counted(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
+    text += sums(costs, "per_month")
     if summary["objects_expire_plus_30_days"] > summary["objects_expire"]:
         text += (
             f" ({counted(summary['objects_expire_plus_30_days'], 'object')},"
-            f" {size(summary['bytes_expire_plus_30_days'])} in 30 days)"
+            f" {size(summary['bytes_expire_plus_30_days'])}{sums(costs, 'per_month_plus_30_days')}"
+            " in 30 days)"
         )
     if summary["objects_at_risk"]:
         text += f", {counted(summary['objects_at_risk'], 'object')} at risk"

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeplan.render.amounts import count, counted, moment
-from lakeplan.render.lifecycle import follows_table, going_table, reason_of, staying_table
+from lakeplan.render.lifecycle import follows_table, going_table, reason_of, stale_table, staying_table
+from lakeplan.render.money import Money
 from lakeplan.render.page import Cell, Page
 from lakeplan.render.plan_changes import key_of
 from lakeplan.render.plan_settings import notes
@@ -17,6 +18,7 @@ Json = Mapping[str, Any]
 BY_RUN = "deleted by `lakeplan lifecycle run`, not by apply"
 _SHOWN = 20
 _MANY = 8
+_STALE = 5
 
 
 def with_branches(repositories: Sequence[Json]) -> list[Json]:
@@ -64,7 +66,7 @@ def render_run_branches(page: Page, document: Json) -> None:
 
 def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying: bool) -> None:
     """One repository: counts, what goes, what stays (or why, in figures), and what follows."""
-    found = repository["lifecycle"]
+    found, cost = repository["lifecycle"], Money.of(repository)
     if found["unknown"]:
         title = page.join(Cell(key_of(repository), "bold"), "  which branches go could not be told")
         page.hanging(Cell("!", "bold yellow"), title, page.join(found["unknown"]))
@@ -77,14 +79,15 @@ def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying:
     )
     going, rest = going_of(repository), staying_of(repository)
     if going:
-        going_table(page, going[:limit], found["as_of"])
+        going_table(page, going[:limit], found["as_of"], cost)
     if limit is not None and len(going) > limit:
         page.line(Cell(f"and {count(len(going) - limit)} more that go", "dim"), indent=2)
     if rest and staying:
         staying_table(page, rest, found["as_of"])
     elif rest:
         page.line(f"{counted(len(rest), 'branch')} stay: {why_they_stay(rest)}", indent=2)
-    follows_table(page, found)
+    follows_table(page, found, cost)
+    stale_table(page, found["branches"], cost, limit=_STALE if limit is not None else None)
     notes(page, found["notes"])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lakeplan.render.amounts import UNKNOWN, count, counted, percent, size
+from lakeplan.render.money import Money, priced
 from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_changes import key_of, writing
 
@@ -36,7 +37,7 @@ def render_impact(page: Page, document: Json) -> None:
         for repository in loud:
             page.blank()
             page.line(Cell(key_of(repository), "bold"))
-            impact_details(page, repository["impact"], prefixes=_PREFIXES)
+            impact_details(page, repository, prefixes=_PREFIXES)
     if quiet:
         page.blank()
         page.line("Nothing expires in ", names([key_of(r) for r in quiet], _QUIET_SHOWN), ".")
@@ -59,8 +60,9 @@ def nothing_expires(impact: Json) -> bool:
     return known and all(h["commits_expire"] == 0 and h["objects_expire"] == 0 for h in moments)
 
 
-def impact_details(page: Page, impact: Json, *, prefixes: int | None) -> None:
+def impact_details(page: Page, repository: Json, *, prefixes: int | None) -> None:
     """The figures of one repository: a row per moment, then where the objects are."""
+    impact, cost = repository["impact"], Money.of(repository)
     horizons = impact["horizons"]
     if impact["status"] == "unknown":
         page.line(Cell(UNKNOWN, "bold red"), f": {impact['reason'] or NO_REASON}", indent=2)
@@ -71,20 +73,20 @@ def impact_details(page: Page, impact: Json, *, prefixes: int | None) -> None:
     moments = [(label, horizons[name]) for name, label in HORIZONS.items() if name in horizons]
     if moments:
         wide = page.width >= _WIDE
-        headers, rows = _figures(page, moments, wide=wide)
+        headers, rows = _figures(page, moments, cost, wide=wide)
         page.table(headers, rows, figures=range(1, len(headers)), solid=(0,))
     released = max((h["commits_released"] for _, h in moments), default=0)
     if released:
         text = f"{counted(released, 'commit')} that the stored rules let go would be kept again"
         page.line(Cell(text, "green"), indent=2)
-    _prefixes(page, impact["prefixes"], prefixes)
+    _prefixes(page, impact["prefixes"], prefixes, cost)
 
 
 def _figures(
-    page: Page, moments: Sequence[tuple[str, Json]], *, wide: bool
+    page: Page, moments: Sequence[tuple[str, Json]], cost: Money, *, wide: bool
 ) -> tuple[list[str], list[list[str | Cell]]]:
     headers = ["", "commits\nkept", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire"]
-    headers.append("objects\nat risk")
+    headers += [*cost.header(), "objects\nat risk"]
     if wide:
         headers += ["objects\nkept", "bytes\nkept"]
     rows = []
@@ -96,6 +98,7 @@ def _figures(
             amount(h["objects_expire"]),
             _share(h["objects_expire"], h["objects_kept"]),
             amount(h["bytes_expire"], size),
+            *cost.cells(h["bytes_expire"]),
             _risk(h["objects_at_risk"]),
         ]
         if wide:
@@ -137,15 +140,19 @@ def _before_after(page: Page, kept: int | None, expire: int | None, form: Any) -
     return f"{form(kept)} {page.arrow} {form(kept - expire)}"
 
 
-def _prefixes(page: Page, prefixes: Sequence[Json], limit: int | None) -> None:
+def _prefixes(page: Page, prefixes: Sequence[Json], limit: int | None, cost: Money) -> None:
     """The largest folders of what expires now. A folder that only holds one other is left out."""
     held = {(p["prefix"], p["objects"], p["size_bytes"]) for p in prefixes}
     shown = [p for p in prefixes if p["prefix"] and not _same_child(p, held)]
     shown.sort(key=lambda p: (-p["size_bytes"], -p["objects"], p["prefix"]))
     if not shown:
         return
-    rows = [[p["prefix"], count(p["objects"]), size(p["size_bytes"])] for p in shown[:limit]]
-    page.table(("largest prefixes (now)", "objects", "bytes"), rows, figures=(1, 2))
+    rows = [
+        [p["prefix"], count(p["objects"]), size(p["size_bytes"]), *cost.cells(p["size_bytes"])]
+        for p in shown[:limit]
+    ]
+    headers = ("largest prefixes (now)", "objects", "bytes", *cost.header())
+    page.table(headers, rows, figures=(1, 2, 3))
     if limit is not None and len(shown) > limit:
         page.line(Cell(f"and {count(len(shown) - limit)} more in the plan file", "dim"), indent=2)
 
@@ -161,7 +168,7 @@ def _same_child(prefix: Json, held: Iterable[tuple[str, int, int]]) -> bool:
 
 def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
     """Many repositories, one line each: the unknown ones first, then by bytes that expire."""
-    wide = page.width >= _WIDE
+    wide, with_money = page.width >= _WIDE, priced(repositories)
     rows: list[list[str | Cell]] = []
     unknown: dict[str, list[str]] = {}
     for repository in sorted(repositories, key=_largest_first):
@@ -169,9 +176,15 @@ def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
         if impact["status"] == "unknown":
             unknown.setdefault(impact["reason"], []).append(key_of(repository))
         if impact["horizons"]:
-            rows.append([Cell(key_of(repository), "bold"), *_one_line(page, impact["horizons"], wide=wide)])
+            cost = Money.of(repository, mixed=with_money)
+            line = _one_line(page, impact["horizons"], cost, wide=wide)
+            rows.append([Cell(key_of(repository), "bold"), *line])
     headers = ["", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire"]
-    headers += ["objects in\n30 days", *(("bytes in\n30 days", "commits\nkept") if wide else ())]
+    headers += [
+        *Money(mixed=with_money).header(),
+        "objects in\n30 days",
+        *(("bytes in\n30 days", "commits\nkept") if wide else ()),
+    ]
     headers.append("objects\nat risk")
     if rows:
         page.table(headers, rows, figures=range(1, len(headers)), indent=0)
@@ -185,13 +198,14 @@ def _largest_first(repository: Json) -> tuple[bool, int, str]:
     return (size_bytes is not None, -(size_bytes or 0), key_of(repository))
 
 
-def _one_line(page: Page, horizons: Json, *, wide: bool) -> list[str | Cell]:
+def _one_line(page: Page, horizons: Json, cost: Money, *, wide: bool) -> list[str | Cell]:
     now, month = horizons.get("now", {}), horizons.get("plus_30_days", {})
     cells: list[str | Cell] = [
         amount(now.get("commits_expire")),
         amount(now.get("objects_expire")),
         _share(now.get("objects_expire"), now.get("objects_kept")),
         amount(now.get("bytes_expire"), size),
+        *cost.cells(now.get("bytes_expire")),
         amount(month.get("objects_expire")),
     ]
     if wide:
@@ -202,30 +216,33 @@ def _one_line(page: Page, horizons: Json, *, wide: bool) -> list[str | Cell]:
 
 def render_backlog(page: Page, document: Json) -> None:
     """What the stored rules already let go, whatever this plan does."""
-    found = [
-        (key_of(r), r["impact"]["backlog"])
-        for r in document["repositories"]
-        if r["impact"]["backlog"] is not None and (r["impact"]["backlog"]["commits"])
-    ]
+    having = [r for r in document["repositories"] if (r["impact"]["backlog"] or {}).get("commits")]
+    with_money = priced(having)
+    found = [(key_of(r), r["impact"]["backlog"], Money.of(r, mixed=with_money)) for r in having]
     if not found:
         return
     page.heading("Backlog", "collectable under the stored rules already, whatever this plan does")
-    read = any(b["objects"] is not None for _, b in found)
+    read = any(b["objects"] is not None for _, b, _ in found)
     found.sort(key=lambda item: (-(item[1]["size_bytes"] or 0), -item[1]["commits"], item[0]))
     rows = [
         [
             key,
             count(b["commits"]),
-            *([_read(b["objects"], count), _read(b["size_bytes"], size)] if read else []),
+            *([_read(b["objects"], count), _read(b["size_bytes"], size), *_cost(cost, b)] if read else []),
         ]
-        for key, b in found[:_BACKLOG_ROWS]
+        for key, b, cost in found[:_BACKLOG_ROWS]
     ]
-    headers = ("repository", "commits", *(("objects", "bytes") if read else ()))
+    money = found[0][2].header()
+    headers = ("repository", "commits", *(("objects", "bytes", *money) if read else ()))
     page.table(headers, rows, figures=range(1, len(headers)))
     if len(found) > _BACKLOG_ROWS:
         page.line(Cell(f"and {counted(len(found) - _BACKLOG_ROWS, 'repository')} more", "dim"), indent=2)
     if not read:
         page.line(Cell("its objects were not read; --backlog reads them", "dim"), indent=2)
+
+
+def _cost(cost: Money, backlog: Json) -> tuple[str, ...]:
+    return cost.cells(backlog["size_bytes"]) if backlog["size_bytes"] is not None else ("",) * cost.shown
 
 
 def _read(value: int | None, form: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from lakeplan.core.planning.impact import STAGED_DATA
 from lakeplan.render.amounts import UNKNOWN, count, counted, size
+from lakeplan.render.money import Money, priced
 from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_changes import key_of
 from lakeplan.render.plan_impact import HORIZONS
@@ -67,7 +68,8 @@ def render_warnings(
     tags_shown: int | None = _TAGS_SHOWN,
 ) -> None:
     """Objects at risk, tags that lose data, then every other warning with the repositories it is about."""
-    at_risk = [row for r in repositories if (row := _risk_row(r)) is not None]
+    with_money = priced(repositories)
+    at_risk = [row for r in repositories if (row := _risk_row(r, with_money=with_money)) is not None]
     tags = [r for r in repositories if r["impact"]["tags"]]
     texts: dict[str, list[str]] = {text: [] for text in others}
     for repository in repositories:
@@ -82,7 +84,7 @@ def render_warnings(
     page.heading("Warnings")
     bullet = Cell("!", "bold yellow")
     if at_risk:
-        _at_risk(page, at_risk)
+        _at_risk(page, at_risk, Money(mixed=with_money))
     for repository in tags:
         _tags(page, repository, tags_shown)
     for text, keys in texts.items():
@@ -93,7 +95,7 @@ def render_warnings(
         page.hanging(bullet, page.join(Cell(where, "bold"), text, Cell(after, "dim")))
 
 
-def _risk_row(repository: Json) -> list[str] | None:
+def _risk_row(repository: Json, *, with_money: bool) -> list[str] | None:
     """The worst moment of one repository; None when nothing is at risk."""
     horizons = repository["impact"]["horizons"]
     known = [(horizons[name], label) for name, label in HORIZONS.items() if name in horizons]
@@ -103,20 +105,22 @@ def _risk_row(repository: Json) -> list[str] | None:
     figures, label = worst
     size_bytes = figures["bytes_at_risk"]
     known_bytes = UNKNOWN if size_bytes is None else size(size_bytes)
-    return [key_of(repository), label, count(figures["objects_at_risk"]), known_bytes]
+    cost = Money.of(repository, mixed=with_money).cells(size_bytes)
+    return [key_of(repository), label, count(figures["objects_at_risk"]), known_bytes, *cost]
 
 
-def _at_risk(page: Page, rows: Sequence[Sequence[str]]) -> None:
+def _at_risk(page: Page, rows: Sequence[Sequence[str]], cost: Money) -> None:
     text = (
         "the server would take these although the documented rule keeps them:"
         " its walk of the history can stop early"
     )
     page.hanging(Cell("!", "bold red"), page.join(Cell("objects at risk: ", "bold"), text))
-    page.table(("", "when", "objects", "bytes"), rows, figures=(2, 3), solid=(1,), indent=3)
+    headers = ("", "when", "objects", "bytes", *cost.header())
+    page.table(headers, rows, figures=(2, 3, 4), solid=(1,), indent=3)
 
 
 def _tags(page: Page, repository: Json, limit: int | None) -> None:
-    tags = repository["impact"]["tags"]
+    tags, cost = repository["impact"]["tags"], Money.of(repository)
     title = page.join(
         Cell(f"{key_of(repository)}: ", "bold"),
         f"{counted(len(tags), 'tag')} would lose data (now or within 30 days)",
@@ -128,10 +132,12 @@ def _tags(page: Page, repository: Json, limit: int | None) -> None:
             t["commit_id"][:12],
             UNKNOWN if t["objects"] is None else count(t["objects"]),
             UNKNOWN if t["size_bytes"] is None else size(t["size_bytes"]),
+            *cost.cells(t["size_bytes"]),
         ]
         for t in tags[:limit]
     ]
-    page.table(("tag", "commit", "objects lost", "bytes lost"), rows, figures=(2, 3), solid=(1,), indent=3)
+    headers = ("tag", "commit", "objects lost", "bytes lost", *cost.header())
+    page.table(headers, rows, figures=(2, 3, 4), solid=(1,), indent=3)
     if limit is not None and len(tags) > limit:
         page.line(Cell(f"and {count(len(tags) - limit)} more tags in the plan file", "dim"), indent=3)
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.render.amounts import counted, days, size
+from lakeplan.render.money import Money
 from lakeplan.render.page import Cell, Page, names
 from lakeplan.render.plan_branches import BY_RUN, run_branches_of
 from lakeplan.render.plan_changes import DEFAULT, MARKS, NOT_SET, key_of
@@ -45,9 +46,9 @@ def render_repository(repository: Json, console: Console) -> None:
             notes(page, setting["notes"])
     impact = repository["impact"]
     page.heading("Impact", AT_MOST)
-    impact_details(page, impact, prefixes=None)
+    impact_details(page, repository, prefixes=None)
     if impact["backlog"] is not None:
-        page.line(f"backlog under the stored rules: {_backlog(impact['backlog'])}", indent=2)
+        page.line(f"backlog under the stored rules: {_backlog(repository)}", indent=2)
     if impact["status"] == "simulated":
         read = f"{counted(impact['ranges_read'], 'range')}, {counted(impact['entries_read'], 'entry')}"
         page.line(Cell(f"read: {read}", "dim"), indent=2)
@@ -125,8 +126,10 @@ def _days(value: int | None) -> Cell:
     return Cell(NOT_SET, "dim") if value is None else Cell(days(value))
 
 
-def _backlog(backlog: Json) -> str:
+def _backlog(repository: Json) -> str:
+    backlog = repository["impact"]["backlog"]
     commits = counted(backlog["commits"], "commit")
     if backlog["objects"] is None:
         return f"{commits} (objects not read)"
-    return f"{commits}, {counted(backlog['objects'], 'object')}, {size(backlog['size_bytes'] or 0)}"
+    words = f"{commits}, {counted(backlog['objects'], 'object')}, {size(backlog['size_bytes'] or 0)}"
+    return words + Money.of(repository).words(backlog["size_bytes"])

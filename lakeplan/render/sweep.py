@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.render.amounts import count, counted, moment, size
+from lakeplan.render.money import Money
 from lakeplan.render.page import Cell, Page
 from lakeplan.render.plan_notes import render_gates
 
@@ -54,7 +55,7 @@ def render_marks(document: Json, console: Console) -> None:
 
 def _mark(page: Page, mark: Json) -> None:
     page.heading(f"{mark['server']}/{mark['repository']}", f"mark {mark['mark_id']}")
-    collects = mark["settings"]["never_committed"] == "collect"
+    collects, cost = mark["settings"]["never_committed"] == "collect", Money.of(mark)
     rows: list[Sequence[str | Cell]] = []
     for key, (name, why, style) in CLASSES.items():
         amount = mark["classes"][key]
@@ -68,11 +69,13 @@ def _mark(page: Page, mark: Json) -> None:
                 Cell(name, style if goes else ""),
                 count(amount["objects"]),
                 size(amount["size_bytes"]),
+                *cost.cells(amount["size_bytes"]),
                 why,
             )
         )
     if rows:
-        page.table(("", "", "objects", "size", ""), rows, figures=(2, 3), solid=(0, 1))
+        headers = ("", "", "objects", "size", *cost.header(), "")
+        page.table(headers, rows, figures=(2, 3, 4) if cost.shown else (2, 3), solid=(0, 1))
     else:
         page.line("nothing may go", indent=2)
     page.line(
@@ -111,7 +114,8 @@ def render_approval(document: Json, console: Console) -> None:
     page = Page(console)
     page.line(
         Cell("Approved:", "bold green"),
-        f" {counted(document['objects'], 'object')}, {size(document['size_bytes'])}, by {document['by']}:"
+        f" {counted(document['objects'], 'object')}, {size(document['size_bytes'])}"
+        f"{Money.of(document).words(document['size_bytes'])}, by {document['by']}:"
         f" {document['reason']}",
     )
     page.line(Cell(f"digest {document['digest']}", "dim"))
@@ -122,8 +126,14 @@ def render_sweep(document: Json, console: Console) -> None:
     """What became of every object of a mark, why some stayed, and what is not proven."""
     page = Page(console)
     page.heading(document["repository"], f"sweep of mark {document['mark_id']}")
-    rows = [
-        (Cell(name, style), count(document[key]["objects"]), size(document[key]["size_bytes"]))
+    cost = Money.of(document)
+    rows: list[Sequence[str | Cell]] = [
+        (
+            Cell(name, style),
+            count(document[key]["objects"]),
+            size(document[key]["size_bytes"]),
+            *cost.cells(document[key]["size_bytes"]),
+        )
         for key, name, style in (
             ("deleted", "deleted", ""),
             ("saved", "saved", "green"),
@@ -132,7 +142,7 @@ def render_sweep(document: Json, console: Console) -> None:
         )
         if document[key]["objects"] or key == "deleted"
     ]
-    page.table(("", "objects", "size"), rows, figures=(1, 2), solid=(0,))
+    page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
     for reason, number in document["reasons"].items():
         page.line(f"{counted(number, 'object')} {reason}", indent=2)
     if document["came_back"] is None:
@@ -152,6 +162,7 @@ def render_sweep(document: Json, console: Console) -> None:
     page.line(
         Cell("Swept:" if document["finished"] else "Not finished:", "bold"),
         f" {count(document['deleted']['objects'])} deleted, {size(document['deleted']['size_bytes'])}"
+        f"{cost.words(document['deleted']['size_bytes'])}"
         f"; {verified}.",
     )
     if not document["finished"]:

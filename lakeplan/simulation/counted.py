@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,25 +18,37 @@ from pyspark.sql import functions as F
 from lakeplan.errors import LakeplanError
 from lakeplan.model.simulation import Amount
 from lakeplan.ports.range_cache import RangeCache
-from lakeplan.simulation import counting
 from lakeplan.simulation.blocks import Question
 from lakeplan.simulation.counting import (
     ROWS_A_PARTITION,
+    Bins,
     Counting,
     count_objects,
     fold_bins,
-    from_bytes,
     unpack_objects,
 )
+from lakeplan.simulation.pieces import GOING as GOING_ROWS
+from lakeplan.simulation.pieces import from_bytes
 from lakeplan.simulation.reading import Source, failure
 from lakeplan.simulation.schemas import COUNTED, GOING, PIECES
 from lakeplan.simulation.seen import Seen
+from lakeplan.simulation.sharing import Memory
 from lakeplan.simulation.totals import ObjectClass
 from lakeplan.simulation.work import WorkItem, pack
 
 FEW_ROWS = 500_000
 """Below this many a repository is counted in one partition."""
+MEMORIES_AT_ONCE = 16
+"""Repositories whose cache is asked at once: in a store each answer is waited for."""
 _WORD = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Counted:
+    """``frame``: see ``schemas.COUNTED``. ``memories`` are of the sources, by position."""
+
+    frame: DataFrame
+    memories: Sequence[Memory]
 
 
 def counted(
@@ -45,14 +59,19 @@ def counted(
     entries: Sequence[int],
     listing: bool,
     cache: RangeCache | None,
-) -> DataFrame:
-    """See ``schemas.COUNTED``. ``items`` name a source by its position; ``entries`` are how many each source
-    has in its ranges. An object that goes in any of the questions has a row."""
+) -> Counted:
+    """``items`` name a source by its position; ``entries`` are how many each source has in its ranges. An
+    object that goes in any of the questions has a row."""
     parallelism = session.sparkContext.defaultParallelism
     bins = pack(items, parallelism)
-    rows = [2 * n if listing else n for n in entries]
+    memories = [Memory(source, n, items, cache) for n, (source, _) in enumerate(sources)]
+    with ThreadPoolExecutor(MEMORIES_AT_ONCE) as pool:
+        suspects = tuple(pool.map(Memory.suspects, memories))
+    # of those that are known to stand alone nothing is sent
+    sent = [n if few is None else few.size for n, few in zip(entries, suspects, strict=True)]
+    rows = [2 * n if listing else n for n in sent]
     partitions = [1 if n < FEW_ROWS else max(parallelism, -(-n // ROWS_A_PARTITION)) for n in rows]
-    spread = max(*partitions, min(parallelism, len(sources)), -(-sum(rows) // ROWS_A_PARTITION))
+    spread = max(*partitions, min(parallelism, len(bins)), -(-sum(rows) // ROWS_A_PARTITION))
     asked = Counting(
         sources=tuple(source for source, _ in sources),
         questions=tuple(tuple(questions) for _, questions in sources),
@@ -60,8 +79,9 @@ def counted(
         partitions=tuple(partitions),
         places=places(spread),
         cache=cache,
+        tell_shared=any(memory.is_kept for memory in memories),
     )
-    shared = session.sparkContext.broadcast(tuple(bins))
+    shared = session.sparkContext.broadcast(Bins(tuple(bins), suspects))
 
     # Sources carry credentials, and Spark puts broadcasts into plain temporary files: these travel with the
     # function, which goes over a socket.
@@ -73,39 +93,46 @@ def counted(
 
     numbers = session.range(0, len(bins), 1, len(bins))
     pieces = numbers.mapInArrow(fold, PIECES).repartition(spread, "partition")
-    return pieces.mapInArrow(count, COUNTED)
+    return Counted(pieces.mapInArrow(count, COUNTED), memories)
 
 
-def classes_in(frame: DataFrame) -> dict[int, list[ObjectClass] | LakeplanError]:
+def classes_in(objects: Counted) -> dict[int, list[ObjectClass] | LakeplanError]:
     """Per repository (its position), the classes of its objects; or, when a worker could not read something
     of it, that error: one unreadable file, and there is no answer."""
     found: dict[int, list[ObjectClass] | LakeplanError] = {}
-    rows = frame.where(F.col("counts").isNotNull()).select("source", "counts").toArrow().to_pylist()
-    for row in rows:
+    shared: dict[int, list[bytes]] = {}
+    columns = objects.frame.where(F.col("counts").isNotNull()).select("source", "counts", "shared")
+    for row in columns.toArrow().to_pylist():
         document, of_source = json.loads(row["counts"]), found.setdefault(row["source"], [])
+        if row["shared"] is not None:
+            shared.setdefault(row["source"], []).append(row["shared"])
         if "error" in document:
             found[row["source"]] = failure(document["error"])
         elif isinstance(of_source, list):
-            for seen, mask, alias_mask, holders, objects, size in document["classes"]:
-                amount = Amount(objects, size)
+            for seen, mask, alias_mask, holders, number, size in document["classes"]:
+                amount = Amount(number, size)
                 of_source.append(ObjectClass(Seen(seen), mask, alias_mask, tuple(holders), amount))
+    with ThreadPoolExecutor(MEMORIES_AT_ONCE) as pool:
+        for source, memory in enumerate(objects.memories):
+            if isinstance(found.get(source), list):
+                pool.submit(memory.remember, shared.get(source, ()))
     return found
 
 
-def objects_in(frame: DataFrame) -> DataFrame:
+def objects_in(objects: Counted) -> DataFrame:
     """What goes: see ``schemas.GOING``."""
 
     def unpack(batches):  # type: ignore[no-untyped-def]
         return unpack_objects(batches)
 
-    return frame.where(F.col("objects").isNotNull()).select("objects").mapInArrow(unpack, GOING)
+    return objects.frame.where(F.col("objects").isNotNull()).select("objects").mapInArrow(unpack, GOING)
 
 
-def few_objects_in(frame: DataFrame) -> pa.Table:
+def few_objects_in(objects: Counted) -> pa.Table:
     """The same on the driver; for those who know that there are few."""
-    packed = frame.where(F.col("objects").isNotNull()).select("objects").toArrow()
+    packed = objects.frame.where(F.col("objects").isNotNull()).select("objects").toArrow()
     tables = [from_bytes(data) for data in packed["objects"].to_pylist()]
-    return pa.concat_tables([counting.GOING.empty_table(), *tables])
+    return pa.concat_tables([GOING_ROWS.empty_table(), *tables])
 
 
 def places(partitions: int) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.digests import Digest
-from lakeplan.simulation.groups import Group
+from lakeplan.simulation.groups import Group, Shared
 
 FORMAT = b"lakeplan range 2\n"
 """Changes with anything that is computed: hashes, what a candidate is, how addresses are compared."""
@@ -33,6 +33,8 @@ TEXTS = pa.schema(
 )
 """Of one range, the rows that neighbours did not keep once, with what tells them apart."""
 _CHECK_BYTES = 16
+_ID_BYTES = 32
+_SHARED = "all"
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -71,7 +73,7 @@ class DigestCache:
         self._put(range_id, "texts", [np.frombuffer(sink.getvalue(), np.uint8)])
 
     def group(self, range_ids: Sequence[str]) -> Group | None:
-        data = self._get(_group_id(range_ids), "group")
+        data = self._get(group_id(range_ids), "group")
         if data is None or len(data) < 16:
             return None
         rows, kinds = np.frombuffer(data, "<i8", 2).tolist()
@@ -88,7 +90,23 @@ class DigestCache:
     def put_group(self, range_ids: Sequence[str], group: Group) -> None:
         index = group.index.astype(_index_type(group.held.size))
         head = np.array([len(group), group.held.size])
-        self._put(_group_id(range_ids), "group", [head, group.hashes, group.sizes, index, group.held])
+        self._put(group_id(range_ids), "group", [head, group.hashes, group.sizes, index, group.held])
+
+    def shared(self) -> Shared | None:
+        data = self._get(_SHARED, "shared")
+        if data is None or len(data) < 8:
+            return None
+        groups = int.from_bytes(data[:8], "little")
+        ends = 8 + groups * _ID_BYTES
+        if len(data) < ends or (len(data) - ends) % 8:
+            return None
+        ids = frozenset(data[at : at + _ID_BYTES].hex() for at in range(8, ends, _ID_BYTES))
+        return Shared(ids, _column(data, np.uint64, (len(data) - ends) // 8, ends))
+
+    def put_shared(self, shared: Shared) -> None:
+        """In place of what was known: of the groups of the last run."""
+        ids = np.frombuffer(bytes.fromhex("".join(sorted(shared.groups))), np.uint8)
+        self._put(_SHARED, "shared", [np.array([len(shared.groups)]), ids, shared.hashes])
 
     def _get(self, id: str, kind: str) -> memoryview | None:
         data = self.cache.get(self._key(id, kind))
@@ -125,8 +143,8 @@ def _index_type(kinds: int) -> type[np.unsignedinteger[Any]]:
     return np.uint8 if kinds <= 1 << 8 else np.uint16 if kinds <= 1 << 16 else np.uint32
 
 
-def _group_id(range_ids: Sequence[str]) -> str:
-    """In this order: a version's bit is its position."""
+def group_id(range_ids: Sequence[str]) -> str:
+    """Of a group with these versions in this order: a version's bit is its position."""
     return hashlib.sha256(json.dumps(list(range_ids)).encode()).hexdigest()
 
 

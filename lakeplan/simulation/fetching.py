@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
+FETCH_AHEAD = 4
+"""Files in flight in one worker: ranges have 20 MiB each at most."""
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 

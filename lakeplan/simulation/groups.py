@@ -69,6 +69,14 @@ def _class_of(bits: int, items: Sequence[WorkItem]) -> Class:
     return found
 
 
+@dataclass(frozen=True)
+class Shared:
+    """``hashes`` (ascending) has all that stand in more than one of ``groups``, by id; and maybe others."""
+
+    groups: frozenset[str]
+    hashes: Hashes
+
+
 class Gathering:
     """Versions on their way to become a group; no more than ``max_rows`` wait to be folded."""
 

@@ -21,7 +21,7 @@ from lakeplan.ports.simulation import ImpactRequest
 from lakeplan.simulation import objects as frames
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.blocks import Question
-from lakeplan.simulation.counted import classes_in, counted, few_objects_in, objects_in
+from lakeplan.simulation.counted import Counted, classes_in, counted, few_objects_in, objects_in
 from lakeplan.simulation.digest_cache import trimmed
 from lakeplan.simulation.few import amounts_by_prefix
 from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
@@ -107,13 +107,13 @@ class SparkSimulator:
             open_session(self._options, estimated_bytes=size, light=True) as session,
             explained(),
         ):
-            frame = _counted(session, asked, self._cache)
-            frame.persist(StorageLevel.MEMORY_AND_DISK)
+            objects = _counted(session, asked, self._cache)
+            objects.frame.persist(StorageLevel.MEMORY_AND_DISK)
             try:
-                classes = classes_in(frame)
-                prefixes = _prefixes(frame, asked, _going(classes, asked))
+                classes = classes_in(objects)
+                prefixes = _prefixes(objects, asked, _going(classes, asked))
             finally:
-                frame.unpersist()
+                objects.frame.unpersist()
         return {
             one.request.key: _result(one, classes.get(source, []), prefixes.get(source, ()))
             for source, one in enumerate(asked)
@@ -146,7 +146,7 @@ def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
     return any(t.goes(mask) for t in request.transitions.values() for mask in distinct)
 
 
-def _counted(session: SparkSession, asked: list[_Asked], cache: RangeCache | None) -> DataFrame:
+def _counted(session: SparkSession, asked: list[_Asked], cache: RangeCache | None) -> Counted:
     # Objects are told apart by repository and address: the same range id in two namespaces has other objects.
     sources = [
         (
@@ -171,13 +171,13 @@ def _going(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list
     )
 
 
-def _prefixes(frame: DataFrame, asked: list[_Asked], going: int) -> dict[int, list[PrefixAmount]]:
+def _prefixes(objects: Counted, asked: list[_Asked], going: int) -> dict[int, list[PrefixAmount]]:
     """Per repository, the largest prefixes of what goes in its ``detail`` transition."""
     if not going:
         return {}
     if not is_few(going):
-        return _prefixes_in_spark(objects_in(frame), asked)
-    table = few_objects_in(frame)
+        return _prefixes_in_spark(objects_in(objects), asked)
+    table = few_objects_in(objects)
     found = {}
     for source in pc.unique(table["source"]).to_pylist():
         of_source = table.filter(pc.equal(table["source"], source))

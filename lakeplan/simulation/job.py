@@ -69,14 +69,14 @@ class NamespaceJob:
         )
 
     def __enter__(self) -> NamespaceJob:
-        self._counted.persist(StorageLevel.MEMORY_AND_DISK)
+        self._counted.frame.persist(StorageLevel.MEMORY_AND_DISK)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:  # after an error the session may be gone; it ends with the run anyway
-            self._counted.unpersist()
+            self._counted.frame.unpersist()
 
     def read(self) -> None:
         """Reads everything once. Raises the error of a file that cannot be read, by its name."""

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 
-from lakeplan.formats.ranges import read_metarange
+from lakeplan.formats.ranges import KnownRanges, read_metarange
 from lakeplan.model.objects import RangeInfo
 from lakeplan.ports.lakefs import MetadataReader
 from lakeplan.simulation.regions import Regions
@@ -68,10 +68,11 @@ def collect_ranges(
     each metarange. Raises FormatError naming the metarange, and what ``metadata`` raises.
     """
     ranges: dict[str, _Range] = {}
+    records: KnownRanges = {}
     for meta_range_id, data in _fetch_all(metadata, list(facts)):
         fact = facts[meta_range_id]
         where = f"{name}: metarange {meta_range_id}"
-        for info in read_metarange(data, name=where, verify_id=meta_range_id):
+        for info in read_metarange(data, name=where, verify_id=meta_range_id, known=records):
             known = ranges.get(info.id)
             if known is None:
                 known = ranges[info.id] = _Range(info)

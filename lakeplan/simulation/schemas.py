@@ -58,9 +58,10 @@ COUNTED = StructType(
         StructField("counts", StringType(), True),
         # many rows of GOING, as an Arrow stream; each row has this or counts
         StructField("objects", BinaryType(), True),
+        StructField("shared", BinaryType(), True),
     ]
 )
-"""What was counted in a partition, and what goes of it."""
+"""What was counted in a partition, what goes of it, and hashes that stand in several groups."""
 
 GOING = StructType(
     [

@@ -7,6 +7,7 @@ version does that all questions keep. So those that surely stay are read first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation.blocks import Block, Question, texts_of
 from lakeplan.simulation.digest_cache import TEXTS, DigestCache, namespace_key
 from lakeplan.simulation.digests import Digest, Texts, digest_of
+from lakeplan.simulation.fetching import FETCH_AHEAD, ahead
 from lakeplan.simulation.folding import Classes
 from lakeplan.simulation.groups import Gathering, Group
 from lakeplan.simulation.reading import Source, where_of
@@ -83,8 +85,16 @@ class GroupReader:
         found = {item.name: self._digests.texts(item.name) for _, item in others}
         return Known(group, {name: texts for name, texts in found.items() if texts is not None})
 
-    def steps(self, looked_up: Iterable[tuple[list[WorkItem], Callable[[], Known | None]]]) -> Iterator[Step]:
-        """What to fetch, in the order in which ``block`` wants it."""
+    def steps(
+        self, groups: Iterable[list[WorkItem]], pool: ThreadPoolExecutor
+    ) -> Iterator[tuple[Step, Callable[[], Fetched]]]:
+        """What ``block`` wants, in its order, each with a function that gives what was fetched."""
+        looked_up = ahead(groups, self.look_up, pool, FETCH_AHEAD)
+        return ahead(self._steps(looked_up), self.fetch, pool, FETCH_AHEAD)
+
+    def _steps(
+        self, looked_up: Iterable[tuple[list[WorkItem], Callable[[], Known | None]]]
+    ) -> Iterator[Step]:
         for items, known in looked_up:
             found = known()
             if found is not None:

@@ -73,10 +73,15 @@ def _cuts(group: list[WorkItem]) -> bool:
     return len(group) >= _GROUP_MIN and sum(group[-1].name.encode()) % _CUT_EVERY == 0
 
 
+def in_groups(items: Sequence[WorkItem]) -> list[list[WorkItem]]:
+    """All groups, in the order of paths."""
+    # sorting is stable: versions of a region stay in the order given
+    return list(groups(sorted(items, key=lambda item: (item.source, item.kind, item.sort_key))))
+
+
 def pack(items: Sequence[WorkItem], parallelism: int) -> list[bytes]:
     """Bins of roughly equal weight, pickled, each for one partition. A group lies in one bin."""
-    # sorting is stable: versions of a region stay in the order given
-    ordered = list(groups(sorted(items, key=lambda item: (item.source, item.kind, item.sort_key))))
+    ordered = in_groups(items)
     weights = [sum(item.weight + ITEM_OVERHEAD for item in group) for group in ordered]
     total = sum(weights)
     count = min(len(ordered), max(parallelism, -(-total // BIN_BYTES)))

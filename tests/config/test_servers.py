@@ -9,6 +9,7 @@ from typer.main import get_command
 
 from lakeplan.cli.main import build_app, with_environment
 from lakeplan.config.servers import RESERVED_WORDS, SERVER_SUFFIXES, environment_word
+from lakeplan.model.price import Price
 
 HEAD = "apiVersion: lakeplan/v1\nservers:\n"
 
@@ -20,6 +21,18 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
         ("  prod: {endpoint_url: 'https://'}", "3:24: servers.prod.endpoint_url: expected a URL such as"),
         ("  prod: {endpoint_url: 'https://x:y/'}", "3:24: servers.prod.endpoint_url: this is not a URL"),
         ("  prod: {endpoint_url: 'https://x/?a=b'}", "3:24: servers.prod.endpoint_url: an endpoint has no ?"),
+        (
+            "  prod: {endpoint_url: 'http://x', cost_per_gb_month: 2 cents}",
+            "3:55: servers.prod.cost_per_gb_month: expected a price such as 0.023 or 0.023 USD",
+        ),
+        (
+            "  prod: {endpoint_url: 'http://x', cost_per_gb_month: -1}",
+            "3:55: servers.prod.cost_per_gb_month: ",
+        ),
+        (
+            "  prod: {endpoint_url: 'http://x', cost_per_gb_month: .inf}",
+            "3:55: servers.prod.cost_per_gb_month: expected a price",
+        ),
         ("  prod: {}", "3:9: servers.prod: the key endpoint_url is missing"),
         ("  prod: {endpoint_url: 'http://x', time_zone: Mars/Base}", "3:47: servers.prod.time_zone: there"),
         ("  state: {endpoint_url: 'http://x'}", "3:3: servers.state: LAKEPLAN_STATE_… means something else"),
@@ -42,6 +55,17 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
 )
 def it_reports_a_server_that_cannot_be_meant(problem: Callable[..., str], servers: str, line: str) -> None:
     assert problem(HEAD + servers + "\n").startswith(f"lakeplan.yaml:{line}")
+
+
+@pytest.mark.parametrize(
+    ("written", "price"),
+    [("0.023", Price(0.023)), ("'0.023'", Price(0.023)), ("0.02 EUR", Price(0.02, "EUR")), ("0", Price(0.0))],
+)
+def it_reads_what_storage_costs(tree: Any, written: str, price: Price) -> None:
+    text = HEAD + f"  prod: {{endpoint_url: 'http://x', cost_per_gb_month: {written}}}\n"
+    server = tree.load(text).servers["prod"]
+    assert server.cost_per_gb_month == price
+    assert str(server.cost_source) == "lakeplan.yaml:3:55"
 
 
 def it_never_repeats_a_password(problem: Callable[..., str]) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import jsonschema
 import pytest
 
 from lakeplan.config.schemas import load_schema
+from tests.openmetrics import samples
 
 
 @pytest.fixture
@@ -95,11 +98,27 @@ def it_does_not_take_a_damaged_record_for_none(applied):
     assert "damaged" in result.out
 
 
-def it_writes_metrics(applied):
+def it_writes_metrics_with_the_last_apply(applied):
     applied.api.set_rules("analytics", 3)
+    path = applied.folder / "drift.prom"
+    result = applied.lakeplan("drift", "--format", "openmetrics", "--out", path, "-q")
+    assert (result.code, result.out) == (0, "")
+    found = samples(path.read_text())
+    assert found["lakeplan_drift"] == {("prod", "analytics", "", "server-edited"): 1.0}
+    assert found["lakeplan_drift_failure"] == {("prod", "analytics", ""): 0.0}
+    ((labels, at),) = found["lakeplan_last_apply_timestamp_seconds"].items()
+    assert labels == ("prod", "analytics", "")
+    newest = applied.lakeplan("history", "--format", "json").json["runs"][0]["started_at"]
+    assert at == pytest.approx(datetime.fromisoformat(newest.replace("Z", "+00:00")).timestamp(), abs=60)
+    assert [p.name for p in path.parent.iterdir() if "prom" in p.name] == ["drift.prom"]
+
+
+def it_tells_the_last_apply_of_a_server_that_does_not_answer(applied):
+    applied.handle.stop()
     result = applied.lakeplan("drift", "--format", "openmetrics")
-    assert 'lakeplan_drift_repositories{class="server-edited"} 1' in result.out
-    assert result.out.endswith("# EOF\n")
+    found = samples(result.out)
+    assert found["lakeplan_drift_failure"] == {("prod", "analytics", ""): 1.0}
+    assert list(found["lakeplan_last_apply_timestamp_seconds"]) == [("prod", "analytics", "")]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from lakeplan.sandbox import start_sandbox
+from tests.openmetrics import samples
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import World
@@ -31,8 +32,9 @@ class Site:
         world.write(
             "lakeplan.yaml",
             "apiVersion: lakeplan/v1\n"
-            f'servers: {{prod: {{endpoint_url: {world.handle.endpoint_url}, storages: {{"": {{type: local,'
-            f" path: {folder}}}}}}}}}\n"
+            "servers:\n  prod:\n    cost_per_gb_month: 20000.0 EUR\n"
+            f"    endpoint_url: {world.handle.endpoint_url}\n"
+            f'    storages: {{"": {{type: local, path: {folder}}}}}\n'
             "safety: {max_expired_objects_percent: 100, on_tag_loss: warn}\n"
             f"repositories: {{lake: {{gc: {{default_retention_days: 7}}, sweep: {settings}}}}}\n",
         )
@@ -122,6 +124,7 @@ def it_says_what_it_does_in_any_width(make_site: Any, monkeypatch: pytest.Monkey
     assert shown.code == 0
     assert "Nothing was deleted." in shown.out
     assert max(map(len, shown.out.splitlines())) <= int(width)
+    assert "EUR" in shown.out
     mark_id = site.world.lakeplan(("sweep", "report"), "--format", "json").json["marks"][0]["mark_id"]
     assert mark_id in site.world.lakeplan(("sweep", "report")).out.replace("\n", "")
     assert "may be swept" in " ".join(site.world.lakeplan(("sweep", "report"), mark_id).out.split())
@@ -196,6 +199,29 @@ def it_brings_quarantined_objects_back_byte_for_byte_and_purges_them(make_site: 
     assert [q["deleted"] for q in purged.json["quarantines"]] == [2]
     assert not [f for f in (site.folder / "_lakeplan" / "quarantine").rglob("*") if f.is_file()]
     assert site.data() == before.keys()
+
+
+def it_lets_drift_tell_the_last_sweep_and_what_is_in_quarantine(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine}")
+    lakeplan, key = site.world.lakeplan, ("prod", "lake", "")
+    marked = samples(lakeplan(("sweep", "mark"), "--format", "openmetrics").out)
+    assert marked["lakeplan_sweep_mark_going_bytes"] == {key: 21.0}
+    mark_id = lakeplan(("sweep", "report"), "--format", "json").json["marks"][0]["mark_id"]
+    listed = samples(lakeplan(("sweep", "report"), "--format", "openmetrics").out)
+    assert listed["lakeplan_sweep_marks"] == {(*key, "false"): 1.0}
+    site.sweep(mark_id)
+    told = samples(lakeplan(("sweep", "report"), mark_id, "--format", "openmetrics").out)
+    assert told["lakeplan_sweep_run_bytes"][(*key, "deleted")] == 21.0
+    found = samples(lakeplan("drift", "--format", "openmetrics").out)
+    assert found["lakeplan_last_sweep_bytes"][(*key, "deleted")] == 21.0
+    assert found["lakeplan_quarantined_bytes"] == {key: 21.0}
+    assert found["lakeplan_reclaimed_bytes"] == {key: 0.0}
+    lakeplan(("sweep", "purge"), "--older-than", "0s", "--auto-approve")
+    found = samples(lakeplan("drift", "--format", "openmetrics").out)
+    assert found["lakeplan_quarantined_bytes"] == {key: 0.0}
+    assert found["lakeplan_reclaimed_bytes"] == {key: 21.0}
+    swept_at = found["lakeplan_last_sweep_timestamp_seconds"][key]
+    assert time.time() - 3600 < swept_at <= time.time()
 
 
 def it_collects_what_was_never_committed_only_after_two_looks(make_site: Any) -> None:

@@ -12,7 +12,7 @@ from lakeplan.config.schemas import load_schema
 from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied
 from lakeplan.model.plan import Failure
 from lakeplan.model.rules import GcRules
-from lakeplan.render.drift import drift_metrics, render_drift
+from lakeplan.render.drift import render_drift
 
 AT = datetime(2026, 3, 31, 12, 0, tzinfo=timezone.utc)
 LAST = LastApplied(GcRules(21), "5f" * 32, "20260330T101500Z-0a1b2c3d", AT)
@@ -52,10 +52,3 @@ def it_is_the_document_of_its_schema() -> None:
 def it_says_how_many_values_it_leaves_out(show: Any) -> None:
     text = show(render_drift, drift_document(report(100)), 80)
     assert "and 82 values more (--format json)" in text
-
-
-def it_counts_and_escapes_in_metrics() -> None:
-    text = drift_metrics(drift_document(report()))
-    assert 'lakeplan_drift{repository="prod/pl\\"ay",owner="",class="unmanaged-new"} 1' in text
-    assert "lakeplan_drift_checked 4\n" in text
-    assert "lakeplan_drift_failed 1\n" in text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakeplan.model.branch_plan import BranchesPlan, BranchRow
-from lakeplan.model.branches import Consequence, MomentTotal
+from lakeplan.model.branches import Consequence, MomentTotal, OnlyHere
 from lakeplan.model.lifecycle import Evidence
 from lakeplan.model.plan_document import to_document
 from lakeplan.model.rules import GcRules
@@ -117,6 +117,31 @@ def it_shows_every_branch_of_one_repository_when_asked(plans: Any, show: Any) ->
     many = branches(plans, *(row(plans, f"feature-{n:03}") for n in range(50)))
     text = show(render_repository, document(plans, many)["repositories"][0], 100)
     assert text.count("feature-0") == 50
+
+
+def it_shows_what_stale_branches_hold_alone_the_most_first(plans: Any, show: Any) -> None:
+    since = plans.as_of - timedelta(days=200)
+    held = [OnlyHere(since, 1, n, n * 10**9) for n in range(8)] + [OnlyHere(since, 2)]
+    rows = [row(plans, f"quiet-{n}", "no_policy", only_here=only) for n, only in enumerate(held)]
+    going = row(plans, "feature-1", only_here=OnlyHere(since, 3, 70, 10**12))
+    found = branches(plans, *rows, going)
+    shown = document(plans, found)
+    shown["repositories"][0]["cost_per_gb_month"] = {"amount": 0.1, "currency": "USD"}
+    text = show(render_plan, shown, 80)
+    part = text[text.index("10 stale branches, and what each alone holds (at most)") :].splitlines()
+    assert [line.split()[0] for line in part[3:8]] == [
+        "quiet-8",
+        "feature-1",
+        "quiet-7",
+        "quiet-6",
+        "quiet-5",
+    ]
+    assert part[3].split()[1:] == ["2025-09-12", "2", "unknown", "unknown", "unknown"]
+    assert part[4].split()[1:] == ["2025-09-12", "3", "70", "1.0", "TB", "100.00"]
+    assert part[8].strip() == "and 5 more"
+    comment = render_markdown(shown)
+    assert "| <code>feature-1</code> | 2025-09-12 | 3 | 70 | 1.0 TB | 100.00 |" in comment
+    assert "quiet-4" not in comment[comment.index("stale: each alone holds") :]
 
 
 def it_says_that_it_could_not_look(plans: Any, show: Any) -> None:

@@ -24,7 +24,7 @@ from lakeplan.core.diff import action_of, diff_rules
 from lakeplan.core.lifecycle.consequences import MOMENTS
 from lakeplan.errors import LakeplanError
 from lakeplan.model.branch_plan import BranchesPlan, BranchRow
-from lakeplan.model.branches import Consequence, Keep, MomentTotal
+from lakeplan.model.branches import Consequence, Keep, MomentTotal, OnlyHere
 from lakeplan.model.lifecycle import Evidence, Policy
 from lakeplan.model.plan import (
     APPLY,
@@ -45,6 +45,7 @@ from lakeplan.model.plan import (
     TagLoss,
 )
 from lakeplan.model.plan_document import digest_of, dump_plan, load_plan, to_document
+from lakeplan.model.price import Price
 from lakeplan.model.rules import GcRules
 from lakeplan.model.setting_plan import BranchFate, ObjectRulesPlan, PoliciesPlan, SettingChange
 from lakeplan.model.settings import ObjectRule
@@ -159,6 +160,7 @@ def branch_rows(draw: st.DrawFn) -> BranchRow:
         safe_until=draw(MAYBE_SECONDS),
         follows=draw(st.none() | st.builds(Consequence, COUNT, MAYBE, MAYBE)),
         notes=draw(TEXTS),
+        only_here=draw(st.none() | st.builds(OnlyHere, SECONDS, COUNT, MAYBE, MAYBE)),
     )
 
 
@@ -198,6 +200,7 @@ def repositories(draw: st.DrawFn) -> RepositoryPlan:
         object_lifecycle=draw(st.none() | OBJECT_RULES_PLAN),
         lifecycle=draw(st.none() | BRANCHES_PLAN),
         failure=draw(st.none() | st.builds(Failure, TEXT, TEXT, TEXT, st.integers(0, 255))),
+        cost_per_gb_month=draw(st.none() | st.builds(Price, st.floats(0, 10**9), TEXT)),
     )
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeplan.simulation import counting, schemas, tables
+from lakeplan.simulation import pieces, schemas, tables
 from lakeplan.simulation.columns import RULE_SET, TABLES, Column
 from lakeplan.simulation.reading import ARROW_SCHEMA
 from lakeplan.simulation.schemas import SIGHTINGS
@@ -43,9 +43,9 @@ def test_tables_that_are_empty_have_the_same_columns(table: str) -> None:
 
 def test_workers_send_what_spark_expects() -> None:
     assert to_arrow_schema(SIGHTINGS) == ARROW_SCHEMA
-    assert to_arrow_schema(schemas.PIECES) == counting.PIECES
-    assert to_arrow_schema(schemas.COUNTED) == counting.COUNTED
-    assert kinds(to_arrow_schema(schemas.GOING)) == kinds(counting.GOING)
+    assert to_arrow_schema(schemas.PIECES) == pieces.PIECES
+    assert to_arrow_schema(schemas.COUNTED) == pieces.COUNTED
+    assert kinds(to_arrow_schema(schemas.GOING)) == kinds(pieces.GOING)
 
 
 def kinds(schema: pa.Schema) -> list[tuple[str, str, bool]]:

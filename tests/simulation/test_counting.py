@@ -20,10 +20,12 @@ from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation import counting, digests, listed, work
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.blocks import Question
-from lakeplan.simulation.counting import Counting, count_objects, fold_bins, from_bytes, unpack_objects
+from lakeplan.simulation.counting import Bins, Counting, count_objects, fold_bins, unpack_objects
+from lakeplan.simulation.pieces import from_bytes
 from lakeplan.simulation.reading import Source
 from lakeplan.simulation.seen import Seen
-from lakeplan.simulation.work import Kind, WorkItem, pack
+from lakeplan.simulation.sharing import Memory
+from lakeplan.simulation.work import Kind, WorkItem, pack, unpack
 from tests.simulation.memory_cache import MemoryCache
 
 URL = "s3://bucket/ns"
@@ -100,15 +102,21 @@ def run(
     """Amounts by class, and the rows of what goes."""
     source = Source("repo", files, Addresses((URL,)))
     places = tuple(range(partitions))
-    asked = Counting((source,), (tuple(questions),), False, (partitions,), places, cache)
+    memory = Memory(source, 0, [item for packed in bins for item in unpack(packed)], cache)
+    told: list[bytes] = []
+    asked = Counting(
+        (source,), (tuple(questions),), False, (partitions,), places, cache, tell_shared=memory.is_kept
+    )
     numbers = pa.RecordBatch.from_arrays([pa.array(range(len(bins)), pa.int64())], ["id"])
-    pieces = list(fold_bins([numbers], bins, asked))
+    pieces = list(fold_bins([numbers], Bins(tuple(bins), (memory.suspects(),)), asked))
     classes: dict[tuple[object, ...], tuple[int, int]] = defaultdict(lambda: (0, 0))
     going: list[dict[str, object]] = []
     for place in places:
         mine = [piece for piece in pieces if piece["partition"][0].as_py() == place]
         for batch in count_objects(mine, asked):
             for row in batch.to_pylist():
+                if row["shared"] is not None:
+                    told.append(row["shared"])
                 if row["counts"] is None:
                     going += from_bytes(row["objects"]).to_pylist()
                     continue
@@ -116,6 +124,7 @@ def run(
                     key = (*each, tuple(holders))
                     before = classes[key]
                     classes[key] = (before[0] + objects, before[1] + size)
+    memory.remember(told)
     return dict(classes), going
 
 
@@ -185,6 +194,58 @@ def test_every_object_is_counted_once_and_what_goes_has_its_texts(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.data(), held_ranges, QUESTIONS, st.integers(1, 3), st.integers(1, 4), st.booleans())
+def test_a_history_that_changes_is_counted_as_if_nothing_had_been_known(
+    monkeypatch: pytest.MonkeyPatch,
+    data: st.DataObject,
+    held: list[Held],
+    questions: list[Question],
+    partitions: int,
+    parallelism: int,
+    finely: bool,
+) -> None:
+    """Ranges come and go, and verdicts change, from run to run over one cache."""
+    if finely:
+        monkeypatch.setattr(counting, "MAX_ROWS", 3)
+        monkeypatch.setattr(work, "GROUP_RANGES", 2)
+    files, cache = Files(), MemoryCache()
+    for _ in range(3):
+        there = data.draw(st.lists(st.sampled_from(held), min_size=1, unique_by=id))
+        now = [replace(one, mask=data.draw(st.integers(0, 7))) for one in there]
+        found = expected(now)
+        bins = pack(items_of(files, now), parallelism)
+        classes, going = run(files, bins, *questions, partitions=partitions, cache=cache)
+        assert classes == amounts(found)
+        expired = {str(a) for a, f in found.items() if any(q.goes(f.mask) for q in questions)}
+        assert sorted(str(row["address"]) for row in going) == sorted(expired)
+
+
+def it_sends_nothing_on_that_stands_in_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, cache = Files(), MemoryCache()
+    held = [
+        Held(2 * (n % 2), n, 0, (Entry(p, f"data/p/{n}{p}", AddressType.RELATIVE, 1), SHARED[p]))
+        for n, p in enumerate("ababc")
+    ]
+    bins = pack(items_of(files, held), 2)
+    classes, going = run(files, bins, Question(0, 2), cache=cache)
+    sent: list[int] = []
+    real = counting.pack_rows
+    monkeypatch.setattr(counting, "pack_rows", lambda rows, of: sent.append(len(rows)) or real(rows, of))
+    again, going_again = run(files, bins, Question(0, 2), cache=cache)
+    assert again == classes
+    assert sorted(map(str, going_again)) == sorted(map(str, going))
+    # what "a" and "b" both hold, once for each
+    assert sum(sent) == 2
+
+
+SHARED = {
+    "a": Entry("az", "data/p/both", AddressType.RELATIVE, 1),
+    "b": Entry("bz", "data/p/both", AddressType.RELATIVE, 1),
+    "c": Entry("cz", "data/p/c alone", AddressType.RELATIVE, 1),
+}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(held_ranges, st.integers(1, 3), st.integers(1, 4))
 def test_addresses_with_one_hash_may_keep_each_other_and_delete_nothing(
     monkeypatch: pytest.MonkeyPatch, held: list[Held], partitions: int, parallelism: int
@@ -201,7 +262,10 @@ def test_addresses_with_one_hash_may_keep_each_other_and_delete_nothing(
         monkeypatch.setattr(module, "hash_texts", lambda texts: whole_texts(texts) & 0xC000000000000000)
     files, question = Files(), Question(0, 2)
     bins = pack(items_of(files, held), parallelism)
-    _, going = run(files, bins, question, partitions=partitions)
+    cache = MemoryCache()
+    _, first = run(files, bins, question, partitions=partitions, cache=cache)
+    _, going = run(files, bins, question, partitions=partitions, cache=cache)
+    assert sorted(str(row["address"]) for row in first) == sorted(str(row["address"]) for row in going)
     merged = expected(held, lambda address: int(whole_texts([address])[0]) >> 62)
     for row in going:
         address = str(row["address"])
@@ -264,7 +328,9 @@ def it_answers_with_the_error_of_what_cannot_be_read() -> None:
     asked = Counting((source,), ((),), False, (1,), (0,))
     batch = pa.RecordBatch.from_arrays([pa.array([0], pa.int64())], ["id"])
     (row,) = [
-        r for b in count_objects(fold_bins([batch], pack(items, 1), asked), asked) for r in b.to_pylist()
+        r
+        for b in count_objects(fold_bins([batch], Bins(tuple(pack(items, 1)), (None,)), asked), asked)
+        for r in b.to_pylist()
     ]
     assert "is not there" in json.loads(row["counts"])["error"]
 
@@ -280,7 +346,9 @@ def it_never_takes_one_namespaces_digest_for_anothers() -> None:
             source = replace(Source("repo", files, Addresses((URL,))), addresses=Addresses((url,)))
             asked = Counting((source,), ((Question(0, 2),),), False, (1,), (0,), cache)
             batch = pa.RecordBatch.from_arrays([pa.array([0], pa.int64())], ["id"])
-            counted = list(count_objects(fold_bins([batch], pack(items, 1), asked), asked))
+            counted = list(
+                count_objects(fold_bins([batch], Bins(tuple(pack(items, 1)), (None,)), asked), asked)
+            )
             going = unpack_objects(b for b in counted if b["objects"][0].is_valid)
             found[url] = [row["address"] for b in going for row in b.to_pylist()]
     assert found == {URL: ["data/p/1"], "s3://bucket/other": [], "s3://bucket/third": []}

@@ -24,6 +24,7 @@ class FolderCache:
     def __init__(self, root: str, limit_bytes: int) -> None:
         self._root = root
         self._limit = limit_bytes
+        self._put = 0
 
     def __repr__(self) -> str:
         return f"FolderCache({self._root!r})"
@@ -51,11 +52,15 @@ class FolderCache:
             with open(new, "xb") as file:
                 file.write(data)
             os.replace(new, path)
+            self._put += len(data)
         except OSError:  # a full disk is no reason to stop
             with contextlib.suppress(OSError):
                 os.unlink(new)
+        if self._put > self._limit * (1 - ROOM):
+            self.trim()
 
     def trim(self) -> None:
+        self._put = 0
         files = sorted(self._files())
         total = sum(size for _, size, _ in files)
         if total <= self._limit:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 
 from lakeplan.adapters.state import open_state
-from lakeplan.errors import StorageError
+from lakeplan.errors import StorageError, WriteConflict
 from lakeplan.ports.storage import StateWriter
 
 _log = logging.getLogger(__name__)
@@ -41,9 +41,12 @@ class StoreCache:
         # a WriteConflict is a StorageError: another process put it there
         with contextlib.suppress(StorageError):
             store = self._opened()
-            found = store.read(key)
-            if found is None or found.data != data:
-                store.write(key, data, if_version=found.version if found else None)
+            try:
+                store.write(key, data, if_version=None)
+            except WriteConflict:
+                found = store.read(key)
+                if found is not None and found.data != data:
+                    store.write(key, data, if_version=found.version)
 
     def trim(self) -> None:
         """Nothing is listed, and nothing deleted."""

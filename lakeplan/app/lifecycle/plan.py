@@ -10,9 +10,11 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.app.lifecycle.follow import follow, request_of, what_follows
 from lakeplan.app.lifecycle.memory import read_ledger
+from lakeplan.app.lifecycle.stale import find_stale, stale_request, with_stale
 from lakeplan.app.lifecycle.survey import Readers, Survey, When, clock_problem, survey
 from lakeplan.app.plan import Selection, failure_of
 from lakeplan.core.lifecycle.consequences import Consequences
+from lakeplan.core.lifecycle.stale import StaleBranches
 from lakeplan.core.planning import gates
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.branches import BranchOutlook, MomentTotal
@@ -20,7 +22,7 @@ from lakeplan.model.desired import DesiredRepository, PoliciesDesired
 from lakeplan.model.plan import Failure, GateOutcome, GateResult
 from lakeplan.model.simulation import ImpactResult
 from lakeplan.ports.progress import Progress
-from lakeplan.ports.simulation import Simulator
+from lakeplan.ports.simulation import ImpactRequest, Simulator
 from lakeplan.ports.storage import StateReader
 from lakeplan.ports.tree import DesiredTree
 
@@ -193,24 +195,47 @@ def _follow(
     ports: LifecyclePorts,
 ) -> list[RepositoryOutlook]:
     judged: dict[str, Consequences] = {}
-    requests = []
+    stale: dict[str, StaleBranches] = {}
+    requests: list[ImpactRequest] = []
     for repository in looked:
         found = repository.survey
         if found is None:
             continue
         zone = ZoneInfo(tree.servers[repository.desired.server].time_zone)
+        reader = ports.readers(repository.desired.server).refs
+        idle = find_stale(found, found.rules, options.as_of, zone)
+        if idle is not None:
+            stale[repository.key] = idle
+            asked = stale_request(_stale_key(repository.key), found, idle, reader)
+            requests += [asked] if asked is not None and options.simulate else []
         what = what_follows(found, found.rules, options.as_of, zone)
         if what is None:
             continue
         judged[repository.key] = what
         if what.any_follow and options.simulate:
-            reader = ports.readers(repository.desired.server).refs
             requests.append(request_of(repository.key, found, what, reader))
     results: Mapping[str, ImpactResult | LakeplanError] = {}
     if requests:
-        with ports.progress.task(f"simulating {len(requests)} repositories", None):
+        repositories = len({request.key.partition("#")[0] for request in requests})
+        with ports.progress.task(f"simulating {repositories} repositories", None):
             results = ports.simulator.impact(requests)
-    return [_fold(r, judged.get(r.key), results.get(r.key), options) for r in looked]
+    folded = [_fold(r, judged.get(r.key), results.get(r.key), options) for r in looked]
+    return [_with_stale(r, stale.get(r.key), results.get(_stale_key(r.key))) for r in folded]
+
+
+def _stale_key(key: str) -> str:
+    """A key of its own: what follows is asked under the repository's."""
+    return f"{key}#stale"
+
+
+def _with_stale(
+    repository: RepositoryOutlook,
+    stale: StaleBranches | None,
+    answer: ImpactResult | LakeplanError | None,
+) -> RepositoryOutlook:
+    if repository.survey is None:
+        return repository
+    return replace(repository, survey=with_stale(repository.survey, stale, answer))
 
 
 def _fold(

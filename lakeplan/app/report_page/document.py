@@ -10,6 +10,7 @@ from lakeplan.app.report_page.graph import MAX_COMMITS, History, graph_document,
 from lakeplan.app.report_page.timeline import timeline_document
 from lakeplan.model.plan import Plan, RepositoryPlan
 from lakeplan.model.plan_document import to_document
+from lakeplan.model.redaction import path_digest
 
 Json = Mapping[str, Any]
 REPORT_FORMAT = "lakeplan.report/v1"
@@ -87,7 +88,8 @@ def _placed(curve: Json, plan: Plan, also: Mapping[str, str]) -> dict[str, Any]:
     was made with: ``after``, ``before``, or None for others."""
     name = also.get(curve["repository"], curve["repository"])
     for repository in plan.repositories:
-        if name == repository.key or (repository.storage_namespace and name == repository.storage_namespace):
+        namespace = repository.storage_namespace
+        if name == repository.key or (namespace and namespace in (name, path_digest(repository.key, name))):
             etags = {"after": repository.after_etag, "before": repository.before_etag}
             rules = next((word for word, etag in etags.items() if etag == curve["etag"]), None)
             return {"key": repository.key, "rules": rules, "curve": curve}

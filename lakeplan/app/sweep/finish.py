@@ -14,6 +14,7 @@ from typing import Any
 from lakeplan.app.run import Run
 from lakeplan.app.state import History
 from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.app.sweep.record import record_sweep
 from lakeplan.app.sweep.run import SweepEnd
 from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import LakeplanError, WriteConflict
@@ -75,13 +76,15 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
 def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: str) -> Json:
     """Writes the summary; when the sweep is finished also the official report. ``run_id`` is a descending
     xid. Returns the document. Raises StorageError: what was deleted is in the parts' records all the same."""
-    document = sweep_document(end, at=ports.now(), facts_versioned=site.store.facts().versioned)
+    versioned = site.store.facts().versioned
+    document = sweep_document(end, at=ports.now(), facts_versioned=versioned)
     prefix = sweep_prefix(end.mark.mark_id)
     if end.finished and end.amount(Status.DELETED).objects and end.mark.settings.mode == "delete":
         document["official_run_id"] = _official(site, end, run_id, ports.now())
     data = (json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
     site.store.put(prefix + SUMMARY_FILE, data)
-    _record(end, ports, run, document)
+    kept = end.mark.settings.versions is Versions.MARKER and versioned is not False
+    _record(end, ports, run, document, versions_kept=kept)
     return document
 
 
@@ -125,8 +128,9 @@ def _deleted(site: Site, end: SweepEnd) -> Iterator[str]:
         yield from (address for address, status in pairs if status == Status.DELETED.value)
 
 
-def _record(end: SweepEnd, ports: SweepPorts, run: Run, document: Json) -> None:
-    """One more line of the history; losing it loses no safety, so it comes last."""
+def _record(end: SweepEnd, ports: SweepPorts, run: Run, document: Json, *, versions_kept: bool) -> None:
+    """One more line of the history, and the figures for drift; losing them loses no safety, so they come
+    last."""
     status = "applied" if end.finished and not end.amount(Status.FAILED).objects else "failed"
     counts = ", ".join(f"{document[s.value]['objects']} {s.value}" for s in Status)
     history = History(
@@ -150,8 +154,9 @@ def _record(end: SweepEnd, ports: SweepPorts, run: Run, document: Json) -> None:
             message=f"mark {end.mark.mark_id}: {counts}",
             mark_id=end.mark.mark_id,
         )
+        record_sweep(ports.state, document, versions_kept=versions_kept)
     except LakeplanError as error:
-        document["note"] = f"the history could not be written: {error}"
+        document["note"] = f"the state could not be written: {error}"
 
 
 def _amount(amount: Amount) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from lakeplan.app.run import Run
 from lakeplan.app.state import Lease
 from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.app.sweep.record import record_purge
 from lakeplan.app.sweep.run import LEASE_SECONDS
 from lakeplan.app.sweep.safeguards import is_over, read_summary
 from lakeplan.errors import LakeplanError
@@ -17,6 +19,7 @@ from lakeplan.model.moments import utc_text
 from lakeplan.model.simulation import Amount
 from lakeplan.ports.sweep import DeleteSettings
 
+_log = logging.getLogger(__name__)
 PURGE_FORMAT = "lakeplan.purge/v1"
 KEYS_A_LEASE = 50_000
 """Deletions between two renewals of the lease."""
@@ -72,11 +75,17 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
             answers += ports.sweeper.delete_keys(site.store, some, settings)
     failed = {a.key: a.reason for a in answers if not a.deleted}
     deleted = [a.key for a in answers if a.deleted]
+    size_bytes = sum(sizes[key] for key in deleted)
+    try:
+        record_purge(ports.state, site.key, quarantine.mark_id, Amount(len(deleted), size_bytes))
+    except LakeplanError as error:
+        # Figures only, and the copies are gone: what became of them must still be told.
+        _log.warning("the state does not know of this purge: %s", error)
     return {
         "repository": site.key,
         "mark_id": quarantine.mark_id,
         "deleted": len(deleted),
-        "size_bytes": sum(sizes[key] for key in deleted),
+        "size_bytes": size_bytes,
         "failed": len(failed),
         "failures": dict(list(failed.items())[:100]),
         "newest": utc_text(quarantine.newest),

@@ -22,15 +22,17 @@ from lakeplan.cli.commands.plan import show_plan
 from lakeplan.cli.commands.show import read_plan
 from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.gates import AllowHere, check_gate_names
-from lakeplan.cli.outputs import RICH, Output, emit, pair_outputs
+from lakeplan.cli.outputs import OPENMETRICS, RICH, Output, emit, pair_outputs
+from lakeplan.cli.redaction import shown
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.model.plan import Plan
 from lakeplan.model.plan_document import to_document
 from lakeplan.render.apply import render_apply
+from lakeplan.render.metrics import apply_metrics
 
-FORMATS = ("rich", "json")
+FORMATS = ("rich", "json", OPENMETRICS)
 HELP = """Push what a plan file says, and no more.
 
 The plan is made again and compared: exit 5 when the tree or the stored rules are others now, exit 4 when more
@@ -83,6 +85,7 @@ def register(app: typer.Typer) -> None:
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
         cache_size: caches.Size = caches.DEFAULT_SIZE,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -110,7 +113,10 @@ def register(app: typer.Typer) -> None:
             ApplyOptions(force, allowed, refresh_patterns, Selection(tuple(target or ()), owner, server)),
             outputs,
             no_color=no_color,
-            sweep=AfterApply(session, master, tuple(spark_conf or ()), outputs, no_color) if sweep else None,
+            redact=redact_paths,
+            sweep=AfterApply(session, master, tuple(spark_conf or ()), outputs, no_color, redact_paths)
+            if sweep
+            else None,
         )
         if plan_file is not None:
             return flow.apply(read_plan(plan_file))
@@ -126,6 +132,7 @@ class ApplyFlow:
     options: ApplyOptions
     outputs: tuple[Output, ...]
     no_color: bool = False
+    redact: bool = False
     sweep: AfterApply | None = None
 
     def plan_and_apply(self, *, auto_approve: bool) -> int:
@@ -144,7 +151,13 @@ class ApplyFlow:
             ),
             replace(self._plan_ports(), branches=self.session.branch_ports()),
         )
-        show_plan(plan, (Output(RICH, None),), no_color=self.no_color, to_stderr=self._results_on_stdout)
+        show_plan(
+            plan,
+            (Output(RICH, None),),
+            no_color=self.no_color,
+            to_stderr=self._results_on_stdout,
+            redact=self.redact,
+        )
         planned = plan_exit_code(plan, detailed=False, refused=bool(plan.blocked))
         if plan.blocked or (not plan.writes and self.sweep is None):
             return planned
@@ -163,10 +176,13 @@ class ApplyFlow:
             self.run,
             plan_digest=to_document(plan)["digest"],
         )
-        document = report_document(report)
+        document = shown(report_document(report), redact=self.redact)
         emit(
             self.outputs,
-            {"json": lambda: json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"},
+            {
+                "json": lambda: json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n",
+                OPENMETRICS: lambda: apply_metrics(document, self.session.tree.owner_of),
+            },
             lambda console: render_apply(document, console),
             no_color=self.no_color,
         )

@@ -13,8 +13,9 @@ import typer
 
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.app.gather import gather, read_graph
-from lakeplan.cli import caches, completing, namespaces, options
+from lakeplan.cli import caches, completing, namespaces, options, redaction
 from lakeplan.cli.console import configure_logging
+from lakeplan.cli.costs import with_costs
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
@@ -105,6 +106,7 @@ def register(app: typer.Typer) -> None:
         cache_size: caches.Size = caches.DEFAULT_SIZE,
         format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -117,6 +119,7 @@ def register(app: typer.Typer) -> None:
         asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
         if (repository is None) == (namespace is None):
             raise UsageError("one source is needed, and no more", hint=TWO_SOURCES)
+        session = None
         if namespace is not None:
             if rules is None:
                 raise UsageError("--namespace needs --rules FILE", hint=TWO_SOURCES)
@@ -134,6 +137,9 @@ def register(app: typer.Typer) -> None:
             session = Session.open(tree, as_of=as_of, lakectl_config=lakectl_config, progress=shown)
             request, given = _from_server(session, repository or "", rules, asked, read_only=read_only)
         document = _run(request, given, master, conf, kept, progress_for(shown=shown, no_color=no_color))
+        if session is not None:
+            document = with_costs(document, session.tree)
+        document = redaction.shown(document, redact=redact_paths)
         emit(
             outputs,
             {"json": lambda: json_text(document), "svg": lambda: curve_svg(document)},

@@ -15,14 +15,17 @@ from lakeplan.app.plan import Selection
 from lakeplan.app.run import Run
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
+from lakeplan.cli.costs import with_costs
 from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.redaction import shown
 from lakeplan.cli.who import this_run, tree_commit
 from lakeplan.cli.wiring import Session
 from lakeplan.core.drift import DriftClass
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.ports.storage import StateWriter
-from lakeplan.render.drift import drift_metrics, render_drift
+from lakeplan.render.drift import render_drift
 from lakeplan.render.json import json_text
+from lakeplan.render.metrics import drift_metrics
 
 FORMATS = ("rich", "json", "openmetrics")
 ANY = "any"
@@ -64,6 +67,7 @@ def register(app: typer.Typer) -> None:
         format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         lakectl_config: options.LakectlConfig = None,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -90,7 +94,8 @@ def register(app: typer.Typer) -> None:
             as_of=session.as_of,
             tree_commit=tree_commit(tree),
         )
-        document = drift_document(report)
+        document = with_costs(drift_document(report), session.tree, "recorded")
+        document = shown(document, redact=redact_paths)
         emit(
             outputs,
             {"json": lambda: json_text(document), "openmetrics": lambda: drift_metrics(document)},

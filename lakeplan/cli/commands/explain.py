@@ -14,6 +14,7 @@ from lakeplan.cli.console import configure_logging
 from lakeplan.cli.explain_worlds import live_world, namespace_world, one_repository
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
+from lakeplan.cli.redaction import shown
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.cli.wiring import Session
 from lakeplan.config.units import parse_duration
@@ -108,6 +109,7 @@ def register(app: typer.Typer) -> None:
         lakectl_config: options.LakectlConfig = None,
         format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -139,7 +141,7 @@ def register(app: typer.Typer) -> None:
             session = Session.open(tree, as_of=as_of, lakectl_config=lakectl_config, progress=False)
             server, name = one_repository(session.tree, repository)
             world = live_world(session, server, name, read_only=read_only)
-        made = explain(world, question, progress)
+        made = shown(explain(world, question, progress), redact=redact_paths)
         emit(
             outputs,
             {"json": lambda: json_text(made)},

@@ -19,15 +19,16 @@ from lakeplan.cli.commands.plan import Allow, exit_code_of, plan_against, show_p
 from lakeplan.cli.console import configure_logging, say, stderr
 from lakeplan.cli.formats import PLAN_FORMATS
 from lakeplan.cli.gates import check_gate_names
-from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.outputs import OPENMETRICS, emit, pair_outputs
 from lakeplan.cli.rollback import TreeEdit, needs_edits
 from lakeplan.cli.who import tree_commit
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, LakeplanError
 from lakeplan.render.history import render_history, render_run
 from lakeplan.render.json import json_text
+from lakeplan.render.metrics import history_metrics
 
-FORMATS = ("rich", "json")
+FORMATS = ("rich", "json", OPENMETRICS)
 
 RunArgument = Annotated[
     str,
@@ -104,7 +105,10 @@ def list_(
     document = history_document(found.runs, found.damaged)
     emit(
         outputs,
-        {"json": lambda: json_text(document)},
+        {
+            "json": lambda: json_text(document),
+            OPENMETRICS: lambda: history_metrics(document, session.tree.owner_of),
+        },
         lambda console: render_history(document, console),
         no_color=no_color,
     )
@@ -125,7 +129,10 @@ def show(
     document = history_document([find_run(session.state(), run)])
     emit(
         outputs,
-        {"json": lambda: json_text(document)},
+        {
+            "json": lambda: json_text(document),
+            OPENMETRICS: lambda: history_metrics(document, session.tree.owner_of),
+        },
         lambda console: render_run(document, console),
         no_color=no_color,
     )
@@ -143,6 +150,7 @@ def rollback(
         bool, typer.Option("--no-simulate", help="Do not read objects; their number is then unknown.")
     ] = False,
     allow: Allow = None,
+    redact_paths: options.RedactPaths = False,
     format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
@@ -198,7 +206,7 @@ def rollback(
     except BaseException:
         edit.restore()
         raise
-    show_plan(made, outputs, no_color=no_color, tree=tree)
+    show_plan(made, outputs, no_color=no_color, tree=tree, redact=redact_paths)
     if edit.files and not quiet:
         say(
             stderr(no_color=no_color),

@@ -20,8 +20,10 @@ from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
 from lakeplan.app.plan import Selection
 from lakeplan.cli import caches, options
 from lakeplan.cli.console import configure_logging
+from lakeplan.cli.costs import with_costs
+from lakeplan.cli.documents import Way
 from lakeplan.cli.gates import AllowHere, check_gate_names
-from lakeplan.cli.outputs import Output, emit_document, pair_outputs
+from lakeplan.cli.outputs import OPENMETRICS, Output, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import this_run
@@ -29,8 +31,10 @@ from lakeplan.cli.wiring import Session
 from lakeplan.core.cron import Cron, parse_cron
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.render.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
+from lakeplan.render.metrics import lifecycle_plan_metrics, lifecycle_run_metrics
 
 FORMATS = ("rich", "json")
+METRIC_FORMATS = (*FORMATS, OPENMETRICS)
 PLAN_HELP = """List every branch with its verdict, and what follows. Writes nothing.
 
 For servers with branch_lifecycle: {engine: lakeplan}. Ages come from the record that lifecycle run keeps.
@@ -74,7 +78,7 @@ def plan(
     target: options.Targets = None,
     owner: options.Owner = None,
     server: options.Server = None,
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
+    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     as_of: options.AsOf = None,
     no_simulate: Annotated[
@@ -91,13 +95,14 @@ def plan(
     spark_conf: options.SparkConf = None,
     cache: caches.Where = None,
     cache_size: caches.Size = caches.DEFAULT_SIZE,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
     quiet: options.Quiet = False,
 ) -> int:
     configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
     session = Session.open(
         tree,
         as_of=as_of,
@@ -118,7 +123,9 @@ def plan(
         ),
         LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
     )
-    emit_document(outputs, report.plan_document(made), render_lifecycle_plan, no_color=no_color)
+    way = Way(outputs, session.tree, no_color, redact_paths)
+    document = with_costs(report.plan_document(made), session.tree, "repositories")
+    way.emit(document, render_lifecycle_plan, lifecycle_plan_metrics)
     return report.plan_exit_code(made, detailed=detailed_exitcode)
 
 
@@ -131,7 +138,7 @@ def run(
     target: options.Targets = None,
     owner: options.Owner = None,
     server: options.Server = None,
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
+    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     every: Annotated[
         str | None,
@@ -139,13 +146,14 @@ def run(
     ] = None,
     allow: AllowHere = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
     quiet: options.Quiet = False,
 ) -> int:
     configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
     allowed = check_gate_names(allow)
     if allowed and not sys.stdin.isatty():
         raise UsageError(
@@ -166,6 +174,7 @@ def run(
         lakectl_config=lakectl_config,
         progress=not (no_progress or quiet),
         no_color=no_color,
+        redact=redact_paths,
     )
     with stopping() as stop:
         runner.stop = stop.is_set
@@ -190,6 +199,7 @@ def undo(
     format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -205,7 +215,7 @@ def undo(
             _ports(session, stop.is_set),
             this_run(tree),
         )
-    emit_document(outputs, report.undo_document(done), render_lifecycle_undo, no_color=no_color)
+    Way(outputs, session.tree, no_color, redact_paths).emit(report.undo_document(done), render_lifecycle_undo)
     return report.undo_exit_code(done)
 
 
@@ -221,6 +231,7 @@ class _Runner:
     lakectl_config: Path | None = None
     progress: bool = True
     no_color: bool = False
+    redact: bool = False
     stop: Callable[[], bool] = field(default=lambda: False)
 
     def open(self) -> Session:
@@ -241,7 +252,8 @@ class _Runner:
             this_run(self.tree),
             reviewed=self.reviewed,
         )
-        emit_document(self.outputs, report.run_document(done), render_lifecycle_run, no_color=self.no_color)
+        way = Way(self.outputs, session.tree, self.no_color, self.redact)
+        way.emit(report.run_document(done), render_lifecycle_run, lifecycle_run_metrics)
         return report.run_exit_code(done)
 
 

@@ -9,12 +9,13 @@ import typer
 
 from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_plan
 from lakeplan.app.state import known_repositories
-from lakeplan.cli import caches, options
+from lakeplan.cli import caches, options, redaction
 from lakeplan.cli.base import Base, read_base
 from lakeplan.cli.console import configure_logging, print_error, stderr
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.gates import check_gate_names, gate_names
 from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.redaction import plan_shown
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import tree_commit
 from lakeplan.cli.wiring import Session
@@ -85,6 +86,7 @@ def register(app: typer.Typer) -> None:
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
         cache_size: caches.Size = caches.DEFAULT_SIZE,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -117,7 +119,7 @@ def register(app: typer.Typer) -> None:
                 now=now_utc(),
             ),
         )
-        show_plan(made, outputs, no_color=no_color, tree=tree)
+        show_plan(made, outputs, no_color=no_color, tree=tree, redact=redact_paths)
         if quiet and all(output.path is not None for output in outputs):
             _tell_why(made)
         return exit_code_of(made, detailed=detailed_exitcode)
@@ -139,15 +141,17 @@ def show_plan(
     no_color: bool,
     to_stderr: bool = False,
     tree: Path = Path(),
+    redact: bool = False,
 ) -> None:
     """Every output of a plan. ``to_stderr`` leaves standard output to another document."""
-    document = to_document(plan)
+    plan, outside = plan_shown(plan, redact=redact)
+    document = outside(to_document(plan))
     if to_stderr:
         render_plan(document, stderr(no_color=no_color))
         return
     emit(
         outputs,
-        plan_texts(plan, tree),
+        plan_texts(plan, tree, document),
         lambda console: render_plan(document, console),
         no_color=no_color,
     )
@@ -157,7 +161,8 @@ def _tell_why(plan: Plan) -> None:
     """What makes a quiet plan fail, in a line: nobody was shown the rest."""
     for repository in plan.failed:
         assert repository.failure is not None
-        print_error(repository.failure.message, where=repository.key, hint=repository.failure.hint)
+        told = redaction.told(repository.failure.message)
+        print_error(told, where=repository.key, hint=repository.failure.hint)
     if plan.refused:
         gates = dict.fromkeys(f"{gate.gate} ({gate.scope})" for gate in plan.refused)
         print_error(

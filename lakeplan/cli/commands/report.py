@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from lakeplan.app.report_page import MAX_DETAILED, report_page_document, shown_repositories
-from lakeplan.cli import namespaces, options, report_sources
+from lakeplan.cli import namespaces, options, redaction, report_sources
 from lakeplan.cli.commands.show import read_plan
 from lakeplan.cli.console import configure_logging, say, stderr, stdout
 from lakeplan.cli.outputs import STANDARD_OUTPUT
@@ -92,6 +92,7 @@ def register(app: typer.Typer) -> None:
         lakectl_config: options.LakectlConfig = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
+        redact_paths: options.RedactPaths = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
         quiet: options.Quiet = False,
@@ -133,10 +134,10 @@ def register(app: typer.Typer) -> None:
             also={**{url: key for key, url in urls.items()}, **made.names},
             missing=missing,
         )
-        text = render_report(document)
+        text = render_report(redaction.shown(document, redact=redact_paths))
         _write(html, text)
         for words in failed:
-            say(stderr(), f"warning: {words}")
+            say(stderr(), f"warning: {redaction.told(words)}")
         if html != STANDARD_OUTPUT and not quiet:
             graphs = len(document["graphs"])
             written = f"{html}: {size(len(text.encode()))}, {_counted(shown)}, {graphs} with a commit graph"

@@ -14,6 +14,7 @@ from lakeplan.cli.commands.show_resolved import show_resolved
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.redaction import plan_shown
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.plan import Plan
 from lakeplan.model.plan_document import load_plan, to_document
@@ -50,6 +51,7 @@ def register(app: typer.Typer) -> None:
         target: options.Targets = None,
         format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
         out: options.Outs = None,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         log_level: options.LogLevel = "warning",
     ) -> None:
@@ -60,11 +62,11 @@ def register(app: typer.Typer) -> None:
             )
         outputs = pair_outputs(format, out, ("rich", "json") if resolved is not None else PLAN_FORMATS)
         if resolved is not None:
-            show_resolved(tree, resolved, outputs, no_color=no_color)
+            show_resolved(tree, resolved, outputs, no_color=no_color, redact=redact_paths)
             return
         assert plan_file is not None
-        plan = read_plan(plan_file)
-        document = to_document(plan)
+        plan, outside = plan_shown(read_plan(plan_file), redact=redact_paths)
+        document = outside(to_document(plan))
         targets = target or []
         wanted = [
             r
@@ -84,7 +86,7 @@ def register(app: typer.Typer) -> None:
             for repository in wanted:
                 render_repository(repository, console)
 
-        emit(outputs, plan_texts(plan, tree), rich_form, no_color=no_color)
+        emit(outputs, plan_texts(plan, tree, document), rich_form, no_color=no_color)
 
 
 def read_plan(path: Path) -> Plan:

@@ -14,23 +14,32 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from lakeplan.cli import redaction
 from lakeplan.cli.outputs import Output, emit
 from lakeplan.config.nearest import nearest
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.errors import LakeplanError
-from lakeplan.model.desired import DesiredRepository
+from lakeplan.model.desired import DesiredRepository, ServerConfig
 
 WIDEST = 60
 """Columns are aligned up to this width."""
 
 
-def show_resolved(tree_dir: Path, repository: str, outputs: Sequence[Output], *, no_color: bool) -> None:
+def show_resolved(
+    tree_dir: Path, repository: str, outputs: Sequence[Output], *, no_color: bool, redact: bool = False
+) -> None:
     """Prints the resolved configuration of ``name`` or ``server/name``, once for each server that has it.
 
     Raises ConfigError for a tree with problems, LakeplanError when no entry names the repository.
     """
-    found = find_resolved(load_tree(tree_dir, os.environ), repository)
-    documents = [resolved_document(one) for one in found]
+    tree = load_tree(tree_dir, os.environ)
+    documents = [
+        redaction.shown(
+            {**resolved_document(one), "server_values": server_values(tree.servers[one.server])},
+            redact=redact,
+        )
+        for one in find_resolved(tree, repository)
+    ]
 
     def rich_form(console: Console) -> None:
         for document in documents:
@@ -77,6 +86,16 @@ def resolved_document(repository: DesiredRepository) -> dict[str, Any]:
     }
 
 
+def server_values(server: ServerConfig) -> list[dict[str, Any]]:
+    """What the server's settings add to every repository on it: its price."""
+    price, source = server.cost_per_gb_month, server.cost_source
+    if price is None or source is None:
+        return []
+    shown = f"{price.amount:g} {price.currency}".rstrip()
+    path = f"servers.{server.name}.cost_per_gb_month"
+    return [{"path": path, "value": shown, "file": source.file, "line": source.line, "column": source.column}]
+
+
 def _render(document: dict[str, Any], console: Console) -> None:
     title = f"{document['server']}/{document['name']}"
     entry = f"entry {escape(document['entry'])}, {escape(document['source'])}"
@@ -87,6 +106,7 @@ def _render(document: dict[str, Any], console: Console) -> None:
         (value["path"], json.dumps(value["value"], ensure_ascii=False), f"{value['file']}:{value['line']}")
         for value in document["values"]
     ]
+    rows += [(v["path"], v["value"], f"{v['file']}:{v['line']}") for v in document["server_values"]]
     # Never wrapped: a place that is cut in two can be neither read nor clicked. Where the columns do not fit
     # beside each other the path has a line of its own.
     path_width, value_width = (min(WIDEST, max((len(r[i]) for r in rows), default=0)) for i in (0, 1))

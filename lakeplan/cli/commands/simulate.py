@@ -13,6 +13,7 @@ from lakeplan.cli.console import configure_logging
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
 from lakeplan.cli.outputs import emit_document, pair_outputs
 from lakeplan.cli.progress import progress_for
+from lakeplan.cli.redaction import shown
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.errors import ExitCode
 from lakeplan.ports.progress import Progress
@@ -75,6 +76,7 @@ def register(app: typer.Typer) -> None:
         cache_size: caches.Size = caches.DEFAULT_SIZE,
         format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
+        redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -100,7 +102,8 @@ def register(app: typer.Typer) -> None:
         else:
             progress = progress_for(shown=not (no_progress or quiet), no_color=no_color)
             document = _simulate(request, reader, master, spark_conf or [], kept, progress)
-        emit_document(outputs, document, render_simulate, no_color=no_color)
+        outside = shown(document, redact=redact_paths)
+        emit_document(outputs, outside, render_simulate, no_color=no_color)
         return ExitCode.OK
 
 

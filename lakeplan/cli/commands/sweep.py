@@ -43,9 +43,11 @@ from lakeplan.cli.collecting import (
     show_collector_runs,
 )
 from lakeplan.cli.console import configure_logging, stderr
+from lakeplan.cli.costs import with_costs
+from lakeplan.cli.documents import Way
 from lakeplan.cli.gates import AllowHere, check_gate_names
 from lakeplan.cli.namespaces import parse_age
-from lakeplan.cli.outputs import emit_document, pair_outputs
+from lakeplan.cli.outputs import OPENMETRICS, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.when import now_utc
@@ -56,6 +58,7 @@ from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.xid import XidSource
 from lakeplan.model.sweep import SweepSettings
+from lakeplan.render.metrics import mark_list_metrics, mark_metrics, sweep_metrics
 from lakeplan.render.sweep import (
     render_approval,
     render_mark_list,
@@ -66,6 +69,7 @@ from lakeplan.render.sweep import (
 )
 
 FORMATS = ("rich", "json")
+METRIC_FORMATS = (*FORMATS, OPENMETRICS)
 MarkId = Annotated[str, typer.Argument(metavar="MARK", help="The id that sweep mark gave.")]
 
 
@@ -97,20 +101,21 @@ def mark(
         typer.Option("--never-committed", help="keep, or collect: what no commit ever held.", metavar="WORD"),
     ] = None,
     allow: AllowHere = None,
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
+    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
     connect_timeout: options.ConnectTimeout = 10.0,
     read_timeout: options.ReadTimeout = 60.0,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
     quiet: options.Quiet = False,
 ) -> int:
     configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
     chosen = chosen_settings(min_age, never_committed)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
     session.timeouts = Timeouts(connect_timeout, read_timeout)
@@ -124,7 +129,9 @@ def mark(
             openers=openers_of(session, allow),
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
-    emit_document(outputs, marks_document(made), render_marks, no_color=no_color)
+    Way(outputs, session.tree, no_color, redact_paths).emit(
+        with_costs(marks_document(made), session.tree, "marks"), render_marks, mark_metrics
+    )
     return made.exit_code
 
 
@@ -136,6 +143,7 @@ def approve(
     format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     log_level: options.LogLevel = "warning",
     quiet: options.Quiet = False,
@@ -147,7 +155,9 @@ def approve(
         site, stored = open_mark(session.tree, mark_id, ports)
         openers = openers_of(session, allow)
         given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
-    emit_document(outputs, dict(vars(given)), render_approval, no_color=no_color)
+    Way(outputs, session.tree, no_color, redact_paths).emit(
+        with_costs({**vars(given), "repository": site.key}, session.tree), render_approval
+    )
     return ExitCode.OK
 
 
@@ -167,20 +177,21 @@ def run(
             "--close", help="End a sweep that cannot go on: look what is gone, delete nothing more."
         ),
     ] = False,
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
+    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
     connect_timeout: options.ConnectTimeout = 10.0,
     read_timeout: options.ReadTimeout = 60.0,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
     quiet: options.Quiet = False,
 ) -> int:
     configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
     session.timeouts = Timeouts(connect_timeout, read_timeout)
     check_lasting_state(session.tree.state_url, os.environ)
@@ -204,7 +215,9 @@ def run(
                 end = run_sweep(site, stored, ports, this)
             xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
             document = finish(site, end, ports, this, run_id=xids.descending())
-    emit_document(outputs, document, render_sweep, no_color=no_color)
+    Way(outputs, session.tree, no_color, redact_paths).emit(
+        with_costs(document, session.tree), render_sweep, sweep_metrics
+    )
     return exit_code_of(document)
 
 
@@ -217,28 +230,31 @@ def report(
     target: options.Targets = None,
     owner: options.Owner = None,
     server: options.Server = None,
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
+    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     log_level: options.LogLevel = "warning",
     quiet: options.Quiet = False,
 ) -> int:
     configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
+    outputs = pair_outputs(format, out, FORMATS if collector_runs else METRIC_FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
     if collector_runs:
         chosen = Selection(tuple(target or ()), owner, server)
         return show_collector_runs(session, chosen, outputs, no_color=no_color)
     if mark_id is None:
         document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
-        emit_document(outputs, document, render_mark_list, no_color=no_color)
+        Way(outputs, session.tree, no_color, redact_paths).emit(document, render_mark_list, mark_list_metrics)
         return ExitCode.OK
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
     if summary is not None:
-        emit_document(outputs, summary, render_sweep, no_color=no_color)
+        Way(outputs, session.tree, no_color, redact_paths).emit(
+            with_costs(summary, session.tree), render_sweep, sweep_metrics
+        )
     else:
         shown = {
             "format": MARKS_FORMAT,
@@ -246,7 +262,9 @@ def report(
             "skipped": {},
             "failed": {},
         }
-        emit_document(outputs, shown, render_marks, no_color=no_color)
+        Way(outputs, session.tree, no_color, redact_paths).emit(
+            with_costs(shown, session.tree, "marks"), render_marks, mark_metrics
+        )
     return ExitCode.OK
 
 
@@ -265,6 +283,7 @@ def restore(
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -276,7 +295,7 @@ def restore(
     with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
-    emit_document(outputs, document, render_restore, no_color=no_color)
+    Way(outputs, session.tree, no_color, redact_paths).emit(document, render_restore)
     return ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
 
 
@@ -295,6 +314,7 @@ def purge(
     format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
     log_level: options.LogLevel = "warning",
@@ -316,7 +336,7 @@ def purge(
             return ExitCode.ERROR
         ends = [end_quarantine(quarantine, ports, this_run(tree), older_than=before) for quarantine in found]
     document = {"format": PURGE_FORMAT, "older_than": older_than, "quarantines": ends}
-    emit_document(outputs, document, render_purge, no_color=no_color)
+    Way(outputs, session.tree, no_color, redact_paths).emit(document, render_purge)
     return ExitCode.PARTLY_DONE if any(end["failed"] for end in ends) else ExitCode.OK
 
 

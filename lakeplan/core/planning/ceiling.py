@@ -26,7 +26,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
         return ["the checked-out tree does not name it any more"]
     if live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
         return [f"the tree's server is {live.endpoint_url} and the plan's {reviewed.endpoint_url}"]
-    if (live.creation_date, live.storage_namespace) != (reviewed.creation_date, reviewed.storage_namespace):
+    if not reviewed.is_of(live.creation_date, live.storage_namespace):
         return ["it is another repository of the same name, made since the plan"]
     reasons = []
     if live.config_hash != reviewed.config_hash:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lakeplan.render.amounts import count, counted, days, moment, size
 from lakeplan.render.curve import goes_at, title_of
+from lakeplan.render.money import Money
 from lakeplan.render.plan_changes import key_of
 from lakeplan.render.report import charts
 from lakeplan.render.report.html import Markup, el, join, table
@@ -92,7 +93,7 @@ def _curve(curve: Json, repository: Json | None) -> Markup:
         [
             el("h4", name),
             charts.figure(charts.picture(name, " ".join(said), parts), caption),
-            charts.behind(f"{name}: the figures", _figures(curve, name)),
+            charts.behind(f"{name}: the figures", _figures(curve, name, Money.of(repository or {}))),
         ]
     )
 
@@ -115,7 +116,7 @@ def _worse(f: charts.Frame, point: Json) -> Markup:
     return el("path", el("title", said), cls="worse", d="M-6 0l6-6 6 6-6 6z", transform=at)
 
 
-def _figures(curve: Json, name: str) -> Markup:
+def _figures(curve: Json, name: str, cost: Money) -> Markup:
     asked = {p["days"]: p for p in curve["server"]}
     steps = curve["points"]
     shown = sorted({*asked, *(p["days"] for p in steps[:: max(1, len(steps) // 60)]), steps[-1]["days"]})
@@ -128,8 +129,9 @@ def _figures(curve: Json, name: str) -> Markup:
                 days(at),
                 count(goes["objects"]),
                 size(goes["size_bytes"]),
+                *cost.cells(goes["size_bytes"]),
                 "not asked" if risk is None else f"{count(risk['objects'])} more",
             ]
         )
-    headers = ("days", "objects go", "bytes go", "the server takes")
-    return table(name, headers, rows, figures=(1, 2), hidden_caption=True)
+    headers = ("days", "objects go", "bytes go", *cost.header(" "), "the server takes")
+    return table(name, headers, rows, figures=range(1, 3 + cost.shown), hidden_caption=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeplan.render.amounts import UNKNOWN, count, counted, percent, size
+from lakeplan.render.money import Money, priced
 from lakeplan.render.plan_changes import change_rows, key_of
 from lakeplan.render.plan_impact import AT_MOST, HORIZONS, NO_REASON
 from lakeplan.render.plan_settings import TITLES, settings_of
@@ -41,9 +42,11 @@ def _largest_first(repository: Json) -> tuple[bool, int, str]:
 
 
 def _summary(repositories: Sequence[Json]) -> Markup:
+    with_money = priced(repositories)
     headers = (
         "repository",
         "bytes expire now",
+        *Money(mixed=with_money).header(),
         "of bytes kept",
         "objects now",
         "objects in 7 days",
@@ -62,6 +65,7 @@ def _summary(repositories: Sequence[Json]) -> Markup:
             [
                 key_of(repository),
                 amount(now.get("bytes_expire"), size),
+                *money_cells(Money.of(repository, mixed=with_money), now.get("bytes_expire")),
                 _share(now.get("bytes_expire"), now.get("bytes_kept")),
                 amount(now.get("objects_expire")),
                 amount(week.get("objects_expire")),
@@ -71,7 +75,11 @@ def _summary(repositories: Sequence[Json]) -> Markup:
             ]
         )
     made = table(
-        "What expires through this plan, by repository", headers, rows, figures=range(1, 8), sortable=True
+        "What expires through this plan, by repository",
+        headers,
+        rows,
+        figures=range(1, len(headers)),
+        sortable=True,
     )
     return join([made, *more(len(repositories), _ROWS)])
 
@@ -81,6 +89,13 @@ def amount(value: int | None, form: Any = count, cls: str = "some") -> Cell:
     if value is None:
         return (UNKNOWN, {"cls": "unknown", "data_sort": -1})
     return (form(value), {"cls": cls if value else "none", "data_sort": value})
+
+
+def money_cells(cost: Money, size_bytes: int | None) -> list[Cell]:
+    """The cell behind a figure of bytes, which sorts as these do; none without a price."""
+    return [
+        (text, {"data_sort": -1 if size_bytes is None else size_bytes}) for text in cost.cells(size_bytes)
+    ]
 
 
 def _share(part: int | None, whole: int | None) -> Cell:
@@ -128,8 +143,8 @@ def _details(repository: Json, *, is_open: bool) -> Markup:
         *_settings(repository),
         _moments(repository),
         _prefixes(repository),
-        _tags(impact["tags"]),
-        _backlog(impact["backlog"]),
+        _tags(impact["tags"], Money.of(repository)),
+        _backlog(impact["backlog"], Money.of(repository)),
     ]
     title = el("h3", key_of(repository))
     return el("details", el("summary", title), *body, open=is_open, cls="repository")
@@ -161,7 +176,7 @@ def _values(values: Mapping[str, str]) -> str:
 
 
 def _moments(repository: Json) -> Markup | None:
-    horizons = repository["impact"]["horizons"]
+    horizons, cost = repository["impact"]["horizons"], Money.of(repository)
     rows = []
     for name, label in HORIZONS.items():
         h = horizons.get(name)
@@ -175,6 +190,7 @@ def _moments(repository: Json) -> Markup | None:
                 amount(h["commits_released"]),
                 amount(h["objects_expire"]),
                 amount(h["bytes_expire"], size),
+                *money_cells(cost, h["bytes_expire"]),
                 amount(h["objects_at_risk"], cls="risk"),
             ]
         )
@@ -187,14 +203,18 @@ def _moments(repository: Json) -> Markup | None:
         "kept again",
         "objects expire",
         "bytes expire",
+        *cost.header(" "),
         "at risk",
     )
-    return table(f"Three moments, {key_of(repository)}", headers, rows, figures=range(1, 7))
+    return table(f"Three moments, {key_of(repository)}", headers, rows, figures=range(1, len(headers)))
 
 
 def _prefixes(repository: Json) -> Markup | None:
     """Folders of what expires now, as a tree, each with its share of the whole."""
-    prefixes = sorted(repository["impact"]["prefixes"], key=lambda p: p["prefix"])
+    prefixes, cost = (
+        sorted(repository["impact"]["prefixes"], key=lambda p: p["prefix"]),
+        Money.of(repository),
+    )
     whole = max((p["size_bytes"] for p in prefixes), default=0)
     shown = sorted(prefixes, key=lambda p: (-p["size_bytes"], p["prefix"]))[:_PREFIX_ROWS]
     keep = {p["prefix"] for p in shown}
@@ -209,6 +229,7 @@ def _prefixes(repository: Json) -> Markup | None:
                 (join([Markup(indent), p["prefix"] or "everything"]), {"data_sort": p["prefix"]}),
                 amount(p["objects"]),
                 amount(p["size_bytes"], size),
+                *money_cells(cost, p["size_bytes"]),
                 (
                     join([percent(p["size_bytes"], whole) if whole else "", " ", bar(share)]),
                     {"data_sort": share},
@@ -218,25 +239,34 @@ def _prefixes(repository: Json) -> Markup | None:
     if not rows:
         return None
     caption = f"Where it expires now, {key_of(repository)}"
-    made = table(caption, ("prefix", "objects", "bytes", "share"), rows, figures=(1, 2, 3), sortable=True)
+    headers = ("prefix", "objects", "bytes", *cost.header(" "), "share")
+    made = table(caption, headers, rows, figures=range(1, len(headers)), sortable=True)
     return join([made, *more(len(prefixes), len(rows))])
 
 
-def _tags(tags: Sequence[Json]) -> Markup | None:
+def _tags(tags: Sequence[Json], cost: Money) -> Markup | None:
     if not tags:
         return None
     rows = [
-        [t["tag"], t["commit_id"][:12], amount(t["objects"], cls="risk"), amount(t["size_bytes"], size)]
+        [
+            t["tag"],
+            t["commit_id"][:12],
+            amount(t["objects"], cls="risk"),
+            amount(t["size_bytes"], size),
+            *money_cells(cost, t["size_bytes"]),
+        ]
         for t in tags
     ]
-    made = table("Tags that lose data", ("tag", "commit", "objects", "bytes"), rows[:_ROWS], figures=(2, 3))
+    headers = ("tag", "commit", "objects", "bytes", *cost.header(" "))
+    made = table("Tags that lose data", headers, rows[:_ROWS], figures=(2, 3, 4))
     return join([made, *more(len(tags), _ROWS)])
 
 
-def _backlog(backlog: Json | None) -> Markup | None:
+def _backlog(backlog: Json | None, cost: Money) -> Markup | None:
     if backlog is None or not backlog["commits"]:
         return None
     words = f"The stored rules already let go of {counted(backlog['commits'], 'commit')}"
     if backlog["objects"] is not None:
         words += f" with {counted(backlog['objects'], 'object')}, {size(backlog['size_bytes'])}"
+        words += cost.words(backlog["size_bytes"])
     return el("p", f"{words}, whatever this plan does.", cls="dim")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lakeplan.render.amounts import UNKNOWN, count, counted, size
+from lakeplan.render.money import sums
 from lakeplan.render.plan import summary_text
 from lakeplan.render.plan_changes import key_of, writing
 from lakeplan.render.plan_loosening import STRICTER, loosened, loosening_title
@@ -40,11 +41,16 @@ def _cards(plan: Json) -> Markup | None:
     unread = sum(1 for r in writes if not r["impact"]["horizons"])
     without, later = summary["impact_unknown"], "objects_expire_plus_30_days"
     cards = [
-        ("Expires now", size(summary["bytes_expire"]), counted(summary["objects_expire"], "object"), without),
+        (
+            "Expires now",
+            size(summary["bytes_expire"]),
+            counted(summary["objects_expire"], "object") + sums(summary["cost_expire"], "per_month"),
+            without,
+        ),
         (
             "In 30 days, if nobody writes",
             size(summary["bytes_expire_plus_30_days"]),
-            counted(summary[later], "object"),
+            counted(summary[later], "object") + sums(summary["cost_expire"], "per_month_plus_30_days"),
             without,
         ),
         ("At risk", count(summary["objects_at_risk"]), "objects that the documented rule keeps", without),

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeplan.render.amounts import UNKNOWN, count, counted, moment, size
+from lakeplan.render.money import Money
+from lakeplan.render.plan_changes import key_of
 from lakeplan.render.report import charts
 from lakeplan.render.report.html import Cell, Markup, el, join, table
-from lakeplan.render.report.impact import amount
+from lakeplan.render.report.impact import amount, money_cells
 from lakeplan.render.report.shell import Section
 
 Json = Mapping[str, Any]
@@ -22,27 +24,30 @@ def timeline_section(document: Json) -> Section | None:
     found = [t for t in document["timelines"] if t["moments"] or t["days"]]
     if not found:
         return None
+    prices = {key_of(r): Money.of(r) for r in document["repositories"]}
     note = el("p", "If nobody writes. Days are of 24 hours and count from the plan.", cls="dim")
-    return Section("timeline", "What expires when", join([note, *(_one(t) for t in found)]))
+    drawn = [_one(timeline, prices.get(timeline["key"], Money())) for timeline in found]
+    return Section("timeline", "What expires when", join([note, *drawn]))
 
 
-def _one(timeline: Json) -> Markup:
+def _one(timeline: Json, cost: Money) -> Markup:
     key = timeline["key"]
-    parts: list[Markup | None] = [el("h3", key), _words(timeline)]
+    parts: list[Markup | None] = [el("h3", key), _words(timeline, cost)]
     if timeline["has_commits"] and any(d["proposed"] or d["stored"] for d in timeline["days"]):
         parts.append(_commits(timeline))
     if timeline["has_objects"]:
         parts.append(_objects(timeline))
     if timeline["days"]:
-        parts.append(charts.behind(f"{key}: day by day", _table(timeline)))
+        parts.append(charts.behind(f"{key}: day by day", _table(timeline, cost)))
     return join(parts)
 
 
-def _words(timeline: Json) -> Markup | None:
+def _words(timeline: Json, cost: Money) -> Markup | None:
     items = []
     for m in timeline["moments"]:
         objects = UNKNOWN if m["objects"] is None else counted(m["objects"], "object")
         goes = UNKNOWN if m["size_bytes"] is None else size(m["size_bytes"])
+        goes += cost.words(m["size_bytes"])
         when = _WHEN[m["day"]]
         items.append(el("li", el("strong", when), f": {counted(m['commits'], 'commit')}, {objects}, {goes}"))
     if not items:
@@ -98,10 +103,10 @@ def _names(branches: Sequence[Sequence[str]]) -> str:
     return shown + (f" and {len(branches) - _NAMES:,} more" if len(branches) > _NAMES else "")
 
 
-def _table(timeline: Json) -> Markup:
+def _table(timeline: Json, cost: Money) -> Markup:
     headers = ["by"]
     headers += ["commits, stored rules", "commits, proposed rules"] if timeline["has_commits"] else []
-    headers += ["objects", "bytes"] if timeline["has_objects"] else []
+    headers += ["objects", "bytes", *cost.header(" ")] if timeline["has_objects"] else []
     figures = range(1, len(headers))
     headers.append("branches that policies let go")
     rows: list[list[Cell]] = []
@@ -111,6 +116,7 @@ def _table(timeline: Json) -> Markup:
             row += [_quiet(d["stored"]), _quiet(d["proposed"])]
         if timeline["has_objects"]:
             row += [amount(d["objects"] or 0), amount(d["size_bytes"] or 0, size)]
+            row += money_cells(cost, d["size_bytes"] or 0)
         rows.append([*row, _names(d["branches"])])
     caption = f"Day by day, {timeline['key']}"
     return table(caption, headers, rows, figures=figures, sortable=True, hidden_caption=True)

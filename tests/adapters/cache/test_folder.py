@@ -33,8 +33,9 @@ def it_gives_what_was_put_there(cache: FolderCache) -> None:
 
 
 def it_lets_what_was_used_longest_ago_go(cache: FolderCache, tmp_path: Path) -> None:
+    larger = FolderCache(str(tmp_path / "cache"), 100_000)
     for n in range(12):
-        cache.put(f"ns/{n}", bytes(100))
+        larger.put(f"ns/{n}", bytes(100))
         used(tmp_path, f"ns/{n}", 10_000 - n)
     cache.get("ns/0")  # used now
     cache.trim()
@@ -47,6 +48,15 @@ def it_keeps_everything_within_its_size(cache: FolderCache) -> None:
         cache.put(f"ns/{n}", bytes(100))
     cache.trim()
     assert all(cache.get(f"ns/{n}") for n in range(10))
+
+
+def it_does_not_outgrow_its_size_before_somebody_trims_it(cache: FolderCache, tmp_path: Path) -> None:
+    for n in range(100):
+        cache.put(f"ns/{n}", bytes(100))
+        used(tmp_path, f"ns/{n}", 10_000 - n)
+        size = sum(file.stat().st_size for file in (tmp_path / "cache").rglob("*") if file.is_file())
+        assert size <= 1_000 * 1.2
+    assert cache.get("ns/99") is not None
 
 
 def it_clears_what_killed_processes_left_and_nothing_that_is_being_written(

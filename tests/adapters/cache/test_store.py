@@ -1,4 +1,4 @@
-"""A cache behind the port of state stores, here in a folder and over the S3 API."""
+"""A cache behind the port of state stores: in a folder, over the S3 API, in Azure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 from lakeplan.adapters.cache.store import StoreCache
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", "s3", "azure"])
 def cache(request: pytest.FixtureRequest, tmp_path: Path) -> StoreCache:
     if request.param == "folder":
         return StoreCache(f"file://{tmp_path}/cache")
+    if request.param == "azure":
+        return StoreCache(f"{request.getfixturevalue('azure_container')}/cache")
     return StoreCache(f"s3://{request.getfixturevalue('s3_bucket')}/cache")
 
 

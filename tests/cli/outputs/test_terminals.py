@@ -15,7 +15,7 @@ ESCAPE = "\x1b["
 def it_uses_what_a_wide_terminal_has(open_site: Callable[[str], Site]) -> None:
     site = open_site("observed")
     wide = site.lakeplan("lifecycle plan --no-simulate", 200).out
-    (row,) = [line for line in wide.splitlines() if "feature-a-rather-long" in line]
+    row = next(line for line in wide.splitlines() if "feature-a-rather-long" in line)
     assert "feature-a-rather-long-name-of-a-branch-about-customers" in row
     assert row.rstrip().endswith("nothing")
     assert max(map(len, wide.splitlines())) <= 200

@@ -1,0 +1,75 @@
+"""``servers.*.cost_per_gb_month``, from the tree to the documents."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from lakeplan.config.schemas import load_schema
+from tests.openmetrics import samples
+
+PRICE = {"amount": 0.023, "currency": "USD"}
+
+
+@pytest.fixture
+def priced(world):
+    """A tree with a price and one repository, whose branches lakeplan deletes."""
+    world.write(
+        "lakeplan.yaml",
+        "apiVersion: lakeplan/v1\nservers:\n  prod:\n"
+        f"    endpoint_url: {world.handle.endpoint_url}\n    cost_per_gb_month: 0.023 USD\n"
+        "    branch_lifecycle: {engine: lakeplan}\n",
+    )
+    world.write(
+        "repositories/analytics.yaml",
+        "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    gc: {default_retention_days: 21}\n"
+        "    branch_lifecycle: {policies: [{id: old, patterns: [feature-*], max_age: 1d}]}\n",
+    )
+    world.api.repository("analytics")
+    return world
+
+
+def valid(name, document):
+    jsonschema.Draft202012Validator(load_schema(name)).validate(document)
+    return document
+
+
+def it_shows_where_the_price_comes_from(priced):
+    shown = priced.lakeplan("show", "--resolved", "analytics").out
+    assert "servers.prod.cost_per_gb_month" in shown
+    assert "0.023 USD" in shown
+    assert "lakeplan.yaml:5" in shown
+    document = priced.lakeplan("show", "--resolved", "analytics", "--format", "json").json
+    (value,) = document["repositories"][0]["server_values"]
+    assert (value["value"], value["line"]) == ("0.023 USD", 5)
+
+
+def it_is_in_the_plan_file_and_survives_its_apply(priced):
+    path = priced.plan_file("plan.json", "--no-simulate", "--allow", "unknown-impact")
+    plan = valid("plan", json.loads(path.read_text()))
+    assert plan["repositories"][0]["cost_per_gb_month"] == PRICE
+    text = (priced.tree / "lakeplan.yaml").read_text()
+    priced.write("lakeplan.yaml", text.replace("0.023 USD", "9"))  # a new price makes no plan stale
+    assert priced.lakeplan("apply", path).code == 0
+
+
+def it_is_in_the_documents_of_branches_and_drift(priced):
+    plan = valid("lifecycle", priced.lakeplan("lifecycle", "plan", "--no-simulate", "--format", "json").json)
+    assert plan["repositories"][0]["cost_per_gb_month"] == PRICE
+    valid("lifecycle", priced.lakeplan("lifecycle", "run", "--format", "json").json)
+    drift = valid("drift", priced.lakeplan("drift", "--format", "json").json)
+    assert drift["recorded"][0]["cost_per_gb_month"] == PRICE
+    metrics = samples(priced.lakeplan("drift", "--format", "openmetrics").out)
+    assert metrics["lakeplan_drift_cost_per_gb_month"] == {("prod", "analytics", "", "USD"): 0.023}
+
+
+@pytest.mark.spark
+def it_is_in_a_curve(priced, spark):
+    priced.api.commit("analytics", "main", 40, a=10)
+    priced.api.commit("analytics", "main", 1, b=20)
+    result = priced.lakeplan("curve", "analytics", "--format", "json")
+    assert valid("curve", result.json)["cost_per_gb_month"] == PRICE, result.err
+    shown = priced.lakeplan("curve", "analytics").out
+    assert "USD" in shown

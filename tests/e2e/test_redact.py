@@ -1,0 +1,94 @@
+"""``--redact-paths`` as a public pipeline uses it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+
+import jsonschema
+import pytest
+
+from lakeplan.cli.main import run
+from lakeplan.config.schemas import load_schema
+from lakeplan.model.redaction import path_digest
+from tests.openmetrics import samples
+
+KEY = "prod/analytics"
+
+
+@pytest.fixture
+def secret(world):
+    """An object of an old commit that newly expires, below ``payroll/``."""
+    world.api.repository("analytics")
+    world.api.upload("analytics", "main", "payroll/2020/list.csv", b"x" * 10)
+    world.api.commit("analytics", "main", 40)
+    world.api.delete("analytics", "main", "payroll/2020/list.csv")
+    world.api.commit("analytics", "main", 30)
+    world.api.commit("analytics", "main", 1, b=20)
+    world.write(
+        "repositories/analytics.yaml",
+        "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    gc: {default_retention_days: 7}\n"
+        "    holds: [{prefix: payroll/2019/, reason: legal}]\n",
+    )
+    return world
+
+
+@pytest.mark.spark
+def it_plans_shows_and_applies_without_a_path(secret, spark):
+    plan, comment = secret.folder / "plan.json", secret.folder / "comment.md"
+    outs = ("--format", "json", "--out", plan, "--format", "markdown", "--out", comment)
+    result = secret.lakeplan("plan", "--redact-paths", *outs)
+    assert result.code == 0, result.err
+    document = json.loads(plan.read_text())
+    jsonschema.Draft202012Validator(load_schema("plan")).validate(document)
+    prefixes = [p["prefix"] for p in document["repositories"][0]["impact"]["prefixes"]]
+    assert path_digest(KEY, "payroll/2020/") in prefixes
+    assert document["repositories"][0]["storage_namespace"] == path_digest(KEY, "local://analytics")
+    assert document["digest"][:12] in comment.read_text()
+    shown = secret.lakeplan("show", plan, "--redact-paths").out
+    report = secret.folder / "plan.html"
+    assert run(["report", str(plan), "--html", str(report), "--redact-paths", "-q"]) == 0
+    for text in (result.out, shown, plan.read_text(), comment.read_text(), report.read_text()):
+        assert "payroll" not in text
+        assert "local://" not in text
+    assert path_digest(KEY, "payroll/2020/") in shown
+    applied = secret.lakeplan("apply", plan, "--redact-paths")
+    assert applied.code == 0, applied.err
+    assert secret.api.rules("analytics") == {"*": 7}
+
+
+def it_redacts_answers_questions_and_configuration(secret):
+    secret.api.set_rules("analytics", 7)
+    text = secret.lakeplan(
+        "explain", "analytics", "payroll/2020/list.csv", "--redact-paths", "--path-only"
+    ).out
+    assert path_digest(KEY, "payroll/2020/list.csv") in text.replace("\n", "")
+    assert "payroll" not in text
+    for extra in ((), ("--format", "json")):
+        resolved = secret.lakeplan("show", "--resolved", "analytics", "--redact-paths", *extra).out
+        assert "payroll" not in resolved
+        assert "legal" in resolved
+    found = secret.lakeplan("drift", "--redact-paths", "--format", "openmetrics")
+    assert samples(found.out)["lakeplan_drift_checked"] == {(): 1.0}
+
+
+def it_redacts_errors_of_the_same_run_only(secret, capsys, tmp_path):
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"default_retention_days": 7, "branches": []}')
+    arguments = ["simulate", "--namespace", (tmp_path / "payroll").as_uri(), "--rules", str(rules)]
+    assert run([*arguments, "--commits-only", "--redact-paths"]) == 1
+    assert "payroll" not in capsys.readouterr().err
+    assert run([*arguments, "--commits-only"]) == 1
+    assert "payroll" in capsys.readouterr().err.replace("\n", "")
+
+
+def it_redacts_log_lines(secret, capsys):
+    secret.lakeplan("drift", "--redact-paths")  # sets the log up
+    logging.getLogger("lakeplan.test").warning("cannot read %s (%d)", "s3://payroll/x", 404)
+    assert re.search(r"cannot read path-[0-9a-f]{8} \(404\)", capsys.readouterr().err)
+
+
+def it_is_an_option_of_the_environment_too(secret, monkeypatch):
+    monkeypatch.setenv("LAKEPLAN_REDACT_PATHS", "1")
+    assert "payroll" not in secret.lakeplan("show", "--resolved", "analytics").out
