@@ -24,15 +24,15 @@ def _commands(command: click.Command, *path: str) -> Iterator[tuple[str, click.C
 
 
 EVERY = dict(_commands(whole_command()))
-LEAVES = {name for name, command in EVERY.items() if not isinstance(command, click.Group)}
+LEAVES = [name for name, command in EVERY.items() if not isinstance(command, click.Group)]
 
 
 def it_shows_the_output_of_every_command() -> None:
-    assert set(CASES) == LEAVES
+    assert set(CASES) == set(LEAVES)
 
 
 def it_uses_every_command_wrong_in_five_ways() -> None:
-    assert set(WRONG) == LEAVES
+    assert set(WRONG) == set(LEAVES)
     few = {name: len(uses) for name, uses in WRONG.items() if len({u.line for u in uses.values()}) < 5}
     assert few == {}
 
