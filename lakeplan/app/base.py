@@ -12,19 +12,18 @@ from lakeplan.core.planning.loosening import (
     stricter_policy,
     stricter_safety,
 )
+from lakeplan.core.planning.stricter_sweep import held_to_guard
 from lakeplan.errors import ConfigError
 from lakeplan.model.desired import Acknowledgement, DesiredRepository, Safety, ServerConfig
+from lakeplan.model.plan import SweepGuard
 from lakeplan.ports.tree import DesiredTree
 
 
 @dataclass(frozen=True)
-class HeldTree:
-    """A ``DesiredTree`` whose limits are the stricter ones of ``tree`` and ``base``. ``name`` is how the base
-    is called in messages."""
+class _Wrapped:
+    """A ``DesiredTree`` that says what another one says; subclasses say some of it otherwise."""
 
     tree: DesiredTree
-    base: Guards
-    name: str
 
     @property
     def servers(self) -> Mapping[str, ServerConfig]:
@@ -32,7 +31,7 @@ class HeldTree:
 
     @property
     def safety(self) -> Safety:
-        return stricter_safety(self.tree.safety, self.base.safety)
+        return self.tree.safety
 
     @property
     def acknowledgements(self) -> Sequence[Acknowledgement]:
@@ -41,11 +40,31 @@ class HeldTree:
 
     @property
     def unmanaged_policy(self) -> Policy:
-        return stricter_policy(self.tree.unmanaged_policy, self.base.unmanaged)
+        return self.tree.unmanaged_policy
 
     @property
     def digest(self) -> str:
         return self.tree.digest
+
+    def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
+        return self.tree.unmanaged(server, live_repositories)
+
+
+@dataclass(frozen=True)
+class HeldTree(_Wrapped):
+    """A ``DesiredTree`` whose limits are the stricter ones of ``tree`` and ``base``. ``name`` is how the base
+    is called in messages."""
+
+    base: Guards
+    name: str
+
+    @property
+    def safety(self) -> Safety:
+        return stricter_safety(self.tree.safety, self.base.safety)
+
+    @property
+    def unmanaged_policy(self) -> Policy:
+        return stricter_policy(self.tree.unmanaged_policy, self.base.unmanaged)
 
     def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
         """Raises ConfigError when days are outside the base's bounds, as the tree does for its own."""
@@ -64,5 +83,14 @@ class HeldTree:
             )
         return [replace(d, safety=stricter_safety(d.safety, self.base.safety)) for d in found]
 
-    def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
-        return self.tree.unmanaged(server, live_repositories)
+
+@dataclass(frozen=True)
+class GuardedTree(_Wrapped):
+    """A ``DesiredTree`` whose repositories are swept no looser than a plan was reviewed for
+    (``Plan.sweep_guards``)."""
+
+    guards: Mapping[str, SweepGuard]
+
+    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
+        found = self.tree.resolve(server, live_repositories)
+        return [held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in found]

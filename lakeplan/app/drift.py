@@ -5,23 +5,21 @@ Where a server's own job deletes branches their HEADs are recorded in the state 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
+from lakeplan.app.drift_compare import RepositoryDrift, compare, manages, read_last_applied
 from lakeplan.app.drift_heads import HeadPorts, record_server_heads
 from lakeplan.app.gather_settings import server_policies
 from lakeplan.app.plan import Selection, failure_of
-from lakeplan.app.state import known_repositories, repository_key
-from lakeplan.app.sweep.record import SweepRecord, read_sweeps
-from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of, released, unmanaged_new
-from lakeplan.errors import LakeplanError, RepositoryNotFound, UsageError
+from lakeplan.app.state import known_repositories
+from lakeplan.app.sweep.record import read_sweeps
+from lakeplan.core.drift import DriftClass, unmanaged_new
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.desired import DesiredRepository
-from lakeplan.model.plan import Failure
-from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.repository import Repository
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Progress
@@ -29,8 +27,6 @@ from lakeplan.ports.storage import StateReader
 from lakeplan.ports.tree import DesiredTree
 
 WORKERS = 8
-_Work = tuple[str, "str | None", Callable[[], "RepositoryDrift"]]
-"""A repository, its owner, and how it is compared."""
 
 
 @dataclass(frozen=True)
@@ -39,32 +35,6 @@ class DriftPorts:
     state: StateReader
     progress: Progress
     heads: HeadPorts | None = None
-
-
-@dataclass(frozen=True)
-class LastWrite:
-    """The last run that wrote to a repository: GC rules, policies or object rules."""
-
-    run_id: str
-    at: datetime
-
-
-@dataclass(frozen=True)
-class RepositoryDrift:
-    """One repository: how it drifted (nothing: it did not), or why that could not be told."""
-
-    repository: str
-    owner: str | None = None
-    source: str = ""
-    classes: tuple[DriftClass, ...] = ()
-    values: tuple[DriftedValue, ...] = ()
-    last: LastApplied | None = None
-    note: str = ""
-    failure: Failure | None = None
-    applied: LastWrite | None = None
-    sweeps: SweepRecord | None = None
-    state_note: str = ""
-    """What of the state could not be read, beside the rules that were applied last."""
 
 
 @dataclass(frozen=True)
@@ -87,39 +57,6 @@ class DriftReport:
 
     def has(self, classes: Iterable[DriftClass]) -> bool:
         return any(c in r.classes for r in self.repositories for c in classes)
-
-
-@dataclass(frozen=True)
-class Remembered:
-    """What the state has of a repository's applies. ``last`` is None where GC rules never were applied,
-    ``write`` where nothing was."""
-
-    last: LastApplied | None = None
-    write: LastWrite | None = None
-
-
-def read_applies(state: StateReader, repository: str) -> Remembered:
-    """The record of ``server/name``. Raises LakeplanError naming a record that cannot be read: it must not
-    pass for "never applied"."""
-    key = repository_key("applied", repository)
-    found = state.read(key)
-    if found is None:
-        return Remembered()
-    try:
-        record = json.loads(found.data)
-        run_id, at = str(record["run_id"]), datetime.fromisoformat(record["at"].replace("Z", "+00:00"))
-        if "body" not in record and "settings" in record:
-            return Remembered(write=LastWrite(run_id, at))
-        body = record["body"]
-        rules = None if body is None else rules_from_body(body)
-        return Remembered(LastApplied(rules, str(record["config_hash"]), run_id, at), LastWrite(run_id, at))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LakeplanError(
-            "the state's record of the last apply is damaged",
-            where=key,
-            hint="move it away: the next apply writes it again",
-            detail=repr(error),
-        ) from None
 
 
 def find_drift(
@@ -167,29 +104,25 @@ def _one_server(
             return [RepositoryDrift(server, failure=failure_of(error))], []
         return [_failed(key, owner, error, ports.state) for key, owner in keys.items()], []
     every = {d.key: d for d in tree.resolve(server, live)}
-    managed = [d for d in every.values() if d.gc is not None and selection.takes(d)]
-    left = {
-        key: every[key].owner if key in every else None
-        for key in known
-        if key not in every or every[key].gc is None
-    }
-    work: list[_Work] = [(d.key, d.owner, _job(_managed, d, reader, ports.state)) for d in managed]
-    work += [
-        (key, owner, _job(_released, key, owner, reader, ports.state))
-        for key, owner in sorted(left.items())
-        if selection.takes_named(server, key.partition("/")[2], owner)
+    config = tree.servers[server]
+    owners = {key: every[key].owner if key in every else None for key in (*every, *known)}
+    work = [
+        key
+        for key, owner in sorted(owners.items())
+        if (key in known or manages(every[key], config))
+        and selection.takes_named(server, key.partition("/")[2], owner)
     ]
     with (
         ports.progress.task(f"comparing {server}", len(work)) as step,
         ThreadPoolExecutor(max_workers=WORKERS) as pool,
     ):
 
-        def one(item: _Work) -> RepositoryDrift:
-            key, owner, job = item
+        def one(key: str) -> RepositoryDrift:
             try:
-                return _with_sweeps(job(), ports.state)
+                drift = compare(key, every.get(key), config, reader, ports.state, owners[key])
+                return _with_sweeps(drift, ports.state)
             except LakeplanError as error:
-                return _failed(key, owner, error, ports.state)
+                return _failed(key, owners[key], error, ports.state)
             finally:
                 step()
 
@@ -223,7 +156,7 @@ def _failed(key: str, owner: str | None, error: LakeplanError, state: StateReade
     """A repository that could not be compared, with what the state has of it."""
     failed = RepositoryDrift(key, owner=owner, failure=failure_of(error))
     with suppress(LakeplanError):  # a damaged record is the failure itself
-        failed = replace(failed, applied=read_applies(state, key).write)
+        failed = replace(failed, last=read_last_applied(state, key))
     return _with_sweeps(failed, state)
 
 
@@ -234,52 +167,14 @@ def _with_sweeps(drift: RepositoryDrift, state: StateReader) -> RepositoryDrift:
         return replace(drift, state_note=f"{drift.repository}: {error.message} ({error.where})")
 
 
-def _job(function: Callable[..., RepositoryDrift], *arguments: object) -> Callable[[], RepositoryDrift]:
-    return lambda: function(*arguments)
-
-
-def _managed(desired: DesiredRepository, reader: LakeFSReader, state: StateReader) -> RepositoryDrift:
-    remembered = read_applies(state, desired.key)
-    last = remembered.last
-    stored = reader.get_gc_rules(desired.name)
-    values = drift_of(desired, stored, [b.id for b in reader.list_branches(desired.name)], last)
-    return RepositoryDrift(
-        desired.key,
-        owner=desired.owner,
-        source=str(desired.source) if desired.source else "",
-        classes=tuple(dict.fromkeys(v.drift for v in values)),
-        values=values,
-        last=last,
-        note="" if last is not None else "no apply of it is recorded",
-        applied=remembered.write,
-    )
-
-
-def _released(key: str, owner: str | None, reader: LakeFSReader, state: StateReader) -> RepositoryDrift:
-    remembered = read_applies(state, key)
-    found = RepositoryDrift(key, owner=owner, last=remembered.last, applied=remembered.write)
-    last = remembered.last
-    if last is None:  # never rules of its own, or deleted since the keys were listed
-        return found
-    try:
-        stored = reader.get_gc_rules(key.partition("/")[2])
-    except RepositoryNotFound:
-        return found  # nothing is left to hold rules
-    values = released(stored, last)
-    note = "the tree manages its rules no more; they stay on the server as they are" if values else ""
-    classes = (DriftClass.RELEASED,) if values else ()
-    return replace(found, classes=classes, values=values, note=note)
-
-
 def _of_lost_server(key: str, server: str, state: StateReader) -> RepositoryDrift:
     """Rules applied on a server that the tree does not name any more: nobody can look, so it is said."""
     try:
-        remembered = read_applies(state, key)
+        last = read_last_applied(state, key)
     except LakeplanError as error:
         return RepositoryDrift(key, failure=failure_of(error))
-    last = remembered.last
-    found = _with_sweeps(RepositoryDrift(key, last=last, applied=remembered.write), state)
-    if last is None or last.rules is None:
+    found = _with_sweeps(RepositoryDrift(key, last=last), state)
+    if last is None or not last.left_something:
         return found
     note = f"the tree names no server {server!r} any more, so its rules could not be read"
     return replace(found, classes=(DriftClass.RELEASED,), note=note)
@@ -303,7 +198,7 @@ def _unmanaged(
     applies = []
     for key in known:
         try:
-            last = read_applies(state, key).last
+            last = read_last_applied(state, key)
         except LakeplanError:
             continue  # its own line says so; without it more counts as new, never less
         if last is not None:

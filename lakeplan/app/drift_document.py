@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakeplan.app.drift import DriftReport, RepositoryDrift
+from lakeplan.app.drift import DriftReport
+from lakeplan.app.drift_compare import RepositoryDrift
 from lakeplan.app.sweep.record import LastSweep
 from lakeplan.core.drift import DriftClass
 from lakeplan.model.moments import utc_text
@@ -58,6 +59,17 @@ def _repository(drift: RepositoryDrift) -> dict[str, Any]:
             }
             for v in drift.values
         ],
+        "items": [
+            {
+                "class": i.drift.value,
+                "setting": i.setting.value,
+                "item": i.item,
+                "applied": dict(i.applied),
+                "stored": dict(i.stored),
+                "wanted": dict(i.wanted),
+            }
+            for i in drift.items
+        ],
         "last_applied": None
         if drift.last is None
         else {"run_id": drift.last.run_id, "at": utc_text(drift.last.at)},
@@ -67,7 +79,7 @@ def _repository(drift: RepositoryDrift) -> dict[str, Any]:
 
 def _recorded(drift: RepositoryDrift) -> dict[str, Any]:
     """What the state has of a repository, drifted or not."""
-    applied, sweeps = drift.applied, drift.sweeps
+    applied, sweeps = drift.last, drift.sweeps
     return {
         "repository": drift.repository,
         "owner": drift.owner,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lakeplan.app.lifecycle.memory import record_heads, seen_last
+from lakeplan.app.lifecycle.memory import forget_seen, record_heads, seen_last
 from lakeplan.app.run import HeadsReader, Run
 from lakeplan.core.lifecycle.verdicts import takes
 from lakeplan.errors import LakeplanError
@@ -43,6 +43,10 @@ def record_server_heads(desired: DesiredRepository, reader: LakeFSReader, ports:
             record_heads(ports.state, desired.key, named, ports.run)
     except LakeplanError as error:
         return f"{desired.key}: the HEADs of its branches could not be recorded for undo: {error}"
+    try:
+        forget_seen(ports.state, desired.key, ports.run.now())
+    except LakeplanError as error:
+        return f"{desired.key}: old records of HEADs could not be removed: {error}"
     return ""
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from typing_extensions import assert_never
 
+from lakeplan.app.gather_holds import idle_holds
 from lakeplan.app.gather_settings import gather_settings, server_policies
 from lakeplan.core.diff import action_of, diff_rules
 from lakeplan.core.patterns import expand
@@ -46,16 +47,18 @@ def gather(
     ServerError subclasses; ConfigError for policies that a server would not take."""
     repository = reader.get_repository(desired.name)
     before = reader.get_gc_rules(desired.name)
-    listed: list[Branch] = []
+    listed: list[Branch] | None = None
     if desired.gc is not None or desired.object_lifecycle is not None or server_policies(desired, server):
         listed = list(reader.list_branches(desired.name))
+    unheld = idle_holds(desired, reader, None if listed is None else [b.id for b in listed], as_of.date())
+    listed = listed or []
     branches = {b.id: b.commit_id for b in listed}
     over = branches.keys() if expand_over is None else expand_over
     after, warnings = _proposed(desired, before, over, branches.keys(), known=known)
     later = _unexpanded(desired, over, branches.keys())
     warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
     settings = gather_settings(desired, reader, server, repository, listed, as_of)
-    warnings += settings.warnings
+    warnings += (*settings.warnings, *unheld)
     action = action_of(before, after)
     plan = RepositoryPlan(
         server=desired.server,

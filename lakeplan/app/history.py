@@ -9,22 +9,37 @@ from datetime import datetime
 from typing import Any
 
 from lakeplan.core.diff import diff_rules
+from lakeplan.core.settings import diff_setting
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.rules import GcRules
+from lakeplan.model.settings import SettingItem, SettingKind, item_body, items_from_body
 from lakeplan.ports.storage import StateReader
 
 HISTORY_FORMAT = "lakeplan.history/v1"
 LAST = "last"
 _PREFIX = "history/"
+_WORST_FIRST = ("failed", "pending", "applied", "already")
+
+
+@dataclass(frozen=True)
+class SettingStep:
+    """The policies or object rules of one repository, as ``RunStep`` has its GC rules; empty: none."""
+
+    kind: SettingKind
+    status: str
+    message: str = ""
+    replaced: bool = False
+    before: tuple[SettingItem, ...] = ()
+    after: tuple[SettingItem, ...] = ()
 
 
 @dataclass(frozen=True)
 class RunStep:
-    """One repository of a run. ``replaced`` is whether the run recorded what it was about to replace: then
-    ``before`` and ``after`` hold it (None: no rules). ``status`` is applied, already, failed, or pending when
-    the run was killed in the middle of it."""
+    """One repository of a run. ``replaced`` is whether the run recorded the GC rules that it was about to
+    replace: then ``before`` and ``after`` hold them (None: no rules). ``status`` is applied, already, failed,
+    or pending when the run was killed in the middle of it; over ``settings`` too, the worst."""
 
     repository: str
     status: str
@@ -32,6 +47,7 @@ class RunStep:
     replaced: bool = False
     before: GcRules | None = None
     after: GcRules | None = None
+    settings: tuple[SettingStep, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,11 +151,23 @@ def _parse(run_id: str, record: Any) -> RunRecord:
 
 
 def _step(repository: str, values: Any) -> RunStep:
+    settings = tuple(_setting(kind, values[kind.value]) for kind in SettingKind if kind.value in values)
+    # A run that wrote policies alone has no status of GC rules.
+    statuses = [s.status for s in settings] + ([str(values["status"])] if "status" in values else [])
+    status = min(statuses, key=_WORST_FIRST.index) if settings else str(values["status"])
+    message = str(values.get("message", "")) or next((s.message for s in settings if s.message), "")
+    if "before" not in values:
+        return RunStep(repository, status, message, settings=settings)
+    before, after = (_rules(values[key]) for key in ("before", "after"))
+    return RunStep(repository, status, message, True, before, after, settings)
+
+
+def _setting(kind: SettingKind, values: Any) -> SettingStep:
     status, message = str(values["status"]), str(values.get("message", ""))
     if "before" not in values:
-        return RunStep(repository, status, message)
-    before, after = (_rules(values[key]) for key in ("before", "after"))
-    return RunStep(repository, status, message, replaced=True, before=before, after=after)
+        return SettingStep(kind, status, message)
+    before, after = (items_from_body(kind, values[key] or ()) for key in ("before", "after"))
+    return SettingStep(kind, status, message, True, before, after)
 
 
 def _rules(body: Any) -> GcRules | None:
@@ -183,5 +211,25 @@ def _step_document(step: RunStep) -> dict[str, Any]:
         "changes": [
             {"path": c.path, "before": c.before, "after": c.after}
             for c in diff_rules(step.before, step.after)
+        ],
+        "settings": [
+            {
+                "setting": s.kind.value,
+                "status": s.status,
+                "message": s.message,
+                "replaced": s.replaced,
+                "before": [item_body(item) for item in s.before],
+                "after": [item_body(item) for item in s.after],
+                "changes": [
+                    {
+                        "item": c.item,
+                        "action": c.action.value,
+                        "before": dict(c.before),
+                        "after": dict(c.after),
+                    }
+                    for c in diff_setting(s.before, s.after)
+                ],
+            }
+            for s in step.settings
         ],
     }

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from lakeplan.app.history import RunRecord
 from lakeplan.app.plan import Selection
 from lakeplan.core.patterns import expand
+from lakeplan.core.settings import same_setting
 from lakeplan.errors import StalePlan
 from lakeplan.model.desired import BranchRule, Cleared, DesiredRepository, GcDesired
-from lakeplan.model.plan import Plan
+from lakeplan.model.plan import Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules
+from lakeplan.model.settings import SettingItem, SettingKind
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.tree import DesiredTree
+
+Items = Sequence[SettingItem]
 
 
 @dataclass(frozen=True)
 class Restoration:
-    """One repository: the rules that were there before the run (None: none), and what the run wrote."""
+    """One repository: the rules that were there before the run (None: none), and what the run wrote.
+    ``rules`` False: the run replaced no GC rules. ``settings``: policies and object rules, before and
+    written."""
 
     repository: str
     before: GcRules | None
     written: GcRules | None
+    rules: bool = True
+    settings: Mapping[SettingKind, tuple[Items, Items]] = field(default_factory=dict)
 
     @property
     def server(self) -> str:
@@ -35,21 +43,26 @@ class Restoration:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A repository whose tree does not give the rules to restore. ``desired`` is None without an entry.
-    ``leftover`` are branch rules of the tree that the rules to restore do not have."""
+    """A repository whose tree does not give what is to be restored. ``desired`` is None without an entry.
+    ``rules``: whether it is the GC rules; ``leftover`` are branch rules of the tree that the rules to restore
+    do not have. ``settings``: which further settings."""
 
     restoration: Restoration
     desired: DesiredRepository | None
+    rules: bool = True
     leftover: tuple[BranchRule, ...] = ()
+    settings: tuple[SettingKind, ...] = ()
 
 
 def restorations(run: RunRecord, selection: Selection) -> tuple[Restoration, ...]:
-    """Every repository whose rules the run recorded before it replaced them, also those it was killed at."""
-    return tuple(
-        Restoration(s.repository, s.before, s.after)
-        for s in run.steps
-        if s.replaced and selection.takes_named(*_split(s.repository), None)
-    )
+    """Every repository whose rules or settings the run recorded before it replaced them, also those it was
+    killed at."""
+    found = []
+    for s in run.steps:
+        settings = {one.kind: (one.before, one.after) for one in s.settings if one.replaced}
+        if (s.replaced or settings) and selection.takes_named(*_split(s.repository), None):
+            found.append(Restoration(s.repository, s.before, s.after, s.replaced, settings))
+    return tuple(found)
 
 
 def _split(key: str) -> tuple[str, str]:
@@ -72,10 +85,22 @@ def disagreements(
             )
         resolved = tree.resolve(restoration.server, [restoration.name])
         desired = next((d for d in resolved if d.name == restoration.name), None)
-        branches = [b.id for b in connect(restoration.server).list_branches(restoration.name)]
-        if not _says(desired, restoration.before, branches):
-            found.append(Disagreement(restoration, desired, _leftover(desired, restoration.before)))
+        rules = restoration.rules
+        if rules:
+            branches = [b.id for b in connect(restoration.server).list_branches(restoration.name)]
+            rules = not _says(desired, restoration.before, branches)
+        settings = tuple(
+            kind for kind, (before, _) in restoration.settings.items() if not _asks_for(desired, kind, before)
+        )
+        if rules or settings:
+            leftover = _leftover(desired, restoration.before) if rules else ()
+            found.append(Disagreement(restoration, desired, rules, leftover, settings))
     return tuple(found)
+
+
+def _asks_for(desired: DesiredRepository | None, kind: SettingKind, items: Items) -> bool:
+    wanted = desired.wanted_items(kind) if desired is not None else None
+    return wanted is not None and same_setting(items, wanted)
 
 
 def _says(desired: DesiredRepository | None, rules: GcRules | None, branches: Sequence[str]) -> bool:
@@ -102,16 +127,31 @@ def checked(plan: Plan, wanted: Iterable[Restoration], run_id: str) -> Plan:
             raise StalePlan("the repository is not in the plan", where=restoration.repository)
         if repository.failure is not None:
             continue
-        if repository.after != restoration.before:
-            raise StalePlan(
-                f"the plan does not restore the rules from before run {run_id}",
-                where=restoration.repository,
-                hint="something changed meanwhile: try again",
-            )
-        if repository.before not in (restoration.written, restoration.before):
-            warnings.append(
-                f"{restoration.repository}: its rules were changed again after run {run_id};"
-                " that is undone too"
-            )
+        for called, restores, again in _parts(restoration, repository):
+            if not restores:
+                raise StalePlan(
+                    f"the plan does not restore {called} from before run {run_id}",
+                    where=restoration.repository,
+                    hint="something changed meanwhile: try again",
+                )
+            if again:
+                warnings.append(
+                    f"{restoration.repository}: its {called.removeprefix('the ')} were changed again after"
+                    f" run {run_id}; that is undone too"
+                )
     warnings.append(f"a rollback: it restores the rules from before run {run_id}")
     return replace(plan, warnings=(*plan.warnings, *sorted(warnings)))
+
+
+def _parts(restoration: Restoration, plan: RepositoryPlan) -> Iterator[tuple[str, bool, bool]]:
+    """Of everything to restore: its name, whether the plan restores it, whether it was changed again."""
+    if restoration.rules:
+        seen = (restoration.written, restoration.before)
+        yield "the rules", plan.after == restoration.before, plan.before not in seen
+    planned = {setting.kind: setting for setting in plan.settings}
+    for kind, (before, written) in restoration.settings.items():
+        setting = planned.get(kind)
+        restores = setting is not None and same_setting(before, setting.after)
+        stored = setting.before if setting is not None else None
+        again = not any(same_setting(stored, items) for items in (written, before))
+        yield f"the {kind.label}", restores, again

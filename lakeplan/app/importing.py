@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from lakeplan.core.tree_text import gc_lines, quoted
-from lakeplan.errors import LakeplanError
+from lakeplan.core.tree_text import gc_lines, quoted, setting_lines
+from lakeplan.errors import FeatureMissing, LakeplanError
 from lakeplan.model.rules import GcRules
+from lakeplan.model.settings import SettingItem, SettingKind
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Progress
 
@@ -25,12 +26,14 @@ _MOST_DAYS = 36500
 
 @dataclass(frozen=True)
 class Imported:
-    """One repository with the rules that a server stores, or that a file of lakectl's has."""
+    """One repository with what a server stores, or with the rules that a file of lakectl's has. ``rules``
+    None: it has none, but ``settings``: policies or object rules of a lakeFS Enterprise server."""
 
     server: str
     name: str
-    rules: GcRules
+    rules: GcRules | None
     owner: str | None = None
+    settings: Mapping[SettingKind, tuple[SettingItem, ...]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -75,8 +78,8 @@ def read_servers(
     *,
     takes: Callable[[str, str], bool],
 ) -> tuple[list[Imported], list[LeftOut]]:
-    """The rules of every live repository that ``takes(server, name)``. A repository whose rules cannot be
-    read is left out by name; a server that does not answer raises ServerError."""
+    """The rules, policies and object rules of every live repository that ``takes(server, name)``. What
+    cannot be read is left out by name; a server that does not answer raises ServerError."""
     imported: list[Imported] = []
     left_out: list[LeftOut] = []
     for server in servers:
@@ -87,23 +90,58 @@ def read_servers(
             progress.task(f"reading {server}", len(names)) as step,
             ThreadPoolExecutor(max_workers=WORKERS) as pool,
         ):
+            look = _Look(server, reader, owners)
 
-            def one(name: str, reader: LakeFSReader = reader) -> GcRules | LakeplanError | None:
+            def one(name: str, look: _Look = look) -> tuple[Imported | None, list[LeftOut]]:
                 try:
-                    return reader.get_gc_rules(name)
-                except LakeplanError as error:
-                    return error
+                    return look.read(name)
                 finally:
                     step()
 
-            for name, found in zip(names, pool.map(one, names), strict=True):
-                if isinstance(found, LakeplanError):
-                    left_out.append(LeftOut(f"{server}/{name}", found.message))
-                elif found is None:
-                    left_out.append(LeftOut(f"{server}/{name}", "it has no GC rules", is_problem=False))
-                else:
-                    imported.append(Imported(server, name, found, owners.of(server, name)))
+            for found, missing in pool.map(one, names):
+                imported += [found] if found is not None else []
+                left_out += missing
     return imported, left_out
+
+
+class _Look:
+    """Reads the repositories of one server. A feature that it lacks is not asked for again and again."""
+
+    def __init__(self, server: str, reader: LakeFSReader, owners: Owners) -> None:
+        self._server, self._reader, self._owners = server, reader, owners
+        self._lacking: set[SettingKind] = set()
+
+    def read(self, name: str) -> tuple[Imported | None, list[LeftOut]]:
+        key, owner = f"{self._server}/{name}", self._owners.of(self._server, name)
+        try:
+            rules = self._reader.get_gc_rules(name)
+        except LakeplanError as error:
+            return None, [LeftOut(key, error.message)]
+        settings: dict[SettingKind, tuple[SettingItem, ...]] = {}
+        left_out = []
+        for kind in SettingKind:
+            items = self._items(kind, name)
+            if isinstance(items, LakeplanError):
+                left_out.append(LeftOut(key, f"its {kind.label}: {items.message}"))
+            elif items:
+                settings[kind] = items
+        if rules is None and not settings:
+            missing = [] if left_out else [LeftOut(key, "it has no GC rules", is_problem=False)]
+            return None, [*left_out, *missing]
+        return Imported(self._server, name, rules, owner, settings), left_out
+
+    def _items(self, kind: SettingKind, name: str) -> tuple[SettingItem, ...] | LakeplanError | None:
+        if kind in self._lacking:
+            return None
+        try:
+            if kind is SettingKind.BRANCH_LIFECYCLE:
+                return self._reader.get_policies(name).items
+            return self._reader.get_object_rules(name).items
+        except FeatureMissing:
+            self._lacking.add(kind)
+            return None
+        except LakeplanError as error:
+            return error
 
 
 def make_tree(
@@ -121,20 +159,23 @@ def make_tree(
             good.append(repository)
     out.sort(key=lambda item: item.repository)
     profiles = _profiles(good)
-    files = {ROOT_FILE: _root(endpoints, profiles, out)}
+    engines = {r.server for r in good if SettingKind.BRANCH_LIFECYCLE in r.settings}
+    files = {ROOT_FILE: _root(endpoints, engines, profiles, out)}
     for path, group in _groups(good, split, several=len(endpoints) > 1).items():
         files[path] = _file(group, profiles, several=len(endpoints) > 1)
     return Import(files, tuple(good), tuple(out), tuple(profiles.values()))
 
 
-def _nonsense(rules: GcRules) -> str:
+def _nonsense(rules: GcRules | None) -> str:
+    if rules is None:
+        return ""
     days = {"the default": rules.default_retention_days, **rules.branches}
     return ", ".join(f"{d} days for {name}" for name, d in days.items() if not 1 <= d <= _MOST_DAYS)
 
 
 def _profiles(repositories: Iterable[Imported]) -> dict[GcRules, str]:
     """A name for all rules that more than one repository has."""
-    counts = Counter(r.rules for r in repositories)
+    counts = Counter(r.rules for r in repositories if r.rules is not None)
     shared = sorted(
         (rules for rules, n in counts.items() if n > 1),
         key=lambda r: (r.default_retention_days, len(r.branches), list(r.branches.items())),
@@ -173,9 +214,16 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", text)
 
 
-def _root(endpoints: Mapping[str, str], profiles: Mapping[GcRules, str], left_out: Iterable[LeftOut]) -> str:
+def _root(
+    endpoints: Mapping[str, str],
+    engines: Collection[str],
+    profiles: Mapping[GcRules, str],
+    left_out: Iterable[LeftOut],
+) -> str:
     lines = ["apiVersion: lakeplan/v1", "servers:"]
-    lines += [f"  {quoted(name)}: {{endpoint_url: {quoted(url)}}}" for name, url in endpoints.items()]
+    for name, url in endpoints.items():
+        engine = ", branch_lifecycle: {engine: server}" if name in engines else ""
+        lines.append(f"  {quoted(name)}: {{endpoint_url: {quoted(url)}{engine}}}")
     if profiles:
         lines.append("profiles:")
         for rules, name in profiles.items():
@@ -198,7 +246,12 @@ def _file(repositories: Iterable[Imported], profiles: Mapping[GcRules, str], *, 
         lines.append(f"  {quoted(repository.key if several else repository.name)}:")
         if repository.owner is not None:
             lines.append(f"    owner: {quoted(repository.owner)}")
-        profile = profiles.get(repository.rules)
-        body = gc_lines(repository.rules) if profile is None else [f"use: [{quoted(profile)}]"]
+        body = _gc(repository.rules, profiles) if repository.rules is not None else []
+        for kind, items in repository.settings.items():
+            body += setting_lines(kind, items)
         lines += [f"    {line}" for line in body]
     return "\n".join(lines) + "\n"
+
+
+def _gc(rules: GcRules, profiles: Mapping[GcRules, str]) -> list[str]:
+    return [f"use: [{quoted(profiles[rules])}]"] if rules in profiles else gc_lines(rules)

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from lakeplan.app.base import GuardedTree
 from lakeplan.app.plan import Selection
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.automatic import AutomaticEnd, shown_by, sweep_marks
@@ -26,6 +27,7 @@ from lakeplan.cli.wiring import Session
 from lakeplan.core.planning.gates import Openers
 from lakeplan.formats.xid import XidSource
 from lakeplan.model.plan import Plan
+from lakeplan.ports.tree import DesiredTree
 from lakeplan.render.sweep import render_after_apply
 
 AFTER_FORMAT = "lakeplan.apply-sweep/v1"
@@ -47,12 +49,12 @@ class AfterApply:
         if applied:
             stderr(no_color=self.no_color).print("Nothing is marked: the apply did not finish.")
             return 0
-        tree = self.session.tree
+        tree = GuardedTree(self.session.tree, plan.sweep_guards)
         keys = {r.key for r in plan.repositories if r.failure is None and selection.takes_key(r.key)}
         if not keys:
             return 0
         if any(d.sweep.automatic for s in tree.servers for d in tree.resolve(s, _names(keys, s))):
-            check_lasting_state(tree.state_url, os.environ)
+            check_lasting_state(self.session.tree.state_url, os.environ)
         chosen = replace(selection, targets=tuple(sorted(keys)))
         with (
             stopping() as stop,
@@ -60,14 +62,13 @@ class AfterApply:
                 self.session, master=self.master, spark_conf=self.spark_conf, stop=stop.is_set
             ) as ports,
         ):
-            report, end = self._run(plan, chosen, run, ports)
+            report, end = self._run(tree, plan, chosen, run, ports)
         self._show(report, end)
         return max(report.exit_code, end.exit_code)
 
     def _run(
-        self, plan: Plan, chosen: Selection, run: Run, ports: SweepPorts
+        self, tree: DesiredTree, plan: Plan, chosen: Selection, run: Run, ports: SweepPorts
     ) -> tuple[MarkReport, AutomaticEnd]:
-        tree = self.session.tree
         today = now_utc().astimezone(timezone.utc).date()
         openers = Openers(frozenset(), tuple(tree.acknowledgements), today)
         report = mark_all(

@@ -12,8 +12,8 @@ from lakeplan.app.explain import ExplainedRules, World
 from lakeplan.app.explain_staging import BranchStaging, RunStaging
 from lakeplan.app.gather import read_graph
 from lakeplan.cli.namespaces import parse_zone
+from lakeplan.cli.one_repository import entry_of
 from lakeplan.cli.wiring import Session
-from lakeplan.config.tree import Tree
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, to_us
 from lakeplan.errors import UsageError
@@ -29,23 +29,6 @@ DAY = timedelta(hours=24)
 NO_RUN = "no run of uncommitted addresses is at hand: what is staged is shown as if it were not"
 
 
-def one_repository(tree: Tree, repository: str) -> tuple[str, str]:
-    """(server, name) of ``name`` or ``server/name``. A repository that no entry names is looked up on the
-    tree's only server. Raises UsageError when several servers could be meant."""
-    server, slash, name = repository.rpartition("/")
-    if slash:
-        if server not in tree.servers:
-            raise UsageError(f"the tree has no server {server!r}", hint=f"one of {', '.join(tree.servers)}")
-        return server, name
-    found = tree.servers_of(repository) or list(tree.servers)
-    if len(found) != 1:
-        raise UsageError(
-            f"{repository!r} could be on several servers: {', '.join(found)}",
-            hint=f"write {found[0]}/{repository}",
-        )
-    return found[0], repository
-
-
 def live_world(session: Session, server: str, name: str, *, read_only: bool) -> World:
     """The repository with its stored rules, and the tree's where they differ. Raises ServerError."""
     reader = session.reader(server)
@@ -53,8 +36,7 @@ def live_world(session: Session, server: str, name: str, *, read_only: bool) -> 
     stored = reader.get_gc_rules(name)
     graph, blind_to = read_graph(reader, name, read_only=read_only)
     rule_sets = [ExplainedRules("stored", stored)]
-    desired = next((d for d in session.tree.resolve(server, [name]) if d.name == name), None)
-    proposed = proposed_rules(desired, graph)
+    proposed = proposed_rules(entry_of(session.tree, server, name), graph)
     if proposed is not None and proposed.rules != stored:
         rule_sets.append(proposed)
     book = Addresses((repository.storage_namespace,))

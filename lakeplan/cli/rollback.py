@@ -11,7 +11,7 @@ from lakeplan.app.history_rollback import Disagreement, Restoration, disagreemen
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.gc_edit import add_entry, set_gc
 from lakeplan.config.tree import Tree, load_tree
-from lakeplan.core.tree_text import gc_lines
+from lakeplan.core.tree_text import gc_lines, setting_lines
 from lakeplan.errors import ConfigError, LakeplanError, StalePlan
 from lakeplan.ports.lakefs import LakeFSReader
 
@@ -20,12 +20,18 @@ Connect = Callable[[str], LakeFSReader]
 
 def edit_text(found: Disagreement) -> str:
     """The edit that a person would make, with where."""
-    desired, lines = found.desired, gc_lines(found.restoration.before)
+    desired, before = found.desired, found.restoration.settings
+    lines = gc_lines(found.restoration.before) if found.rules else []
+    lines += [line for kind in found.settings for line in setting_lines(kind, before[kind][0])]
     if desired is None or desired.by_glob or desired.source is None:
         head = f"{found.restoration.repository}: an entry of its own, under repositories of any file:"
         lines = [f"{found.restoration.repository}:", *(f"  {line}" for line in lines)]
     else:
-        head = f"{found.restoration.repository}: in its entry at {desired.source}, in place of its gc block:"
+        blocks = ["gc"] * found.rules + [kind.value for kind in found.settings]
+        head = (
+            f"{found.restoration.repository}: in its entry at {desired.source}, in place of its"
+            f" {' and '.join(blocks)} block:"
+        )
     return "\n".join([head, *(f"    {line}" for line in lines)])
 
 
@@ -56,6 +62,8 @@ class TreeEdit:
         """The tree after the edits: it says what is wanted, and the same as before of everything else.
         Raises StalePlan with the edits to make by hand, and nothing changed, when that cannot be reached."""
         first = disagreements(tree, wanted, connect)
+        if any(found.settings for found in first):
+            raise _by_hand(first, "policies and object rules are not edited by lakeplan")
         try:
             edited = self._pass(first, {})
             again = disagreements(edited, wanted, connect)
@@ -66,13 +74,7 @@ class TreeEdit:
                 raise ConfigError("the edits do not give what is wanted")
         except ConfigError as error:
             self.restore()
-            problems = "".join(f"\n  {p}" for p in error.problems)
-            raise StalePlan(
-                f"the tree could not be edited so that it says what was there before{problems}\n"
-                "nothing was changed. Bring it to:\n  "
-                + "\n  ".join(edit_text(d).replace("\n", "\n  ") for d in first),
-                hint="make the edits by hand, then run the rollback again",
-            ) from None
+            raise _by_hand(first, "\n  ".join(error.problems)) from None
         except BaseException:
             self.restore()
             raise
@@ -101,6 +103,16 @@ class TreeEdit:
             raise ConfigError("an entry is not written in a way that can be edited")
         self._originals.setdefault(path, text)
         _write(path, changed)
+
+
+def _by_hand(found: Sequence[Disagreement], problems: str) -> StalePlan:
+    why = f"\n  {problems}" if problems else ""
+    return StalePlan(
+        f"the tree could not be edited so that it says what was there before{why}\n"
+        "nothing was changed. Bring it to:\n  "
+        + "\n  ".join(edit_text(d).replace("\n", "\n  ") for d in found),
+        hint="make the edits by hand, then run the rollback again",
+    )
 
 
 def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[Restoration]) -> bool:

@@ -61,7 +61,7 @@ def scaffold(endpoints: Mapping[str, str], ci: Ci, state_url: str | None) -> dic
     """Every file of a new tree by its path. Workflows read the variables of the tree's first server."""
     files = {
         ROOT_FILE: _root(endpoints, state_url),
-        ".gitignore": ".lakeplan/\nplan.json\n",
+        ".gitignore": ".lakeplan/\nplan.json\nplan.html\n",
     }
     variables = {name: _variable(name) for name in endpoints}
     first = next(iter(variables.values()))

@@ -1,4 +1,6 @@
-"""In which ways a repository drifted: last applied rules, stored rules and the tree, value by value.
+"""In which ways a repository's GC rules drifted: last applied, stored and wanted, value by value.
+
+Policies and object rules: ``drift_settings``.
 
 Rules are compared as values (``model.rules``): the order of branches and other spellings of the same days are
 never drift. The classes are defined in ``docs/drift.md``.
@@ -7,7 +9,7 @@ never drift. The classes are defined in ``docs/drift.md``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
@@ -17,6 +19,7 @@ from lakeplan.core.patterns import expand
 from lakeplan.model.desired import Cleared, DesiredRepository, GcDesired
 from lakeplan.model.plan import ValueChange
 from lakeplan.model.rules import GcRules
+from lakeplan.model.settings import SettingItem, SettingKind
 
 
 class DriftClass(str, Enum):
@@ -34,12 +37,21 @@ class DriftClass(str, Enum):
 
 @dataclass(frozen=True)
 class LastApplied:
-    """What the state recorded of a repository's last apply. ``rules`` None: they were cleared."""
+    """What the state recorded of a repository's last apply. ``rules`` None: they were cleared.
+    ``rules_recorded`` False: no apply wrote any, only ``settings``: the policies and object rules that were
+    read back, empty where they were cleared; without a key nothing was applied."""
 
     rules: GcRules | None
     config_hash: str
     run_id: str
     at: datetime
+    rules_recorded: bool = True
+    settings: Mapping[SettingKind, tuple[SettingItem, ...]] = field(default_factory=dict)
+
+    @property
+    def left_something(self) -> bool:
+        """Whether something that it wrote may still be on the server."""
+        return self.rules is not None or any(self.settings.values())
 
 
 @dataclass(frozen=True)
@@ -58,8 +70,8 @@ def drift_of(
 ) -> tuple[DriftedValue, ...]:
     """Every drifted value of a repository whose rules the tree manages, by class, then as a plan orders them.
 
-    Without a record every value that the server lacks is ``tree-ahead``. A value that the server has already
-    is neither ahead nor stale, whoever wrote it.
+    ``last`` is an apply that wrote GC rules; without one every value that the server lacks is ``tree-ahead``.
+    A value that the server has already is neither ahead nor stale, whoever wrote it.
     """
     live = set(branches)
     wanted = _wanted(desired, live)

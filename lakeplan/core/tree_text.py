@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from lakeplan.core.settings.difference import duration_text
 from lakeplan.model.desired import BranchRule
+from lakeplan.model.lifecycle import Policy
 from lakeplan.model.rules import GcRules
+from lakeplan.model.settings import SettingItem, SettingKind
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
@@ -38,3 +41,34 @@ def gc_lines(rules: GcRules | None, remove: Iterable[BranchRule] = ()) -> list[s
     if items:
         lines += ["  branches:", *(f"    - {item}" for item in items)]
     return lines
+
+
+def setting_lines(kind: SettingKind, items: Sequence[SettingItem]) -> list[str]:
+    """The block that gives these policies or object rules: ``clear`` for none."""
+    if not items:
+        return [f"{kind.value}: clear"]
+    key = "policies" if kind is SettingKind.BRANCH_LIFECYCLE else "rules"
+    return [f"{kind.value}:", f"  {key}:", *(f"    - {_item(item)}" for item in items)]
+
+
+def _item(item: SettingItem) -> str:
+    if isinstance(item, Policy):
+        values = {
+            "id": quoted(item.id) if item.id is not None else "",
+            "patterns": _list(item.patterns),
+            "max_age": duration_text(item.max_age_seconds),
+            "max_idle_age": duration_text(item.max_idle_seconds),
+        }
+    else:
+        values = {
+            "id": quoted(item.id),
+            "branches": _list(item.branches),
+            "prefix": quoted(item.prefix),
+            "expire_after_days": str(item.expire_after_days),
+        }
+    values["description"] = quoted(item.description) if item.description else ""
+    return "{" + ", ".join(f"{key}: {value}" for key, value in values.items() if value) + "}"
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"[{', '.join(quoted(name) for name in names)}]"

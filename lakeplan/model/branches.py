@@ -88,11 +88,13 @@ class BranchVerdict:
 class Consequence:
     """What follows from deleting one branch: commits that it keeps now or within 30 days (or when everything
     is past the default days) and that nothing keeps without it, and the data that no commit holds any more
-    that is still kept in the end. Objects are None where they were not read."""
+    that is still kept in the end. Objects are None where they were not read. ``tags`` stand on those commits:
+    a tag keeps no data (retention.md)."""
 
     commits: int
     objects: int | None = None
     size_bytes: int | None = None
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from lakeplan.model.lifecycle import LifecycleSettings, Policy
 from lakeplan.model.price import Price
-from lakeplan.model.settings import ObjectRule
+from lakeplan.model.settings import ObjectRule, SettingItem, SettingKind
 from lakeplan.model.sweep import Hold, SweepSettings
 
 
@@ -157,6 +157,18 @@ class DesiredRepository:
     object_lifecycle: ObjectRulesSetting = None
     holds: tuple[Hold, ...] = ()
     sweep: SweepSettings = field(default_factory=SweepSettings)
+
+    def wanted_items(self, kind: SettingKind) -> tuple[SettingItem, ...] | None:
+        """The policies or object rules that the tree asks for; empty: they are to be cleared. None: it does
+        not manage them."""
+        setting: PoliciesSetting | ObjectRulesSetting = self.object_lifecycle
+        if kind is SettingKind.BRANCH_LIFECYCLE:
+            setting = self.branch_lifecycle
+        if isinstance(setting, PoliciesDesired):
+            return setting.policies
+        if isinstance(setting, ObjectRulesDesired):
+            return setting.rules
+        return None if setting is None else ()
 
     @property
     def by_glob(self) -> bool:

@@ -13,10 +13,12 @@ from enum import Enum
 
 from lakeplan.model.action import Action as Action
 from lakeplan.model.branch_plan import BranchesPlan
+from lakeplan.model.desired import Safety
 from lakeplan.model.price import Price
 from lakeplan.model.redaction import path_digest
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
+from lakeplan.model.sweep import Hold, SweepSettings
 
 PLAN_FORMAT = "lakeplan.plan/v1"
 
@@ -186,6 +188,16 @@ class Loosening:
 
 
 @dataclass(frozen=True)
+class SweepGuard:
+    """The stricter of a tree and its base for the sweep of one repository: limits and protected tags, what is
+    held by either, and of every setting the one that takes less."""
+
+    safety: Safety
+    holds: tuple[Hold, ...]
+    settings: SweepSettings
+
+
+@dataclass(frozen=True)
 class RepositoryPlan:
     """One repository of the plan. ``branches`` maps every branch to its HEAD when planned: patterns are
     expanded over these alone when the plan is applied. ``unexpanded`` are branches that appeared later, with
@@ -290,7 +302,8 @@ class Plan:
     """``tree_digest`` tells one tree from another (``Tree.digest``); ``tree_commit`` is its git commit, when
     there is one. ``allowed`` are the gates opened with ``--allow``. ``base`` is the git commit of ``--base``:
     ``loosenings`` are held against it, gates were judged by the stricter limits of both, and
-    ``impact_tolerance_percent`` and ``max_plan_age_seconds`` are the stricter ones, for the apply."""
+    ``impact_tolerance_percent`` and ``max_plan_age_seconds`` are the stricter ones, for the apply.
+    ``sweep_guards`` by ``server/name``: what ``apply --sweep`` keeps to where the tree alone is looser."""
 
     as_of: datetime
     lakeplan_version: str
@@ -308,6 +321,7 @@ class Plan:
     loosenings: tuple[Loosening, ...] = ()
     impact_tolerance_percent: float | None = None
     max_plan_age_seconds: int | None = None
+    sweep_guards: Mapping[str, SweepGuard] = field(default_factory=dict)
 
     @property
     def writes(self) -> tuple[RepositoryPlan, ...]:

@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import Enum
 
 from lakeplan.errors import LakeplanError
@@ -155,6 +155,8 @@ def encode(value: Json) -> Json:
         return value.value
     if isinstance(value, datetime):
         return utc_text(value)
+    if isinstance(value, date):
+        return value.isoformat()
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
@@ -173,6 +175,10 @@ def _decode(data: Json, kind: Json) -> Json:
         if data is None:
             return None
         return _decode(data, next(a for a in arguments if a is not type(None)))
+    if origin is typing.Literal:
+        if data not in arguments:
+            raise ValueError(f"{data!r} is none of {', '.join(map(repr, arguments))}")
+        return data
     if origin is tuple:
         return tuple(_decode(item, arguments[0]) for item in _typed(data, list))
     if origin is not None:  # Mapping[str, X]
@@ -181,6 +187,8 @@ def _decode(data: Json, kind: Json) -> Json:
         return rules_from_body(data)
     if kind is datetime:
         return datetime.fromisoformat(_typed(data, str).replace("Z", "+00:00"))
+    if kind is date:
+        return date.fromisoformat(_typed(data, str))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(data)
     if is_dataclass(kind):

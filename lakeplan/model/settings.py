@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -73,6 +73,31 @@ def item_body(item: SettingItem) -> dict[str, Any]:
         "expire_after_days": item.expire_after_days,
     }
     return body | ({"description": item.description} if item.description else {})
+
+
+def items_from_body(kind: SettingKind, body: Sequence[Mapping[str, Any]]) -> tuple[SettingItem, ...]:
+    """The inverse of ``item_body``, for what lakeplan stored. Raises KeyError or TypeError for others."""
+    return tuple(_policy(item) if kind is SettingKind.BRANCH_LIFECYCLE else _rule(item) for item in body)
+
+
+def _policy(item: Mapping[str, Any]) -> Policy:
+    return Policy(
+        item.get("id"),
+        tuple(item["name_patterns"]),
+        item.get("max_age"),
+        item.get("max_inactivity_time"),
+        item.get("description", ""),
+    )
+
+
+def _rule(item: Mapping[str, Any]) -> ObjectRule:
+    return ObjectRule(
+        item["id"],
+        tuple(item["branches"]),
+        item["prefix"],
+        item["expire_after_days"],
+        item.get("description", ""),
+    )
 
 
 def canonical(item: SettingItem) -> SettingItem:

@@ -20,6 +20,8 @@ _STYLES = {
     "unmanaged-new": "cyan",
 }
 _VALUES_SHOWN = 20
+_SIDES = ("applied", "stored", "wanted")
+_SETTINGS = {"branch_lifecycle": "policy", "object_lifecycle": "object rule"}
 
 
 def render_drift(document: Json, console: Console) -> None:
@@ -59,24 +61,45 @@ def _repository(page: Page, repository: Json) -> None:
     for fact in (*facts, repository["note"]):
         if fact:
             page.line(Cell(fact, "dim"), indent=2)
-    values = repository["values"]
-    if values:
-        rows: list[list[str | Cell]] = [
-            [
-                Cell(v["class"], _STYLES.get(v["class"], "")),
-                _name(v["path"]),
-                _days(v["applied"]),
-                _days(v["stored"]),
-                _days(v["wanted"]),
-            ]
-            for v in values[:_VALUES_SHOWN]
-        ]
-        page.table(("", "", "applied", "on the server", "in the tree"), rows, figures=(2, 3, 4), solid=(0,))
-        if len(values) > _VALUES_SHOWN:
-            page.line(
-                Cell(f"and {counted(len(values) - _VALUES_SHOWN, 'value')} more (--format json)", "dim"),
-                indent=2,
-            )
+    _table(
+        page,
+        "value",
+        [[_class(v), _name(v["path"]), *(_days(v[side]) for side in _SIDES)] for v in repository["values"]],
+        figures=(2, 3, 4),
+    )
+    _table(
+        page,
+        "item",
+        [[_class(i), f"{_SETTINGS[i['setting']]} {i['item']}", *(_sides_of(i))] for i in repository["items"]],
+        figures=(),
+    )
+
+
+def _table(page: Page, what: str, rows: list[list[str | Cell]], *, figures: tuple[int, ...]) -> None:
+    if not rows:
+        return
+    head = ("", "", "applied", "on the server", "in the tree")
+    page.table(head, rows[:_VALUES_SHOWN], figures=figures, solid=(0,))
+    if len(rows) > _VALUES_SHOWN:
+        more = f"and {counted(len(rows) - _VALUES_SHOWN, what)} more (--format json)"
+        page.line(Cell(more, "dim"), indent=2)
+
+
+def _class(row: Json) -> Cell:
+    return Cell(row["class"], _STYLES.get(row["class"], ""))
+
+
+def _sides_of(item: Json) -> list[Cell]:
+    """The three sides of a policy or an object rule: of each the values in which they differ."""
+    sides = [item[side] for side in _SIDES]
+    there = [side for side in sides if side]
+    keys = [key for key in {k: None for side in there for k in side} if key != "id"]
+    differ = [key for key in keys if len({side.get(key) for side in there}) > 1] or keys
+    return [_values_text(side, differ) if side else Cell("-", "dim") for side in sides]
+
+
+def _values_text(side: Json, keys: list[str]) -> Cell:
+    return Cell(", ".join(f"{key} {side.get(key, 'not set')}" for key in keys))
 
 
 def _name(path: str) -> str:

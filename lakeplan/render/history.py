@@ -7,12 +7,14 @@ from typing import Any
 
 from rich.console import Console
 
+from lakeplan.model.settings import SettingKind
 from lakeplan.render.amounts import counted, days, moment
 from lakeplan.render.page import Cell, Page, names
 
 Json = Mapping[str, Any]
 
 _STYLES = {"applied": "green", "already": "", "failed": "bold red", "pending": "bold yellow"}
+_MARKS = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}
 _PENDING = "killed in the middle: whether it was written was not recorded"
 _NO_RULES = "no rules"
 _WIDE = 100
@@ -103,6 +105,24 @@ def _repository(page: Page, repository: Json) -> None:
         page.line(Cell(f"{_NO_RULES} after", "dim"), indent=2)
     if rows:
         page.table(("", "before", "", "after"), rows, figures=(1, 3))
+    for setting in repository["settings"]:
+        _setting(page, setting)
+
+
+def _setting(page: Page, setting: Json) -> None:
+    status = setting["status"]
+    label = SettingKind(setting["setting"]).label
+    page.line(label, "  ", Cell(status, _STYLES.get(status, "")), indent=2)
+    for change in setting["changes"]:
+        sides = [side for side in (_side(change["before"]), _side(change["after"])) if side]
+        text: list[str | Cell] = [Cell(change["item"], "bold")]
+        for number, side in enumerate(sides):
+            text += [" ", Cell(page.arrow, "dim"), " ", side] if number else ["  ", side]
+        page.hanging(_MARKS[change["action"]], page.join(*text), indent=4)
+
+
+def _side(values: Json) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items() if key != "id")
 
 
 def _name(path: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,19 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def it_passes_the_quickstarts_tests(tree: Path, capsys: Any) -> None:
     assert run(["test", "-C", str(tree)]) == 0
     assert "3 passed, 0 failed" in capsys.readouterr().out
+
+
+def it_needs_neither_a_server_nor_spark(tree: Path) -> None:
+    code = (
+        "import socket, sys\n"
+        "def refuse(*_): raise AssertionError('something was asked of a network')\n"
+        "socket.socket.connect = refuse\n"
+        "from lakeplan.cli.main import run\n"
+        f"assert run(['test', '-C', {str(tree)!r}]) == 0\n"
+        "print([m for m in ('pyspark', 'boto3', 'azure') if m in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[-1] == "[]"
 
 
 def it_exits_1_when_the_tree_no_longer_keeps_what_must_survive(tree: Path, capsys: Any) -> None:

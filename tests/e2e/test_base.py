@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 import xml.etree.ElementTree as ET
@@ -163,6 +164,70 @@ def it_lists_holds_and_sweeps_of_repositories(reviewed):
         ("prod/analytics", "sweep.automatic"),
         ("prod/analytics", "sweep.min_age"),
     ]
+
+
+def it_lists_a_sweep_that_a_new_entry_makes_looser_than_the_defaults(reviewed):
+    world = reviewed
+    for name in ("analytics", "new"):
+        world.api.repository(name)
+    entry = "apiVersion: lakeplan/v1\nrepositories:\n  new:\n    sweep: {automatic: true, min_age: 48h}\n"
+    world.write("repositories/new.yaml", entry)
+    document = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
+    assert [(i["scope"], i["path"]) for i in document["loosenings"]] == [("prod/new", "sweep.automatic")]
+    assert document["sweep_guards"]["prod/new"]["settings"]["automatic"] is False
+
+
+@pytest.mark.spark
+def it_sweeps_no_looser_than_the_base_held(world, tmp_path, spark):
+    """The pull request lets go of a hold and of a protected tag, and lets sweeps run by themselves."""
+    world.api.repository("lake")
+    for name, age in (("audit", 60), ("tagged", 40), ("plain", 30), ("latest", 20)):
+        world.api.commit("lake", "main", age, **{name: 10})
+        if name == "tagged":
+            world.api.tag("lake", "v1", "main")
+        world.api.delete("lake", "main", f"{name}.bin")
+    world.api.commit("lake", "main", 1, last=10)
+    world.api.set_rules("lake", 7)
+    folder = tmp_path / "sandbox"
+    for file in (folder / "lake" / "data").rglob("*"):
+        if file.is_file():
+            os.utime(file, (time.time() - 5 * 86400,) * 2)
+
+    def write(safety: str, entry: str) -> None:
+        local = f"{{type: local, path: {folder}}}"
+        server = f'{{endpoint_url: {world.handle.endpoint_url}, storages: {{"": {local}}}}}'
+        world.write(
+            "lakeplan.yaml",
+            f"apiVersion: lakeplan/v1\nservers: {{prod: {server}}}\nsafety: {safety}\n"
+            f"repositories: {{lake: {{gc: {{default_retention_days: 7}}, {entry}}}}}\n",
+        )
+
+    quick = "settle: 0s, margin: 0s"
+    write(
+        "{max_expired_objects_percent: 100, protected_tags: [v1]}",
+        f"sweep: {{{quick}}}, holds: [{{prefix: audit, reason: legal}}]",
+    )
+    git(world, "init")
+    git(world, "add", "-A")
+    git(world, "commit", "-m", "base")
+    write("{max_expired_objects_percent: 100, protected_tags: []}", f"sweep: {{{quick}, automatic: true}}")
+    show = ("--backlog", "--simulate", "all")
+    plan = world.plan_file("held.json", "--base", "HEAD", *show)
+    guard = json.loads(plan.read_text())["sweep_guards"]["prod/lake"]
+    assert (guard["settings"]["automatic"], [h["name"] for h in guard["holds"]]) == (False, ["audit"])
+    before = set((folder / "lake" / "data").rglob("*"))
+    applied = world.lakeplan("apply", plan, "--sweep")
+    assert applied.code == 0, applied.err
+    assert "awaiting approval" in applied.out
+    assert set((folder / "lake" / "data").rglob("*")) == before
+    (held,) = [json.loads(p.read_text()) for p in (folder / "lake").rglob("mark.json")]
+    assert held["held_prefixes"] == ["audit"]
+    assert held["goes"]["objects"] == 1
+    assert held["classes"]["protected"]["objects"] == 2
+    # After the merge the tree is its own base.
+    loose = world.plan_file("loose.json", *show)
+    assert world.lakeplan("apply", loose, "--sweep").code == 0
+    assert len(before - set((folder / "lake" / "data").rglob("*"))) == 3
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,35 @@ def it_draws_the_rules_that_the_tree_asks_for(world):
     assert curve["now"] == {"objects": 3, "size_bytes": 10 + 11 + 12}
 
 
-def it_asks_nothing_of_a_server_for_a_repository_that_no_entry_names(world):
+@pytest.mark.spark
+def it_draws_a_repository_that_no_entry_names_by_the_rules_of_the_server(world):
     history(world)
-    world.rules("analytics", 5)
-    world.handle.faults.forget()
-    result = world.lakeplan("curve", "elsewhere")
-    assert result.code == 64
-    assert "elsewhere" in result.err
-    assert not world.handle.faults.requests
+    world.api.set_rules("analytics", 5)
+    result = world.lakeplan("curve", "analytics", "--format", "json")
+    assert result.code == 0, result.err
+    assert result.json["rules"]["default_retention_days"] == 5
+
+
+class DescribeFindingARepository:
+    """``curve`` and ``explain`` answer alike."""
+
+    @pytest.fixture(params=["curve", "explain"])
+    def ask(self, request, world):
+        more = ("a.bin",) if request.param == "explain" else ()
+        return lambda repository: world.lakeplan(request.param, repository, *more)
+
+    def it_looks_on_the_only_server_for_one_that_no_entry_names(self, ask):
+        result = ask("elsewhere")
+        assert result.code == 1
+        assert "repository elsewhere: the repository does not exist" in result.err
+
+    def it_asks_which_server_is_meant(self, world, ask):
+        text = (world.tree / "lakeplan.yaml").read_text()
+        world.write(
+            "lakeplan.yaml",
+            text.replace("servers: {prod:", "servers: {other: {endpoint_url: http://127.0.0.1:1}, prod:")
+            + "defaults: {server: prod}\n",
+        )
+        result = ask("elsewhere")
+        assert (result.code, "could be on several servers" in result.err) == (64, True), result.err
+        assert "no server 'staging'" in ask("staging/elsewhere").err

@@ -16,6 +16,29 @@ def history(world, name: str) -> None:
         world.api.commit(name, "main", age, data=100 + number, **{f"only{number}": 10})
 
 
+def it_warns_of_holds_on_branches_and_tags_that_are_not_there(world):
+    world.api.repository("analytics")
+    world.api.tag("analytics", "v1", "main")
+    holds = (
+        "{branch: main, reason: here}",
+        "{branch: mian, reason: misspelt}",
+        '{tag: "v*", reason: here}',
+        "{tag: w1, reason: not here}",
+        "{branch: old, until: 2020-01-01, reason: over}",
+        "{prefix: raw/, reason: not known}",
+    )
+    lines = "".join(f"      - {hold}\n" for hold in holds)
+    world.write(
+        "repositories/analytics.yaml",
+        f"apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    holds:\n{lines}",
+    )
+    (repository,) = world.lakeplan("plan", "--format", "json").json["repositories"]
+    assert [w for w in repository["warnings"] if "holds nothing" in w] == [
+        "repositories/analytics.yaml:6:18: the hold on branch 'mian' holds nothing: there is none",
+        "repositories/analytics.yaml:8:15: the hold on tag 'w1' holds nothing: there is none",
+    ]
+
+
 def it_sets_the_first_rules_and_then_has_nothing_to_do(world):
     world.api.repository("analytics")
     world.api.commit("analytics", "main", 1, a=10)

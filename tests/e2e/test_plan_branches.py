@@ -188,7 +188,7 @@ class DescribeRetention:
         late = "2099-01-01T00:00:00Z"  # everything is idle by then, and past any days
         shown = lifecycle_of(planned(heavy, "--as-of", late))
         (branch,) = [b for b in shown["branches"] if b["verdict"] == "delete"]
-        assert branch["follows"] == {"commits": 1, "objects": 1, "size_bytes": 200}
+        assert branch["follows"] == {"commits": 1, "objects": 1, "size_bytes": 200, "tags": []}
         assert shown["totals"]["now"]["size_bytes"] == 200
         assert shown["objects_unknown"] == ""
 

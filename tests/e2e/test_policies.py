@@ -7,11 +7,14 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from textwrap import dedent, indent
 
+import jsonschema
 import pytest
 
 from lakeplan.adapters.lakefs import LakeFSSettingsWriter
 from lakeplan.cli.main import run
+from lakeplan.config.schemas import load_schema
 from lakeplan.sandbox import Options, start_sandbox
 
 DAY = 86400
@@ -398,3 +401,155 @@ def it_feeds_deletions_into_the_retention_simulation(enterprise, clock):
     assert (now["commits_expire"], now["objects_expire"], now["bytes_expire"]) == (1, 1, 1000)
     fates = {f["branch_id"]: f["goes_at"] for f in repository["branch_lifecycle"]["fates"]}
     assert set(fates) == {"feature-old", "feature-data", "feature-new"}
+
+
+class DescribeImport:
+    """Policies and object rules that somebody has set by hand."""
+
+    @pytest.fixture
+    def by_hand(self, enterprise):
+        (enterprise.tree / "lakeplan.yaml").unlink()
+        policies = [
+            {"name_patterns": ["feature-*", "w[i]p"], "max_age": 60 * DAY, "max_inactivity_time": 90061},
+            {"id": "old", "name_patterns": ["keep"], "max_age": DAY, "description": 'it\'s: "old"'},
+        ]
+        rules = [{"id": "raw", "branches": ["main"], "prefix": "raw/", "expire_after_days": 90}]
+        enterprise.api.call("PUT", POLICIES, json={"policies": policies})
+        enterprise.api.call("PUT", OBJECTS, json={"rules": rules})
+        enterprise.api.repository("plain")
+        enterprise.api.set_rules("plain", 21)
+        return enterprise
+
+    def load(self, world):
+        return world.lakeplan("import", "--endpoint", f"prod={world.handle.endpoint_url}")
+
+    def it_writes_a_tree_after_which_a_plan_shows_no_changes(self, by_hand):
+        by_hand.handle.faults.forget()
+        result = self.load(by_hand)
+        assert result.code == 0, result.out + result.err
+        assert {r.method for r in by_hand.handle.faults.requests} == {"GET"}
+        plan = by_hand.lakeplan("plan", "--detailed-exitcode", "--format", "json")
+        assert plan.code == 0, plan.err
+        found = {r["name"]: r for r in plan.json["repositories"]}
+        assert len(found["analytics"]["branch_lifecycle"]["after"]) == 2
+        assert len(found["analytics"]["object_lifecycle"]["after"]) == 1
+        assert found["plain"]["branch_lifecycle"] is None
+
+    def it_imports_the_rules_where_policies_may_not_be_read(self, by_hand):
+        by_hand.handle.faults.deny("GET .*/branch_lifecycle/.*", status=403, message="no permission")
+        result = self.load(by_hand)
+        assert result.code == 3
+        assert "prod/plain: its branch lifecycle policies" in result.out
+        assert (by_hand.tree / "repositories/plain.yaml").exists()
+
+
+class DescribeHistory:
+    """Runs that wrote policies and object rules."""
+
+    @pytest.fixture
+    def changed(self, enterprise):
+        """A second apply that made a policy's age longer and removed the other one."""
+        tree(enterprise, FEATURES, OLD)
+        assert enterprise.lakeplan("apply", enterprise.plan_file()).code == 0
+        tree(enterprise, FEATURES.replace("60d", "90d"))
+        assert enterprise.lakeplan("apply", enterprise.plan_file("second.json")).code == 0
+        return enterprise
+
+    def it_lists_and_shows_what_a_run_replaced(self, changed):
+        listed = changed.lakeplan("history", "--format", "json")
+        jsonschema.Draft202012Validator(load_schema("history")).validate(listed.json)
+        assert (listed.code, listed.json["damaged"]) == (0, [])
+        (step,) = listed.json["runs"][0]["repositories"]
+        (setting,) = step["settings"]
+        assert (step["status"], setting["setting"], setting["replaced"]) == (
+            "applied",
+            "branch_lifecycle",
+            True,
+        )
+        assert [(c["item"], c["action"]) for c in setting["changes"]] == [
+            ("feature-*, wip-*", "change"),
+            ("old", "clear"),
+        ]
+        assert "max_age 60d" in changed.lakeplan(("history", "show"), "last").out
+
+    def it_rolls_them_back_by_a_plan_once_the_tree_asks_for_them(self, changed):
+        out = changed.folder / "back.json"
+        back = (("history", "rollback"), "last", "--format", "json", "--out", str(out), "-q")
+        asked = changed.lakeplan(*back)
+        assert asked.code == 5
+        assert "patterns: [keep], max_age: 30d}" in asked.err
+        assert "in place of its branch_lifecycle block" in asked.err
+        by_hand = changed.lakeplan(*back, "--edit-tree")
+        assert by_hand.code == 5
+        assert "not edited by lakeplan" in by_hand.err
+        assert not out.exists()
+        tree(changed, FEATURES, OLD)  # what `git revert` gives
+        made = changed.lakeplan(*back)
+        assert made.code == 0, made.err
+        assert len(stored(changed)) == 1
+        applied = changed.lakeplan("apply", out)
+        assert applied.code == 0, applied.err
+        assert [p["max_age"] for p in stored(changed)] == [60 * DAY, 30 * DAY]
+
+    def it_takes_the_printed_edits(self, changed):
+        """What is printed, put into the tree, is what the rollback asks for."""
+        asked = changed.lakeplan(("history", "rollback"), "last")
+        block = asked.err.partition("branch_lifecycle block:\n")[2].partition("hint:")[0]
+        lines = indent(dedent(block), "    ")
+        changed.write(
+            "repositories/analytics.yaml",
+            f"apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n{lines}",
+        )
+        made = changed.lakeplan(("history", "rollback"), "last")
+        assert made.code == 0, made.err
+
+
+class DescribeDrift:
+    """What somebody does to policies and object rules on the server after an apply."""
+
+    @pytest.fixture
+    def applied(self, enterprise):
+        rule = "{id: raw, branches: [main], prefix: raw/, expire_after_days: 90}"
+        tree(enterprise, FEATURES, OLD, more=f"    object_lifecycle: {{rules: [{rule}]}}\n")
+        result = enterprise.lakeplan(
+            "apply", enterprise.plan_file("plan.json", "--allow", "unknown-impact"), "--auto-approve"
+        )
+        assert result.code == 0, result.out + result.err
+        return enterprise
+
+    def found(self, world, *more):
+        result = world.lakeplan("drift", "--format", "json", *more)
+        jsonschema.Draft202012Validator(load_schema("drift")).validate(result.json)
+        return [
+            (i["class"], i["setting"], i["item"]) for r in result.json["repositories"] for i in r["items"]
+        ]
+
+    def it_is_none_after_an_apply_and_after_a_reordering(self, applied):
+        assert self.found(applied) == []
+        applied.api.call("PUT", POLICIES, json={"policies": stored(applied)[::-1]})
+        assert self.found(applied) == []
+
+    def it_is_a_hand_edit_of_a_policy(self, applied):
+        edit(applied, max_age=90 * DAY)
+        assert self.found(applied) == [("server-edited", "branch_lifecycle", "feature-*, wip-*")]
+        page = applied.lakeplan("drift", "--fail-on", "server-edited")
+        assert page.code == 2
+        assert "max_age 90d" in page.out
+
+    def it_is_object_rules_that_somebody_removed(self, applied):
+        applied.api.call("DELETE", OBJECTS)
+        assert self.found(applied) == [("server-edited", "object_lifecycle", "raw")]
+
+    def it_is_a_tree_that_asks_for_more(self, applied):
+        tree(applied, FEATURES, OLD.replace("30d", "60d"))
+        assert self.found(applied) == [
+            ("tree-ahead", "branch_lifecycle", "old"),
+            ("released", "object_lifecycle", "raw"),
+        ]
+
+    def it_is_what_stays_when_the_entry_goes(self, applied):
+        (applied.tree / "repositories/analytics.yaml").unlink()
+        assert {found[0] for found in self.found(applied)} == {"released"}
+        assert "the tree manages its branch lifecycle policies, its object" in " ".join(
+            applied.lakeplan("drift").out.split()
+        )

@@ -160,6 +160,27 @@ class DescribeDrift:
         drift(enterprise)
         assert len(records(enterprise)) == 2
 
+    def it_forgets_heads_long_after_newer_ones_took_their_place(self, enterprise):
+        def look(days_ago: int) -> None:
+            """One drift, whose record then is so old."""
+            enterprise.api.commit("analytics", "feature-1", 0, **{f"data{days_ago}": 3})
+            drift(enterprise)
+            path = sorted(folder.glob("*.json"))[-1]
+            record = json.loads(path.read_text())
+            at = datetime.now(timezone.utc) - timedelta(days=days_ago)
+            record["at"] = at.isoformat(timespec="seconds").replace("+00:00", "Z")
+            path.write_text(json.dumps(record))
+
+        folder = enterprise.tree / ".lakeplan" / "deletions" / "prod" / "analytics"
+        for days_ago in (200, 120, 91, 10):
+            look(days_ago)
+        look(0)
+        ages = [
+            (datetime.now(timezone.utc) - datetime.fromisoformat(r["at"][:19] + "+00:00")).days
+            for r in records(enterprise)
+        ]
+        assert ages == [91, 10, 0]
+
     def it_covers_policies_that_only_the_server_has(self, enterprise):
         body = {"policies": [{"name_patterns": ["kee*"], "max_age": 1}]}
         enterprise.api.call("PUT", POLICIES, json=body)
@@ -178,7 +199,7 @@ class DescribeDrift:
     def it_is_no_failure_when_the_state_cannot_be_written(self, enterprise):
         (enterprise.tree / ".lakeplan").mkdir(exist_ok=True)
         (enterprise.tree / ".lakeplan" / "deletions").write_text("in the way")
-        (note,) = drift(enterprise, "--fail-on", "any")["notes"]
+        (note,) = drift(enterprise, "--fail-on", "server-edited")["notes"]
         assert note.startswith("prod/analytics: the HEADs of its branches could not be recorded")
         assert "could not be recorded" in enterprise.lakeplan("drift").out
 
@@ -188,12 +209,14 @@ class DescribeDrift:
         assert "would vanish with the runner" in note
         assert records(enterprise) == []
 
-    def it_is_no_failure_when_the_server_has_no_policies(self, enterprise):
+    def it_does_not_take_a_server_that_lost_its_policies_for_one_without_drift(self, enterprise):
         enterprise.handle.faults.deny(
             "GET .*/branch_lifecycle/.*", status=404, message="invalid API endpoint"
         )
-        (note,) = drift(enterprise)["notes"]
-        assert "could not be recorded" in note
+        result = enterprise.lakeplan("drift", "--format", "json")
+        assert result.code == 1
+        assert result.json["summary"]["failed"] == 1
+        assert "could not be recorded" in result.json["notes"][0]
 
     def it_does_not_take_a_repository_with_policies_alone_for_a_damaged_record(self, enterprise):
         assert enterprise.lakeplan("apply", "--auto-approve").code == 0

@@ -73,9 +73,15 @@ class Runner:
             path = tools / name
             path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
             path.chmod(0o755)
+        self.tools = tools
         keep = {k: v for k, v in os.environ.items() if k in ("HOME", "JAVA_HOME", "TMPDIR", "LANG")}
         path = f"{tools}{os.pathsep}{os.environ['PATH']}"
         self.environment = {**keep, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+    def add_tool(self, name: str) -> None:
+        """A command that a host's image has and that does nothing here."""
+        (self.tools / name).write_text("#!/bin/sh\n")
+        (self.tools / name).chmod(0o755)
 
     def run(self, script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

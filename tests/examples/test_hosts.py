@@ -94,6 +94,23 @@ class DescribeGitHub:
         assert "Traceback" not in done.stderr
 
 
+class DescribeTheLinkToThePage:
+    @pytest.mark.parametrize(("folder", "name"), [("github", "pull_request"), ("gitlab", "merge_request")])
+    def it_stays_within_the_limit_of_a_comment(self, runner, tmp_path, folder, name):
+        code = f"import {name} as s; print(len(s.with_page('x' * {{}}).encode()))"
+        linked, full = (
+            runner.run(
+                f'python -c "{code.format(size)}"',
+                tmp_path,
+                PYTHONPATH=str(CI / folder),
+                PAGE_URL="https://host.example/page",
+            ).stdout
+            for size in (10, 65_530)
+        )
+        assert int(linked) == 10 + len("\n[Report page](https://host.example/page)\n")
+        assert int(full) == 65_530
+
+
 class DescribeGitLab:
     @pytest.fixture
     def script(self, host, runner, tmp_path):

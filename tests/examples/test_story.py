@@ -1,9 +1,9 @@
-"""The story of a pull request, told by the steps of the GitHub workflow on a repository and the sandbox."""
+"""The story of a pull request, told by the workflows of GitHub and of GitLab on a repository and the sandbox:
+every step of every job, in order."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from pathlib import Path
@@ -11,21 +11,26 @@ from typing import Any
 
 import pytest
 import requests
-import yaml
 
 from lakeplan.sandbox import start_sandbox
+from tests.examples.hosted import CI, GitHub, GitLab
 
 ROOT = Path(__file__).parents[2]
-CI = ROOT / "examples/ci"
 DAY = 86_400
 MINE = "lakeplan:plan:."
 
 
-def step(file: str, job: str, word: str) -> dict[str, Any]:
-    """The step of a job whose command contains ``word``."""
-    steps = yaml.safe_load((CI / file).read_text())["jobs"][job]["steps"]
-    (found,) = [s for s in steps if word in s.get("run", "")]
-    return found
+POLICY_TEST = """\
+apiVersion: lakeplan/v1
+tests:
+  - name: a release keeps its data for a quarter
+    repository: analytics
+    commits:
+      first: {age: 80d, objects: [raw/q1.csv]}
+      second: {age: 60d, parents: [first], removes: [raw/q1.csv]}
+    branches: {main: second, release-1: second}
+    survives: {objects: [raw/q1.csv@first]}
+"""
 
 
 class Lake:
@@ -62,24 +67,19 @@ class Lake:
 
 
 class Work:
-    """The checkout, and the steps of the workflow run in it."""
+    """The checkout, and who works in it."""
 
-    def __init__(self, folder: Path, runner: Any, host: Any, handle: Any) -> None:
-        self.top, self.runner, self.host = folder / "checkout", runner, host
+    def __init__(self, folder: Path, runner: Any, handle: Any, scripts: dict[str, str]) -> None:
+        self.top, self.runner = folder / "checkout", runner
         shutil.copytree(ROOT / "examples/single", self.top)
-        (self.top / ".github/lakeplan").mkdir(parents=True)
-        shutil.copy(CI / "github/pull_request.py", self.top / ".github/lakeplan")
-        (self.top / ".gitignore").write_text(".lakeplan/\n*.json\n*.md\n*.xml\n")
+        for source, place in scripts.items():
+            (self.top / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(CI / source, self.top / place)
+        (self.top / "tests").mkdir()
+        (self.top / "tests/retention.yaml").write_text(POLICY_TEST)
+        (self.top / ".gitignore").write_text(".lakeplan/\n*.json\n*.md\n*.xml\n*.html\n")
         self.edit("https://lakefs.example.com", handle.endpoint_url)
         self.edit("max_expired_objects_percent: 30", "max_expired_objects_percent: 90")
-        self.host_values = {
-            "vars.LAKEPLAN_PROD_ENDPOINT_URL": handle.endpoint_url,
-            "vars.LAKEPLAN_STATE_URL": "",
-            "secrets.LAKEPLAN_PROD_ACCESS_KEY_ID": handle.access_key_id,
-            "secrets.LAKEPLAN_PROD_SECRET_ACCESS_KEY": handle.secret_access_key,
-            "github.token": "token",
-            "github.event.pull_request.number": "7",
-        }
         self.sh("git init -q -b main . && git config user.name a && git config user.email a@b.example")
         self.sh("git add -A && git commit -qm base")
 
@@ -88,83 +88,197 @@ class Work:
         assert old in path.read_text()
         path.write_text(path.read_text().replace(old, new))
 
-    def sh(self, script: str, code: int = 0, **environment: str) -> str:
-        done = self.runner.run(script, self.top, **environment)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
+    def sh(self, script: str) -> str:
+        done = self.runner.run(script, self.top)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return str(done.stdout).strip()
 
-    def step(self, job: str, word: str, code: int = 0, file: str = "github/lakeplan.yml") -> str:
-        """Runs a step as the host would: its command, its environment, expressions filled in."""
-        found = step(file, job, word)
-        filled = {
-            name: re.sub(r"\$\{\{ (\S+) \}\}", lambda m: self.host_values[m[1]], str(value))
-            for name, value in found.get("env", {}).items()
-        }
-        given = {
-            "GITHUB_API_URL": self.host.url,
-            "GITHUB_REPOSITORY": "org/trees",
-            "GITHUB_SHA": self.sh("git rev-parse HEAD").strip(),
-            "GITHUB_OUTPUT": str(self.top / ".git/output"),
-        }
-        return self.sh(found["run"], code, **given, **filled)
+    def merge(self, branch: str) -> tuple[str, str]:
+        """Commits the edits on a branch and checks out its merge: (head, merge commit)."""
+        self.sh(f"git checkout -qb {branch} && git commit -q --allow-empty -am {branch}")
+        head = self.sh("git rev-parse HEAD")
+        self.sh(f"git checkout -q main && git merge -q --no-ff -m merge {branch}")
+        return head, self.sh("git rev-parse HEAD")
+
+    def fresh(self) -> None:
+        """Another runner: nothing is left of the last job but the state, which lies elsewhere in life."""
+        self.sh("git clean -xdfq -e .lakeplan")
+
+
+def make_github(work: Work, host: Any, handle: Any) -> GitHub:
+    values = {
+        "vars.LAKEPLAN_PROD_ENDPOINT_URL": handle.endpoint_url,
+        "vars.LAKEPLAN_STATE_URL": "",
+        "secrets.LAKEPLAN_PROD_ACCESS_KEY_ID": handle.access_key_id,
+        "secrets.LAKEPLAN_PROD_SECRET_ACCESS_KEY": handle.secret_access_key,
+        "github.token": "token",
+    }
+    return GitHub(
+        work.top, work.runner, values, {"GITHUB_API_URL": host.url, "GITHUB_REPOSITORY": "org/trees"}
+    )
+
+
+def is_merged(github: GitHub, host: Any, number: int, head: str, merge: str) -> str:
+    """The host knows a pull request, its merge commit and the artifact of its plan: its name."""
+    github.values["github.event.pull_request.number"] = str(number)
+    github.values["github.event.pull_request.head.sha"] = head
+    github.given["GITHUB_SHA"] = merge
+    name = f"lakeplan-{number}-{head}"
+    run = {"id": 90, "head_sha": head, "repository_id": 1, "head_repository_id": 1}
+    host.answers["GET", f"/repos/org/trees/commits/{merge}/pulls"] = [
+        {"number": number, "merged_at": "now", "merge_commit_sha": merge, "head": {"sha": head}}
+    ]
+    host.answers["GET", "/repos/org/trees/actions/artifacts"] = {
+        "artifacts": [{"id": 1, "name": name, "expired": False, "workflow_run": run}]
+    }
+    host.answers["GET", f"/repos/org/trees/issues/{number}/comments"] = []
+    host.answers["POST", f"/repos/org/trees/issues/{number}/comments"] = {"html_url": "https://x/1"}
+    return name
 
 
 @pytest.mark.spark
 def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_server(tmp_path, runner, host):
+    main, nightly = "github/lakeplan.yml", "github/nightly.yml"
     with start_sandbox(tmp_path / "sandbox") as handle:
         lake = Lake(handle.endpoint_url)
         lake.rules = {"*": 365, "main": 365}
-        work = Work(tmp_path, runner, host, handle)
+        work = Work(tmp_path, runner, handle, {"github/pull_request.py": ".github/lakeplan/pull_request.py"})
+        github = make_github(work, host, handle)
 
-        # A branch edits the tree; the host checks out the merge commit and the workflow plans it.
-        work.sh("git checkout -qb shorter")
+        # A branch edits the tree; the host checks out the merge commit.
         work.edit("branch_id: main, retention_days: 28", "branch_id: main, retention_days: 30")
         work.edit("max_expired_bytes: 1TB", "max_expired_bytes: 2TB")
-        work.sh("git commit -qam shorter")
-        head = work.sh("git rev-parse HEAD").strip()
-        work.sh("git checkout -q main && git merge -q --no-ff -m merge shorter")
-        merge = work.sh("git rev-parse HEAD").strip()
-        shown = work.step("plan", "lakeplan plan")
-        assert "::warning file=lakeplan.yaml,line=8,col=3,title=lakeplan%3A loosened::" in shown
+        head, merge = work.merge("shorter")
+        name = is_merged(github, host, 7, head, merge)
+        validated = github.run(main, "validate")
+        assert validated.code == 0, validated.output
+        assert "lakeplan test" in validated.ran
+
+        # The plan writes the comment, the plan file and the page, and nothing on the server.
+        planned = github.run(main, "plan")
+        assert planned.code == 0, planned.output
+        assert "::warning file=lakeplan.yaml,line=8,col=3,title=lakeplan%3A loosened::" in planned.output
         comment = (work.top / "comment.md").read_text()
         assert f"<!-- {MINE} -->" in comment
         assert "Plan: 0 to add, 1 to change, 0 to clear" in comment
         assert "Impact: 2 objects, 4 B" in comment
+        linked = f"{comment}\n[Report page](https://host.example/artifacts/lakeplan-page-7)\n"
+        assert host.asked("POST") == [("/repos/org/trees/issues/7/comments", {"body": linked})]
+        assert github.summary.read_text() == comment
+        assert planned.kept == [name, "lakeplan-page-7"]
+        assert "<!doctype html>" in (github.artifacts / "lakeplan-page-7/plan.html").read_text().lower()
+        plan = json.loads((github.artifacts / name / "plan.json").read_text())
+        assert (plan["tree_commit"], plan["base"]) == (merge, work.sh("git rev-parse HEAD^1"))
         assert lake.rules == {"*": 365, "main": 365}
-        plan = json.loads((work.top / "plan.json").read_text())
-        assert (plan["tree_commit"], plan["base"]) == (merge, work.sh("git rev-parse HEAD^1").strip())
 
-        # It becomes a comment, and an artifact named after the pull request and its head.
-        host.answers["GET", "/repos/org/trees/issues/7/comments"] = []
-        host.answers["POST", "/repos/org/trees/issues/7/comments"] = {"html_url": "https://x/1"}
-        work.step("plan", "pull_request.py comment")
-        assert host.asked("POST") == [("/repos/org/trees/issues/7/comments", {"body": comment})]
-        kept = tmp_path / f"lakeplan-7-{head}.json"
-        (work.top / "plan.json").rename(kept)
-
-        # On merge that plan is found and applied.
-        run = {"id": 90, "head_sha": head, "repository_id": 1, "head_repository_id": 1}
-        host.answers["GET", f"/repos/org/trees/commits/{merge}/pulls"] = [
-            {"number": 7, "merged_at": "now", "merge_commit_sha": merge, "head": {"sha": head}}
-        ]
-        host.answers["GET", "/repos/org/trees/actions/artifacts"] = {
-            "artifacts": [{"id": 1, "name": kept.stem, "expired": False, "workflow_run": run}]
-        }
-        work.step("apply", "find-plan")
-        assert f"name={kept.stem}\n" in (work.top / ".git/output").read_text()
-        shutil.copy(kept, work.top / "plan.json")
-        work.step("apply", "lakeplan apply")
+        # On merge that file is found by pull request and head commit, and applied.
+        work.fresh()
+        applied = github.run(main, "apply")
+        assert applied.code == 0, applied.output
         assert lake.rules == {"*": 21, "main": 30}
+        assert "server-edited" not in github.run(nightly, "drift").output
 
-        # Somebody edits the server by hand: drift says so, and the old plan is stale.
-        assert "server-edited" not in work.step("drift", "lakeplan drift", file="github/nightly.yml")
+        # Somebody edits the server by hand, and drift says so.
         lake.rules = {"*": 7}
-        assert "server-edited" in work.step("drift", "lakeplan drift", 2, file="github/nightly.yml")
-        assert "the plan is stale" in work.step("apply", "lakeplan apply", 5)
+        drifted = github.run(nightly, "drift")
+        assert drifted.code == 2
+        assert "server-edited" in drifted.output
+
+        # The old plan is refused.
+        refused = github.run(main, "apply")
+        assert refused.code == 5
+        assert "the plan is stale" in refused.output
         assert lake.rules == {"*": 7}
 
         # A new plan, of a new pull request, goes through.
-        work.step("plan", "lakeplan plan")
-        work.step("apply", "lakeplan apply")
+        work.fresh()
+        is_merged(github, host, 8, *work.merge("again"))
+        for job in ("validate", "plan", "apply"):
+            end = github.run(main, job)
+            assert end.code == 0, end.output
         assert lake.rules == {"*": 21, "main": 30}
-        work.step("drift", "lakeplan drift", file="github/nightly.yml")
+        assert github.run(nightly, "drift").code == 0
+
+
+@pytest.mark.spark
+def it_tells_the_same_story_on_gitlab(tmp_path, runner, host):
+    with start_sandbox(tmp_path / "sandbox") as handle:
+        lake = Lake(handle.endpoint_url)
+        lake.rules = {"*": 365, "main": 365}
+        work = Work(tmp_path, runner, handle, {"gitlab/merge_request.py": "ci/merge_request.py"})
+        work.edit("branch_id: main, retention_days: 28", "branch_id: main, retention_days: 30")
+        head, merge = work.merge("shorter")
+        gitlab = GitLab(
+            work.top,
+            runner,
+            {
+                "LAKEPLAN_PROD_ENDPOINT_URL": handle.endpoint_url,
+                "LAKEPLAN_PROD_ACCESS_KEY_ID": handle.access_key_id,
+                "LAKEPLAN_PROD_SECRET_ACCESS_KEY": handle.secret_access_key,
+                "CI_API_V4_URL": host.url,
+                "CI_PROJECT_ID": "3",
+                "CI_JOB_TOKEN": "job",
+                "CI_JOB_URL": "https://host.example/jobs/5",
+                "REVIEW_TOKEN": "review",
+                "CI_COMMIT_SHA": merge,
+            },
+        )
+        mine = {
+            "CI_MERGE_REQUEST_IID": "7",
+            "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": head,
+            "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": work.sh("git rev-parse HEAD^1"),
+        }
+        package = f"/projects/3/packages/generic/lakeplan/7-{head}/plan.json"
+        notes = "/projects/3/merge_requests/7/notes"
+        host.answers |= {
+            ("GET", "/user"): {"id": 42},
+            ("PUT", package): {},
+            ("GET", notes): [],
+            ("POST", notes): {},
+            ("GET", f"/projects/3/repository/commits/{merge}/merge_requests"): [
+                {
+                    "iid": 7,
+                    "state": "merged",
+                    "sha": head,
+                    "merge_commit_sha": merge,
+                    "squash_commit_sha": None,
+                }
+            ],
+        }
+        validated = gitlab.run("validate", **mine)
+        assert validated.code == 0, validated.output
+        assert (work.top / "tests.xml").exists()
+
+        planned = gitlab.run("plan", **mine)
+        assert planned.code == 0, planned.output
+        assert planned.kept == ["plan.json", "plan.html"]
+        (note,) = [json.loads(body)["body"] for method, path, _, body in host.calls if method == "POST"]
+        assert note.endswith("\n[Report page](https://host.example/jobs/5/artifacts/file/plan.html)\n")
+        (published,) = [body for method, path, _, body in host.calls if method == "PUT"]
+        host.answers["GET", package] = published
+
+        work.fresh()
+        applied = gitlab.run("apply")
+        assert applied.code == 0, applied.output
+        assert lake.rules == {"*": 21, "main": 30}
+        assert gitlab.run("drift").code == 0
+        lake.rules = {"*": 7}
+        drifted = gitlab.run("drift")
+        assert (drifted.code, "server-edited" in drifted.output) == (2, True)
+        assert gitlab.run("apply").code == 5
+        assert lake.rules == {"*": 7}
+
+
+@pytest.mark.spark
+def it_comments_and_keeps_the_plan_also_when_a_gate_refuses(tmp_path, runner, host):
+    with start_sandbox(tmp_path / "sandbox") as handle:
+        lake = Lake(handle.endpoint_url)
+        lake.rules = {"*": 365, "main": 365}
+        work = Work(tmp_path, runner, handle, {"github/pull_request.py": ".github/lakeplan/pull_request.py"})
+        github = make_github(work, host, handle)
+        work.edit("max_expired_objects_percent: 90", "max_expired_objects_percent: 1")
+        is_merged(github, host, 7, *work.merge("strict"))
+        planned = github.run("github/lakeplan.yml", "plan")
+        assert planned.code == 4, planned.output
+        assert "BLOCKED" in host.asked("POST")[0][1]["body"]
+        assert len(planned.kept) == 2

@@ -6,12 +6,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lakeplan.app.drift import DriftReport, RepositoryDrift
+from lakeplan.app.drift import DriftReport
+from lakeplan.app.drift_compare import RepositoryDrift
 from lakeplan.app.drift_document import drift_document
 from lakeplan.config.schemas import load_schema
 from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied
+from lakeplan.core.drift_settings import DriftedItem
 from lakeplan.model.plan import Failure
 from lakeplan.model.rules import GcRules
+from lakeplan.model.settings import SettingKind
 from lakeplan.render.drift import render_drift
 
 AT = datetime(2026, 3, 31, 12, 0, tzinfo=timezone.utc)
@@ -26,7 +29,7 @@ def report(many: int = 1) -> DriftReport:
     ]
     values += [DriftedValue(stale, f"branches/release-{i:03}", None, None, 90) for i in range(many)]
     analytics = RepositoryDrift(
-        "prod/analytics", "data-platform", "a.yaml:3:3", (edited, stale), tuple(values), LAST
+        "prod/analytics", "data-platform", "a.yaml:3:3", (edited, stale), tuple(values), last=LAST
     )
     failed = RepositoryDrift(
         "prod/ml", failure=Failure("cannot read the GC rules: no permission", "prod/ml", "grant it")
@@ -36,7 +39,18 @@ def report(many: int = 1) -> DriftReport:
         classes=(DriftClass.UNMANAGED_NEW,),
         note="made 2026-03-30; no entry of the tree names it",
     )
-    return DriftReport(AT, None, (analytics, failed, fresh, RepositoryDrift("prod/quiet")))
+    policies = SettingKind.BRANCH_LIFECYCLE
+    values = {"id": "pol-1", "patterns": "feature-*, wip-*", "max_age": "7d"}
+    streams = RepositoryDrift(
+        "prod/streams",
+        classes=(edited,),
+        items=(
+            DriftedItem(edited, policies, "feature-*, wip-*", values, values | {"max_age": "90d"}, values),
+            DriftedItem(edited, policies, "by-hand", {}, {"patterns": "tmp-*", "max_idle_age": "1d"}, {}),
+        ),
+        last=LAST,
+    )
+    return DriftReport(AT, None, (analytics, failed, streams, fresh, RepositoryDrift("prod/quiet")))
 
 
 @pytest.mark.parametrize("width", [80, 160])

@@ -6,9 +6,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lakeplan.app.history import RunRecord, RunStep, history_document
+from lakeplan.app.history import RunRecord, RunStep, SettingStep, history_document
 from lakeplan.config.schemas import load_schema
+from lakeplan.model.lifecycle import Policy
 from lakeplan.model.rules import GcRules
+from lakeplan.model.settings import SettingKind
 from lakeplan.render.history import render_history, render_run
 
 AT = datetime(2026, 3, 31, 12, 0, tzinfo=timezone.utc)
@@ -40,6 +42,21 @@ def record() -> RunRecord:
             "prod/analytics", "applied", replaced=True, before=GcRules(21, {"main": 28}), after=GcRules(7)
         ),
         RunStep("prod/events", "already"),
+        RunStep(
+            "prod/features",
+            "failed",
+            settings=(
+                SettingStep(
+                    SettingKind.BRANCH_LIFECYCLE,
+                    "applied",
+                    "",
+                    True,
+                    (Policy("pol-1", ("wip-*",), 86_400), Policy("old", ("old-*",), None, 86_400)),
+                    (Policy("pol-1", ("wip-*",), 604_800), Policy("tmp", ("tmp-*",), 3600)),
+                ),
+                SettingStep(SettingKind.OBJECT_LIFECYCLE, "failed", "prod/features: no permission"),
+            ),
+        ),
         RunStep("prod/logs", "failed", "prod/logs: the rules changed since the plan"),
         RunStep("prod/raw", "pending", replaced=True, before=None, after=GcRules(30)),
         RunStep("prod/scratch", "applied", replaced=True, before=GcRules(3), after=None),

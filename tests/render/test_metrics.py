@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from lakeplan.app.drift import DriftReport, LastWrite, RepositoryDrift
+from lakeplan.app.drift import DriftReport
+from lakeplan.app.drift_compare import RepositoryDrift
 from lakeplan.app.drift_document import drift_document
 from lakeplan.app.history import RunRecord, RunStep, history_document
 from lakeplan.app.report import report_document
 from lakeplan.app.sweep.record import LastSweep, SweepRecord
 from lakeplan.app.write import Applied, ApplyReport, Outcome
-from lakeplan.core.drift import DriftClass
+from lakeplan.core.drift import DriftClass, LastApplied
 from lakeplan.model.plan import Backlog, Failure
 from lakeplan.model.plan_document import to_document
 from lakeplan.model.simulation import Amount
@@ -98,7 +99,7 @@ class DescribeDrift:
             "prod/lake",
             "data-platform",
             classes=(DriftClass.SERVER_EDITED, DriftClass.TREE_AHEAD),
-            applied=LastWrite("r1", AT - timedelta(days=2)),
+            last=LastApplied(None, "", "r1", AT - timedelta(days=2)),
             sweeps=sweeps,
         )
         broken = RepositoryDrift("prod/ml", "science", failure=Failure("no permission"))

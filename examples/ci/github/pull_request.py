@@ -1,6 +1,7 @@
 """What the workflow asks GitHub: the one comment of a pull request, and the plan that was reviewed in it.
 
-``comment FILE`` updates the comment that begins with the first line of FILE (lakeplan's marker), or makes it.
+``comment FILE`` updates the comment that begins with the first line of FILE (lakeplan's marker), or makes it;
+PAGE_URL, when it is set, is linked below.
 ``find-plan`` finds the artifact that was made for the pull request of merged commit GITHUB_SHA and its last
 head commit, and gives its name and run to the steps after it (GITHUB_OUTPUT). Python alone is needed.
 """
@@ -18,6 +19,8 @@ from typing import Any
 from urllib.parse import quote
 
 PAGE = 100
+LIMIT = 65_536
+"""Bytes of a comment, as lakeplan cuts it."""
 
 
 def call(method: str, path: str, body: Any = None) -> Any:
@@ -50,8 +53,15 @@ def pages(path: str, key: str | None = None) -> Iterator[Any]:
         number += 1
 
 
+def with_page(body: str) -> str:
+    """The comment, with a link to the report page where there is one and the host's limit leaves room."""
+    url = os.environ.get("PAGE_URL", "")
+    linked = f"{body}\n[Report page]({url})\n"
+    return linked if url and len(linked.encode()) <= LIMIT else body
+
+
 def comment(file: Path) -> None:
-    body = file.read_text(encoding="utf-8")
+    body = with_page(file.read_text(encoding="utf-8"))
     marker = body.splitlines()[0]
     number = int(os.environ["PULL_REQUEST"])
     for old in pages(f"/issues/{number}/comments"):

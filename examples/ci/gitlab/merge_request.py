@@ -1,6 +1,7 @@
 """What the pipeline asks GitLab: the one comment of a merge request, and the plan that was reviewed in it.
 
-``comment FILE`` updates the note that begins with the first line of FILE (lakeplan's marker), or makes it.
+``comment FILE`` updates the note that begins with the first line of FILE (lakeplan's marker), or makes it;
+PAGE_URL, when it is set, is linked below.
 ``publish FILE`` keeps a plan as a package named after the merge request and its head commit, and
 ``find-plan FILE`` fetches it for the merged commit CI_COMMIT_SHA. Python alone is needed.
 """
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 PAGE = 100
+LIMIT = 65_536
+"""Bytes of a comment, as lakeplan cuts it."""
 
 
 def call(method: str, path: str, body: Any = None, *, as_job: bool = False) -> bytes:
@@ -50,8 +53,15 @@ def pages(path: str) -> Iterator[Any]:
         number += 1
 
 
+def with_page(body: str) -> str:
+    """The comment, with a link to the report page where there is one and the host's limit leaves room."""
+    url = os.environ.get("PAGE_URL", "")
+    linked = f"{body}\n[Report page]({url})\n"
+    return linked if url and len(linked.encode()) <= LIMIT else body
+
+
 def comment(file: Path) -> None:
-    body = file.read_text(encoding="utf-8")
+    body = with_page(file.read_text(encoding="utf-8"))
     marker = body.splitlines()[0]
     notes = f"{project()}/merge_requests/{int(os.environ['CI_MERGE_REQUEST_IID'])}/notes"
     me = json.loads(call("GET", "/user"))["id"]

@@ -33,7 +33,8 @@ def what_follows(
     """The commits' part. None when no branch goes, or without rules: nothing is collected then."""
     if not found.deleted or found.graph is None or rules is None:
         return None
-    return consequences(found.graph, [o.id for o in found.deleted], rules, as_of, zone)
+    tags = found.refs.tags if found.refs is not None else ()
+    return consequences(found.graph, [o.id for o in found.deleted], rules, as_of, zone, tags)
 
 
 def request_of(key: str, found: Survey, what: Consequences, reader: LakeFSReader) -> ImpactRequest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
@@ -21,6 +21,8 @@ from lakeplan.model.branches import LiveBranch
 from lakeplan.ports.storage import StateReader, StateWriter
 
 DELETIONS_FORMAT = "lakeplan.deletions/v1"
+SEEN_KEPT = timedelta(days=90)
+"""How long HEADs that were only seen stay on record after a newer look."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,21 @@ def seen_last(state: StateWriter, repository: str) -> dict[str, tuple[str, bool]
         if record is not None and all(d.fate is Fate.SEEN for d in record.branches.values()):
             return {name: (d.head, d.hidden) for name, d in record.branches.items()}
     return None
+
+
+def forget_seen(state: StateWriter, repository: str, now: datetime) -> None:
+    """Removes records that hold nothing but seen branches, once a newer one took their place so long ago that
+    nobody asks for them any more (``SEEN_KEPT``). What a run deleted stays on record."""
+    old: list[DeletionRecord] = []
+    for run_id in list_runs(state, repository):
+        record = read_deletions(state, repository, run_id)
+        if record is None or any(d.fate is not Fate.SEEN for d in record.branches.values()):
+            continue
+        if datetime.fromisoformat(record.at.replace("Z", "+00:00")) > now - SEEN_KEPT:
+            break
+        old.append(record)
+    for record in old[:-1]:  # the last one was in force for a part of the time at least
+        state.delete(record.key, if_version=record.version or "")
 
 
 def list_runs(state: StateReader, repository: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,6 +17,7 @@ from lakeplan.core.lifecycle.consequences import Consequences
 from lakeplan.core.lifecycle.stale import StaleBranches
 from lakeplan.core.planning import gates
 from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.model.branch_plan import row_of
 from lakeplan.model.branches import BranchOutlook, MomentTotal
 from lakeplan.model.desired import DesiredRepository, PoliciesDesired
 from lakeplan.model.plan import Failure, GateOutcome, GateResult
@@ -172,7 +173,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
         looked = list(pool.map(look, wanted))
     followed = _follow(tree, looked, options, ports)
     openers = gates.Openers(options.allowed, tuple(tree.acknowledgements), options.now.date())
-    gated = [replace(r, gates=repository_gates(r.desired, _count(r), openers)) for r in followed]
+    gated = [replace(r, gates=repository_gates(r.desired, r.outlooks, openers)) for r in followed]
     repositories = sorted((*gated, *broken), key=lambda r: r.key)
     return LifecyclePlan(
         options.now,
@@ -252,10 +253,16 @@ def _fold(
 
 # ---- gates
 def repository_gates(
-    desired: DesiredRepository, count: int, openers: gates.Openers
+    desired: DesiredRepository, outlooks: Sequence[BranchOutlook], openers: gates.Openers
 ) -> tuple[GateResult, ...]:
-    """How many branches one run may delete in a repository (``safety.max_deleted_branches``)."""
-    return _gate(desired.key, count, desired.safety.max_deleted_branches, openers, desired)
+    """How many branches one run may delete in a repository (``safety.max_deleted_branches``), and tags that
+    may lose data by it (``safety.on_tag_loss``). ``outlooks`` have what follows beside them."""
+    safety, going = desired.safety, [row_of(o) for o in outlooks if o.verdict.goes]
+    found = [
+        *gates.run_gate(desired.key, len(going), safety.max_deleted_branches),
+        *gates.run_tag_gate(desired.key, going, safety),
+    ]
+    return _decided(found, openers, desired)
 
 
 def whole_gates(
@@ -265,10 +272,12 @@ def whole_gates(
     repositories: list[RepositoryOutlook],
 ) -> tuple[GateResult, ...]:
     """The same over all repositories; acknowledged when it is in every repository that deletes."""
-    found = _gate(gates.WHOLE_PLAN, count, tree.safety.max_deleted_branches, openers, None)
+    found = _decided(gates.run_gate(gates.WHOLE_PLAN, count, tree.safety.max_deleted_branches), openers, None)
     opened = (GateOutcome.ACKNOWLEDGED, GateOutcome.ALLOWED)
     deleting = [r for r in repositories if _count(r)]
-    if deleting and all(any(g.outcome in opened for g in r.gates) for r in deleting):
+    if deleting and all(
+        any(g.gate == gates.DELETED_BRANCHES and g.outcome in opened for g in r.gates) for r in deleting
+    ):
         text = "acknowledged in every repository that contributes"
         return tuple(
             replace(g, outcome=GateOutcome.ACKNOWLEDGED, opens_with=text)
@@ -279,10 +288,9 @@ def whole_gates(
     return found
 
 
-def _gate(
-    scope: str, count: int, limit: int | None, openers: gates.Openers, repository: DesiredRepository | None
+def _decided(
+    found: Iterable[GateResult], openers: gates.Openers, repository: DesiredRepository | None
 ) -> tuple[GateResult, ...]:
-    found = gates.run_gate(scope, count, limit)
     return tuple(
         openers.decide(gate, repository) if gate.outcome is GateOutcome.REFUSED else gate for gate in found
     )

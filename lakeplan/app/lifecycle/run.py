@@ -15,6 +15,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from lakeplan.app.lifecycle.ends import BranchEnd, LifecycleReport, Outcome, RepositoryEnd
+from lakeplan.app.lifecycle.follow import follow, what_follows
 from lakeplan.app.lifecycle.memory import (
     Deletion,
     DeletionRecord,
@@ -195,9 +196,15 @@ class _Runner:
         )
         outlooks = []
         for item in held:
-            item.gates = repository_gates(item.desired, len(item.survey.deleted), openers)
+            item.gates = repository_gates(item.desired, self._followed(item).deleted, openers)
             outlooks.append(RepositoryOutlook(item.desired, item.survey, gates=item.gates))
         return whole_gates(self._tree, sum(len(i.survey.deleted) for i in held), openers, outlooks)
+
+    def _followed(self, held: _Held) -> Survey:
+        """The look, with the commits that follow beside each branch that goes; objects are not read."""
+        found, zone = held.survey, ZoneInfo(self._tree.servers[held.desired.server].time_zone)
+        what = what_follows(found, found.rules, self._options.now, zone)
+        return follow(found, what, None, simulated=False).survey
 
     # ---- deleting
     def finish(self, held: _Held, step: Callable[[], None], *, refused: bool) -> RepositoryEnd:

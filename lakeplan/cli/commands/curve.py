@@ -17,6 +17,7 @@ from lakeplan.cli import caches, completing, namespaces, options, redaction
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone, rules_from
+from lakeplan.cli.one_repository import entry_of, one_repository
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
@@ -52,7 +53,7 @@ Repository = Annotated[
     str | None,
     typer.Argument(
         metavar="[REPO]",
-        help="A repository of the tree, name or server/name; or --namespace.",
+        help="A repository of a server of the tree, name or server/name; or --namespace.",
         autocompletion=completing.repositories,
     ),
 ]
@@ -199,37 +200,34 @@ def _from_namespace(
 def _from_server(
     session: Session, repository: str, rules: Path | None, asked: _Asked, *, read_only: bool
 ) -> tuple[CurveRequest, CurveInput]:
-    """A repository of the tree with the rules of ``--rules``, or else those the tree asks for, or else those
+    """A repository with the rules of ``--rules``, or else those the tree asks for, or else those
     that the server has."""
     from lakeplan.simulation.curve import of_repository
 
-    server, name = _find(session, repository)
-    (desired,) = (d for d in session.tree.resolve(server, [name]) if d.name == name)
+    server, name = one_repository(session.tree, repository)
     reader, config = session.reader(server), session.tree.servers[server]
-    gathered = gather(desired, reader, config, as_of=session.as_of, known=True)
-    chosen = rules_from(rules) if rules is not None else gathered.plan.after or gathered.plan.before
+    namespace = reader.get_repository(name).storage_namespace
+    chosen = rules_from(rules) if rules is not None else _rules_of(session, server, name)
     if chosen is None:
         raise LakeplanError(
             "neither the tree nor the server has rules for it",
-            where=desired.key,
+            where=f"{server}/{name}",
             hint="give --rules FILE: without rules a collector cannot run, and there is no curve",
         )
     graph, blind_to = read_graph(reader, name, read_only=read_only)
     request = asked.of(chosen, session.as_of, ZoneInfo(config.time_zone))
-    metadata, namespace = reader.metadata_reader(name), gathered.repository.storage_namespace
-    return request, of_repository(desired.key, graph, metadata, namespace, blind_to)
+    metadata = reader.metadata_reader(name)
+    return request, of_repository(f"{server}/{name}", graph, metadata, namespace, blind_to)
 
 
-def _find(session: Session, repository: str) -> tuple[str, str]:
-    """Server and name. Raises UsageError when no entry names it, or entries on several servers do."""
-    servers = session.tree.servers_of(repository)
-    if not servers:
-        raise UsageError(f"no entry of the tree names {repository!r}", hint=TWO_SOURCES)
-    name = repository.rpartition("/")[2]
-    if len(servers) > 1:
-        named = ", ".join(f"{server}/{name}" for server in servers)
-        raise UsageError(f"{repository!r} is on several servers", hint=f"one of {named}")
-    return servers[0], name
+def _rules_of(session: Session, server: str, name: str) -> GcRules | None:
+    """The tree's rules over the branches there are; where it manages none, the server's."""
+    reader, desired = session.reader(server), entry_of(session.tree, server, name)
+    if desired is None:
+        return reader.get_gc_rules(name)
+    config = session.tree.servers[server]
+    plan = gather(desired, reader, config, as_of=session.as_of, known=True).plan
+    return plan.after or plan.before
 
 
 def _points(at: Sequence[int] | None) -> tuple[int, ...]:

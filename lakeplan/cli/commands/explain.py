@@ -11,7 +11,8 @@ import typer
 from lakeplan.app.explain import Question, World, explain
 from lakeplan.cli import completing, options
 from lakeplan.cli.console import configure_logging
-from lakeplan.cli.explain_worlds import live_world, namespace_world, one_repository
+from lakeplan.cli.explain_worlds import live_world, namespace_world
+from lakeplan.cli.one_repository import one_repository
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.redaction import shown

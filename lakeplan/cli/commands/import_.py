@@ -20,11 +20,13 @@ from lakeplan.cli.wiring import Session, lakectl_settings
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.tree import load_tree
 from lakeplan.core.patterns import expand
+from lakeplan.core.settings import same_setting
 from lakeplan.core.tree_text import quoted
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
-from lakeplan.model.desired import GcDesired
+from lakeplan.model.desired import DesiredRepository, GcDesired
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.rules import GcRules
+from lakeplan.model.settings import SettingKind
 from lakeplan.render.amounts import counted
 
 HELP = """Write a tree that asks for exactly the rules that are stored now.
@@ -233,9 +235,17 @@ def _check(made: Import, folder: Path) -> None:
     tree = load_tree(folder, os.environ)
     resolved = {d.key: d for server in tree.servers for d in tree.resolve(server, ())}
     for repository in made.imported:
-        gc = resolved[repository.key].gc if repository.key in resolved else None
-        if not isinstance(gc, GcDesired) or expand(gc, ()).rules != repository.rules:
+        if not _asks_for(resolved.get(repository.key), repository):
             raise LakeplanError("the tree would ask for other rules: not written", where=repository.key)
+
+
+def _asks_for(desired: DesiredRepository | None, repository: Imported) -> bool:
+    if desired is None:
+        return False
+    rules = expand(desired.gc, ()).rules if isinstance(desired.gc, GcDesired) else None
+    return rules == repository.rules and all(
+        same_setting(repository.settings.get(kind), desired.wanted_items(kind)) for kind in SettingKind
+    )
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:

@@ -6,12 +6,13 @@ days, and ``settled``: once everything that exists today is past the default day
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 
 from lakeplan.core.retention import CommitGraph, ServerWalk, expiry_us, metarange_masks
 from lakeplan.model.branches import SETTLED, Consequence, MomentTotal
+from lakeplan.model.refs import Tag
 from lakeplan.model.rules import GcRules
 from lakeplan.model.simulation import Amount, ImpactResult, Transition
 
@@ -36,12 +37,14 @@ def branch_bit(place: int) -> int:
 @dataclass(frozen=True)
 class Consequences:
     """``masks`` has one mask per commit of ``graph``; ``counted`` are the branches that have a bit, in
-    order; ``commits`` says by branch how many of its commits follow sooner or later."""
+    order; ``commits`` says by branch how many of its commits follow sooner or later, ``tags`` which tags
+    stand on them."""
 
     graph: CommitGraph
     masks: list[int]
     moments: Mapping[str, datetime]
     commits: Mapping[str, int]
+    tags: Mapping[str, tuple[str, ...]]
     counted: tuple[str, ...] = field(default=())
 
     @property
@@ -81,7 +84,10 @@ class Consequences:
             if commits and name in self.counted:
                 amount = _amount(result, asked[f"branch:{name}"])
             found[name] = Consequence(
-                commits, amount.objects if amount else None, amount.size_bytes if amount else None
+                commits,
+                amount.objects if amount else None,
+                amount.size_bytes if amount else None,
+                self.tags[name],
             )
         return found
 
@@ -91,7 +97,12 @@ def _amount(result: ImpactResult | None, transition: Transition) -> Amount | Non
 
 
 def consequences(
-    graph: CommitGraph, deleted: Sequence[str], rules: GcRules, as_of: datetime, zone: tzinfo
+    graph: CommitGraph,
+    deleted: Sequence[str],
+    rules: GcRules,
+    as_of: datetime,
+    zone: tzinfo,
+    tags: Iterable[Tag] = (),
 ) -> Consequences:
     """The verdicts with and without the branches, under the stored rules."""
     newest = max(graph.creation_us, default=0) / 1_000_000
@@ -109,28 +120,44 @@ def consequences(
     for name, moment in moments.items():
         for walk, bit in ((with_branches, before_bit(name)), (without, after_bit(name))):
             masks = [m | bit if flag else m for m, flag in zip(masks, walk.active(moment, zone), strict=True)]
-    counts, masks = _attribute(graph, deleted, masks)
-    return Consequences(graph, masks, moments, counts, tuple(deleted[:MAX_BRANCHES]))
+    lines, masks = _attribute(graph, deleted, masks)
+    counts = {name: len(line) for name, line in lines.items()}
+    at_stake = _tags_on(graph, lines, tags)
+    return Consequences(graph, masks, moments, counts, at_stake, tuple(deleted[:MAX_BRANCHES]))
 
 
 def _attribute(
     graph: CommitGraph, deleted: Collection[str], masks: list[int]
-) -> tuple[dict[str, int], list[int]]:
+) -> tuple[dict[str, list[int]], list[int]]:
     """Commits of each branch's main line that follow at any of the moments, and their bits."""
     follows = [Transition(before_bit(moment), after_bit(moment)) for moment in MOMENTS]
     heads = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
     gone = [any(t.goes(mask) for t in follows) for mask in masks]
     marked = list(masks)
-    counts = {}
+    lines: dict[str, list[int]] = {}
     for place, name in enumerate(deleted):
-        commit, count = heads.get(name, -1), 0
+        commit, line = heads.get(name, -1), lines.setdefault(name, [])
         while commit >= 0 and gone[commit]:
-            count += 1
+            line.append(commit)
             if place < MAX_BRANCHES:
                 marked[commit] |= branch_bit(place)
             commit = graph.main_parent[commit]
-        counts[name] = count
-    return counts, marked
+    return lines, marked
+
+
+def _tags_on(
+    graph: CommitGraph, lines: Mapping[str, Sequence[int]], tags: Iterable[Tag]
+) -> dict[str, tuple[str, ...]]:
+    """By branch, the tags on commits of its line, by name."""
+    at: dict[int, list[str]] = {}
+    for tag in tags:
+        place = graph.index.get(tag.commit_id)
+        if place is not None:
+            at.setdefault(place, []).append(tag.id)
+    return {
+        name: tuple(sorted(tag for commit in line for tag in at.get(commit, ())))
+        for name, line in lines.items()
+    }
 
 
 def safe_until(head_created_us: int, rules: GcRules | None, zone: tzinfo) -> datetime | None:

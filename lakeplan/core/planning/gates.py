@@ -11,6 +11,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
+from lakeplan.model.branch_plan import BranchRow
 from lakeplan.model.desired import Acknowledgement, Safety
 from lakeplan.model.plan import (
     LIFECYCLE_RUN,
@@ -102,7 +103,7 @@ def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> 
         return ()
     found = [
         *run_gate(plan.key, _run_deletes(plan), safety.max_deleted_branches),
-        *_run_tag_gate(plan, safety),
+        *run_tag_gate(plan.key, plan.lifecycle.branches if plan.lifecycle is not None else (), safety),
     ]
     if plan.writes:
         found = [
@@ -264,21 +265,24 @@ def _branch_gate(scope: str, plans: list[RepositoryPlan], safety: Safety) -> lis
     return [GateResult(DELETED_BRANCHES, scope, outcome, text, value, limit, "branches", horizon=horizon)]
 
 
-def _run_tag_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
-    """Tags that only branches lead to which ``lifecycle run`` deletes. A tag keeps no data (retention.md), so
-    it may lose some when the commits of its branch go. A warning: the run itself reads no objects."""
-    rows = plan.lifecycle.branches if plan.lifecycle is not None else ()
-    at_stake = [r for r in rows if r.goes and r.tags and r.follows is not None and r.follows.commits]
-    tags = sorted({tag for row in at_stake for tag in row.tags})
+def run_tag_gate(scope: str, rows: Iterable[BranchRow], safety: Safety) -> list[GateResult]:
+    """Tags on commits that nothing keeps once ``lifecycle run`` deletes a branch. A tag keeps no data
+    (retention.md). Commits alone decide, since the run reads no objects: another commit that is kept may hold
+    the same data."""
+    at_stake = [r for r in rows if r.goes and r.follows is not None and r.follows.tags]
+    tags = sorted({tag for row in at_stake if row.follows is not None for tag in row.follows.tags})
     if not tags or safety.on_tag_loss == "ignore":
         return []
     text = (
         f"{_tags(tags)} may lose data once `lakeplan lifecycle run` deletes"
         f" {_names([row.branch_id for row in at_stake])}: a tag keeps no data"
     )
-    return [
-        GateResult(TAG_LOSS, plan.key, GateOutcome.WARNED, text, len(tags), 0, "tags", stops=LIFECYCLE_RUN)
-    ]
+    outcome = _by_setting(safety.on_tag_loss)
+    return [GateResult(TAG_LOSS, scope, outcome, text, len(tags), 0, "tags", stops=LIFECYCLE_RUN)]
+
+
+def _by_setting(setting: Literal["ignore", "warn", "fail"]) -> GateOutcome:
+    return GateOutcome.REFUSED if setting == "fail" else GateOutcome.WARNED
 
 
 def _names(names: list[str]) -> str:
@@ -293,7 +297,7 @@ def _tag_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
     lost = [t.tag for t in plan.impact.tags]
     if not lost or safety.on_tag_loss == "ignore":
         return []
-    outcome = GateOutcome.REFUSED if safety.on_tag_loss == "fail" else GateOutcome.WARNED
+    outcome = _by_setting(safety.on_tag_loss)
     tags = f"{len(lost)} tag{'s' * (len(lost) != 1)}"
     text = f"{tags} would lose data, now or within 30 days: {_names(lost)}"
     return [GateResult(TAG_LOSS, plan.key, outcome, text, value=len(lost), limit=0, unit="tags")]
@@ -304,7 +308,7 @@ def _risk_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
     value, horizon = max(worst, default=(0, Horizon.NOW.value), key=lambda pair: pair[0])
     if not value or safety.on_server_divergence == "ignore":
         return []
-    outcome = GateOutcome.REFUSED if safety.on_server_divergence == "fail" else GateOutcome.WARNED
+    outcome = _by_setting(safety.on_server_divergence)
     text = f"{value:,} objects would go although the documented rule keeps them ({horizon.replace('_', ' ')})"
     return [
         GateResult(AT_RISK, plan.key, outcome, text, value=value, limit=0, unit="objects", horizon=horizon)

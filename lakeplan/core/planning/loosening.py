@@ -45,11 +45,9 @@ class Guards:
 def stricter_safety(one: Safety, other: Safety) -> Safety:
     """Of every limit the one that lets less through."""
     return Safety(
-        max_expired_objects_percent=_least(
-            one.max_expired_objects_percent, other.max_expired_objects_percent
-        ),
-        max_expired_bytes=_least(one.max_expired_bytes, other.max_expired_bytes),
-        max_deleted_branches=_least(one.max_deleted_branches, other.max_deleted_branches),
+        max_expired_objects_percent=least(one.max_expired_objects_percent, other.max_expired_objects_percent),
+        max_expired_bytes=least(one.max_expired_bytes, other.max_expired_bytes),
+        max_deleted_branches=least(one.max_deleted_branches, other.max_deleted_branches),
         protected_tags=tuple(dict.fromkeys((*one.protected_tags, *other.protected_tags))),
         on_tag_loss=stricter_policy(one.on_tag_loss, other.on_tag_loss),
         on_server_divergence=stricter_policy(one.on_server_divergence, other.on_server_divergence),
@@ -64,8 +62,8 @@ def stricter_policy(one: Policy, other: Policy) -> Policy:
 
 def held_to(plan: Plan, safety: Safety) -> Safety:
     """A tree's limits, but for an apply of ``plan`` no looser than those it was reviewed with."""
-    tolerance = _least(plan.impact_tolerance_percent, safety.impact_tolerance_percent)
-    age = _least(plan.max_plan_age_seconds, safety.max_plan_age_seconds)
+    tolerance = least(plan.impact_tolerance_percent, safety.impact_tolerance_percent)
+    age = least(plan.max_plan_age_seconds, safety.max_plan_age_seconds)
     assert tolerance is not None
     assert age is not None
     return replace(safety, impact_tolerance_percent=tolerance, max_plan_age_seconds=age)
@@ -93,7 +91,7 @@ def loosened(base: Guards, head: Guards, today: date) -> tuple[Loosening, ...]:
 def _limits(base: Guards, head: Guards) -> Iterator[tuple[str, str, str]]:
     for name in _LIMITS:
         before, after = getattr(base.safety, name), getattr(head.safety, name)
-        if _least(before, after) != after:
+        if least(before, after) != after:
             yield f"safety.{name}", _figure(name, before), _figure(name, after)
     for name, key in _TIMES.items():
         before, after = getattr(base.safety, name), getattr(head.safety, name)
@@ -230,7 +228,8 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _least(one: Number | None, other: Number | None) -> Number | None:
+def least(one: Number | None, other: Number | None) -> Number | None:
+    """The lower of two limits; None is no limit."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)

@@ -25,15 +25,15 @@ def same_setting(stored: Items | None, wanted: Items | None) -> bool:
     in any order, ids that the tree leaves to the server whatever they are. The order of policies counts,
     that of object rules does not. Nothing set and an empty list are the same."""
     have, want = _ordered(stored), _ordered(wanted)
-    return len(have) == len(want) and all(_fits(h, w) for h, w in zip(have, want, strict=True))
+    return len(have) == len(want) and all(fits(h, w) for h, w in zip(have, want, strict=True))
 
 
 def is_reordering(stored: Items | None, wanted: Items | None) -> bool:
     """The same policies in another order: no effect on which branches go (branch-lifecycle.md)."""
     if same_setting(stored, wanted):
         return False
-    pairs = _pairs(stored or (), wanted or ())
-    return all(old is not None and new is not None and _fits(old, new) for old, new in pairs)
+    pairs = pair_items(stored or (), wanted or ())
+    return all(old is not None and new is not None and fits(old, new) for old, new in pairs)
 
 
 def action_of_setting(stored: Items | None, wanted: Items | None) -> Action:
@@ -48,7 +48,7 @@ def action_of_setting(stored: Items | None, wanted: Items | None) -> Action:
 def with_server_ids(wanted: Items, stored: Items | None) -> tuple[SettingItem, ...]:
     """The items to send: a policy without an id of its own keeps the id that the server gave it before."""
     found: list[SettingItem] = []
-    for item, (old, _) in zip(wanted, _pairs(stored or (), wanted), strict=False):
+    for item, (old, _) in zip(wanted, pair_items(stored or (), wanted), strict=False):
         if isinstance(item, Policy) and item.id is None and old is not None:
             item = replace(item, id=old.id)
         found.append(item)
@@ -59,8 +59,8 @@ def diff_setting(stored: Items | None, wanted: Items | None) -> tuple[SettingCha
     """One entry per item that differs, in the order of ``wanted``, then what is removed. Values are in wire
     form; None is "not set". A reordering is one entry of its own."""
     changes = []
-    for old, new in _pairs(stored or (), wanted or ()):
-        if old is None or new is None or not _fits(old, new):
+    for old, new in pair_items(stored or (), wanted or ()):
+        if old is None or new is None or not fits(old, new):
             changes.append(_change(old, new))
     if not changes and not same_setting(stored, wanted):
         changes.append(SettingChange(ORDER, Action.CHANGE, _names(stored), _names(wanted)))
@@ -90,7 +90,7 @@ def _details(change: SettingChange) -> str:
 def _change(old: SettingItem | None, new: SettingItem | None) -> SettingChange:
     name = item_name(new if new is not None else old)
     action = Action.ADD if old is None else Action.CLEAR if new is None else Action.CHANGE
-    before, after = _values(old), _values(new)
+    before, after = item_values(old), item_values(new)
     if new is not None and new.id is None:
         before.pop("id", None)  # the server's to give: it stays
     if action is Action.CHANGE:
@@ -107,7 +107,7 @@ def item_name(item: SettingItem | None) -> str:
     return item.id if item.id is not None else ", ".join(getattr(item, "patterns", ()))
 
 
-def _values(item: SettingItem | None) -> dict[str, str]:
+def item_values(item: SettingItem | None) -> dict[str, str]:
     """An item's values as text, under the names of the tree; durations as ``1w3d``."""
     match item:
         case None:
@@ -153,14 +153,15 @@ def _ordered(items: Items | None) -> list[SettingItem]:
     return found
 
 
-def _fits(stored: SettingItem, wanted: SettingItem) -> bool:
+def fits(stored: SettingItem, wanted: SettingItem) -> bool:
+    """Whether one stored item is what is asked for, an id that the tree leaves to the server apart."""
     have, want = canonical(stored), canonical(wanted)
     if isinstance(have, Policy) and isinstance(want, Policy) and want.id is None:
         have = replace(have, id=None)
     return have == want
 
 
-def _pairs(stored: Items, wanted: Items) -> list[Pair]:
+def pair_items(stored: Items, wanted: Items) -> list[Pair]:
     """(stored, wanted) for every item, in the order of ``wanted``; then what nobody wants any more."""
     left = list(stored)
     partner: dict[int, SettingItem] = {}

@@ -16,7 +16,7 @@ from lakeplan.core.lifecycle.consequences import (
     safe_until,
 )
 from lakeplan.core.retention import CommitGraph, ServerWalk
-from lakeplan.model.refs import Branch, Commit, Refs
+from lakeplan.model.refs import Branch, Commit, Refs, Tag
 from lakeplan.model.rules import GcRules
 from lakeplan.model.simulation import MAX_VERDICT_BITS, Amount, ImpactResult
 
@@ -56,6 +56,15 @@ def it_follows_a_deleted_branch_to_the_default_days():
     assert totals[SETTLED].commits == 1
     assert found.by_branch(None)["feature"].commits == 2
     assert found.by_branch(None)["feature"].objects is None
+
+
+def it_names_the_tags_on_commits_that_follow():
+    tags = [Tag("v2", "f2"), Tag("v1", "f1"), Tag("main-tag", "b"), Tag("lost", "nowhere")]
+    found = consequences(
+        graph({**HISTORY, "f2": (30, "f1")}, BRANCHES), ["feature"], GcRules(21), NOW, UTC, tags
+    )
+    # f1 is past every day already with the branch; only its HEAD hangs on it.
+    assert found.by_branch(None)["feature"].tags == ("v2",)
 
 
 def it_may_take_a_while_until_anything_follows():

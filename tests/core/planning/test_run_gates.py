@@ -23,7 +23,7 @@ def row(name: str, *tags: str, commits: int = 1) -> BranchRow:
         *(name, "c", False, "delete", "policy", "quiet", NOW, None, NOW, None, NOW, None, 0, False, ()),
         tags=tags,
         safe_until=NOW,
-        follows=Consequence(commits),
+        follows=Consequence(commits, tags=tags if commits else ()),
         notes=(),
     )
 
@@ -107,10 +107,19 @@ def it_is_acknowledged_over_all_when_it_is_in_each_that_deletes() -> None:
 
 class DescribeTags:
     def it_warns_of_those_whose_commits_go_with_a_branch(self) -> None:
-        gates = repository_gates(a_plan(row("f-1", "v1"), row("f-2", "v2", "v3")), TWO, SHUT)
+        warn = replace(TWO, on_tag_loss="warn")
+        gates = repository_gates(a_plan(row("f-1", "v1"), row("f-2", "v2", "v3")), warn, SHUT)
         (gate,) = [g for g in gates if g.gate == "tag-loss"]
         assert (gate.outcome.value, gate.value, gate.stops) == ("warned", 3, "lifecycle run")
         assert "3 tags (v1, v2, v3) may lose data" in gate.message
+
+    def it_refuses_by_default_and_opens_like_any_gate(self) -> None:
+        def outcome(openers: Openers) -> str:
+            gates = repository_gates(a_plan(row("f-1", "v1")), TWO, openers)
+            return next(g.outcome.value for g in gates if g.gate == "tag-loss")
+
+        assert outcome(SHUT) == "refused"
+        assert outcome(replace(SHUT, allowed=frozenset({"tag-loss"}))) == "allowed"
 
     def it_is_quiet_when_nothing_follows_or_nobody_asks(self) -> None:
         kept = a_plan(row("f-1", "v1", commits=0))

@@ -81,7 +81,7 @@ class DescribeRoundTrips:
         lake.observed()
         (repository,) = lake.lifecycle("plan").json["repositories"]
         (branch,) = [b for b in repository["branches"] if b["verdict"] == "delete"]
-        assert branch["follows"] == {"commits": 1, "objects": 1, "size_bytes": 200}
+        assert branch["follows"] == {"commits": 1, "objects": 1, "size_bytes": 200, "tags": []}
         assert repository["totals"]["now"]["objects"] == 1
         assert repository["totals"]["now"]["size_bytes"] == 200
 

@@ -131,7 +131,7 @@ WRONG: dict[str, Uses] = {
         "nothing to draw": Wrong("curve"),
         "two things to draw": Wrong("curve analytics --namespace file:///data --rules rules.json"),
         "a namespace without rules": Wrong("curve --namespace file:///data"),
-        "a repository that no entry names": Wrong("curve analytic"),
+        "a repository that is not there": Wrong("curve analytic", 1),
         "days that are no number": Wrong("curve analytics --at soon"),
         "days below nothing": Wrong("curve analytics --at -1"),
         "a horizon that is no age": Wrong("curve analytics --horizon far"),

@@ -1,0 +1,176 @@
+"""Drift of one repository: its record in the state, what its server stores and what the tree asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lakeplan.app.gather_settings import server_policies
+from lakeplan.app.state import repository_key
+from lakeplan.app.sweep.record import SweepRecord
+from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of, released
+from lakeplan.core.drift_settings import DriftedItem, setting_drift, setting_released
+from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
+from lakeplan.model.desired import DesiredRepository, ServerConfig
+from lakeplan.model.plan import Failure
+from lakeplan.model.plan_document import rules_from_body
+from lakeplan.model.settings import SettingItem, SettingKind, items_from_body
+from lakeplan.ports.lakefs import LakeFSReader
+from lakeplan.ports.storage import StateReader
+
+RELEASED_NOTE = "the tree manages {} no more; they stay on the server as they are"
+GC_RULES = "its GC rules"
+Items = Sequence[SettingItem] | None
+
+
+@dataclass(frozen=True)
+class RepositoryDrift:
+    """One repository: how it drifted (nothing: it did not), or why that could not be told. ``values`` are of
+    its GC rules, ``items`` of its policies and object rules. ``state_note``: what of the state could not be
+    read, beside what was applied last."""
+
+    repository: str
+    owner: str | None = None
+    source: str = ""
+    classes: tuple[DriftClass, ...] = ()
+    values: tuple[DriftedValue, ...] = ()
+    items: tuple[DriftedItem, ...] = ()
+    last: LastApplied | None = None
+    note: str = ""
+    failure: Failure | None = None
+    sweeps: SweepRecord | None = None
+    state_note: str = ""
+
+
+def read_last_applied(state: StateReader, repository: str) -> LastApplied | None:
+    """The record of ``server/name``; None when no apply recorded it. Raises LakeplanError naming a record
+    that cannot be read: it must not pass for "never applied"."""
+    key = repository_key("applied", repository)
+    found = state.read(key)
+    if found is None:
+        return None
+    try:
+        record = json.loads(found.data)
+        settings = record.get("settings", {})
+        recorded = "body" in record or not settings
+        body = record["body"] if recorded else None
+        return LastApplied(
+            rules=None if body is None else rules_from_body(body),
+            config_hash=str(record["config_hash"]),
+            run_id=str(record["run_id"]),
+            at=datetime.fromisoformat(record["at"].replace("Z", "+00:00")),
+            rules_recorded=recorded,
+            settings=_settings(settings),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LakeplanError(
+            "the state's record of the last apply is damaged",
+            where=key,
+            hint="move it away: the next apply writes it again",
+            detail=repr(error),
+        ) from None
+
+
+def _settings(record: Mapping[str, Any]) -> dict[SettingKind, tuple[SettingItem, ...]]:
+    kinds = {SettingKind(name): setting["body"] or () for name, setting in record.items()}
+    return {kind: items_from_body(kind, body) for kind, body in kinds.items()}
+
+
+def manages(desired: DesiredRepository, server: ServerConfig) -> bool:
+    """Whether the tree asks anything of the server for this repository."""
+    return desired.gc is not None or desired.object_lifecycle is not None or server_policies(desired, server)
+
+
+def compare(
+    key: str,
+    desired: DesiredRepository | None,
+    server: ServerConfig,
+    reader: LakeFSReader,
+    state: StateReader,
+    owner: str | None,
+) -> RepositoryDrift:
+    """A repository that the tree manages, or that was applied once. ``desired`` is None without an entry.
+    Raises LakeplanError when it cannot be compared."""
+    last = read_last_applied(state, key)
+    managed = desired is not None and manages(desired, server)
+    looker = _Looker(key.partition("/")[2], desired, server, reader, last)
+    try:
+        values = looker.values()
+        items = [item for kind in SettingKind for item in looker.items(kind)]
+    except RepositoryNotFound:
+        if managed:
+            raise
+        return RepositoryDrift(key, owner=owner, last=last)  # nothing is left to hold anything
+    notes = ["no apply of it is recorded"] if last is None and managed else []
+    if looker.left:
+        notes.append(RELEASED_NOTE.format(", ".join(looker.left)))
+    found = {v.drift for v in values} | {i.drift for i in items}
+    return RepositoryDrift(
+        key,
+        owner=owner,
+        source=str(desired.source) if desired is not None and managed and desired.source else "",
+        classes=tuple(c for c in DriftClass if c in found),
+        values=values,
+        items=tuple(items),
+        last=last,
+        note="; ".join(notes),
+    )
+
+
+class _Looker:
+    """Asks the server for what the tree manages or an apply recorded, and for nothing else. ``left`` is what
+    was found to be released, in words."""
+
+    def __init__(
+        self,
+        name: str,
+        desired: DesiredRepository | None,
+        server: ServerConfig,
+        reader: LakeFSReader,
+        last: LastApplied | None,
+    ) -> None:
+        self._name, self._desired, self._server = name, desired, server
+        self._reader, self._last = reader, last
+        self.left: list[str] = []
+
+    def values(self) -> tuple[DriftedValue, ...]:
+        last = self._last if self._last is not None and self._last.rules_recorded else None
+        if self._desired is not None and self._desired.gc is not None:
+            stored = self._reader.get_gc_rules(self._name)
+            branches = [b.id for b in self._reader.list_branches(self._name)]
+            return drift_of(self._desired, stored, branches, last)
+        if last is None:
+            return ()
+        found = released(self._reader.get_gc_rules(self._name), last)
+        self.left += [GC_RULES] if found else []
+        return found
+
+    def items(self, kind: SettingKind) -> tuple[DriftedItem, ...]:
+        applied = self._last.settings.get(kind) if self._last is not None else None
+        if self._desired is not None and self._manages(kind):
+            wanted = self._desired.wanted_items(kind)
+            return setting_drift(kind, wanted, self._stored(kind), applied, recorded=applied is not None)
+        if applied is None:
+            return ()
+        try:
+            found = setting_released(kind, self._stored(kind), applied)
+        except FeatureMissing:
+            return ()  # a server without the feature has none
+        self.left += [f"its {kind.label}"] if found else []
+        return found
+
+    def _manages(self, kind: SettingKind) -> bool:
+        """Whether the tree manages a list on the server."""
+        if self._desired is None:
+            return False
+        if kind is SettingKind.BRANCH_LIFECYCLE:
+            return server_policies(self._desired, self._server)
+        return self._desired.object_lifecycle is not None
+
+    def _stored(self, kind: SettingKind) -> Items:
+        if kind is SettingKind.BRANCH_LIFECYCLE:
+            return self._reader.get_policies(self._name).items
+        return self._reader.get_object_rules(self._name).items
