@@ -68,7 +68,7 @@ def _sum(check: str, looked: Mapping[str, Sequence[Found]]) -> Found:
 def clock(name: str, date: datetime, now: datetime, hint: str) -> Found:
     """Another clock against this machine's."""
     seconds = round((now - date).total_seconds())
-    text = f"{abs(seconds)} s {'behind' if seconds > 0 else 'ahead of'} this machine's"
+    text = f"{abs(seconds):,} s {'behind' if seconds > 0 else 'ahead of'} this machine's"
     if abs(seconds) <= SKEW_WARN_SECONDS:
         return Found(name, "ok", "agrees with this machine's" if abs(seconds) <= 2 else text)
     return Found(name, "warn" if abs(seconds) <= SKEW_FAIL_SECONDS else "fail", text, hint)

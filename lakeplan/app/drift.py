@@ -18,7 +18,7 @@ from lakeplan.app.plan import Selection, failure_of
 from lakeplan.app.state import known_repositories
 from lakeplan.app.sweep.record import read_sweeps
 from lakeplan.core.drift import DriftClass, unmanaged_new
-from lakeplan.errors import LakeplanError
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.repository import Repository
 from lakeplan.ports.lakefs import LakeFSReader
@@ -63,7 +63,8 @@ def find_drift(
     tree: DesiredTree, selection: Selection, ports: DriftPorts, *, as_of: datetime, tree_commit: str | None
 ) -> DriftReport:
     """Every selected repository that the tree manages or that was applied once, and new ones nobody manages.
-    Repositories that cannot be read carry their failure; the others go on."""
+    Repositories that cannot be read carry their failure; the others go on. Raises UsageError for a selection
+    that selects nothing: a misspelt one must not read as "no drift"."""
     known = known_repositories(ports.state)
     found: list[RepositoryDrift] = []
     notes: list[str] = []
@@ -77,6 +78,11 @@ def find_drift(
         server, _, name = key.partition("/")
         if server not in tree.servers and selection.takes_named(server, name, None):
             found.append(_of_lost_server(key, server, ports.state))
+    if not found and not selection.everything:
+        raise UsageError(
+            "the selection names no repository that the tree manages or that was applied",
+            hint="--target takes a name, server/name or a glob; --owner what the entries say",
+        )
     found.sort(key=lambda r: r.repository)
     notes += [r.state_note for r in found if r.state_note]
     return DriftReport(as_of, tree_commit, tuple(found), tuple(notes))
@@ -87,7 +93,8 @@ def _one_server(
 ) -> tuple[list[RepositoryDrift], list[str]]:
     try:
         reader = ports.connect(server)
-        live = {r.id: r for r in reader.list_repositories()}
+        with ports.progress.task(f"listing the repositories of {server}", None):
+            live = {r.id: r for r in reader.list_repositories()}
     except LakeplanError as error:
         named = [d for d in tree.resolve(server, ()) if selection.takes(d)]
         keys = {d.key: d.owner for d in named} | {

@@ -123,16 +123,19 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
     """A plan of the selected repositories. Repositories that fail carry their failure; the others go on.
     Raises UsageError for a selection that selects nothing."""
     names: list[str] = []
+    lost: dict[str, LakeplanError] = {}
     wanted: list[tuple[DesiredRepository, LakeFSReader]] = []
     plans: list[RepositoryPlan] = []
     for server in tree.servers:
         if options.selection.server not in (None, server):
             continue
-        selected, broken, unnamed = _select(tree, server, options, ports)
+        selected, broken, unnamed = _select(tree, server, options, ports, lost)
         wanted += selected
         plans += broken
         names += unnamed
     if not wanted and not plans:
+        if lost:  # what a glob names there is not known: "no changes" would be a guess
+            raise next(iter(lost.values()))
         _refuse_empty(tree, options.selection)
     plans += _plan_all(tree, wanted, options, ports)
     plans.sort(key=lambda p: p.key)
@@ -148,6 +151,10 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
             plans, tree.safety, openers, unmanaged=unmanaged, on_unmanaged=tree.unmanaged_policy
         ),
         allowed=tuple(sorted(options.allowed)),
+        warnings=tuple(
+            f"server {server} could not be asked: what only globs name there is not in this plan"
+            for server in lost
+        ),
         targets=options.selection.targets,
         unmanaged=unmanaged,
         simulate=options.simulate,
@@ -168,13 +175,16 @@ def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
 
 
 def _select(
-    tree: DesiredTree, server: str, options: PlanOptions, ports: Ports
+    tree: DesiredTree, server: str, options: PlanOptions, ports: Ports, lost: dict[str, LakeplanError]
 ) -> tuple[list[tuple[DesiredRepository, LakeFSReader]], list[RepositoryPlan], list[str]]:
-    """The repositories of one server that are asked for; broken ones when the server does not answer."""
+    """The repositories of one server that are asked for; when the server does not answer broken ones, and in
+    ``lost`` why."""
     try:
         reader = ports.connect(server)
-        live = [r.id for r in reader.list_repositories()]
+        with ports.progress.task(f"listing the repositories of {server}", None):
+            live = [r.id for r in reader.list_repositories()]
     except LakeplanError as error:
+        lost[server] = error
         endpoint = tree.servers[server].endpoint_url
         known = _names_on(server, options.known | (options.judge or frozenset()))
         named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from textwrap import wrap
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from lakeplan.cli.redaction import told
 from lakeplan.errors import UsageError
@@ -26,12 +27,37 @@ def stderr(*, no_color: bool = False) -> Console:
 def print_error(message: str, *, where: str = "", hint: str = "", problems: Sequence[str] = ()) -> None:
     """What, where, what to do: on stderr."""
     console = stderr()
-    place = f"{escape(where)}: " if where else ""
-    console.print(f"[bold red]error:[/] {place}{escape(message)}")
+    place = f"{where}: " if where else ""
+    say(console, f"error: {place}{message}", label=("error:", "bold red"))
     for problem in problems:
-        console.print(f"  {escape(problem)}")
+        say(console, f"  {problem}")
     if hint:
-        console.print(f"[bold]hint:[/] {escape(hint)}")
+        say(console, f"hint: {hint}", label=("hint:", "bold"))
+
+
+def say(console: Console, text: str, *, label: tuple[str, str] | None = None) -> None:
+    """Prose for people; ``label`` is what it begins with and a style. On a terminal its words are wrapped,
+    what goes on is indented, and a path or URL longer than a line stays whole; elsewhere every line stays
+    one, for grep and logs."""
+    lines = text.split("\n")
+    if console.file.isatty():
+        lines = [row for line in lines for row in _wrapped(line, console.width)]
+    for number, line in enumerate(lines):
+        shown = Text(line)
+        if label is not None and not number:
+            shown.stylize(label[1], 0, len(label[0]))
+        console.print(shown, soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    indent = len(line) - len(line.lstrip(" ")) + 2
+    return wrap(
+        line,
+        max(width, 40),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]
 
 
 def configure_logging(level: str) -> None:

@@ -4,9 +4,28 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import Annotated
+
+import typer
 
 from lakeplan.core.planning.gates import GATES
 from lakeplan.errors import UsageError
+
+
+def gate_names() -> list[str]:
+    return list(GATES)
+
+
+AllowHere = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        help="Open this gate, at a terminal only; repeatable.",
+        metavar="GATE",
+        autocompletion=gate_names,
+    ),
+]
+"""Of commands that write. ``lakeplan plan`` has its own, which is recorded for review."""
 
 
 def check_gate_names(names: Sequence[str] | None) -> frozenset[str]:

@@ -30,7 +30,7 @@ StorageNamespace = Annotated[
 EndpointUrl = Annotated[
     str | None, typer.Option("--endpoint-url", help="Endpoint of an S3 store.", metavar="URL")
 ]
-Region = Annotated[str | None, typer.Option("--region", help="Region of an S3 store.")]
+Region = Annotated[str | None, typer.Option("--region", help="Region of an S3 store.", metavar="REGION")]
 TimeZone = Annotated[str, typer.Option("--time-zone", help="The server's time zone.", metavar="ZONE")]
 
 

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
-from lakeplan.cli import redaction
+from lakeplan.cli import completing, redaction
 
 TreeDir = Annotated[
     Path, typer.Option("-C", "--tree", help="The folder that holds lakeplan.yaml.", metavar="DIR")
 ]
 Targets = Annotated[
     list[str] | None,
-    typer.Option("--target", help="Only repositories that match; repeatable.", metavar="REPO_GLOB"),
-]
-Owner = Annotated[str | None, typer.Option("--owner", help="Only repositories of this owner.")]
-Server = Annotated[str | None, typer.Option("--server", help="Only repositories on this server.")]
-Formats = Annotated[
-    list[str] | None,
     typer.Option(
-        "--format", help="rich, json or another format of the command; repeatable, in pairs with --out."
+        "--target",
+        help="Only repositories that match; repeatable.",
+        metavar="REPO_GLOB",
+        autocompletion=completing.targets,
     ),
 ]
+Owner = Annotated[
+    str | None, typer.Option("--owner", help="Only repositories of this owner.", metavar="OWNER")
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        help="Only repositories on this server.",
+        metavar="NAME",
+        autocompletion=completing.servers,
+    ),
+]
+Formats = list[str] | None
 Outs = Annotated[
     list[Path] | None,
     typer.Option("--out", help="Where that format goes; a dash is standard output.", metavar="FILE"),
@@ -59,9 +71,27 @@ SparkConf = Annotated[
 ]
 ConnectTimeout = Annotated[
     float,
-    typer.Option("--connect-timeout", help="Seconds to connect to a server or a store.", min=0.1),
+    typer.Option(
+        "--connect-timeout", help="Seconds to connect to a server or a store.", min=0.1, metavar="SECONDS"
+    ),
 ]
 ReadTimeout = Annotated[
     float,
-    typer.Option("--read-timeout", help="Seconds to wait for an answer of a server or a store.", min=0.1),
+    typer.Option(
+        "--read-timeout",
+        help="Seconds to wait for an answer of a server or a store.",
+        min=0.1,
+        metavar="SECONDS",
+    ),
 ]
+
+
+def formats(names: Sequence[str]) -> OptionInfo:
+    """``--format`` of a command that has these, the first when none is asked for."""
+    option: OptionInfo = typer.Option(
+        "--format",
+        help=f"{', '.join(names)}; repeatable, in pairs with --out.",
+        metavar="FORMAT",
+        autocompletion=lambda: list(names),
+    )
+    return option

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,19 @@ def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
             "the state is a folder and CI is set: what lakeplan remembers would vanish with the runner",
             hint="set state.url to an s3:// or Azure blob URL",
         )
+
+
+def interrupt_on_sigterm() -> None:
+    """On a terminal SIGTERM ends a command as Ctrl-C does: bars go and the cursor comes back; a second one
+    ends it at once. Elsewhere it ends as any process does."""
+    if not sys.stderr.isatty():
+        return
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 @contextmanager

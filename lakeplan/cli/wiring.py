@@ -188,6 +188,8 @@ def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
     for setting in settings or ():
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"--spark-conf {setting!r} is not KEY=VALUE")
+            raise UsageError(
+                f"--spark-conf {setting!r} is not KEY=VALUE", hint="--spark-conf spark.executor.memory=4g"
+            )
         found[key.strip()] = value
     return found

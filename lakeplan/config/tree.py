@@ -106,7 +106,9 @@ def load_tree(root: Path, environ: Mapping[str, str]) -> Tree:
         other = root / "lakeplan.yml"
         hint = f"rename {other.name} to {ROOT_FILE}" if other.is_file() else "name its folder with -C DIR"
         missing = Problem(Source(ROOT_FILE, 1, 1), TOP, "there is no such file")
-        raise TreeError([missing], message=f"there is no {ROOT_FILE} in {root}", hint=hint)
+        error = TreeError([missing], message=f"there is no {ROOT_FILE} in {root}", hint=hint)
+        error.problems = ()  # the message says it all; the place is for --format json
+        raise error
     problems = Problems()
     reader = TreeReader(root, environ, problems)
     reader.read()

@@ -112,7 +112,8 @@ def load_plan(text: str, *, where: str) -> Plan:
         ) from None
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
-        raise LakeplanError(f"not a plan of this version: its format is {found!r}", where=where, hint=hint)
+        what = "not a plan file" if found is None else f"not a plan of this version: its format is {found!r}"
+        raise LakeplanError(what, where=where, hint=hint)
     if document.get("digest") != digest_of(document):
         raise LakeplanError("the plan was changed after it was made", where=where, hint=hint)
     try:

@@ -30,7 +30,8 @@ def render_drift(document: Json, console: Console) -> None:
     for repository in document["repositories"]:
         _repository(page, repository)
     if document["failures"]:
-        page.heading("Not compared", "the others were")
+        compared = document["summary"]["checked"] - document["summary"]["failed"]
+        page.heading("Not compared", "the others were" if compared else "")
         for failure in document["failures"]:
             lines = [page.join(Cell(failure["repository"], "bold")), page.join(failure["message"])]
             if failure["hint"]:
@@ -113,6 +114,7 @@ def _sum(summary: Json) -> str:
     checked = f"{counted(summary['checked'] - summary['failed'], 'repository')} compared"
     failed = f", {count(summary['failed'])} could not be" if summary["failed"] else ""
     if not summary["drifted"]:
-        return f"none. {checked}{failed}."
+        known = "none" if summary["checked"] > summary["failed"] or not summary["failed"] else "not known"
+        return f"{known}. {checked}{failed}."
     classes = ", ".join(f"{count(n)} {name}" for name, n in summary["classes"].items() if n)
     return f"{counted(summary['drifted'], 'repository')} ({classes}). {checked}{failed}."

@@ -17,13 +17,19 @@ _STYLES = {"applied": "green", "already": "", "failed": "bold red", "pending": "
 _MARKS = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}
 _PENDING = "killed in the middle: whether it was written was not recorded"
 _NO_RULES = "no rules"
+_WIDE = 100
+"""Below it the column of starts goes, with which the id of a run begins: an id has to be copied whole."""
 
 
 def render_history(document: Json, console: Console) -> None:
     """Prints the list, newest first as it comes; damaged records last."""
     page = Page(console)
     rows = [_row(run) for run in document["runs"]]
-    if rows:
+    if rows and page.width < _WIDE:
+        page.table(
+            ("run", "by", "tree", "repositories"), [[r[0], *r[2:]] for r in rows], solid=(0, 2), indent=0
+        )
+    elif rows:
         page.table(("run", "started", "by", "tree", "repositories"), rows, solid=(0, 1, 3), indent=0)
     else:
         page.line("No run is recorded in the state.")

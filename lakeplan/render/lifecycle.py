@@ -75,7 +75,7 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
     page.line(
         Cell("Lifecycle plan:", "bold"),
         f" {count(summary['delete'])} to delete, {count(summary['keep'])} to keep",
-        f", {count(summary['failed'])} repositories failed" if summary["failed"] else "",
+        f", {counted(summary['failed'], 'repository')} failed" if summary["failed"] else "",
         f". Judged at {moment(document['as_of'])}.",
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lakeplan.render.amounts import count, days, duration, moment, size
+from lakeplan.render.amounts import count, counted, days, duration, moment, size
 from lakeplan.render.page import Cell, Page, names
 
 Json = Mapping[str, Any]
@@ -21,6 +21,8 @@ _KEPT = (
     ("kept_young", "younger than the minimum age"),
     ("kept_elsewhere", "not where a collector looks"),
 )
+
+_COUNTED = (("commits", "commit", ""), ("branches", "branch", ""), ("tags", "tag", ""))
 
 
 def render_simulate(document: Json, console: Console) -> None:
@@ -38,7 +40,7 @@ def render_simulate(document: Json, console: Console) -> None:
 
 def _read(document: Json) -> str:
     refs, read = document["refs"], document["read"]
-    text = f"{count(refs['commits'])} commits, {count(refs['branches'])} branches, {count(refs['tags'])} tags"
+    text = ", ".join(counted(refs[key], noun, more) for key, noun, more in _COUNTED)
     if read is None:
         return text
     text += f"; {count(read['ranges'])} ranges with {count(read['entries'])} entries read"

@@ -36,7 +36,7 @@ def render_marks(document: Json, console: Console) -> None:
         page.heading(key, "not marked")
         page.line(Cell("FAILED", "bold red"), f" {failure['message']}", indent=2)
         if failure["hint"]:
-            page.line(Cell(failure["hint"], "dim"), indent=2)
+            page.line(Cell("hint: ", "dim"), failure["hint"], indent=2)
     render_gates(page, [gate for mark in document["marks"] for gate in mark["gates"]])
     page.blank()
     marks = document["marks"]

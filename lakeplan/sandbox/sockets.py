@@ -32,6 +32,10 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     sandbox: Sandbox
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The ``Date`` of an answer, by the sandbox's own clock."""
+        return super().date_time_string(self.sandbox.service.now() if timestamp is None else timestamp)
+
     def handle_one_request(self) -> None:
         try:
             super().handle_one_request()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,6 @@ from lakeplan.model.plan_document import dump_plan
 from lakeplan.simulation.session import SparkOptions
 from tests.render import report_pages as pages
 from tests.simulation.namespaces import History, Snapshot, write_namespace
-
-GOLDEN = Path(__file__).parent / "golden"
-REGENERATE = "LAKEPLAN_REGENERATE_OUTPUT"
 
 
 @pytest.fixture
@@ -216,70 +212,3 @@ def pages_failure() -> Any:
     from lakeplan.model.plan import Failure
 
     return Failure("the server is away", where="prod/broken", hint="try again")
-
-
-def compare(name: str, output: str) -> None:
-    path = GOLDEN / f"{name}.txt"
-    if os.environ.get(REGENERATE):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(output, encoding="utf-8")
-    assert output == path.read_text(encoding="utf-8"), f"{path}: {REGENERATE}=1 writes it again"
-
-
-WRONG = {
-    "no plan": ["report", "--html", "page.html"],
-    "no page": ["report", "plan.json"],
-    "no such plan": ["report", "nowhere.json", "--html", "page.html"],
-    "not a plan": ["report", "cut.json", "--html", "page.html"],
-    "no such repository": ["report", "plan.json", "--html", "page.html", "--target", "nothing*"],
-    "no such folder": ["report", "plan.json", "--html", "away/page.html"],
-    "which namespace": ["report", "two.json", "--html", "page.html", "--namespace", "file:///data"],
-    "a namespace of nothing": ["report", "two.json", "--html", "page.html", "--namespace", "x=file:///d"],
-    "two namespaces": [
-        "report",
-        "plan.json",
-        "--html",
-        "p",
-        "--namespace",
-        "file:///a",
-        "--namespace",
-        "shop=file:///b",
-    ],
-    "no URL": ["report", "plan.json", "--html", "page.html", "--namespace", "shop=data"],
-    "no such curve": ["report", "plan.json", "--html", "page.html", "--curve", "nowhere.json"],
-    "no such option": ["report", "plan.json", "--markdown", "page.md"],
-    "no such zone": ["report", "plan.json", "--html", "p", "--namespace", "file:///a", "--time-zone", "Mars"],
-    "curves of nothing": ["report", "plan.json", "--html", "page.html", "--with-curves"],
-    "no tree": ["report", "plan.json", "--html", "page.html", "-C", "away"],
-}
-
-
-@pytest.mark.parametrize("width", [80, 160])
-def test_help_looks_as_reviewed(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    assert run(["report", "--help"]) == ExitCode.OK
-    compare(f"report-help-{width}", capsys.readouterr().out)
-
-
-@pytest.mark.parametrize("width", [80, 160])
-def test_wrong_uses_are_told_as_reviewed(
-    width: int,
-    plan: Path,
-    two: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.chdir(plan.parent)
-    Path("cut.json").write_text(plan.read_text(encoding="utf-8")[:-20])
-    told = []
-    for name, arguments in WRONG.items():
-        code = run(arguments)
-        shown = capsys.readouterr()
-        assert shown.out == ""
-        assert code in (ExitCode.USAGE, ExitCode.ERROR)
-        told.append(f"# {name}: exit {int(code)}\n{shown.err}")
-    assert not list(Path().glob("p*.html")), "nothing is written"
-    compare(f"report-wrong-{width}", "\n".join(told).replace(str(plan.parent), "TMP"))

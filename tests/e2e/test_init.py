@@ -106,9 +106,9 @@ def it_puts_workflows_nowhere_but_at_the_top(empty):
         ([], 64),
         (["--endpoint", "prod"], 64),
         (["--endpoint", "prod=https://x", "--ci", "jenkins"], 64),
-        (["--endpoint", "prod=ftp://x"], 1),
-        (["--endpoint", "prod=https://x", "--state", "nonsense"], 1),
-        (["--endpoint", "pr od=https://x"], 1),
+        (["--endpoint", "prod=ftp://x"], 64),
+        (["--endpoint", "prod=https://x", "--state", "nonsense"], 64),
+        (["--endpoint", "pr od=https://x"], 64),
         (["--endpoint", "prod=https://x", "extra"], 64),
     ],
 )

@@ -27,7 +27,7 @@ from lakeplan.ports.simulation import ImpactRequest, Simulator
 from lakeplan.ports.storage import StateReader
 from lakeplan.ports.tree import DesiredTree
 
-EVEREST = "writes through an Everest mount count only once they are synced (branch-lifecycle.md)"
+EVEREST = "writes through an Everest mount count only once they are synced"
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,11 @@ def select(
     wanted: list[DesiredRepository] = []
     broken: list[RepositoryOutlook] = []
     others: list[str] = []
+    lost: list[LakeplanError] = []
+    if options.selection.server is not None and options.selection.server not in tree.servers:
+        raise UsageError(
+            f"the tree has no server {options.selection.server!r}", hint=f"one of {', '.join(tree.servers)}"
+        )
     for name, server in tree.servers.items():
         if options.selection.server not in (None, name) or server.branch_lifecycle_engine == "none":
             continue
@@ -114,6 +119,7 @@ def select(
             live = [r.id for r in readers(name).refs.list_repositories()]
             found = tree.resolve(name, live)
         except LakeplanError as error:
+            lost.append(error)
             found = [d for d in named if _has_policies(d) and options.selection.takes(d)]
             if server.branch_lifecycle_engine == "lakeplan":
                 broken += [RepositoryOutlook(d, failure=failure_of(error)) for d in found]
@@ -124,6 +130,8 @@ def select(
         else:
             wanted += ours
     if not wanted and not broken and not others:
+        if lost:  # what a glob names there is not known
+            raise lost[0]
         raise UsageError(
             "no selected repository has branch_lifecycle policies",
             hint="write some in the tree, and set servers.<name>.branch_lifecycle.engine",

@@ -93,16 +93,20 @@ def select(
     Raises UsageError when nothing is selected."""
     wanted: list[DesiredRepository] = []
     failed: dict[str, LakeplanError] = {}
+    lost: list[LakeplanError] = []
     for name in tree.servers:
         if selection.server not in (None, name):
             continue
         try:
             live = [r.id for r in ports.reader(name).list_repositories()]
         except LakeplanError as error:
+            lost.append(error)
             failed |= {d.key: error for d in tree.resolve(name, ()) if selection.takes(d)}
             continue
         wanted += [d for d in tree.resolve(name, live) if selection.takes(d)]
     if not wanted and not failed:
+        if lost:  # what a glob names there is not known
+            raise lost[0]
         raise UsageError("no repository of the tree is selected", hint="check --target, --owner and --server")
     return wanted, failed
 

@@ -63,7 +63,9 @@ def restore(
             raise UsageError(
                 "nothing in quarantine is chosen",
                 where=f"{site.key}: mark {mark.mark_id}",
-                hint="check --path",
+                hint="check --path and --commit"
+                if options.path or options.commit
+                else f"lakeplan sweep report {mark.mark_id} says what became of the mark",
             )
         held, note = _held_or_why(site, mark, ports)
         came, there, failed = _copy_back(site, mark, chosen, ports, lease.renew)

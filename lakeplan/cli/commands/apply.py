@@ -18,10 +18,10 @@ from lakeplan.app.state import known_repositories
 from lakeplan.app.write import ApplyPorts, Run
 from lakeplan.cli import caches, options
 from lakeplan.cli.after_apply import AfterApply
-from lakeplan.cli.commands.plan import Allow, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
+from lakeplan.cli.commands.plan import show_plan
 from lakeplan.cli.console import configure_logging, stderr
-from lakeplan.cli.gates import check_gate_names
+from lakeplan.cli.gates import AllowHere, check_gate_names
 from lakeplan.cli.outputs import OPENMETRICS, RICH, Output, emit, pair_outputs
 from lakeplan.cli.redaction import shown
 from lakeplan.cli.who import this_run
@@ -33,6 +33,18 @@ from lakeplan.render.apply import render_apply
 from lakeplan.render.metrics import apply_metrics
 
 FORMATS = ("rich", "json", OPENMETRICS)
+HELP = """Push what a plan file says, and no more.
+
+The plan is made again and compared: exit 5 when the tree or the stored rules are others now, exit 4 when more
+would be deleted than was reviewed. Without a plan file it plans, shows, and asks for the word yes.
+
+\b
+Examples:
+  lakeplan apply plan.json
+  lakeplan apply
+  lakeplan apply --target 'team-a-*' --auto-approve
+  lakeplan apply plan.json --sweep
+"""
 Force = Annotated[bool, typer.Option("--force", help="Skip the ETag checks, and nothing else.")]
 AutoApprove = Annotated[
     bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal when no plan is given.")
@@ -40,7 +52,7 @@ AutoApprove = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("apply", help="Push what a plan file says, and no more.")
+    @app.command("apply", help=HELP, short_help="Push what a plan file says, and no more.")
     def apply(
         plan_file: Annotated[
             Path | None, typer.Argument(metavar="[PLAN]", help="A reviewed plan; without it, plan and ask.")
@@ -49,13 +61,11 @@ def register(app: typer.Typer) -> None:
         target: options.Targets = None,
         owner: options.Owner = None,
         server: options.Server = None,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
-        force: Annotated[
-            bool, typer.Option("--force", help="Skip the ETag checks, and nothing else.")
-        ] = False,
+        force: Force = False,
         auto_approve: AutoApprove = False,
-        allow: Allow = None,
+        allow: AllowHere = None,
         refresh_patterns: Annotated[
             bool,
             typer.Option(

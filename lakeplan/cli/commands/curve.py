@@ -14,7 +14,7 @@ import typer
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.api import read_rules
 from lakeplan.app.gather import gather, read_graph
-from lakeplan.cli import caches, namespaces, options, redaction
+from lakeplan.cli import caches, completing, namespaces, options, redaction
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone
@@ -38,13 +38,24 @@ if TYPE_CHECKING:  # Spark takes long to import; a wrong argument should not wai
     from lakeplan.simulation.curve import CurveInput
 
 FORMATS = ("rich", "json", "svg")
+HELP = """Show what goes at how many days of retention: table, JSON, picture (SVG).
+
+\b
+Examples:
+  lakeplan curve analytics --horizon 90d
+  lakeplan curve analytics --branch main --at 14 --at 28
+  lakeplan curve --namespace s3://bucket/repo --rules gc.json --out curve.json
+  lakeplan curve analytics --format svg --out curve.svg
+"""
 DAY_SECONDS = 86_400
 TWO_SOURCES = "give REPO for a repository of the tree's server, or --namespace URL with --rules FILE"
 
 Repository = Annotated[
     str | None,
     typer.Argument(
-        metavar="[REPO]", help="A repository of a server of the tree, name or server/name; or --namespace."
+        metavar="[REPO]",
+        help="A repository of a server of the tree, name or server/name; or --namespace.",
+        autocompletion=completing.repositories,
     ),
 ]
 Namespace = Annotated[
@@ -70,7 +81,7 @@ Horizon = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("curve", help="Show what goes at how many days of retention: table, JSON, picture (SVG).")
+    @app.command("curve", help=HELP, short_help="Show what goes at how many days of retention.")
     def curve(
         repository: Repository = None,
         namespace: Namespace = None,
@@ -95,7 +106,7 @@ def register(app: typer.Typer) -> None:
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
         cache_size: caches.Size = caches.DEFAULT_SIZE,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
@@ -223,7 +234,7 @@ def _rules_of(session: Session, server: str, name: str) -> GcRules | None:
 def _points(at: Sequence[int] | None) -> tuple[int, ...]:
     for days in at or ():
         if not 0 <= days <= MAX_DAYS:
-            raise UsageError(f"--at {days} is not between 0 and {MAX_DAYS} days")
+            raise UsageError(f"--at {days} is not between 0 and {MAX_DAYS:,} days", hint="--at 28")
     return tuple(sorted(set(at or ())))
 
 

@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--read-only", help="Only GET requests: no refs dump is tried.")
         ] = False,
         no_spark: Annotated[bool, typer.Option("--no-spark", help="Do not start Spark.")] = False,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         lakectl_config: options.LakectlConfig = None,
         master: options.Master = None,

@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
         owner: options.Owner = None,
         server: options.Server = None,
         fail_on: FailOn = None,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         lakectl_config: options.LakectlConfig = None,
         redact_paths: options.RedactPaths = False,

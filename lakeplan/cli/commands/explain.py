@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lakeplan.app.explain import Question, World, explain
-from lakeplan.cli import options
+from lakeplan.cli import completing, options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.explain_worlds import live_world, namespace_world
 from lakeplan.cli.one_repository import one_repository
@@ -30,19 +30,28 @@ HELP = """Say why data is kept or not: by which branch, rule and date, until whe
 WHAT is a path (anywhere, or REF:PATH), a commit id (or its first six digits and more), a branch, a tag,
 or a physical address.
 
+\b
 Examples:
-
   lakeplan explain analytics main:raw/2026/01.csv
-
   lakeplan explain analytics 3f9a61c2
-
   lakeplan explain --namespace s3://bucket/repo --rules rules.json raw/a.csv
 """
-Words = Annotated[list[str], typer.Argument(metavar="[REPO] WHAT", help="The repository, and what in it.")]
-Ref = Annotated[str | None, typer.Option("--ref", help="Branch, tag or commit that the path is meant at.")]
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[REPO] WHAT", help="The repository, and what in it.", autocompletion=completing.repositories
+    ),
+]
+Ref = Annotated[
+    str | None, typer.Option("--ref", help="Branch, tag or commit that the path is meant at.", metavar="REF")
+]
 KindOption = Annotated[
     str | None,
-    typer.Option("--kind", help="What WHAT is, when it could be several: path, commit, branch or address."),
+    typer.Option(
+        "--kind",
+        help="What WHAT is, when it could be several: path, commit, branch or address.",
+        metavar="KIND",
+    ),
 ]
 PathOnly = Annotated[
     bool, typer.Option("--path-only", help="Do not look for the same object under other paths.")
@@ -65,7 +74,7 @@ StorageNamespace = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("explain", help=HELP)
+    @app.command("explain", help=HELP, short_help="Say why data is kept or not, and until when.")
     def explain_command(
         words: Words,
         tree: options.TreeDir = Path(),
@@ -79,7 +88,9 @@ def register(app: typer.Typer) -> None:
         endpoint_url: Annotated[
             str | None, typer.Option("--endpoint-url", help="Endpoint of an S3 store.", metavar="URL")
         ] = None,
-        region: Annotated[str | None, typer.Option("--region", help="Region of an S3 store.")] = None,
+        region: Annotated[
+            str | None, typer.Option("--region", help="Region of an S3 store.", metavar="REGION")
+        ] = None,
         time_zone: Annotated[
             str, typer.Option("--time-zone", help="With --namespace: the server's zone.", metavar="ZONE")
         ] = "UTC",
@@ -97,7 +108,7 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
         ] = False,
         lakectl_config: options.LakectlConfig = None,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,

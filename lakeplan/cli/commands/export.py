@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lakeplan.api import find_repository
-from lakeplan.cli import options
+from lakeplan.cli import completing, options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.wiring import Session
@@ -19,6 +19,7 @@ from lakeplan.model.rules import GcRules
 from lakeplan.render.json import json_text
 
 LAKECTL = "lakectl"
+FORMATS = (LAKECTL,)
 
 HELP = """Print the rules that the tree asks for, as lakectl gc set-config takes them.
 
@@ -35,9 +36,14 @@ Examples:
 def register(app: typer.Typer) -> None:
     @app.command("export", help=HELP, short_help="Print a repository's rules for lakectl.")
     def export(
-        repository: Annotated[str, typer.Argument(metavar="REPO", help="Name or server/name.")],
+        repository: Annotated[
+            str,
+            typer.Argument(
+                metavar="REPO", help="Name or server/name.", autocompletion=completing.repositories
+            ),
+        ],
         tree: options.TreeDir = Path(),
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         lakectl_config: options.LakectlConfig = None,
         no_color: options.NoColor = False,
@@ -45,7 +51,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         configure_logging(log_level)
         named = format or [LAKECTL] * max(1, len(out or ()))
-        outputs = pair_outputs(named, out, (LAKECTL,), quiet=True)
+        outputs = pair_outputs(named, out, FORMATS, quiet=True)
         session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
         rules = rules_of(session, find_repository(session.tree, repository))
         emit(

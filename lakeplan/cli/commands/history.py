@@ -16,7 +16,7 @@ from lakeplan.app.plan import PlanOptions, Selection
 from lakeplan.app.state import known_repositories
 from lakeplan.cli import caches, options
 from lakeplan.cli.commands.plan import Allow, exit_code_of, plan_against, show_plan
-from lakeplan.cli.console import configure_logging, stderr
+from lakeplan.cli.console import configure_logging, say, stderr
 from lakeplan.cli.formats import PLAN_FORMATS
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.outputs import OPENMETRICS, emit, pair_outputs
@@ -58,7 +58,7 @@ nothing else changed. Review edits and plan as any other change, then apply the 
 \b
 Examples:
   lakeplan history rollback last
-  lakeplan history rollback 20260331T1200 --edit-tree --format json --out plan.json
+  lakeplan history rollback 20260331T1200 --edit-tree --out plan.json
   lakeplan apply plan.json
 """
 
@@ -93,7 +93,7 @@ def list_(
     limit: Annotated[
         int | None, typer.Option("--limit", help="At most this many runs.", min=1, metavar="N")
     ] = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     no_color: options.NoColor = False,
     log_level: options.LogLevel = "warning",
@@ -118,7 +118,7 @@ def list_(
 def show(
     run: RunArgument,
     tree: options.TreeDir = Path(),
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     no_color: options.NoColor = False,
     log_level: options.LogLevel = "warning",
@@ -151,7 +151,7 @@ def rollback(
     ] = False,
     allow: Allow = None,
     redact_paths: options.RedactPaths = False,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
@@ -208,8 +208,8 @@ def rollback(
         raise
     show_plan(made, outputs, no_color=no_color, tree=tree, redact=redact_paths)
     if edit.files and not quiet:
-        stderr(no_color=no_color).print(
+        say(
+            stderr(no_color=no_color),
             f"Edited in the tree, to be reviewed and committed with the plan: {', '.join(edit.files)}",
-            markup=False,
         )
     return exit_code_of(made, detailed=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -14,14 +15,14 @@ import typer
 from lakeplan.app.importing import Import, Imported, LeftOut, Owners, Split, make_tree, read_servers
 from lakeplan.app.plan import Selection
 from lakeplan.cli import options
-from lakeplan.cli.console import configure_logging, stdout
+from lakeplan.cli.console import configure_logging, say, stdout
 from lakeplan.cli.wiring import Session, lakectl_settings
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.tree import load_tree
 from lakeplan.core.patterns import expand
 from lakeplan.core.settings import same_setting
 from lakeplan.core.tree_text import quoted
-from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.model.desired import DesiredRepository, GcDesired
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.rules import GcRules
@@ -36,9 +37,9 @@ a folder without a tree only, and changes no server.
 \b
 Examples:
   lakeplan import -C retention --endpoint prod=https://lakefs.example.com
-  lakeplan import -C retention --endpoint eu=https://eu… --endpoint us=https://us… --split server
-  lakeplan import -C retention --endpoint prod=https://… --split owner --owner 'team-a-*=team-a'
-  lakeplan import -C retention --endpoint prod=https://… --from-files rules/analytics.json
+  lakeplan import --endpoint a=https://… --endpoint b=https://… --split server
+  lakeplan import --split owner --owner 'team-a-*=team-a'
+  lakeplan import --endpoint prod=https://… --from-files rules/analytics.json
 """
 
 Endpoints = Annotated[
@@ -89,9 +90,10 @@ def register(app: typer.Typer) -> None:
         with TemporaryDirectory(prefix="lakeplan-import-") as name:
             # A tree of servers alone: names and addresses are checked as everywhere.
             write_files(Path(name), {ROOT_FILE: _servers_only(endpoints)})
-            session = Session.open(
-                Path(name), lakectl_config=lakectl_config, progress=not (no_progress or quiet)
-            )
+            with of_options():
+                session = Session.open(
+                    Path(name), lakectl_config=lakectl_config, progress=not (no_progress or quiet)
+                )
             imported: Sequence[Imported]
             left_out: Sequence[LeftOut]
             if from_files:
@@ -112,6 +114,17 @@ def register(app: typer.Typer) -> None:
         return ExitCode.PARTLY_DONE if any(item.is_problem for item in made.left_out) else ExitCode.OK
 
 
+@contextmanager
+def of_options() -> Iterator[None]:
+    """A tree that was made of options has no file that a person could look at: UsageError instead."""
+    try:
+        yield
+    except ConfigError as error:
+        raise UsageError(
+            "\n  ".join(["these options make no tree:", *error.problems]), hint="nothing was written"
+        ) from None
+
+
 def _split(text: str) -> Split:
     match text:
         case "repository" | "server" | "owner":
@@ -123,7 +136,8 @@ def _split(text: str) -> Split:
 def _pair(text: str, option: str) -> tuple[str, str]:
     left, equals, right = text.partition("=")
     if not (left and equals and right):
-        raise UsageError(f"{option} {text!r} is not of the form NAME=VALUE")
+        example = "prod=https://lakefs.example.com" if option == "--endpoint" else "'team-a-*=team-a'"
+        raise UsageError(f"{option} {text!r} is not of the form NAME=VALUE", hint=f"{option} {example}")
     return left, right
 
 
@@ -132,7 +146,7 @@ def endpoints_of(given: Sequence[str] | None, lakectl_config: Path | None) -> di
     pairs = [_pair(text, "--endpoint") for text in given or ()]
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise UsageError("two --endpoint have the same name")
+        raise UsageError("two --endpoint have the same name", hint="give each server a name of its own")
     if not found:
         url = lakectl_settings(os.environ, lakectl_config).endpoint_url
         if not url:
@@ -174,7 +188,9 @@ def _read_files(
             raise LakeplanError("no rules file (*.json) is in it", where=str(path))
         for file in files:
             if file.stem in found:
-                raise UsageError(f"two files are named as repository {file.stem!r}")
+                raise UsageError(
+                    f"two files are named as repository {file.stem!r}", hint="import one of them"
+                )
             found[file.stem] = read_rules_file(file)
     return [
         Imported(server, name, rules, owners.of(server, name))
@@ -186,17 +202,31 @@ def _read_files(
 def read_rules_file(path: Path) -> GcRules:
     """What ``lakectl gc set-config -f`` takes. Raises LakeplanError that names the file."""
     try:
-        body = json.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise LakeplanError(
+            f"cannot read the rules: {error.strerror}",
+            where=str(path),
+            hint="name a file of GC rules, or a folder of them",
+        ) from None
+    except ValueError as error:
+        raise _no_rules(path, error) from None
+    try:
+        body = json.loads(text)
         if isinstance(body, dict) and body.get("branches") is None:
             body = {**body, "branches": []}
         return rules_from_body(body)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise LakeplanError(
-            "not a rules file as lakectl takes it",
-            where=str(path),
-            hint='it holds {"default_retention_days": 21, "branches": [{"branch_id": "main", …}]}',
-            detail=repr(error),
-        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _no_rules(path, error) from None
+
+
+def _no_rules(path: Path, error: Exception) -> LakeplanError:
+    return LakeplanError(
+        "not a rules file as lakectl takes it",
+        where=str(path),
+        hint='it holds {"default_retention_days": 21, "branches": [{"branch_id": "main", …}]}',
+        detail=repr(error),
+    )
 
 
 def _check(made: Import, folder: Path) -> None:
@@ -233,7 +263,7 @@ def _report(made: Import, tree: Path, *, no_color: bool) -> None:
     console = stdout(no_color=no_color)
 
     def line(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(console, text)
 
     for item in made.left_out:
         line(f"not imported: {item.repository}: {item.reason}")

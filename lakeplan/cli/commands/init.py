@@ -11,8 +11,8 @@ import typer
 
 from lakeplan.adapters.git import prefix_of
 from lakeplan.cli import options
-from lakeplan.cli.commands.import_ import Endpoints, endpoints_of, write_files
-from lakeplan.cli.console import configure_logging, stdout
+from lakeplan.cli.commands.import_ import Endpoints, endpoints_of, of_options, write_files
+from lakeplan.cli.console import configure_logging, say, stdout
 from lakeplan.cli.scaffold import Ci, existing, scaffold
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.tree import load_tree
@@ -27,8 +27,8 @@ there is changed.
 
 \b
 Examples:
-  lakeplan init --endpoint prod=https://lakefs.example.com --ci github --state s3://ops/lakeplan
-  lakeplan init -C retention --endpoint prod=https://lakefs.example.com
+  lakeplan init --endpoint prod=https://lakefs.example.com
+  lakeplan init -C retention --ci github --state s3://ops/lakeplan
 """
 
 
@@ -65,11 +65,14 @@ def register(app: typer.Typer) -> None:
             there.remove(IGNORE)
         if there:
             raise LakeplanError(
-                f"there already: {', '.join(there)}", where=str(tree), hint="nothing was written"
+                f"there already: {', '.join(there)}",
+                where=str(tree),
+                hint="nothing was written; -C DIR names another folder",
             )
         with TemporaryDirectory(prefix="lakeplan-init-") as name:
             write_files(Path(name), {k: v for k, v in files.items() if not k.startswith(".")})
-            load_tree(Path(name), os.environ)
+            with of_options():
+                load_tree(Path(name), os.environ)
         write_files(tree, files)
         if not quiet:
             _report(tree, sorted(files), host, state, no_color=no_color)
@@ -87,7 +90,7 @@ def _report(tree: Path, files: list[str], ci: Ci, state: str | None, *, no_color
     console = stdout(no_color=no_color)
 
     def line(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(console, text)
 
     for name in files:
         line(f"wrote {tree / name}")

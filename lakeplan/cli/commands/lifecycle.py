@@ -19,11 +19,10 @@ from lakeplan.app.lifecycle.service import serve
 from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
 from lakeplan.app.plan import Selection
 from lakeplan.cli import caches, options
-from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
 from lakeplan.cli.documents import Way
-from lakeplan.cli.gates import check_gate_names
+from lakeplan.cli.gates import AllowHere, check_gate_names
 from lakeplan.cli.outputs import OPENMETRICS, Output, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.when import now_utc
@@ -36,13 +35,41 @@ from lakeplan.render.metrics import lifecycle_plan_metrics, lifecycle_run_metric
 
 FORMATS = ("rich", "json")
 METRIC_FORMATS = (*FORMATS, OPENMETRICS)
+PLAN_HELP = """List every branch with its verdict, and what follows. Writes nothing.
+
+For servers with branch_lifecycle: {engine: lakeplan}. Ages come from the record that lifecycle run keeps.
+
+\b
+Examples:
+  lakeplan lifecycle plan
+  lakeplan lifecycle plan --target analytics --no-simulate
+  lakeplan lifecycle plan --format json --out branches.json
+"""
+RUN_HELP = """Delete what the policies let go; once, or on a schedule with --every.
+
+Branch and HEAD are on record before anything goes: lakeplan lifecycle undo brings them back.
+
+\b
+Examples:
+  lakeplan lifecycle run
+  lakeplan lifecycle run branches.json
+  lakeplan lifecycle run --every "0 * * * *"
+"""
+UNDO_HELP = """Make deleted branches again, at the HEAD they had.
+
+\b
+Examples:
+  lakeplan lifecycle undo
+  lakeplan lifecycle undo --branch feature-login
+  lakeplan lifecycle undo --run 20260331T120000.000000Z-1a2b3c4d
+"""
 
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Branches that policies let go: plan, run, undo.", no_args_is_help=True)
-    group.command("plan", help="List every branch with its verdict, and what follows. Writes nothing.")(plan)
-    group.command("run", help="Delete what the policies let go; once, or on a schedule with --every.")(run)
-    group.command("undo", help="Make deleted branches again, at the HEAD they had.")(undo)
+    group.command("plan", help=PLAN_HELP, short_help="List every branch with its verdict.")(plan)
+    group.command("run", help=RUN_HELP, short_help="Delete what the policies let go.")(run)
+    group.command("undo", help=UNDO_HELP, short_help="Make deleted branches again.")(undo)
     app.add_typer(group, name="lifecycle")
 
 
@@ -51,7 +78,7 @@ def plan(
     target: options.Targets = None,
     owner: options.Owner = None,
     server: options.Server = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     as_of: options.AsOf = None,
     no_simulate: Annotated[
@@ -111,13 +138,13 @@ def run(
     target: options.Targets = None,
     owner: options.Owner = None,
     server: options.Server = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     every: Annotated[
         str | None,
         typer.Option("--every", help='Serve on a cron schedule in UTC, such as "0 * * * *".', metavar="CRON"),
     ] = None,
-    allow: Allow = None,
+    allow: AllowHere = None,
     lakectl_config: options.LakectlConfig = None,
     redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
@@ -133,7 +160,10 @@ def run(
             "--allow opens a gate only at a terminal", hint="acknowledge the gate in the tree, for review"
         )
     if every is not None and (plan_file is not None or allowed):
-        raise UsageError("--every serves for long: a plan file and --allow are for one run")
+        raise UsageError(
+            "--every serves for long: a plan file and --allow are for one run",
+            hint="leave --every out, or the others",
+        )
     cron = schedule(every) if every is not None else None
     runner = _Runner(
         tree,
@@ -166,7 +196,7 @@ def undo(
     branch: Annotated[
         list[str] | None, typer.Option("--branch", help="Only this branch; repeatable.", metavar="NAME")
     ] = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     redact_paths: options.RedactPaths = False,
@@ -263,7 +293,11 @@ def read_reviewed(path: Path) -> Reviewed:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"cannot read the plan: {error.strerror}", where=str(path)) from None
+        raise UsageError(
+            f"cannot read the plan: {error.strerror}",
+            where=str(path),
+            hint="make one with: lakeplan lifecycle plan --out FILE",
+        ) from None
     except ValueError as error:
         raise FormatError(f"this is not JSON ({error})", where=str(path)) from None
     return report.reviewed_of(document, str(path))

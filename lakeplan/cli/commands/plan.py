@@ -9,11 +9,11 @@ import typer
 
 from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_plan
 from lakeplan.app.state import known_repositories
-from lakeplan.cli import caches, options
+from lakeplan.cli import caches, options, redaction
 from lakeplan.cli.base import Base, read_base
-from lakeplan.cli.console import configure_logging, stderr
+from lakeplan.cli.console import configure_logging, print_error, stderr
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
-from lakeplan.cli.gates import check_gate_names
+from lakeplan.cli.gates import check_gate_names, gate_names
 from lakeplan.cli.outputs import Output, emit, pair_outputs
 from lakeplan.cli.redaction import plan_shown
 from lakeplan.cli.when import now_utc
@@ -31,7 +31,7 @@ Examples:
   lakeplan plan
   lakeplan plan --target 'team-a-*' --detailed-exitcode
   lakeplan plan --format json --out plan.json
-  lakeplan plan --base 'HEAD^1' --format markdown --out comment.md --format github
+  lakeplan plan --base 'HEAD^1' --format markdown --out comment.md
 """
 
 Against = Annotated[
@@ -48,18 +48,23 @@ Simulate = Annotated[
 ]
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", help="Open this gate for the plan; recorded in it. Repeatable.", metavar="GATE"),
+    typer.Option(
+        "--allow",
+        help="Open this gate for the plan; recorded in it. Repeatable.",
+        metavar="GATE",
+        autocompletion=gate_names,
+    ),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("plan", help=HELP)
+    @app.command("plan", help=HELP, short_help="Show what would change, and what that does.")
     def plan(
         tree: options.TreeDir = Path(),
         target: options.Targets = None,
         owner: options.Owner = None,
         server: options.Server = None,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
         out: options.Outs = None,
         as_of: options.AsOf = None,
         simulate: Simulate = "changed",
@@ -115,6 +120,8 @@ def register(app: typer.Typer) -> None:
             ),
         )
         show_plan(made, outputs, no_color=no_color, tree=tree, redact=redact_paths)
+        if quiet and all(output.path is not None for output in outputs):
+            _tell_why(made)
         return exit_code_of(made, detailed=detailed_exitcode)
 
 
@@ -148,6 +155,20 @@ def show_plan(
         lambda console: render_plan(document, console),
         no_color=no_color,
     )
+
+
+def _tell_why(plan: Plan) -> None:
+    """What makes a quiet plan fail, in a line: nobody was shown the rest."""
+    for repository in plan.failed:
+        assert repository.failure is not None
+        told = redaction.told(repository.failure.message)
+        print_error(told, where=repository.key, hint=repository.failure.hint)
+    if plan.refused:
+        gates = dict.fromkeys(f"{gate.gate} ({gate.scope})" for gate in plan.refused)
+        print_error(
+            f"refused by {', '.join(gates)}",
+            hint="leave -q out, or lakeplan show the plan file; a gate opens with --allow GATE",
+        )
 
 
 def exit_code_of(plan: Plan, *, detailed: bool, refused: bool | None = None) -> ExitCode:

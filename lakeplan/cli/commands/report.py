@@ -13,7 +13,7 @@ import typer
 from lakeplan.api import read_plan
 from lakeplan.app.report_page import MAX_DETAILED, report_page_document, shown_repositories
 from lakeplan.cli import namespaces, options, redaction, report_sources
-from lakeplan.cli.console import configure_logging
+from lakeplan.cli.console import configure_logging, say, stderr, stdout
 from lakeplan.cli.outputs import STANDARD_OUTPUT
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.report_curves import Curves, compute_curves
@@ -31,16 +31,12 @@ DIR the tree's servers are asked for the history (GET, and a refs dump), or with
 storage is read: that adds the commit graph and the ages of branches. Retention curves are made on request
 (--with-curves), or were made by lakeplan curve (--curve).
 
+\b
 Examples:
-
   lakeplan report plan.json --html report.html
-
   lakeplan report plan.json --html report.html -C .
-
   lakeplan report plan.json --html report.html --namespace s3://bucket/repo
-
   lakeplan report plan.json --html report.html -C . --with-curves
-
   lakeplan report plan.json --html report.html --curve curve.json
 """
 EXAMPLE = "lakeplan report plan.json --html report.html"
@@ -73,7 +69,7 @@ CurveFiles = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("report", help=HELP)
+    @app.command("report", help=HELP, short_help="Write a plan as one HTML page.")
     def report(
         plan_file: PlanFile = None,
         html: Html = None,
@@ -141,10 +137,11 @@ def register(app: typer.Typer) -> None:
         text = render_report(redaction.shown(document, redact=redact_paths))
         _write(html, text)
         for words in failed:
-            typer.echo(f"warning: {redaction.told(words)}", err=True)
+            say(stderr(), f"warning: {redaction.told(words)}")
         if html != STANDARD_OUTPUT and not quiet:
             graphs = len(document["graphs"])
-            typer.echo(f"{html}: {size(len(text.encode()))}, {_counted(shown)}, {graphs} with a commit graph")
+            written = f"{html}: {size(len(text.encode()))}, {_counted(shown)}, {graphs} with a commit graph"
+            say(stdout(), written)
         return ExitCode.PARTLY_DONE if failed else ExitCode.OK
 
 

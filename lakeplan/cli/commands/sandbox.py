@@ -7,16 +7,15 @@ import sys
 import tempfile
 import threading
 from contextlib import ExitStack
-from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, get_args
 
 import typer
 
-from lakeplan.cli.console import configure_logging, stderr, stdout
+from lakeplan.cli.console import configure_logging, say, stderr, stdout
 from lakeplan.cli.options import AsOf, LogLevel, Quiet
-from lakeplan.cli.when import parse_time
+from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.errors import UsageError
 from lakeplan.sandbox import Flavor, Options, start_sandbox
 from lakeplan.sandbox.seed.client import SeedClient
@@ -31,11 +30,28 @@ SecretKey = Annotated[
     str, typer.Option("--secret-key", help="Its secret.", metavar="SECRET", show_default=False)
 ]
 
+UP_HELP = """Start a sandbox on 127.0.0.1 and serve until it is stopped.
+
+\b
+Examples:
+  lakeplan sandbox up --dir ./sandbox
+  lakeplan sandbox up --port 0 --flavor enterprise
+"""
+SEED_HELP = f"""Make repositories from a YAML file.
+
+\b
+Examples:
+  lakeplan sandbox seed history.yaml
+  lakeplan sandbox seed history.yaml --as-of 2026-03-31 --skip-existing
+
+\b
+{HELP}"""
+
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="An embedded lakeFS: start one, fill one.", no_args_is_help=True)
-    group.command("up", help="Start a sandbox on 127.0.0.1 and serve until it is stopped.")(up)
-    group.command("seed", help=f"Make repositories from a YAML file.\n\n\b\n{HELP}")(seed)
+    group.command("up", help=UP_HELP, short_help="Start a sandbox on 127.0.0.1.")(up)
+    group.command("seed", help=SEED_HELP, short_help="Make repositories from a YAML file.")(seed)
     app.add_typer(group, name="sandbox")
 
 
@@ -44,8 +60,12 @@ def up(
         Path | None,
         typer.Option("--dir", help="Where repositories stay; without it they go when it stops.", metavar="D"),
     ] = None,
-    port: Annotated[int, typer.Option("--port", help="0 picks a free one.", min=0, max=65535)] = DEFAULT_PORT,
-    flavor: Annotated[str, typer.Option("--flavor", help="oss or enterprise.")] = _DEFAULTS.flavor,
+    port: Annotated[
+        int, typer.Option("--port", help="0 picks a free one.", min=0, max=65535, metavar="PORT")
+    ] = DEFAULT_PORT,
+    flavor: Annotated[
+        str, typer.Option("--flavor", help="oss or enterprise.", metavar="FLAVOR")
+    ] = _DEFAULTS.flavor,
     access_key: AccessKey = _DEFAULTS.access_key_id,
     secret_key: SecretKey = _DEFAULTS.secret_access_key,
     log_level: LogLevel = "warning",
@@ -73,8 +93,8 @@ def up(
         folder = dir if dir is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         handle = stack.enter_context(start_sandbox(folder, port=port, options=options))
         kept = f"in {dir}" if dir is not None else "gone when it stops (--dir keeps them)"
-        stdout().print(f"lakeFS sandbox at {handle.endpoint_url}", soft_wrap=True)
-        stderr().print(f"access key {access_key}; repositories {kept}; Ctrl-C stops", markup=False)
+        say(stdout(), f"lakeFS sandbox at {handle.endpoint_url}")
+        say(stderr(), f"access key {access_key}; repositories {kept}; Ctrl-C stops")
         # A program that waits for this line must get it although stdout is a pipe.
         sys.stdout.flush()
         stop.wait()
@@ -100,18 +120,18 @@ def seed(
     configure_logging(log_level)
     text, name = _read(file)
     wanted = read_seed(text, name)
-    moment = parse_time(as_of) if as_of else datetime.now(timezone.utc)
+    moment = parse_time(as_of) if as_of else now_utc()
     made = run_seed(
         wanted,
         SeedClient(endpoint, access_key, secret_key),
         as_of=int(moment.timestamp()),
         namespace_prefix=namespace_prefix,
         skip_existing=skip_existing,
-        report=(lambda _: None) if quiet else lambda line: stderr().print(line, markup=False),
+        report=(lambda _: None) if quiet else lambda line: say(stderr(), line),
     )
     if not quiet:
         count = len(made)
-        stdout().print(f"made {count} repositor{'y' if count == 1 else 'ies'} on {endpoint}", soft_wrap=True)
+        say(stdout(), f"made {count} repositor{'y' if count == 1 else 'ies'} on {endpoint}")
 
 
 def _flavor(text: str) -> Flavor:
@@ -127,8 +147,14 @@ def _read(file: Path) -> tuple[str, str]:
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        raise UsageError(f"cannot read the seed file: {error.strerror}", where=str(file)) from error
+        raise UsageError(
+            f"cannot read the seed file: {error.strerror}",
+            where=str(file),
+            hint="name a YAML file; lakeplan sandbox seed --help shows one",
+        ) from error
     try:
         return data.decode(), str(file)
     except UnicodeDecodeError as error:
-        raise UsageError("the seed file is not UTF-8", where=str(file)) from error
+        raise UsageError(
+            "the seed file is not UTF-8", where=str(file), hint="write it as UTF-8 text"
+        ) from error

@@ -8,14 +8,25 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.config.schemas import bundled_schema
+from lakeplan.config.schemas import bundled_schema, schema_names
+
+HELP = f"""Print a JSON Schema, whole in one document: for an editor, or to check what others read.
+
+One of {", ".join(schema_names())}.
+
+\b
+Examples:
+  lakeplan schema > tree.schema.json
+  lakeplan schema repository
+"""
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("schema", help="Print a JSON Schema: of lakeplan.yaml, of repository files, and others.")
+    @app.command("schema", help=HELP, short_help="Print a JSON Schema.")
     def schema(
         name: Annotated[
-            str, typer.Argument(metavar="[NAME]", help="tree, repository, or another one that ships.")
+            str,
+            typer.Argument(metavar="[NAME]", help="Which one.", autocompletion=lambda: list(schema_names())),
         ] = "tree",
     ) -> None:
         sys.stdout.write(json.dumps(bundled_schema(name), indent=2, ensure_ascii=False) + "\n")

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from lakeplan.api import read_plan
-from lakeplan.cli import options
+from lakeplan.cli import completing, options
 from lakeplan.cli.commands.show_resolved import show_resolved
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
@@ -21,18 +21,35 @@ from lakeplan.model.plan_document import to_document
 from lakeplan.render.plan import render_plan
 from lakeplan.render.show import render_repository
 
+HELP = """Show a plan file again, or with --resolved a repository's configuration. No server is asked.
+
+With --resolved every value comes with the file and line that it is from.
+
+\b
+Examples:
+  lakeplan show plan.json
+  lakeplan show plan.json --target 'team-a-*'
+  lakeplan show plan.json --format markdown --out comment.md
+  lakeplan show --resolved analytics
+"""
+
 
 def register(app: typer.Typer) -> None:
-    @app.command("show", help="Show a plan file again, or with --resolved a repository's configuration.")
+    @app.command("show", help=HELP, short_help="Show a plan file, or a resolved configuration.")
     def show(
         plan_file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan file.")] = None,
         resolved: Annotated[
             str | None,
-            typer.Option("--resolved", metavar="REPO", help="Print every value with the file it came from."),
+            typer.Option(
+                "--resolved",
+                metavar="REPO",
+                help="Print every value with the file it came from.",
+                autocompletion=completing.repositories,
+            ),
         ] = None,
         tree: options.TreeDir = Path(),
         target: options.Targets = None,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
         out: options.Outs = None,
         redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
@@ -40,7 +57,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         configure_logging(log_level)
         if (plan_file is None) == (resolved is None):
-            raise UsageError("give a plan file, or --resolved REPO", hint="lakeplan show plan.json")
+            raise UsageError(
+                "give a plan file or --resolved REPO: one of the two", hint="lakeplan show plan.json"
+            )
         outputs = pair_outputs(format, out, ("rich", "json") if resolved is not None else PLAN_FORMATS)
         if resolved is not None:
             show_resolved(tree, resolved, outputs, no_color=no_color, redact=redact_paths)
@@ -55,7 +74,11 @@ def register(app: typer.Typer) -> None:
             if any(fnmatchcase(n, t) for t in targets for n in (r["name"], f"{r['server']}/{r['name']}"))
         ]
         if targets and not wanted:
-            raise LakeplanError("no repository of the plan matches --target", where=str(plan_file))
+            raise LakeplanError(
+                "no repository of the plan matches --target",
+                where=str(plan_file),
+                hint=f"lakeplan show {plan_file} names them; a glob such as 'team-*' is in quotes",
+            )
 
         def rich_form(console: Console) -> None:
             if not targets:

@@ -107,9 +107,18 @@ def _render(document: dict[str, Any], console: Console) -> None:
         for value in document["values"]
     ]
     rows += [(v["path"], v["value"], f"{v['file']}:{v['line']}") for v in document["server_values"]]
-    # Never wrapped: a place that is cut in two can be neither read nor clicked.
+    # Never wrapped: a place that is cut in two can be neither read nor clicked. Where the columns do not fit
+    # beside each other the path has a line of its own.
     path_width, value_width = (min(WIDEST, max((len(r[i]) for r in rows), default=0)) for i in (0, 1))
+    place_width = max((len(place) for _, _, place in rows), default=0)
+    stacked = path_width + value_width + place_width + 6 > console.width
     for path, shown, place in rows:
+        if stacked:
+            console.print(f"  {escape(path)}", soft_wrap=True)
+            console.print(
+                f"      {escape(shown.ljust(value_width))}  [dim]{escape(place)}[/]", soft_wrap=True
+            )
+            continue
         line = (
             f"  {escape(path.ljust(path_width))}  {escape(shown.ljust(value_width))}  [dim]{escape(place)}[/]"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zo
 from lakeplan.cli.outputs import emit_document, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.redaction import shown
-from lakeplan.cli.when import parse_time
+from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.errors import ExitCode
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.storage import NamespaceReader
@@ -26,6 +25,15 @@ from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import COMPARE, RULES, RuleSet
 
 FORMATS = ("rich", "json")
+HELP = """Show what rules would delete in a namespace; needs no server.
+
+\b
+Examples:
+  lakeplan simulate --namespace file:///data/a --rules gc.json --commits-only
+  lakeplan simulate --namespace s3://bucket/repo --rules gc.json --output out/
+  lakeplan simulate --namespace s3://bucket/repo --rules now.json \\
+      --compare-rules new.json --format json --out summary.json
+"""
 Namespace = Annotated[
     str,
     typer.Option("--namespace", help="file:///…, s3://… or https://…blob… with a refs dump.", metavar="URL"),
@@ -43,7 +51,7 @@ OutputDir = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("simulate", help="Show what rules would delete in a namespace; needs no server.")
+    @app.command("simulate", help=HELP, short_help="Show what rules would delete; needs no server.")
     def simulate(
         namespace: Namespace,
         rules: Rules,
@@ -67,7 +75,7 @@ def register(app: typer.Typer) -> None:
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
         cache_size: caches.Size = caches.DEFAULT_SIZE,
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         redact_paths: options.RedactPaths = False,
         no_color: options.NoColor = False,
@@ -80,7 +88,7 @@ def register(app: typer.Typer) -> None:
         kept = caches.cache_choice(cache, cache_size)
         request = SimulateRequest(
             rule_sets=_rule_sets(rules, compare_rules),
-            as_of=datetime.now(timezone.utc) if as_of is None else parse_time(as_of),
+            as_of=now_utc() if as_of is None else parse_time(as_of),
             min_age_seconds=parse_age("--min-age", min_age),
             zone=parse_zone(time_zone),
             listing=not no_listing,

@@ -13,13 +13,21 @@ from lakeplan.config.schemas import schema_folder
 from lakeplan.errors import ExitCode
 from lakeplan.simulation.archive import EXECUTOR_PACKAGES, write_archive
 
+HELP = """Write the zip that executors need, and list the packages beside it.
+
+\b
+Examples:
+  lakeplan spark package
+  lakeplan spark package --out build/lakeplan.zip
+"""
+
 
 def register(app: typer.Typer) -> None:
     spark = typer.Typer(
         help="What a cluster needs to run the same job.", no_args_is_help=True, rich_markup_mode=None
     )
 
-    @spark.command("package", help="Write the zip that executors need, and list the packages beside it.")
+    @spark.command("package", help=HELP, short_help="Write the zip that executors need.")
     def package(
         out: Annotated[
             Path, typer.Option("--out", help="The zip, for spark-submit --py-files.", metavar="FILE")

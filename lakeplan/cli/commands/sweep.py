@@ -32,7 +32,7 @@ from lakeplan.app.sweep.service import (
     open_mark,
     quarantines,
 )
-from lakeplan.cli import options
+from lakeplan.cli import options, sweep_help
 from lakeplan.cli.collecting import (
     CollectorClient,
     CollectorConf,
@@ -42,11 +42,10 @@ from lakeplan.cli.collecting import (
     open_collector,
     show_collector_runs,
 )
-from lakeplan.cli.commands.plan import Allow
 from lakeplan.cli.console import configure_logging, stderr
 from lakeplan.cli.costs import with_costs
 from lakeplan.cli.documents import Way
-from lakeplan.cli.gates import check_gate_names
+from lakeplan.cli.gates import AllowHere, check_gate_names
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.outputs import OPENMETRICS, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
@@ -76,12 +75,16 @@ MarkId = Annotated[str, typer.Argument(metavar="MARK", help="The id that sweep m
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Reclaim storage: mark, approve, run, restore.", no_args_is_help=True)
-    group.command("mark", help="Write down what a sweep would take. Deletes nothing.")(mark)
-    group.command("approve", help="Say yes to a mark, for the record. Deletes nothing.")(approve)
-    group.command("run", help="Delete what an approved mark names, or go on with it.")(run)
-    group.command("restore", help="Bring objects back out of quarantine.")(restore)
-    group.command("purge", help="End quarantines that are old enough. What it deletes is gone.")(purge)
-    group.command("report", help="List marks, or show one and what became of it.")(report)
+    group.command("mark", help=sweep_help.MARK, short_help="Write down what a sweep would take.")(mark)
+    group.command("approve", help=sweep_help.APPROVE, short_help="Say yes to a mark, for the record.")(
+        approve
+    )
+    group.command("run", help=sweep_help.RUN, short_help="Delete what an approved mark names.")(run)
+    group.command("restore", help=sweep_help.RESTORE, short_help="Bring objects back out of quarantine.")(
+        restore
+    )
+    group.command("purge", help=sweep_help.PURGE, short_help="End quarantines that are old enough.")(purge)
+    group.command("report", help=sweep_help.REPORT, short_help="List marks, or show one.")(report)
     app.add_typer(group, name="sweep")
 
 
@@ -97,8 +100,8 @@ def mark(
         str | None,
         typer.Option("--never-committed", help="keep, or collect: what no commit ever held.", metavar="WORD"),
     ] = None,
-    allow: Allow = None,
-    format: options.Formats = None,
+    allow: AllowHere = None,
+    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
@@ -136,8 +139,8 @@ def approve(
     mark_id: MarkId,
     reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.", metavar="TEXT")],
     tree: options.TreeDir = Path(),
-    allow: Allow = None,
-    format: options.Formats = None,
+    allow: AllowHere = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     redact_paths: options.RedactPaths = False,
@@ -162,7 +165,8 @@ def run(
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     parallelism: Annotated[
-        int | None, typer.Option("--parallelism", help="Workers that delete; all by default.", min=1)
+        int | None,
+        typer.Option("--parallelism", help="Workers that delete; all by default.", min=1, metavar="N"),
     ] = None,
     spark_submit: SparkSubmitPath = "spark-submit",
     collector: CollectorClient = None,
@@ -173,7 +177,7 @@ def run(
             "--close", help="End a sweep that cannot go on: look what is gone, delete nothing more."
         ),
     ] = False,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
@@ -226,7 +230,7 @@ def report(
     target: options.Targets = None,
     owner: options.Owner = None,
     server: options.Server = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     redact_paths: options.RedactPaths = False,
@@ -268,12 +272,13 @@ def restore(
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     path: Annotated[
-        str | None, typer.Option("--path", help="Only this path, or below it with a / at its end.")
+        str | None,
+        typer.Option("--path", help="Only this path, or below it with a / at its end.", metavar="PATH"),
     ] = None,
     commit: Annotated[
         str | None, typer.Option("--commit", help="Only what this commit holds.", metavar="ID")
     ] = None,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     master: options.Master = None,
@@ -306,7 +311,7 @@ def purge(
     auto_approve: Annotated[
         bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
     ] = False,
-    format: options.Formats = None,
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
     redact_paths: options.RedactPaths = False,
@@ -373,6 +378,6 @@ def chosen_settings(
         changes["min_age_seconds"] = parse_age("--min-age", min_age)
     if never_committed is not None:
         if never_committed not in ("keep", "collect"):
-            raise UsageError(f"--never-committed is keep or collect, not {never_committed!r}")
+            raise UsageError(f"unknown --never-committed {never_committed!r}", hint="one of keep, collect")
         changes["never_committed"] = never_committed
     return lambda settings: replace(settings, **changes)

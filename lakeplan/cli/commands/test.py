@@ -23,10 +23,9 @@ HELP = """Run the tree's policy tests: drawn histories, and what must survive un
 
 No server and no Spark. Exit code 1 when a test fails.
 
+\b
 Examples:
-
   lakeplan test
-
   lakeplan test tests/releases.yaml --format junit --out report.xml
 """
 Files = Annotated[
@@ -36,11 +35,11 @@ Files = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("test", help=HELP)
+    @app.command("test", help=HELP, short_help="Run the tree's policy tests.")
     def test(
         files: Files = None,
         tree: options.TreeDir = Path(),
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         no_color: options.NoColor = False,
         log_level: options.LogLevel = "warning",

@@ -6,14 +6,13 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from lakeplan.cli import options
-from lakeplan.cli.console import configure_logging
+from lakeplan.cli.console import configure_logging, say
 from lakeplan.cli.formats import tree_prefix
 from lakeplan.cli.outputs import RICH, emit, pair_outputs
 from lakeplan.config.problems import TreeError
@@ -36,10 +35,10 @@ FORMATS = (RICH, "json", "github", "junit")
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("validate", help=HELP)
+    @app.command("validate", help=HELP, short_help="Check a tree, with file, line and column.")
     def validate(
         tree: options.TreeDir = Path(),
-        format: options.Formats = None,
+        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
         out: options.Outs = None,
         no_color: options.NoColor = False,
         quiet: options.Quiet = False,
@@ -59,7 +58,7 @@ def register(app: typer.Typer) -> None:
         summary = summary_document(loaded)
 
         def rich_form(console: Console) -> None:
-            console.print(escape(_sentence(summary)), soft_wrap=True)
+            say(console, _sentence(summary))
 
         emit(outputs, _texts(summary, loaded.files, prefix), rich_form, no_color=no_color)
 

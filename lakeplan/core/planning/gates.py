@@ -147,7 +147,9 @@ def plan_gates(
             UNMANAGED,
             WHOLE_PLAN,
             GateOutcome.REFUSED if on_unmanaged == "fail" else GateOutcome.WARNED,
-            f"{len(unmanaged)} repositories on the servers are named by no entry",
+            "1 repository on the servers is named by no entry"
+            if len(unmanaged) == 1
+            else f"{len(unmanaged):,} repositories on the servers are named by no entry",
             value=len(unmanaged),
             unit="repositories",
         )

@@ -53,7 +53,7 @@ class SeedClient:
             )
         except (requests.RequestException, ValueError) as error:
             raise ServerUnreachable(
-                f"{self.endpoint_url} does not answer",
+                "the server does not answer",
                 where=where,
                 hint="is the server running there? `lakeplan sandbox up` starts one",
                 detail=str(error),
@@ -75,7 +75,7 @@ class SeedClient:
         message = _message(answer)
         if answer.status_code == 401:
             return AuthenticationFailed(
-                f"{self.endpoint_url} refuses the credentials: {message}",
+                f"the server refuses the credentials: {message}",
                 where=where,
                 hint="--access-key and --secret-key, or LAKEPLAN_ACCESS_KEY and LAKEPLAN_SECRET_KEY",
             )

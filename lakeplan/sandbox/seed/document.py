@@ -11,13 +11,15 @@ from lakeplan.sandbox.seed.nodes import Mapped, Problems, load, only_key, sequen
 
 HELP = """\
 repositories:
-  - name: analytics                # default_branch: main, storage_namespace: <prefix><name>
-    steps:                         # in order, each one of these
-      - upload: {branch: main, path: raw/a.csv, size: 4KB}     # or content: "text", metadata: {k: v}
+  - name: analytics  # default_branch: main, storage_namespace: <prefix><name>
+    steps:  # in order, each one of these
+      - upload: {branch: main, path: raw/a.csv, size: 4KB, metadata: {k: v}}
+      - upload: {branch: main, path: raw/b.csv, content: "text"}
       - upload: {branch: main, path: raw/day-1/, count: 20, size: 1KB}
       - copy: {branch: main, source: raw/a.csv, destination: b.csv, ref: v1}
       - delete: {branch: main, path: raw/day-1/}
-      - commit: {branch: main, message: first day, age: 40d, metadata: {k: v}, allow_empty: false}
+      - commit: {branch: main, message: first day, age: 40d}
+      - commit: {branch: main, message: b, metadata: {k: v}, allow_empty: no}
       - branch: {name: dev, source: main, hidden: false}
       - merge: {source: dev, into: main, message: "", strategy: ""}
       - revert: {branch: main, ref: main, parent: 1}

@@ -43,7 +43,8 @@ def run_seed(
     for repository in seed.repositories:
         if repository.name not in existing:
             _Runner(client, repository.name, as_of).run(repository, namespace_prefix)
-            report(f"{repository.name}: {len(repository.steps)} steps")
+            steps = len(repository.steps)
+            report(f"{repository.name}: {steps} step{'' if steps == 1 else 's'}")
             made.append(repository.name)
     return made
 

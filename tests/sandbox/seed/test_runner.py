@@ -150,7 +150,7 @@ class DescribeRepositoriesThatExist:
     def it_reports_what_it_made(self, run):
         lines = []
         run("tag: {name: v1, ref: main}", report=lines.append)
-        assert lines == ["one: 1 steps"]
+        assert lines == ["one: 1 step"]
 
 
 class DescribeFailures:

@@ -1,0 +1,104 @@
+"""What every command says when it is used right: command lines, and what has been done before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.cli.outputs.site import Site
+from tests.cli.outputs.stages import done, mark_id
+
+
+@dataclass(frozen=True)
+class Case:
+    """Lines are typed in a row, each on what the one before left. ``{url}`` is the sandbox's address,
+    ``{lake}`` the folder of its repositories, ``{mark}`` the id of the one mark there is."""
+
+    stage: str
+    lines: tuple[str, ...]
+    code: int = 0
+    spark: bool = False
+    prepare: Callable[[Site], None] | None = None
+
+
+def typed(site: Site, line: str) -> str:
+    """The line as it is typed at this site."""
+    mark = mark_id(site) if "{mark}" in line else ""
+    return line.format(url=site.endpoint_url, port=site.port, lake=site.folder / "lakefs", mark=mark)
+
+
+def plan_file(site: Site) -> None:
+    done(site, "plan --no-simulate --allow unknown-impact --out plan.json -q")
+
+
+def branches_go(site: Site) -> None:
+    done(site, "lifecycle run -q")
+
+
+def two_weeks_later(site: Site) -> None:
+    site.later(days=15)
+
+
+def empty_tree(site: Site) -> None:
+    """Nothing of a tree is left but its folder."""
+    for file in [*site.tree.rglob("*.yaml"), *site.tree.rglob("*.json")]:
+        file.unlink()
+
+
+CASES = {
+    "init": Case(
+        "seeded",
+        ("init --endpoint prod=https://lakefs.example.com --ci github", "init -C new --endpoint prod={url}"),
+        prepare=empty_tree,
+    ),
+    "validate": Case("seeded", ("validate", "validate --format json")),
+    "test": Case("seeded", ("test",), code=1),
+    "plan": Case("observed", ("plan",), spark=True),
+    "show": Case(
+        "seeded",
+        ("show plan.json --target clickstream", "show --resolved analytics", "show --resolved ml-features"),
+        prepare=plan_file,
+    ),
+    "report": Case("seeded", ("report plan.json --html plan.html -C .",), prepare=plan_file),
+    "apply": Case("seeded", ("apply plan.json", "apply plan.json"), prepare=plan_file),
+    "explain": Case(
+        "seeded",
+        (
+            "explain analytics main:tables/customers.parquet",
+            "explain analytics release-3",
+            "explain --namespace file://{lake}/analytics --rules rules.json v1.0:tables/customers.parquet"
+            " --compare-rules longer.json --as-of 2026-03-31T12:00:00Z --max-uncommitted-age 9999d",
+        ),
+    ),
+    "drift": Case("applied", ("drift", "drift --format openmetrics")),
+    "import": Case("seeded", ("import --endpoint prod={url}",), prepare=empty_tree),
+    "export": Case("seeded", ("export analytics",)),
+    "doctor": Case("seeded", ("doctor --no-spark --for apply",)),
+    "simulate": Case(
+        "seeded",
+        ("simulate --namespace file://{lake}/analytics --rules rules.json --commits-only",),
+        prepare=plan_file,
+    ),
+    "curve": Case("seeded", ("curve analytics --horizon 90d --at 14",), spark=True),
+    "schema": Case("seeded", ("schema purge",)),
+    "lifecycle plan": Case("observed", ("lifecycle plan --no-simulate",)),
+    "lifecycle run": Case("observed", ("lifecycle run", "lifecycle run")),
+    "lifecycle undo": Case("observed", ("lifecycle undo",), prepare=branches_go),
+    "sweep mark": Case("applied", ("sweep mark --target 'lake-*'",), spark=True),
+    "sweep approve": Case("marked", ("sweep approve {mark} --reason 'ticket 42'",), spark=True),
+    "sweep run": Case("swept", ("sweep run {mark}",), spark=True),
+    "sweep restore": Case("swept", ("sweep restore {mark}",), spark=True),
+    "sweep purge": Case(
+        "swept", ("sweep purge --older-than 14d --auto-approve",), spark=True, prepare=two_weeks_later
+    ),
+    "sweep report": Case("swept", ("sweep report", "sweep report {mark}"), spark=True),
+    "history list": Case("applied", ("history",)),
+    "history show": Case("applied", ("history show last",)),
+    "history rollback": Case(
+        "applied",
+        ("history rollback last --edit-tree --no-simulate --allow unknown-impact --allow clear",),
+    ),
+    "spark package": Case("seeded", ("spark package",)),
+    "sandbox up": Case("seeded", ("sandbox up --port 0 --dir ../other",)),
+    "sandbox seed": Case("seeded", ("sandbox seed more.yaml --endpoint {url}",)),
+}

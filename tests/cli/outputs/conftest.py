@@ -1,0 +1,101 @@
+"""Sites at hand: a copy of a stage for each test, which it may change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.outputs.site import PLACE_LENGTH, Site
+from tests.cli.outputs.stages import STAGES
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "golden"
+REGENERATE = "LAKEPLAN_REGENERATE_OUTPUT"
+
+
+@pytest.fixture(scope="session")
+def port() -> int:
+    """Five digits, which every address in an output then has."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            number = int(found.getsockname()[1])
+        if number >= 10_000:
+            return number
+
+
+@pytest.fixture(scope="session")
+def place() -> Iterator[Path]:
+    """Where every site of the session stands, one at a time: as long a path on every machine, since lines are
+    wrapped by it."""
+    base = Path(tempfile.mkdtemp(prefix="lakeplan-"))
+    folder = base / "site".ljust(PLACE_LENGTH - len(str(base)) - 1, "-")
+    assert len(str(folder)) == PLACE_LENGTH, f"{base} is too long"
+    yield folder
+    shutil.rmtree(base)
+
+
+@pytest.fixture(scope="session")
+def stage(
+    port: int, place: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Callable[[str], Path]:
+    """``stage(name)``: what a site holds after that stage, made once. Copy it before you change it."""
+    made: dict[str, Path] = {}
+
+    def make(name: str) -> Path:
+        if name not in made:
+            chosen = STAGES[name]
+            if chosen.spark:
+                request.getfixturevalue("spark")
+            before = HERE / "start" if chosen.after is None else make(chosen.after)
+            with _site_at(place, before, Site(place, port, name)) as site:
+                chosen.make(site)
+                made[name] = tmp_path_factory.mktemp("stages") / name
+                shutil.copytree(place, made[name])
+        return made[name]
+
+    return make
+
+
+@pytest.fixture
+def open_site(stage: Callable[[str], Path], port: int, place: Path) -> Iterator[Callable[[str], Site]]:
+    """``open_site(name)``: a site of its own, as that stage left it; the one before it is closed."""
+    with ExitStack() as stack:
+
+        def opened(name: str) -> Site:
+            stack.close()
+            return stack.enter_context(_site_at(place, stage(name), Site(place, port)))
+
+        yield opened
+
+
+@contextmanager
+def _site_at(place: Path, before: Path, site: Site) -> Iterator[Site]:
+    shutil.copytree(before, place)
+    try:
+        with site.serving():
+            yield site
+    finally:
+        shutil.rmtree(place)
+
+
+@pytest.fixture
+def golden_file() -> Callable[[str, str], None]:
+    """Compares with ``golden/<name>.txt``. With LAKEPLAN_REGENERATE_OUTPUT=1 the file is written instead:
+    look at the difference in git before you commit it."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / f"{name}.txt"
+        if os.environ.get(REGENERATE):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"{path.name} is missing: {REGENERATE}=1 writes it"
+        assert text == path.read_text(encoding="utf-8"), f"{path}: {REGENERATE}=1 writes it again"
+
+    return compare

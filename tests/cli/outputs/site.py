@@ -1,0 +1,161 @@
+"""A lake and a tree that stand still: every run of a command says the same, to the letter."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import itertools
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lakeplan.cli import when
+from lakeplan.cli.main import run
+from lakeplan.sandbox import Options, SandboxHandle, start_sandbox
+
+NOON = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
+"""When everything happens, unless a stage says otherwise."""
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Told:
+    line: str
+    code: int
+    out: str
+    err: str
+
+
+PLACE_LENGTH = 60
+TERM = "dumb"
+"""Such a terminal cannot move its cursor: what is printed is what is seen."""
+
+
+@dataclass
+class Site:
+    """``folder`` holds ``tree``, where commands run, and ``lakefs``, what a sandbox at ``port`` serves."""
+
+    folder: Path
+    port: int
+    name: str = "test"
+    now: datetime = NOON
+    handle: SandboxHandle | None = None
+    _drawn: Iterator[int] = field(default_factory=itertools.count, init=False)
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "tree"
+
+    @property
+    def endpoint_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def write(self, file: str, text: str) -> None:
+        path = self.tree / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        text = (self.tree / file).read_text(encoding="utf-8")
+        assert old in text
+        self.write(file, text.replace(old, new))
+
+    def later(self, **passed: float) -> None:
+        self.now += timedelta(**passed)
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[Site]:
+        """With a sandbox that serves ``lakefs`` by the site's clock."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("lakeplan.sandbox.service.secrets", SimpleNamespace(token_bytes=self._bytes))
+            handle = start_sandbox(
+                self.folder / "lakefs", port=self.port, options=Options(clock=lambda: self.now)
+            )
+        with handle:
+            self.handle = handle
+            yield self
+
+    def lakeplan(self, line: str, width: int = 80, **environment: str) -> Told:
+        """One command line as it is typed in the tree, at a terminal of this width."""
+        out, err = Terminal(), Terminal()
+        with pytest.MonkeyPatch.context() as patch:
+            self._stand_still(patch)
+            for name, value in {"COLUMNS": str(width), **environment}.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "stdin", io.StringIO())
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = run(shlex.split(line))
+        return Told(
+            self.scrub(line).rstrip(), int(code), self.scrub(out.getvalue()), self.scrub(err.getvalue())
+        )
+
+    def scrub(self, text: str) -> str:
+        """Without what differs from run to run: the port, digests that it goes into, the folder, the process,
+        versions of what is installed, and how long something took. Widths stay."""
+        text = text.replace(str(self.folder), "/data/".ljust(PLACE_LENGTH, "-"))
+        text = text.replace(str(self.port), "54321")
+        text = re.sub(r"127\.0\.0\.1:\d{5}", "127.0.0.1:54321", text)
+        text = re.sub(r"(?<=digest )[0-9a-f]+", lambda found: "0" * len(found[0]), text)
+        text = re.sub(r"\b\d\.\d s\b", "0.0 s", text)
+        text = re.sub(r"\bpid \d+", "pid 4711", text)
+        text = re.sub(r"(?m)^(  [a-z-]+==)[\d.]+$", r"\1VERSION", text)
+        return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+    def _stand_still(self, patch: pytest.MonkeyPatch) -> None:
+        for name in [n for n in os.environ if n.startswith(("LAKEPLAN_", "LAKECTL_", "AWS_", "AZURE_"))]:
+            patch.delenv(name)
+        for name in ("CI", "NO_COLOR", "FORCE_COLOR"):
+            patch.delenv(name, raising=False)
+        settings = {
+            "TERM": TERM,
+            "LINES": "50",
+            "LOGNAME": "ada",
+            "HOME": str(self.folder),
+            "LAKEPLAN_VAR_SANDBOX_URL": self.endpoint_url,
+            "LAKEPLAN_PROD_ENDPOINT_URL": self.endpoint_url,
+            "LAKEPLAN_PROD_ACCESS_KEY_ID": "sandbox",
+            "LAKEPLAN_PROD_SECRET_ACCESS_KEY": "sandbox-secret",
+        }
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        patch.chdir(self.tree)
+        patch.setattr("socket.gethostname", lambda: "laptop")
+        patch.setattr(
+            "lakeplan.cli.who.secrets", SimpleNamespace(token_hex=lambda size: self._bytes(size).hex())
+        )
+        patch.setattr("lakeplan.sandbox.seed.runner._PARALLEL_UPLOADS", 1)
+        # Workers go by the machine's clock: their time must not be over for standing still.
+        patch.setattr("lakeplan.app.sweep.run.ROUND", timedelta(days=36_500))
+        for module in _users_of(when.now_utc):
+            patch.setattr(module, "now_utc", lambda: self.now)
+
+    def _bytes(self, size: int) -> bytes:
+        return hashlib.sha256(f"{self.name} {next(self._drawn)}".encode()).digest()[:size]
+
+    def grow_old(self) -> None:
+        """Everything stored was written two days ago."""
+        moment = (self.now - timedelta(days=2)).timestamp()
+        for folder in ("data", "_lakeplan"):
+            for file in (self.folder / "lakefs").glob(f"*/{folder}/**/*"):
+                os.utime(file, (moment, moment))
+
+
+def _users_of(function: Callable[..., object]) -> list[object]:
+    modules = [m for name, m in list(sys.modules.items()) if name.startswith("lakeplan.")]
+    return [m for m in modules if getattr(m, function.__name__, None) is function]

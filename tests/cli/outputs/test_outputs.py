@@ -1,0 +1,69 @@
+"""The real output of every command, at 80 and at 160 columns."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.outputs.cases import CASES
+from tests.cli.outputs.cases import typed as typed_at
+from tests.cli.outputs.looks import looks
+from tests.cli.outputs.site import Site, Told
+
+WIDTHS = (80, 160)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("command", CASES)
+def it_looks_as_reviewed(
+    command: str,
+    width: int,
+    open_site: Callable[[str], Site],
+    golden_file: Callable[[str, str], None],
+    request: pytest.FixtureRequest,
+) -> None:
+    case = CASES[command]
+    if case.spark:
+        request.getfixturevalue("spark")
+    site = open_site(case.stage)
+    if case.prepare is not None:
+        case.prepare(site)
+    told = [_told(site, line, width) for line in case.lines]
+    text = "\n".join(map(shown, told))
+    assert looks(text, width) == []
+    golden_file(f"{command.replace(' ', '-')}/{width}", text)
+    assert told[-1].code == case.code
+
+
+def _told(site: Site, line: str, width: int) -> Told:
+    words = typed_at(site, line)
+    if not line.startswith("sandbox up"):
+        return site.lakeplan(words, width)
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    stopper = threading.Thread(target=_stop_when_up, args=(before[0],))
+    stopper.start()
+    try:
+        return site.lakeplan(words, width)
+    finally:
+        stopper.join()
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGINT, before[1])
+
+
+def _stop_when_up(before: object) -> None:
+    """Ends ``sandbox up`` as a person does, once it listens to that."""
+    while signal.getsignal(signal.SIGTERM) is before:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def shown(told: Told) -> str:
+    parts = [f"$ lakeplan {told.line}\n", told.out]
+    if told.err:
+        parts += ["(standard error)\n", told.err]
+    return "".join([*parts, f"(exit {told.code})\n"])

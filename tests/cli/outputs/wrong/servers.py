@@ -1,0 +1,159 @@
+"""Wrong uses of commands that ask a server."""
+
+from __future__ import annotations
+
+import requests
+
+from tests.cli.outputs.cases import empty_tree, plan_file
+from tests.cli.outputs.site import Site
+from tests.cli.outputs.wrong.kinds import Uses, Wrong, cut, no_server, no_tree, output, typing
+
+
+def other_tree_since(site: Site) -> None:
+    """The tree asks for other days than the plan file says."""
+    plan_file(site)
+    site.edit("repositories/analytics.yaml", "retention_days: 28", "retention_days: 27")
+
+
+def edited_since(site: Site) -> None:
+    """Somebody set rules on the server since the plan."""
+    plan_file(site)
+    assert site.handle is not None
+    requests.put(
+        f"{site.endpoint_url}/api/v1/repositories/clickstream/settings/gc_rules",
+        json={"default_retention_days": 99, "branches": []},
+        auth=("sandbox", "sandbox-secret"),
+        timeout=30,
+    ).raise_for_status()
+
+
+def refused(site: Site) -> None:
+    """A gate of the plan is closed."""
+    told = site.lakeplan("plan --no-simulate --out plan.json -q")
+    assert told.code == 4, told.err
+
+
+def broken_rules(site: Site) -> None:
+    site.write("rules.json", '{"default_retention_days": "many"}\n')
+
+
+WRONG: dict[str, Uses] = {
+    "plan": {
+        **typing("plan"),
+        **no_tree("plan"),
+        **no_server("plan --no-simulate"),
+        **output("plan"),
+        "a time that cannot be read": Wrong("plan --as-of yesterday"),
+        "a gate that does not exist": Wrong("plan --allow tag-lost"),
+        "a target that the tree does not have": Wrong("plan --target none-*"),
+        "a server that the tree does not have": Wrong("plan --server stage"),
+        "a way to simulate that there is not": Wrong("plan --simulate some"),
+        "a base outside git": Wrong("plan --base main", 1),
+        "a cache of no size": Wrong("plan --cache-size huge"),
+        "a Spark setting without a value": Wrong("plan --spark-conf spark.ui.enabled"),
+        "a closed gate": Wrong("plan --no-simulate -q", 4),
+    },
+    "apply": {
+        **typing("apply plan.json"),
+        **no_tree("apply"),
+        **output("apply plan.json"),
+        "a file that is not there": Wrong("apply nowhere.json", 1),
+        "a plan that is cut": Wrong("apply plan.json", 1, prepare=cut("plan.json")),
+        "nobody to ask": Wrong("apply --target analytics", spark=True),
+        "a gate opened without a terminal": Wrong("apply plan.json --allow tag-loss"),
+        "a plan that a gate refused": Wrong("apply plan.json", 4, prepare=refused),
+        "a tree that is another since": Wrong("apply plan.json", 5, prepare=other_tree_since),
+        "rules that were edited since": Wrong("apply plan.json", 5, prepare=edited_since),
+    },
+    "explain": {
+        **typing("explain analytics main"),
+        **no_tree("explain analytics main"),
+        **no_server("explain analytics main"),
+        "nothing to explain": Wrong("explain"),
+        "a repository alone": Wrong("explain analytics"),
+        "a repository that is not there": Wrong("explain analytic main", 1),
+        "a server that the tree does not have": Wrong("explain stage/analytics main"),
+        "a path that is not there": Wrong("explain analytics main:nowhere.csv", 1),
+        "a branch that is not there": Wrong("explain analytics nowhere", 1),
+        "a kind that does not exist": Wrong("explain analytics main --kind file"),
+        "a namespace without rules": Wrong("explain --namespace file:///data main"),
+        "rules without a namespace": Wrong("explain analytics main --rules rules.json"),
+        "an age that cannot be read": Wrong(
+            "explain --namespace file:///data --rules rules.json main --min-age old"
+        ),
+    },
+    "drift": {
+        **typing("drift"),
+        **no_tree("drift"),
+        **no_server("drift"),
+        **output("drift"),
+        "a class that does not exist": Wrong("drift --fail-on server-edit"),
+        "a server that the tree does not have": Wrong("drift --server stage"),
+        "a target that the tree does not have": Wrong("drift --target none-*"),
+    },
+    "import": {
+        **typing("import"),
+        "a tree is there": Wrong("import --endpoint prod={url}", 1),
+        "no server": Wrong("import", prepare=empty_tree),
+        "a server without a name": Wrong("import -C new --endpoint {url}"),
+        "two servers of a name": Wrong("import -C new --endpoint a={url} --endpoint a={url}"),
+        "a split that does not exist": Wrong("import -C new --endpoint prod={url} --split day"),
+        "credentials of another server": Wrong("import -C new --endpoint prod=https://l.example.com", 1),
+        "a rules file that is none": Wrong(
+            "import -C new --endpoint prod={url} --from-files rules.json", 1, prepare=broken_rules
+        ),
+        "a rules file that is not there": Wrong(
+            "import -C new --endpoint prod={url} --from-files nowhere.json", 1
+        ),
+    },
+    "export": {
+        **typing("export analytics"),
+        **no_tree("export analytics"),
+        **no_server("export analytics"),
+        "no repository": Wrong("export"),
+        "a repository that no entry names": Wrong("export analytic"),
+        "a format that does not exist": Wrong("export analytics --format json"),
+        "a folder that is not there": Wrong("export analytics --out away/rules.json", 1),
+    },
+    "doctor": {
+        **typing("doctor"),
+        **no_server("doctor --no-spark"),
+        **output("doctor"),
+        "a folder without a tree": Wrong("doctor -C away", 1),
+        "a purpose that does not exist": Wrong("doctor --for everything"),
+        "a server that the tree does not have": Wrong("doctor --server stage"),
+        "a Spark setting without a value": Wrong("doctor --spark-conf spark.ui.enabled"),
+    },
+    "curve": {
+        **typing("curve analytics"),
+        **no_tree("curve analytics"),
+        **no_server("curve analytics"),
+        "nothing to draw": Wrong("curve"),
+        "two things to draw": Wrong("curve analytics --namespace file:///data --rules rules.json"),
+        "a namespace without rules": Wrong("curve --namespace file:///data"),
+        "a repository that is not there": Wrong("curve analytic", 1),
+        "days that are no number": Wrong("curve analytics --at soon"),
+        "days below nothing": Wrong("curve analytics --at -1"),
+        "a horizon that is no age": Wrong("curve analytics --horizon far"),
+    },
+    "simulate": {
+        **typing("simulate --namespace file:///data --rules rules.json"),
+        "no namespace": Wrong("simulate --rules rules.json"),
+        "no rules": Wrong("simulate --namespace file:///data"),
+        "a namespace that is no URL": Wrong("simulate --namespace data --rules rules.json", 1),
+        "a store of another kind": Wrong("simulate --namespace gs://bucket/repo --rules rules.json", 1),
+        "a namespace without a refs dump": Wrong(
+            "simulate --namespace file://{lake}/analytics --rules rules.json --commits-only", 1
+        ),
+        "rules that are not there": Wrong("simulate --namespace file://{lake}/analytics --rules no.json"),
+        "rules that are none": Wrong(
+            "simulate --namespace file://{lake}/analytics --rules rules.json", 1, prepare=broken_rules
+        ),
+        "a time zone that does not exist": Wrong(
+            "simulate --namespace file:///data --rules rules.json --time-zone Mars"
+        ),
+        "an age that cannot be read": Wrong(
+            "simulate --namespace file:///data --rules rules.json --min-age old"
+        ),
+    },
+}

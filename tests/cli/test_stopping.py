@@ -1,0 +1,83 @@
+"""Commands that are told to end while a bar is shown, on a real terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakeplan.errors import ExitCode
+
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """Takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def it_gives_the_terminal_back_and_says_so(
+    silent_server: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "lakeplan.yaml").write_text(
+        "apiVersion: lakeplan/v1\n"
+        f"servers: {{prod: {{endpoint_url: '{silent_server}'}}}}\n"
+        "repositories: {lake: {gc: {default_retention_days: 7}}}\n"
+    )
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lakeplan", "plan", "-C", str(tmp_path)],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env={
+            **os.environ,
+            "TERM": "xterm",
+            "NO_COLOR": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "LAKEPLAN_PROD_ENDPOINT_URL": silent_server,
+            "LAKEPLAN_PROD_ACCESS_KEY_ID": "key",
+            "LAKEPLAN_PROD_SECRET_ACCESS_KEY": "secret",
+        },
+    )
+    os.close(theirs)
+    try:
+        seen = _read_until(ours, "listing the repositories of prod")
+        process.send_signal(number)
+        seen += _read_until(ours, None)
+        assert process.wait(timeout=20) == ExitCode.INTERRUPTED
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert seen.rindex(SHOW) > seen.rindex(HIDE)
+    assert "interrupted" in seen[seen.rindex(SHOW) :]
+    assert "Traceback" not in seen
+
+
+def _read_until(terminal: int, words: str | None) -> str:
+    """What the terminal shows until it shows ``words``, or to its end."""
+    seen = b""
+    while words is None or words.encode() not in seen:
+        ready, _, _ = select.select([terminal], [], [], 30)
+        assert ready, f"nothing more after {seen!r}"
+        try:
+            chunk = os.read(terminal, 4096)
+        except OSError:  # Linux says EIO when the other side is closed
+            chunk = b""
+        if not chunk:
+            assert words is None, f"it ended: {seen!r}"
+            break
+        seen += chunk
+    return seen.decode()
