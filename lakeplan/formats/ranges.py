@@ -57,10 +57,6 @@ def read_range(data: bytes, *, name: str, verify_id: str | None = None) -> Itera
             yield decode_entry(key, split_value(value)[1])
 
 
-KnownRanges = dict[tuple[bytes, bytes], RangeInfo]
-"""By a metarange's record: key and value."""
-
-
 def read_range_columns(data: bytes, *, name: str, verify_id: str | None = None) -> RangeColumns:
     """The same as columns, and several times faster. A path that is not UTF-8 shows such bytes as ``\\xNN``.
 
@@ -157,6 +153,10 @@ def _columns_one_by_one(data: bytes, name: str, verify_id: str | None) -> RangeC
         columns.sizes.append(entry.size)
         columns.last_modified_us.append(entry.last_modified_us)
     return columns
+
+
+KnownRanges = dict[tuple[bytes, bytes], RangeInfo]
+"""By a metarange's record: key and value."""
 
 
 def read_metarange(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakeplan.errors import LakeplanError
+from lakeplan.formats.hashing import Hashes
 from lakeplan.model.simulation import Amount
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation.blocks import Question
@@ -32,14 +32,12 @@ from lakeplan.simulation.pieces import from_bytes
 from lakeplan.simulation.reading import Source, failure
 from lakeplan.simulation.schemas import COUNTED, GOING, PIECES
 from lakeplan.simulation.seen import Seen
-from lakeplan.simulation.sharing import Memory
+from lakeplan.simulation.sharing import Memory, remember_all, suspects_of
 from lakeplan.simulation.totals import ObjectClass
 from lakeplan.simulation.work import WorkItem, pack
 
 FEW_ROWS = 500_000
 """Below this many a repository is counted in one partition."""
-MEMORIES_AT_ONCE = 16
-"""Repositories whose cache is asked at once: in a store each answer is waited for."""
 _WORD = 0xFFFFFFFF
 
 
@@ -64,14 +62,18 @@ def counted(
     object that goes in any of the questions has a row."""
     parallelism = session.sparkContext.defaultParallelism
     bins = pack(items, parallelism)
-    memories = [Memory(source, n, items, cache) for n, (source, _) in enumerate(sources)]
-    with ThreadPoolExecutor(MEMORIES_AT_ONCE) as pool:
-        suspects = tuple(pool.map(Memory.suspects, memories))
-    # of those that are known to stand alone nothing is sent
-    sent = [n if few is None else few.size for n, few in zip(entries, suspects, strict=True)]
-    rows = [2 * n if listing else n for n in sent]
+    of_source: dict[int, list[WorkItem]] = {n: [] for n in range(len(sources))}
+    for item in items:
+        of_source[item.source].append(item)
+    memories = [Memory(of, asks, of_source[n], cache) for n, (of, asks) in enumerate(sources)]
+    suspects = suspects_of(memories)
+    rows = [
+        _most_rows(n, few, memory, listing=listing)
+        for n, few, memory in zip(entries, suspects, memories, strict=True)
+    ]
     partitions = [1 if n < FEW_ROWS else max(parallelism, -(-n // ROWS_A_PARTITION)) for n in rows]
-    spread = max(*partitions, min(parallelism, len(bins)), -(-sum(rows) // ROWS_A_PARTITION))
+    # what goes passes through them too, wherever it was counted
+    spread = max(*partitions, min(parallelism, len(bins)), -(-sum(entries) // ROWS_A_PARTITION))
     asked = Counting(
         sources=tuple(source for source, _ in sources),
         questions=tuple(tuple(questions) for _, questions in sources),
@@ -96,6 +98,14 @@ def counted(
     return Counted(pieces.mapInArrow(count, COUNTED), memories)
 
 
+def _most_rows(entries: int, suspects: Hashes | None, memory: Memory, *, listing: bool) -> int:
+    """So many meet in the second step, about: bins send a hash twice at most, and a suspect that lies in
+    several regions lies in few."""
+    if suspects is None:
+        return 2 * entries if listing else entries
+    return min(entries, 4 * suspects.size * memory.groups_of_a_region)
+
+
 def classes_in(objects: Counted) -> dict[int, list[ObjectClass] | LakeplanError]:
     """Per repository (its position), the classes of its objects; or, when a worker could not read something
     of it, that error: one unreadable file, and there is no answer."""
@@ -112,10 +122,11 @@ def classes_in(objects: Counted) -> dict[int, list[ObjectClass] | LakeplanError]
             for seen, mask, alias_mask, holders, number, size in document["classes"]:
                 amount = Amount(number, size)
                 of_source.append(ObjectClass(Seen(seen), mask, alias_mask, tuple(holders), amount))
-    with ThreadPoolExecutor(MEMORIES_AT_ONCE) as pool:
-        for source, memory in enumerate(objects.memories):
-            if isinstance(found.get(source), list):
-                pool.submit(memory.remember, shared.get(source, ()))
+    remember_all(
+        (memory, shared.get(source, ()))
+        for source, memory in enumerate(objects.memories)
+        if isinstance(found.get(source), list)
+    )
     return found
 
 

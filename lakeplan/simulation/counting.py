@@ -6,9 +6,10 @@ where that is not known, are sent on by hash, with texts of those that may go. T
 rows of its hashes, so it knows what goes. Either counts objects by class, and gives the texts of what really
 goes, one row an address.
 
-Memory of a worker. First step: ``FETCH_AHEAD`` files (20 MiB each at most) in flight, one range decoded
-(about ten times its file), ``MAX_ROWS`` rows of 24 bytes that wait to be folded, as many that were, and the
-texts of those that may go. Second step: ``ROWS_A_PARTITION`` rows, likewise.
+Memory of a worker. First step: ``FETCH_AHEAD`` files (20 MiB each at most) in flight, or twice as many groups
+of the cache; one range decoded (about ten times its file), ``MAX_ROWS`` rows of 24 bytes of a group that wait
+to be folded, ``MAX_ROWS`` of finished groups and as much again while they are folded, and the texts of those
+that may go. Second step: ``ROWS_A_PARTITION`` rows, likewise.
 """
 
 from __future__ import annotations
@@ -27,7 +28,16 @@ from lakeplan.formats.hashing import Hashes, Ints
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation.blocks import Block, Question
 from lakeplan.simulation.fetching import FETCH_AHEAD, ahead
-from lakeplan.simulation.folding import Classes, Rows, concat, fold, pack_rows, unpack_rows
+from lakeplan.simulation.folding import (
+    Classes,
+    Rows,
+    concat,
+    fold,
+    in_order,
+    pack_rows,
+    twice,
+    unpack_rows,
+)
 from lakeplan.simulation.listed import ListedReader
 from lakeplan.simulation.pieces import (
     COUNTS,
@@ -51,6 +61,8 @@ MAX_ROWS = 2_000_000
 ROWS_A_PARTITION = 4_000_000
 MAX_SHARED = 1_000_000
 """Hashes; where more are shared, all rows meet in every run."""
+TOO_MANY = b"\0"
+"""Told in place of hashes."""
 BATCH_ROWS = 1 << 16
 
 
@@ -162,7 +174,7 @@ class _Folder:
             hits = [_contains(self._suspects, table["hash"].to_numpy()) for table in texts]
             texts = [t.filter(pa.array(hit)) for t, hit in zip(texts, hits, strict=True) if hit.any()]
         if rows:
-            yield from self._send(rows)
+            yield from self._send(self._folded(concat(rows)))
         if texts:
             yield from self._send_texts(pa.concat_tables(texts))
 
@@ -172,14 +184,20 @@ class _Folder:
         for data in self._tally.objects(rows, texts):
             yield self._piece(self._number, OBJECTS, data)
 
-    def _send(self, rows: list[Rows]) -> Iterator[pa.RecordBatch]:
+    def _folded(self, rows: Rows) -> Rows:
+        """Each hash once; those of several groups twice, if the second step is to tell of them."""
+        folded = fold(rows, self._classes)
+        if len(folded) == len(rows) or not self._asked.tell_shared:
+            return folded
+        return _in_order(concat([folded, _part(folded, _contains(twice(rows.hashes), folded.hashes))]))
+
+    def _send(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """``rows`` are in ascending order."""
         parts = self._asked.partitions[self._source]
-        ends = [np.searchsorted(_partition_of(of_one.hashes, parts), np.arange(parts + 1)) for of_one in rows]
+        ends = np.searchsorted(_partition_of(rows.hashes, parts), np.arange(parts + 1)).tolist()
         for part in range(parts):
-            slices = [r.part(slice(e[part], e[part + 1])) for r, e in zip(rows, ends, strict=True)]
-            together = concat(slices)
-            for at in range(0, len(together), ROWS_A_PIECE):
-                some = together.part(slice(at, at + ROWS_A_PIECE))
+            for at in range(ends[part], ends[part + 1], ROWS_A_PIECE):
+                some = rows.part(slice(at, min(at + ROWS_A_PIECE, ends[part + 1])))
                 yield self._piece(part, NUMBERS, pack_rows(some, self._classes))
 
     def _send_texts(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -209,6 +227,11 @@ def _contains(ascending: Hashes, hashes: Hashes) -> npt.NDArray[np.bool_]:
         ascending[np.minimum(np.searchsorted(ascending, hashes), ascending.size - 1)] == hashes
     )
     return found
+
+
+def _in_order(rows: Rows) -> Rows:
+    order = in_order(rows.hashes)
+    return Rows(rows.hashes[order], rows.sizes[order], rows.numbers[order])
 
 
 def _part(rows: Rows, where: npt.NDArray[np.bool_]) -> Rows:
@@ -247,7 +270,7 @@ def _meet(source: int, numbers: list[bytes], texts: list[bytes], asked: Counting
     classes = Classes()
     rows = concat([unpack_rows(data, classes) for data in numbers])
     numbers.clear()
-    shared = _twice(rows.hashes) if asked.tell_shared else None
+    shared = _told(rows.hashes, asked.partitions[source]) if asked.tell_shared else None
     rows = fold(rows, classes)
     tally = asked.tally(source, classes)
     yield counted(source, counts=tally.counts(rows), shared=shared)
@@ -255,8 +278,8 @@ def _meet(source: int, numbers: list[bytes], texts: list[bytes], asked: Counting
         yield counted(source, objects=data)
 
 
-def _twice(hashes: Hashes) -> bytes:
-    """Those that are there more than once; one byte when they are too many."""
-    ascending = np.sort(hashes)
-    found = np.unique(ascending[1:][ascending[1:] == ascending[:-1]])
-    return found.astype("<u8").tobytes() if found.size <= MAX_SHARED else b"\0"
+def _told(hashes: Hashes, partitions: int) -> bytes:
+    """Those that are there more than once. Hashes spread evenly, so no partition has many more than its
+    share of as many as are kept."""
+    found = twice(hashes)
+    return found.astype("<u8").tobytes() if found.size <= 2 * MAX_SHARED // partitions + 1000 else TOO_MANY

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakeplan.formats.addresses import prefix_of
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.digests import Digest
@@ -160,5 +161,6 @@ def trimmed(cache: RangeCache | None) -> Iterator[None]:
 
 def namespace_key(addresses: Addresses) -> str:
     """Two namespaces have the same only if every address means the same in both."""
-    described = json.dumps([FORMAT.decode(), *addresses.namespaces, {"alias": addresses.alias_base}])
+    urls = dict.fromkeys(prefix_of(url) for url in addresses.namespaces)
+    described = json.dumps([FORMAT.decode(), *urls, {"alias": addresses.alias_base}])
     return hashlib.sha256(described.encode()).hexdigest()[:32]

@@ -113,6 +113,12 @@ def in_order(hashes: Hashes) -> Ints:
     return order
 
 
+def twice(hashes: Hashes) -> Hashes:
+    """Those that are there more than once, ascending."""
+    ascending = np.sort(hashes)
+    return np.unique(ascending[1:][ascending[1:] == ascending[:-1]])
+
+
 def fold(rows: Rows, classes: Classes) -> Rows:
     """One row a hash, in ascending order of them: greatest size, classes joined."""
     if not len(rows):

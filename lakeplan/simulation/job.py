@@ -35,7 +35,8 @@ from lakeplan.simulation.writing import FewRows, Rows, is_few, rows_of
 
 
 class NamespaceJob:
-    """Use as a context: what is kept in Spark goes with it. ``read`` comes first."""
+    """Use as a context: what is kept in Spark goes with it. ``read`` comes first. Where a cache knows most of
+    the namespace, making one reads the little that it does not."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ PIECES = StructType(
     [
         StructField("partition", IntegerType(), False),
         StructField("source", IntegerType(), False),
-        # numbers, texts, or the report of an error
+        # of pieces.py: numbers, texts, the report of an error, or what is counted already
         StructField("kind", IntegerType(), False),
         StructField("data", BinaryType(), False),
     ]
@@ -56,8 +56,9 @@ COUNTED = StructType(
         StructField("source", IntegerType(), False),
         # JSON: classes of objects with their amounts, or an error
         StructField("counts", StringType(), True),
-        # many rows of GOING, as an Arrow stream; each row has this or counts
+        # many rows of GOING, as an Arrow stream; a row has this or counts
         StructField("objects", BinaryType(), True),
+        # beside counts: hashes, 8 bytes each
         StructField("shared", BinaryType(), True),
     ]
 )

@@ -129,6 +129,8 @@ def _settings(options: SparkOptions, estimated_bytes: int, *, light: bool = Fals
         "spark.sql.shuffle.partitions": str(shuffle_partitions(estimated_bytes)),
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        # A larger function is broadcast, in plain temporary files; ours carry credentials.
+        "spark.broadcast.UDFCompressionThreshold": str(2**31 - 1),
         # collect_set aggregates by hash up to this many keys, and by sorting from there on
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
     }

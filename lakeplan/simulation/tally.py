@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeplan.errors import SimulationFailed
+from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.simulation.blocks import Question
 from lakeplan.simulation.folding import STORED, Class, Classes, Rows, in_order
 from lakeplan.simulation.pieces import GOING, ROWS_A_PIECE, to_bytes
@@ -98,8 +99,12 @@ def _by_address(gone: Rows, texts: Iterable[pa.Table]) -> pa.Table:
         tables.append(table if hit.all() else table.filter(pa.array(hit)))
     if not found.all():
         raise SimulationFailed(f"{int((~found).sum())} objects go that no address was sent of")
-    return (
+    grouped = (
         pa.concat_tables(tables)
         .group_by(["hash", "address"])
         .aggregate([("path", "distinct", pc.CountOptions(mode="only_valid")), ("last", "max")])
     )
+    if grouped.num_rows == len(gone):
+        return grouped
+    # several addresses have one hash, and not each of them needs to be where a collector looks
+    return grouped.filter(pa.array([is_candidate_key(text) for text in grouped["address"].to_pylist()]))

@@ -23,6 +23,8 @@ class MemoryCache:
         names = sorted(self.files)
         for n, name in enumerate(names):
             data = self.files[name]
+            if not data:
+                continue
             middle = len(data) // 2
             self.files[name] = (
                 data[:middle] + bytes((data[middle] ^ 1,)) + data[middle + 1 :],

@@ -17,14 +17,14 @@ from lakeplan.formats import range_arrays, ranges
 from lakeplan.formats.range_writer import write_range
 from lakeplan.model.objects import AddressType, Entry
 from lakeplan.ports.range_cache import RangeCache
-from lakeplan.simulation import counting, digests, listed, work
+from lakeplan.simulation import counting, digests, listed, sharing, work
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.blocks import Question
 from lakeplan.simulation.counting import Bins, Counting, count_objects, fold_bins, unpack_objects
 from lakeplan.simulation.pieces import from_bytes
 from lakeplan.simulation.reading import Source
 from lakeplan.simulation.seen import Seen
-from lakeplan.simulation.sharing import Memory
+from lakeplan.simulation.sharing import Memory, suspects_of
 from lakeplan.simulation.work import Kind, WorkItem, pack, unpack
 from tests.simulation.memory_cache import MemoryCache
 
@@ -102,13 +102,14 @@ def run(
     """Amounts by class, and the rows of what goes."""
     source = Source("repo", files, Addresses((URL,)))
     places = tuple(range(partitions))
-    memory = Memory(source, 0, [item for packed in bins for item in unpack(packed)], cache)
+    memory = Memory(source, questions, [item for packed in bins for item in unpack(packed)], cache)
+    suspects = suspects_of([memory])
     told: list[bytes] = []
     asked = Counting(
         (source,), (tuple(questions),), False, (partitions,), places, cache, tell_shared=memory.is_kept
     )
     numbers = pa.RecordBatch.from_arrays([pa.array(range(len(bins)), pa.int64())], ["id"])
-    pieces = list(fold_bins([numbers], Bins(tuple(bins), (memory.suspects(),)), asked))
+    pieces = list(fold_bins([numbers], Bins(tuple(bins), suspects), asked))
     classes: dict[tuple[object, ...], tuple[int, int]] = defaultdict(lambda: (0, 0))
     going: list[dict[str, object]] = []
     for place in places:
@@ -205,6 +206,9 @@ def test_a_history_that_changes_is_counted_as_if_nothing_had_been_known(
     finely: bool,
 ) -> None:
     """Ranges come and go, and verdicts change, from run to run over one cache."""
+    monkeypatch.setattr(counting, "MAX_SHARED", data.draw(st.sampled_from([0, 3, 1_000])))
+    monkeypatch.setattr(sharing, "MAX_SHARED", counting.MAX_SHARED)
+    monkeypatch.setattr(sharing, "MAX_CHANGED_BYTES", data.draw(st.sampled_from([0, 2, 1_000])))
     if finely:
         monkeypatch.setattr(counting, "MAX_ROWS", 3)
         monkeypatch.setattr(work, "GROUP_RANGES", 2)
