@@ -71,7 +71,7 @@ def it_reads_lakectls_file(tmp_path: Path) -> None:
 
 def it_refuses_what_is_no_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{}")
-    with pytest.raises(LakeplanError, match="not a plan of this version"):
+    with pytest.raises(LakeplanError, match="not a plan file"):
         read_plan(tmp_path / "plan.json")
     with pytest.raises(LakeplanError, match="cannot read the plan"):
         read_plan(tmp_path / "none.json")

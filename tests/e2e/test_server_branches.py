@@ -193,6 +193,11 @@ class DescribeDrift:
         assert {r.method for r in enterprise.handle.faults.requests} == {"GET"}
 
     def it_records_only_what_is_selected(self, enterprise):
+        enterprise.api.repository("other")
+        enterprise.write(
+            "repositories/other.yaml",
+            "apiVersion: lakeplan/v1\nrepositories:\n  other:\n    gc: {default_retention_days: 21}\n",
+        )
         drift(enterprise, "--target", "other")
         assert records(enterprise) == []
 

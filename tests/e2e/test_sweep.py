@@ -281,7 +281,7 @@ class DescribeApplyWithSweep:
         (("approve", "no-such-mark", "--reason", "x"), 64, "knows no mark"),
         (("approve", "../mark", "--reason", "x"), 64, "is not the id of a mark"),
         (("mark", "--target", "nobody"), 64, "no repository of the tree is selected"),
-        (("mark", "--never-committed", "maybe"), 64, "keep or collect"),
+        (("mark", "--never-committed", "maybe"), 64, "one of keep, collect"),
         (("mark", "--min-age", "soon"), 64, "--min-age"),
         (("mark", "--allow", "everything"), 64, "unknown gate"),
         (("purge", "--older-than", "14"), 64, "--older-than"),
