@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,15 +11,14 @@ from typing import Any
 
 from lakeplan.adapters.git import commit_of, write_folder
 from lakeplan.app.base import HeldTree
+from lakeplan.cli.base_pairs import Pair, Pairing
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.config.units import parse_bytes, parse_count, parse_date, parse_duration
 from lakeplan.core.planning.loosening import Guards, loosened, loosened_repository
-from lakeplan.core.planning.stricter_sweep import guard_of
+from lakeplan.core.planning.stricter_sweep import guard_of, held_to_guard
 from lakeplan.errors import ConfigError
-from lakeplan.model.desired import DesiredRepository
-from lakeplan.model.plan import Plan
-from lakeplan.model.sweep import SweepSettings
+from lakeplan.model.plan import Plan, SweepGuard
 
 _SWEEP_PARSERS = {"max_bytes": parse_bytes, "max_objects": parse_count, "rate": parse_count}
 
@@ -49,38 +48,22 @@ class Base:
         warnings = plan.warnings
         if self.tree is None:
             warnings += (f"there is no {ROOT_FILE} at {self.ref}: compared with the defaults",)
-        pairs = tuple(self._pairs(plan, tree))
+        pairing = Pairing(self.tree, tree, self.guards.safety)
+        pairs = tuple(pairing.repositories(plan))
         looser = [
             loosening
             for before, now in pairs
             for loosening in loosened_repository(before, now, measure=_measure, until=parse_date)
         ]
-        guards = {now.key: guard_of(before, now) for before, now in pairs if now is not None}
         return replace(
             plan,
             base=self.commit,
-            loosenings=(*found, *looser),
-            sweep_guards={key: guard for key, guard in guards.items() if guard is not None},
+            loosenings=(*found, *pairing.lost_servers(), *looser),
+            sweep_guards=_guards(pairs),
             impact_tolerance_percent=held.safety.impact_tolerance_percent,
             max_plan_age_seconds=held.safety.max_plan_age_seconds,
             warnings=warnings,
         )
-
-    def _pairs(self, plan: Plan, tree: Tree) -> Iterator[tuple[DesiredRepository, DesiredRepository | None]]:
-        """(at the base, in the tree) of the repositories the plan saw, and of those the base names. Where the
-        base has no entry its defaults are the base; None: the tree names it no more."""
-        seen = {(r.server, r.name) for r in plan.repositories}
-        seen |= {(server, name) for server, _, name in (key.partition("/") for key in plan.unmanaged)}
-        for server in {**(self.tree.servers if self.tree is not None else {}), **tree.servers}:
-            live = {name for at, name in seen if at == server}
-            now = _by_name(tree, server, live)
-            before = _by_name(self.tree, server, live)
-            for name in {**before, **now}:
-                if (server, name) in seen or (name in before and not plan.targets):
-                    yield before.get(name) or self._unnamed(now[name]), now.get(name)
-
-    def _unnamed(self, repository: DesiredRepository) -> DesiredRepository:
-        return replace(repository, resolved={}, holds=(), sweep=SweepSettings(), safety=self.guards.safety)
 
 
 def read_base(folder: Path, ref: str) -> Base:
@@ -114,10 +97,17 @@ def guards_of(tree: Tree) -> Guards:
     )
 
 
-def _by_name(tree: Tree | None, server: str, live: set[str]) -> dict[str, DesiredRepository]:
-    if tree is None or server not in tree.servers:
-        return {}
-    return {d.name: d for d in tree.resolve(server, live)}
+def _guards(pairs: Iterable[Pair]) -> dict[str, SweepGuard]:
+    """By ``server/name``; where several pairs are of one repository, the strictest of all."""
+    found: dict[str, SweepGuard] = {}
+    for before, now in pairs:
+        if now is None:
+            continue
+        held = held_to_guard(now, found[now.key]) if now.key in found else now
+        guard = guard_of(before, held)
+        if guard is not None:
+            found[now.key] = guard
+    return found
 
 
 def _measure(key: str, value: Any) -> float:

@@ -76,6 +76,10 @@ class Directory:
         """From the least to the most specific; equally specific ones by name."""
         return self._globs.get(server, ())
 
+    def names_any(self, server: str) -> bool:
+        """Whether any entry, exact or a glob, is of a server."""
+        return server in self._exact or server in self._globs
+
     def naming(self, server: str, name: str) -> Naming | None:
         """What names a repository; None when no entry does."""
         globs = tuple(e for e in self.globs(server) if matches(name, e.name))

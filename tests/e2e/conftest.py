@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -110,6 +111,11 @@ class World:
         path = self.tree / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+    def git(self, *arguments: str) -> None:
+        """A git command in the tree, by somebody who may commit."""
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "init.defaultBranch=main"]
+        subprocess.run(["git", "-C", str(self.tree), *who, *arguments], check=True, capture_output=True)
 
     def rules(self, repository: str, default: int, **branches: int) -> None:
         """The tree's entry of one repository, in a file of its own."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 import xml.etree.ElementTree as ET
 
@@ -12,11 +11,6 @@ import pytest
 
 LOOSE = "safety: {max_expired_objects_percent: 100, on_tag_loss: warn}"
 STRICT = "safety: {max_expired_objects_percent: 10, impact_tolerance_percent: 5}"
-
-
-def git(world, *arguments: str) -> None:
-    who = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "init.defaultBranch=main"]
-    subprocess.run(["git", "-C", str(world.tree), *who, *arguments], check=True, capture_output=True)
 
 
 def tree(world, *lines: str) -> None:
@@ -37,9 +31,9 @@ def reviewed(world):
     """A tree on ``main`` with a strict limit, and the work tree of a branch."""
     tree(world, STRICT)
     world.rules("analytics", 365)
-    git(world, "init")
-    git(world, "add", "-A")
-    git(world, "commit", "-m", "base")
+    world.git("init")
+    world.git("add", "-A")
+    world.git("commit", "-m", "base")
     return world
 
 
@@ -117,7 +111,7 @@ def it_holds_the_apply_to_the_tolerance_of_the_base(reviewed):
 def it_refuses_days_outside_the_bounds_of_the_base(reviewed):
     world = reviewed
     tree(world, STRICT, "bounds: {min_retention_days: 3}")
-    git(world, "commit", "-am", "bounds")
+    world.git("commit", "-am", "bounds")
     tree(world, STRICT, "bounds: {min_retention_days: 1}")
     world.rules("analytics", 1)
     result = world.lakeplan("plan", "--base", "HEAD", "--no-simulate")
@@ -128,10 +122,10 @@ def it_refuses_days_outside_the_bounds_of_the_base(reviewed):
 
 
 def it_holds_a_first_tree_to_the_defaults(world):
-    git(world, "init")
+    world.git("init")
     (world.tree / "README").write_text("x")
-    git(world, "add", "README")
-    git(world, "commit", "-m", "before")
+    world.git("add", "README")
+    world.git("commit", "-m", "before")
     world.api.repository("analytics")
     world.rules("analytics", 21)
     tree(world, "safety: {max_expired_bytes: 6TB}", "state: {url: file://.state}")
@@ -156,7 +150,7 @@ def it_lists_holds_and_sweeps_of_repositories(reviewed):
     entry = "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    gc: {default_retention_days: 365}\n"
     held = "    holds: [{prefix: audit/, until: 2027-01-01, reason: legal}]\n    sweep: {min_age: 48h}\n"
     world.write("repositories/analytics.yaml", entry + held)
-    git(world, "commit", "-am", "held")
+    world.git("commit", "-am", "held")
     world.write("repositories/analytics.yaml", entry + "    sweep: {automatic: true}\n")
     document = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
     assert [(i["scope"], i["path"]) for i in document["loosenings"]] == [
@@ -207,9 +201,9 @@ def it_sweeps_no_looser_than_the_base_held(world, tmp_path, spark):
         "{max_expired_objects_percent: 100, protected_tags: [v1]}",
         f"sweep: {{{quick}}}, holds: [{{prefix: audit, reason: legal}}]",
     )
-    git(world, "init")
-    git(world, "add", "-A")
-    git(world, "commit", "-m", "base")
+    world.git("init")
+    world.git("add", "-A")
+    world.git("commit", "-m", "base")
     write("{max_expired_objects_percent: 100, protected_tags: []}", f"sweep: {{{quick}, automatic: true}}")
     show = ("--backlog", "--simulate", "all")
     plan = world.plan_file("held.json", "--base", "HEAD", *show)
@@ -252,7 +246,7 @@ def it_explains_wrong_use(reviewed, arguments, code, words):
 def it_says_when_the_base_does_not_validate(reviewed):
     world = reviewed
     world.write("lakeplan.yaml", "apiVersion: lakeplan/v1\nsafty: 1\n")
-    git(world, "commit", "-am", "broken")
+    world.git("commit", "-am", "broken")
     tree(world, STRICT)
     result = world.lakeplan("plan", "--base", "HEAD")
     assert result.code == 1
