@@ -57,7 +57,7 @@ def redact_text(text: str, scope: str = "") -> str:
 def redact_plan(plan: Plan) -> Plan:
     """A plan whose file may be shown and still be applied: its rules, prefixes of object rules among them,
     are those that would be written, so they stay; the storage namespace is a digest that an apply can
-    compare."""
+    compare. What a sweep keeps to is said without the reasons of holds, which are free text."""
     document = to_document(plan)
     redactor = _Redactor(document)
     made = {key: redactor.part(value, "") if key in _PLAN_TOP else value for key, value in document.items()}
@@ -68,8 +68,13 @@ def redact_plan(plan: Plan) -> Plan:
         }
         for repository in document["repositories"]
     ]
+    made["sweep_guards"] = {key: _no_reasons(guard) for key, guard in document["sweep_guards"].items()}
     made["digest"] = digest_of(made)
     return load_plan(json.dumps(made), where="the redacted plan")
+
+
+def _no_reasons(guard: Json) -> dict[str, Any]:
+    return {**guard, "holds": [{**hold, "reason": ""} for hold in guard["holds"]]}
 
 
 def _scope(part: Json, outer: str) -> str:
@@ -109,9 +114,17 @@ class _Redactor:
         if key == "what" and isinstance(value, Mapping) and value.get("kind") in ("path", "address"):
             return {**value, "text": _whole(value["text"], scope)}
         if key in _NAMES and not isinstance(value, Mapping):
-            return _urls(value, scope)
+            return self._names(value, scope)
         if key in _BY_KEY and isinstance(value, Mapping):
             return {self._text(name, scope): self.part(item, scope) for name, item in value.items()}
+        return self.part(value, scope)
+
+    def _names(self, value: Any, scope: str) -> Any:
+        """Names, in lists too; what is a map there is a part like any other."""
+        if isinstance(value, str):
+            return _URL.sub(lambda match: _digest(scope, match.group()), value)
+        if isinstance(value, (list, tuple)):
+            return [self._names(item, scope) for item in value]
         return self.part(value, scope)
 
     def _text(self, text: str, scope: str) -> str:
@@ -152,12 +165,6 @@ def _whole(value: Any, scope: str) -> Any:
     if isinstance(value, str):
         return _digest(scope, value)
     return [_whole(item, scope) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _urls(value: Any, scope: str) -> Any:
-    if isinstance(value, str):
-        return _URL.sub(lambda match: _digest(scope, match.group()), value)
-    return [_urls(item, scope) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _patterns(text: str, scope: str) -> str:

@@ -58,6 +58,30 @@ def it_plans_shows_and_applies_without_a_path(secret, spark):
     assert secret.api.rules("analytics") == {"*": 7}
 
 
+def it_keeps_to_a_hold_of_the_base_without_saying_why(secret):
+    """What the change lets go is held by its plan file, which says what and not the reason."""
+    secret.git("init")
+    secret.git("add", "-A")
+    secret.git("commit", "-m", "base")
+    secret.rules("analytics", 7)
+    plan = secret.folder / "plan.json"
+    how = ("--base", "HEAD", "--no-simulate", "--allow", "unknown-impact")
+    result = secret.lakeplan("plan", *how, "--redact-paths", "--format", "json", "--out", plan)
+    assert result.code == 0, result.err
+    (hold,) = json.loads(plan.read_text())["sweep_guards"][KEY]["holds"]
+    assert hold == {"kind": "prefix", "name": "payroll/2019/", "until": None, "reason": ""}
+    assert "legal" not in plan.read_text()
+    unredacted = secret.plan_file("full.json", *how)
+    assert "legal" in unredacted.read_text()
+    shown = secret.lakeplan("show", unredacted, "--redact-paths", "--format", "json").out
+    for text in (result.out, shown):
+        assert "legal" not in text
+        assert json.dumps(path_digest(KEY, "payroll/2019/"))[1:-1] in text.replace("\n", "")
+    applied = secret.lakeplan("apply", plan)
+    assert applied.code == 0, applied.err
+    assert secret.api.rules("analytics") == {"*": 7}
+
+
 def it_redacts_answers_questions_and_configuration(secret):
     secret.api.set_rules("analytics", 7)
     text = secret.lakeplan(

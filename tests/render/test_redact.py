@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from hypothesis import strategies as st
 
 from lakeplan.core.planning.ceiling import stale_reasons
 from lakeplan.model.action import Action
-from lakeplan.model.plan import Loosening
+from lakeplan.model.desired import Safety
+from lakeplan.model.plan import Loosening, SweepGuard
 from lakeplan.model.plan_document import dump_plan, load_plan, to_document
 from lakeplan.model.redaction import is_digest, path_digest
 from lakeplan.model.setting_plan import ObjectRulesPlan, SettingChange
 from lakeplan.model.settings import ObjectRule
+from lakeplan.model.sweep import Hold, SweepSettings
 from lakeplan.render.annotations import plan_annotations
 from lakeplan.render.github import render_github
 from lakeplan.render.junit import render_junit_plan
@@ -113,6 +116,12 @@ class DescribeAPlan:
         # what an apply compares with the tree stays, and is in the tree for whoever reads it
         assert leaks(text) == ["payroll"]
 
+    def it_says_of_a_hold_that_a_sweep_keeps_to_what_is_held_and_not_why(self, plans: Any) -> None:
+        hold = Hold("prefix", "raw/", date(2027, 1, 1), "the lawsuit about payroll/2020")
+        guard = SweepGuard(Safety(), (hold,), SweepSettings())
+        plan = replace(secret_plan(plans), sweep_guards={KEY: guard})
+        assert redact_plan(plan).sweep_guards == {KEY: replace(guard, holds=(replace(hold, reason=""),))}
+
     def it_makes_a_plan_file_that_an_apply_takes(self, plans: Any) -> None:
         live = secret_plan(plans).repositories[0]
         reviewed = redact_plan(secret_plan(plans)).repositories[0]
@@ -151,6 +160,17 @@ def it_keeps_the_same_path_the_same_in_figures_and_messages() -> None:
     inner, outer = path_digest(KEY, "raw/x.csv"), path_digest(KEY, "raw/")
     assert made["warnings"] == [f"{inner} is missing; {outer}", "drawraw/ is another"]
     assert made["failures"] == {path_digest(KEY, "data/ab/cd"): "gone"}
+
+
+@pytest.mark.parametrize("key", ["branches", "tags", "start", "source"])
+def it_looks_into_lists_of_maps_that_stand_under_a_key_of_names(key: str) -> None:
+    item = {"name": "main", "prefix": "payroll/", "note": f"see {NAMESPACE}/data/x", "more": ["payroll/a"]}
+    made = redacted({"repository": KEY, key: [item, [item]], "also": {key: ["payroll/", NAMESPACE]}})
+    assert made[key][0]["name"] == made[key][1][0]["name"] == "main"
+    assert made[key][0]["prefix"] == path_digest(KEY, "payroll/")
+    assert not leaks(json.dumps(made[key]))
+    # names stay names: only URLs of storage go
+    assert made["also"][key] == ["payroll/", path_digest(KEY, NAMESPACE)]
 
 
 def it_redacts_the_question_of_an_explanation_but_no_branch_or_commit() -> None:
