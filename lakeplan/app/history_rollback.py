@@ -9,7 +9,7 @@ from lakeplan.app.history import RunRecord
 from lakeplan.app.plan import Selection
 from lakeplan.core.patterns import expand
 from lakeplan.core.settings import same_setting
-from lakeplan.errors import StalePlan
+from lakeplan.errors import StalePlan, UsageError
 from lakeplan.model.desired import BranchRule, Cleared, DesiredRepository, GcDesired
 from lakeplan.model.plan import Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules
@@ -56,11 +56,18 @@ class Disagreement:
 
 def restorations(run: RunRecord, selection: Selection) -> tuple[Restoration, ...]:
     """Every repository whose rules or settings the run recorded before it replaced them, also those it was
-    killed at."""
+    killed at. Raises UsageError when the selection names none of the run's."""
+    selected = [s for s in run.steps if selection.takes_named(*_split(s.repository), None)]
+    if run.steps and not selected:
+        raise UsageError(
+            "the selection names no repository of the run",
+            where=run.run_id,
+            hint=f"lakeplan history show {run.run_id} names them",
+        )
     found = []
-    for s in run.steps:
+    for s in selected:
         settings = {one.kind: (one.before, one.after) for one in s.settings if one.replaced}
-        if (s.replaced or settings) and selection.takes_named(*_split(s.repository), None):
+        if s.replaced or settings:
             found.append(Restoration(s.repository, s.before, s.after, s.replaced, settings))
     return tuple(found)
 

@@ -13,7 +13,7 @@ from lakeplan.app.explain import ExplainedRules, World
 from lakeplan.app.explain_staging import BranchStaging, RunStaging
 from lakeplan.app.gather import read_graph
 from lakeplan.cli.namespaces import parse_zone
-from lakeplan.cli.one_repository import entry_of
+from lakeplan.cli.one_repository import entry_of, looked_up
 from lakeplan.cli.wiring import Session
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, to_us
@@ -29,9 +29,10 @@ NO_RUN = "no run of uncommitted addresses is at hand: what is staged is shown as
 
 
 def live_world(session: Session, server: str, name: str, *, read_only: bool) -> World:
-    """The repository with its stored rules, and the tree's where they differ. Raises ServerError."""
+    """The repository with its stored rules, and the tree's where they differ. Raises ServerError, and
+    UsageError when nobody knows the repository."""
     reader = session.reader(server)
-    repository = reader.get_repository(name)
+    repository = looked_up(session.tree, reader, server, name)
     stored = reader.get_gc_rules(name)
     graph, blind_to = read_graph(reader, name, read_only=read_only)
     rule_sets = [ExplainedRules("stored", stored)]

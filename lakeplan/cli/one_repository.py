@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from lakeplan.config.tree import Tree
-from lakeplan.errors import UsageError
+from lakeplan.errors import RepositoryNotFound, UsageError
 from lakeplan.model.desired import DesiredRepository
+from lakeplan.model.repository import Repository
+from lakeplan.ports.lakefs import LakeFSReader
 
 
 def one_repository(tree: Tree, repository: str) -> tuple[str, str]:
@@ -22,6 +24,17 @@ def one_repository(tree: Tree, repository: str) -> tuple[str, str]:
             hint=f"write {found[0]}/{repository}",
         )
     return found[0], repository
+
+
+def looked_up(tree: Tree, reader: LakeFSReader, server: str, name: str) -> Repository:
+    """The repository on its server. Raises UsageError when neither the server nor the tree knows the name,
+    ServerError (RepositoryNotFound) when the tree names it and the server has none."""
+    try:
+        return reader.get_repository(name)
+    except RepositoryNotFound as error:
+        if name in tree.directory.exact_names(server):
+            raise
+        raise UsageError(error.message, where=error.where, hint=error.hint) from error
 
 
 def entry_of(tree: Tree, server: str, name: str) -> DesiredRepository | None:

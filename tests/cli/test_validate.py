@@ -8,7 +8,7 @@ import pytest
 from lakeplan.cli.commands.show_resolved import show_resolved
 from lakeplan.cli.main import run
 from lakeplan.cli.outputs import Output
-from lakeplan.errors import LakeplanError
+from lakeplan.errors import UsageError
 
 SMALL = Path(__file__).parent.parent / "config" / "trees" / "small"
 
@@ -115,6 +115,6 @@ class DescribeTheResolvedView:
         assert values["holds[0].until"] == ("2027-01-01", 16)
 
     def it_says_which_repository_was_probably_meant(self) -> None:
-        with pytest.raises(LakeplanError, match="no entry of the tree names 'analytisc'") as error:
+        with pytest.raises(UsageError, match="no entry of the tree names 'analytisc'") as error:
             show_resolved(SMALL, "analytisc", (Output("json", None),), no_color=True)
         assert error.value.hint == "did you mean analytics?"

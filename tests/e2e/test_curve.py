@@ -52,6 +52,12 @@ class DescribeFindingARepository:
 
     def it_looks_on_the_only_server_for_one_that_no_entry_names(self, ask):
         result = ask("elsewhere")
+        assert result.code == 64
+        assert "repository elsewhere: the repository does not exist" in result.err
+
+    def it_is_no_wrong_command_line_that_names_what_the_tree_names(self, world, ask):
+        world.rules("elsewhere", 7)
+        result = ask("elsewhere")
         assert result.code == 1
         assert "repository elsewhere: the repository does not exist" in result.err
 

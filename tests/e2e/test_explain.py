@@ -114,7 +114,7 @@ def it_prints_for_people(shop: Any) -> None:
         (["shop", "a.bin", "--kind", "file"], 64, "unknown --kind"),
         (["shop", "a.bin", "--rules", "x.json"], 64, "--rules go with --namespace"),
         (["shop", "s3://elsewhere/data/x"], 1, "nothing is known of the address"),
-        (["gone", "a.bin"], 1, "does not exist"),
+        (["gone", "a.bin"], 64, "does not exist"),
         (["staging/shop", "a.bin"], 64, "no server 'staging'"),
     ],
 )

@@ -154,7 +154,7 @@ def it_leaves_the_tree_as_it_was_when_it_cannot_say_the_old_rules(world):
 
 
 def it_restores_nothing_a_run_did_not_replace(changed):
-    assert history(changed, "rollback", "last", "--target", "other").code == 1
+    assert history(changed, "rollback", "last", "--target", "other").code == 64
 
 
 @pytest.mark.parametrize(

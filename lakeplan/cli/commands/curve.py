@@ -18,7 +18,7 @@ from lakeplan.cli import caches, completing, namespaces, options, redaction
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone
-from lakeplan.cli.one_repository import entry_of, one_repository
+from lakeplan.cli.one_repository import entry_of, looked_up, one_repository
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
@@ -207,7 +207,7 @@ def _from_server(
 
     server, name = one_repository(session.tree, repository)
     reader, config = session.reader(server), session.tree.servers[server]
-    namespace = reader.get_repository(name).storage_namespace
+    namespace = looked_up(session.tree, reader, server, name).storage_namespace
     chosen = read_rules(rules) if rules is not None else _rules_of(session, server, name)
     if chosen is None:
         raise LakeplanError(

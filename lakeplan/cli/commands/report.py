@@ -150,14 +150,14 @@ def _counted(shown: Sequence[RepositoryPlan]) -> str:
 
 
 def _targets(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[str]:
-    """Keys of the repositories that ``--target`` names. Raises LakeplanError when it names none."""
+    """Keys of the repositories that ``--target`` names. Raises UsageError when it names none."""
     found = [
         r.key
         for r in plan.repositories
         if any(fnmatchcase(name, g) for g in globs for name in (r.name, r.key))
     ]
     if globs and not found:
-        raise LakeplanError(
+        raise UsageError(
             "no repository of the plan matches --target",
             where=str(plan_file),
             hint=f"lakeplan show {plan_file} names them; a glob such as 'team-*' is in quotes",

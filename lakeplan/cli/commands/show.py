@@ -16,7 +16,7 @@ from lakeplan.cli.console import configure_logging
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.redaction import plan_shown
-from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.errors import UsageError
 from lakeplan.model.plan_document import to_document
 from lakeplan.render.plan import render_plan
 from lakeplan.render.show import render_repository
@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
             if any(fnmatchcase(n, t) for t in targets for n in (r["name"], f"{r['server']}/{r['name']}"))
         ]
         if targets and not wanted:
-            raise LakeplanError(
+            raise UsageError(
                 "no repository of the plan matches --target",
                 where=str(plan_file),
                 hint=f"lakeplan show {plan_file} names them; a glob such as 'team-*' is in quotes",

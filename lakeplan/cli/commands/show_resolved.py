@@ -18,7 +18,7 @@ from lakeplan.cli import redaction
 from lakeplan.cli.outputs import Output, emit
 from lakeplan.config.nearest import nearest
 from lakeplan.config.tree import Tree, load_tree
-from lakeplan.errors import LakeplanError
+from lakeplan.errors import UsageError
 from lakeplan.model.desired import DesiredRepository, ServerConfig
 
 WIDEST = 60
@@ -30,7 +30,7 @@ def show_resolved(
 ) -> None:
     """Prints the resolved configuration of ``name`` or ``server/name``, once for each server that has it.
 
-    Raises ConfigError for a tree with problems, LakeplanError when no entry names the repository.
+    Raises ConfigError for a tree with problems, UsageError when no entry names the repository.
     """
     tree = load_tree(tree_dir, os.environ)
     documents = [
@@ -55,7 +55,7 @@ def find_resolved(tree: Tree, repository: str) -> list[DesiredRepository]:
     servers = tree.servers_of(repository)
     if not servers:
         close = nearest(name, [e.name for e in tree.entries if not e.is_glob])
-        raise LakeplanError(
+        raise UsageError(
             f"no entry of the tree names {repository!r}",
             where=str(tree.root / "lakeplan.yaml"),
             hint=f"did you mean {close}?" if close else "write a name, or server/name",

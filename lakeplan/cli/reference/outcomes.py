@@ -17,7 +17,7 @@ EVERY: Mapping[ExitCode, str] = {
     ExitCode.PARTLY_DONE: "partly done: some repository, branch or object failed",
     ExitCode.REFUSED: "refused by a gate",
     ExitCode.STALE: "stale: something changed since it was looked at, or another run is at it",
-    ExitCode.USAGE: "a wrong command line",
+    ExitCode.USAGE: "a wrong command line, or one that names a repository or run that there is not",
     ExitCode.INTERRUPTED: "interrupted",
 }
 

@@ -132,6 +132,8 @@ WRONG: dict[str, Uses] = {
         "no run on record": Wrong("history rollback last"),
         "a tree that asks for other rules": Wrong("history rollback last", 5, "applied"),
         "a gate that does not exist": Wrong("history rollback last --allow tag-lost"),
-        "a target that the run does not have": Wrong("history rollback last --target none-*", 1, "applied"),
+        "a target that the run does not have": Wrong(
+            "history rollback last --target none-*", stage="applied"
+        ),
     },
 }

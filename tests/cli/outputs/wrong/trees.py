@@ -51,8 +51,8 @@ WRONG: dict[str, Uses] = {
         "a file that is not there": Wrong("show nowhere.json", 1),
         "a plan that is cut": Wrong("show plan.json", 1, prepare=cut("plan.json")),
         "a file that is no plan": Wrong("show rules.json", 1),
-        "a repository that no entry names": Wrong("show --resolved analytic", 1),
-        "a target that the plan does not have": Wrong("show plan.json --target none-*", 1, prepare=plan_file),
+        "a repository that no entry names": Wrong("show --resolved analytic"),
+        "a target that the plan does not have": Wrong("show plan.json --target none-*", prepare=plan_file),
         "a folder that is not there": Wrong("show plan.json --out away/plan.json", 1, prepare=plan_file),
     },
     "report": {
@@ -62,7 +62,7 @@ WRONG: dict[str, Uses] = {
         "a file that is not there": Wrong("report nowhere.json --html plan.html", 1),
         "a plan that is cut": Wrong("report plan.json --html plan.html", 1, prepare=cut("plan.json")),
         "a target that the plan does not have": Wrong(
-            "report plan.json --html plan.html --target none-*", 1, prepare=plan_file
+            "report plan.json --html plan.html --target none-*", prepare=plan_file
         ),
         "a folder that is not there": Wrong("report plan.json --html away/p.html", 1, prepare=plan_file),
         "which of two repositories": Wrong(
