@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -82,7 +83,7 @@ class Page:
 
     def show(self, what: RenderableType, *, indent: int = 0) -> None:
         padded = Padding(what, (0, 0, 0, indent), expand=False) if indent else what
-        self.console.print(_WideEnough(padded), crop=False)
+        self.console.print(_Lines(padded), crop=False)
         self._begun = True
 
     def blank(self) -> None:
@@ -137,13 +138,25 @@ class Page:
 
 
 @dataclass(frozen=True)
-class _WideEnough:
-    """Lays its content out for a width that tables can live with, whatever the terminal's is."""
+class _Lines:
+    """Lays its content out for a width that tables can live with, whatever the terminal's is. Lines end where
+    their text does: rich fills rows of tables with blanks, which logs and files would keep."""
 
     content: RenderableType
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from console.render(self.content, options.update_width(max(options.max_width, _NARROWEST)))
+        wide = options.update_width(max(options.max_width, _NARROWEST))
+        for line in Segment.split_lines(console.render(self.content, wide)):
+            yield from _without_blanks_at_the_end(line)
+            yield Segment.line()
+
+
+def _without_blanks_at_the_end(line: list[Segment]) -> list[Segment]:
+    while line and not line[-1].text.rstrip(" "):
+        line = line[:-1]
+    if not line:
+        return []
+    return [*line[:-1], line[-1]._replace(text=line[-1].text.rstrip(" "))]
 
 
 def names(values: Sequence[str], limit: int | None = None) -> str:

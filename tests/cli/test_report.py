@@ -56,7 +56,8 @@ class DescribeThePlanAlone:
         assert run(["report", str(plan), "--html", str(page)]) == ExitCode.OK
         shown = capsys.readouterr()
         size = f"{page.stat().st_size / 1000:.1f} kB"
-        assert shown.out == f"{page}: {size}, 1 repository, 0 with a commit graph\n"
+        graphs = "0 with a commit graph (-C DIR or --namespace URL adds them)"
+        assert shown.out == f"{page}: {size}, 1 repository, {graphs}\n"
         text = page.read_text(encoding="utf-8")
         assert "the plan file has no history; give -C DIR" in text
         assert "retention curves: --with-curves makes them" in text
@@ -102,10 +103,13 @@ class DescribeNamespaces:
         assert run(["report", str(two), "--html", str(page), *given]) == ExitCode.OK
         assert {graph_of(page, n)["key"] for n in (0, 1)} == {"prod/raw", "prod/shop"}
 
-    def it_leaves_the_history_out_when_asked(self, plan: Path, namespace: str, tmp_path: Path) -> None:
+    def it_leaves_the_history_out_when_asked(
+        self, plan: Path, namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         page = tmp_path / "page.html"
         given = ["--namespace", namespace, "--no-graph"]
         assert run(["report", str(plan), "--html", str(page), *given]) == ExitCode.OK
+        assert capsys.readouterr().out.endswith(", 0 with a commit graph\n")
         assert 'id="graph-0"' not in page.read_text(encoding="utf-8")
 
     def it_writes_the_page_without_a_history_that_cannot_be_read(

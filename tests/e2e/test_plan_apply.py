@@ -285,8 +285,9 @@ class DescribeApplyWithoutAFile:
     def it_needs_somebody_to_say_yes(self, world):
         world.api.repository("analytics")
         world.rules("analytics", 30)
+        before = len(world.handle.faults.requests)
         assert world.lakeplan("apply").code == 64
-        assert world.api.rules("analytics") is None
+        assert len(world.handle.faults.requests) == before, "it asks nothing that it could not use"
         assert world.lakeplan("apply", "--auto-approve").code == 0
         assert world.api.rules("analytics") == {"*": 30}
 

@@ -40,12 +40,12 @@ Show = Callable[[Callable[[Any, Console], None], Any, int], str]
 
 @pytest.fixture
 def show() -> Show:
-    """``show(render, document, width)``: what is printed, without colours and without blanks at line ends."""
+    """``show(render, document, width)``: what is printed, without colours."""
 
     def shown(render: Callable[[Any, Console], None], document: Any, width: int) -> str:
         stream = io.StringIO()
         render(document, Console(file=stream, width=width, no_color=True, highlight=False))
-        return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+        return stream.getvalue()
 
     return shown
 

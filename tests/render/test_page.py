@@ -61,6 +61,16 @@ def it_cuts_no_figure_in_a_table(width: int) -> None:
     assert all(text.count(f[0]) == 9 for f in figures)
 
 
+def it_ends_every_line_where_its_text_ends() -> None:
+    def use(page: Page) -> None:
+        page.table(("name", "note"), [["a", "of some length"], [Cell("b", "bold"), ""]])
+        page.hanging(Cell("lead"), page.text("one  "), page.text("another line"), indent=2)
+
+    lines = printed(60, use).split("\n")
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert lines[1:] == ["  a     of some length", "  b", "  lead  one", "        another line", ""]
+
+
 def it_folds_names_before_figures() -> None:
     row = ["n" * 100, "1,204,331", "3.1 TB"]
     text = printed(60, lambda page: page.table(("name", "objects", "bytes"), [row], figures=(1, 2)))

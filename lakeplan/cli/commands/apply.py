@@ -99,6 +99,11 @@ def register(app: typer.Typer) -> None:
                 "--allow opens a gate only at a terminal",
                 hint="give it to lakeplan plan, which records it for review, or acknowledge it in the tree",
             )
+        if plan_file is None and not auto_approve and not sys.stdin.isatty():
+            raise UsageError(
+                "apply without a plan file asks for the word yes, and there is no terminal to ask at",
+                hint="apply a reviewed plan file, or pass --auto-approve",
+            )
         session = Session.open(
             tree,
             lakectl_config=lakectl_config,
@@ -199,11 +204,6 @@ class ApplyFlow:
         return any(o.path is None and o.format != RICH for o in self.outputs)
 
     def _approved(self) -> bool:
-        if not sys.stdin.isatty():
-            raise UsageError(
-                "apply without a plan file asks for the word yes, and there is no terminal to ask at",
-                hint="apply a reviewed plan file, or pass --auto-approve",
-            )
         answer = typer.prompt("Apply this? Only the word yes does", default="", show_default=False)
         if answer.strip() == "yes":
             return True

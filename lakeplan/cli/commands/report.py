@@ -44,6 +44,7 @@ NO_GRAPH = (
     "commit graphs, and the ages of branches: the plan file has no history; give -C DIR to ask the servers, "
     "or --namespace server/name=URL"
 )
+ADDS_GRAPHS = "-C DIR or --namespace URL adds them"
 NO_CURVE = (
     "retention curves: --with-curves makes them where a history is given, --curve takes one that is made"
 )
@@ -139,9 +140,10 @@ def register(app: typer.Typer) -> None:
         for words in failed:
             say(stderr(), f"warning: {redaction.told(words)}")
         if html != STANDARD_OUTPUT and not quiet:
-            graphs = len(document["graphs"])
-            written = f"{html}: {size(len(text.encode()))}, {_counted(shown)}, {graphs} with a commit graph"
-            say(stdout(), written)
+            graphs = f"{len(document['graphs'])} with a commit graph"
+            if shown and tree is None and not urls and not no_graph:
+                graphs += f" ({ADDS_GRAPHS})"
+            say(stdout(), f"{html}: {size(len(text.encode()))}, {_counted(shown)}, {graphs}")
         return ExitCode.PARTLY_DONE if failed else ExitCode.OK
 
 

@@ -41,10 +41,7 @@ def it_says_what_where_and_what_to_do(
     command: str,
     open_site: Callable[[str], Site],
     golden_file: Callable[[str, str], None],
-    request: pytest.FixtureRequest,
 ) -> None:
-    if any(wrong.spark for wrong in WRONG[command].values()):
-        request.getfixturevalue("spark")
     sites = Sites(open_site)
     told: dict[int, list[str]] = {width: [] for width in WIDTHS}
     problems: list[str] = []

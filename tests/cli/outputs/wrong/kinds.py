@@ -21,7 +21,6 @@ class Wrong:
     code: int = 64
     stage: str = "seeded"
     prepare: Callable[[Site], None] | None = None
-    spark: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
 

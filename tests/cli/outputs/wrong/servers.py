@@ -55,11 +55,11 @@ WRONG: dict[str, Uses] = {
     },
     "apply": {
         **typing("apply plan.json"),
-        **no_tree("apply"),
+        **no_tree("apply plan.json"),
         **output("apply plan.json"),
         "a file that is not there": Wrong("apply nowhere.json", 1),
         "a plan that is cut": Wrong("apply plan.json", 1, prepare=cut("plan.json")),
-        "nobody to ask": Wrong("apply --target analytics", spark=True),
+        "nobody to ask": Wrong("apply --target analytics"),
         "a gate opened without a terminal": Wrong("apply plan.json --allow tag-loss"),
         "a plan that a gate refused": Wrong("apply plan.json", 4, prepare=refused),
         "a tree that is another since": Wrong("apply plan.json", 5, prepare=other_tree_since),
