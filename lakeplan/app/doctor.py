@@ -176,7 +176,8 @@ def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key:
     except LakeplanError as error:
         yield _failed("state", "readable", error)
         return
-    yield Check("state", "readable", Result.OK, f"applies of {records:,} repositories are recorded")
+    noun = "repository" if records == 1 else "repositories"
+    yield Check("state", "readable", Result.OK, f"applies of {records:,} {noun} are recorded")
     if purpose == "plan":
         return
     try:

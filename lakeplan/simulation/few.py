@@ -52,7 +52,7 @@ def _of_one(objects: pa.Table, last_commits: Mapping[int, str], bits: RuleSetBit
     seen, both = _ints(objects["seen"]), _ints(objects["mask"]) | _ints(objects["alias_mask"])
     wanted = int(Seen.OLD if listing else Seen.ENTRY | Seen.CANDIDATE)
     goes = (seen & wanted == wanted) & (seen & int(Seen.UNCOMMITTED) == 0) & (both & bits.server == 0)
-    chosen = objects.filter(pa.array(goes))
+    chosen = objects if goes.all() else objects.filter(pa.array(goes))
     seen, both = seen[goes], both[goes]
     committed = seen & int(Seen.ENTRY | Seen.ALIAS) != 0
     paths = _sorted(chosen["paths"].combine_chunks().cast(_PATHS))
@@ -60,7 +60,7 @@ def _of_one(objects: pa.Table, last_commits: Mapping[int, str], bits: RuleSetBit
         {
             "address": chosen["address"],
             "size_bytes": chosen["stored_size" if listing else "size"],
-            "paths": pc.list_slice(paths, 0, MAX_NAMES),
+            "paths": pc.list_slice(paths, 0, MAX_NAMES) if _longest(paths) > MAX_NAMES else paths,
             "last_commit_id": _commit_ids(chosen["last"], last_commits),
             "reason": pc.if_else(pa.array(committed), EXPIRED, NEVER_COMMITTED),
             "at_risk": pa.array(both & bits.documented != 0),
@@ -77,10 +77,15 @@ def _ints(column: pa.ChunkedArray) -> Ints:
 
 def _sorted(paths: pa.ListArray) -> pa.ListArray:
     """Each list in order; an empty list for none."""
-    paths = pc.if_else(paths.is_valid(), paths, pa.scalar([], _PATHS))
-    if not len(paths) or pc.max(pc.list_value_length(paths)).as_py() <= 1:
+    if paths.null_count:
+        paths = pc.if_else(paths.is_valid(), paths, pa.scalar([], _PATHS))
+    if _longest(paths) <= 1:
         return paths
     return pa.array([sorted(of_one) for of_one in paths.to_pylist()], _PATHS)
+
+
+def _longest(paths: pa.ListArray) -> int:
+    return int(pc.max(pc.list_value_length(paths)).as_py() or 0)
 
 
 def _commit_ids(last: pa.ChunkedArray, names: Mapping[int, str]) -> pa.Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
@@ -88,7 +89,7 @@ class NamespaceJob:
 
     def document(self) -> Json:
         """The summary; nothing is written."""
-        return self._summary(self._side(self._going()[1] if self._goes else None))
+        return self._summary(self._side(self._going()[1]() if self._goes else None))
 
     def write(self, folder: Path) -> Json:
         """All tables and the summary, into an existing folder; returns the summary."""
@@ -97,9 +98,13 @@ class NamespaceJob:
         tables.write(folder / "commits", tables.commits(graph, judged))
         prefixes = None
         if self._goes:
-            going, prefixes = self._going()
+            going, by_prefix = self._going()
+            with ThreadPoolExecutor(1) as pool:
+                # Arrow does either without Python's lock
+                coming = pool.submit(by_prefix)
+                going.write(folder / "objects", self._names(OBJECTS), sort="address")
+                prefixes = coming.result()
             prefixes.write(folder / "prefixes", self._names(PREFIXES), sort="prefix")
-            going.write(folder / "objects", self._names(OBJECTS), sort="address")
         else:
             tables.write_empty(folder / "objects", OBJECTS, with_rule_set=several)
             tables.write_empty(folder / "prefixes", PREFIXES, with_rule_set=several)
@@ -115,18 +120,19 @@ class NamespaceJob:
         """How many objects go, over all rule sets."""
         return sum(totals_of(self._classes, bits, listing=self._listing).goes.objects for bits in self._bits)
 
-    def _going(self) -> tuple[Rows, Rows]:
-        """What goes, and the same by prefix."""
+    def _going(self) -> tuple[Rows, Callable[[], Rows]]:
+        """What goes, and what gives the same by prefix."""
         graph = self._prepared.history.graph
         wanted = {item.last for item in self._prepared.collected.items}
         last = {at: graph.ids[commit] for commit, at in enumerate(by_date(graph)) if at in wanted}
         if is_few(self._goes):
             objects = few_objects_in(self._counted)
             table = going_table(objects, last, self._bits, self._listing)
-            return FewRows(table), FewRows(prefix_table(table))
+            return FewRows(table), lambda: FewRows(prefix_table(table))
         last_commits = self._session.createDataFrame(list(last.items()), LAST_COMMITS)
         going = frames.going(objects_in(self._counted), last_commits, self._bits, listing=self._listing)
-        return rows_of(going.drop("all_paths")), rows_of(frames.by_prefix(going, "rule_set", "all_paths"))
+        by_prefix = frames.by_prefix(going, "rule_set", "all_paths")
+        return rows_of(going.drop("all_paths")), lambda: rows_of(by_prefix)
 
     def _names(self, columns: Sequence[Column]) -> list[str]:
         return [column.name for column in columns] + ([RULE_SET.name] if len(self._bits) > 1 else [])

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 BIN_BYTES = 64 << 20
 """Aimed-at range bytes of one bin: a few ranges of the largest size, some seconds of work."""
+BINS_A_CORE = 12
+"""At most: so many are enough for all cores to end together, and each costs Spark a task."""
 ITEM_OVERHEAD = 64 << 10
 """What opening one more thing weighs, in bytes of reading."""
 GROUP_RANGES = 31
@@ -84,7 +86,8 @@ def pack(items: Sequence[WorkItem], parallelism: int) -> list[bytes]:
     ordered = in_groups(items)
     weights = [sum(item.weight + ITEM_OVERHEAD for item in group) for group in ordered]
     total = sum(weights)
-    count = min(len(ordered), max(parallelism, -(-total // BIN_BYTES)))
+    wanted = min(-(-total // BIN_BYTES), BINS_A_CORE * parallelism)
+    count = min(len(ordered), max(parallelism, wanted))
     bins: list[list[WorkItem]] = [[] for _ in range(count)]
     before = 0
     for group, weight in zip(ordered, weights, strict=True):
