@@ -86,10 +86,11 @@ class BranchVerdict:
 
 @dataclass(frozen=True)
 class Consequence:
-    """What follows from deleting one branch: commits that it keeps now or within 30 days (or when everything
-    is past the default days) and that nothing keeps without it, and the data that no commit holds any more
-    that is still kept in the end. Objects are None where they were not read. ``tags`` stand on those commits:
-    a tag keeps no data (retention.md)."""
+    """What follows for one branch when all that are due go: commits on its main line that are kept now or
+    within 30 days (or when everything is past the default days) and that nothing keeps then, and the data
+    that no commit holds any more that is still kept in the end. Two branches may count the same. Objects are
+    None where they were not read. ``tags`` stand on those commits, each beside one branch: a tag keeps no
+    data (retention.md)."""
 
     commits: int
     objects: int | None = None

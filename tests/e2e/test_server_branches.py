@@ -169,7 +169,9 @@ class DescribeDrift:
             record = json.loads(path.read_text())
             at = datetime.now(timezone.utc) - timedelta(days=days_ago)
             record["at"] = at.isoformat(timespec="seconds").replace("+00:00", "Z")
-            path.write_text(json.dumps(record))
+            path.unlink()
+            record["run_id"] = f"{at:%Y%m%dT%H%M%S.%fZ}-{days_ago:08d}"
+            path.with_stem(record["run_id"]).write_text(json.dumps(record))
 
         folder = enterprise.tree / ".lakeplan" / "deletions" / "prod" / "analytics"
         for days_ago in (200, 120, 91, 10):

@@ -131,9 +131,11 @@ def seen_last(state: StateWriter, repository: str) -> dict[str, tuple[str, bool]
 
 def forget_seen(state: StateWriter, repository: str, now: datetime) -> None:
     """Removes records that hold nothing but seen branches, once a newer one took their place so long ago that
-    nobody asks for them any more (``SEEN_KEPT``). What a run deleted stays on record."""
+    nobody asks for them any more (``SEEN_KEPT``). What a run deleted stays on record. Records that are too
+    new by their run id are not read, and none is where no newer one of those that are old takes its place."""
+    aged = [run_id for run_id in list_runs(state, repository) if not _began_after(run_id, now - SEEN_KEPT)]
     old: list[DeletionRecord] = []
-    for run_id in list_runs(state, repository):
+    for run_id in aged if len(aged) > 1 else ():
         record = read_deletions(state, repository, run_id)
         if record is None or any(d.fate is not Fate.SEEN for d in record.branches.values()):
             continue
@@ -142,6 +144,15 @@ def forget_seen(state: StateWriter, repository: str, now: datetime) -> None:
         old.append(record)
     for record in old[:-1]:  # the last one was in force for a part of the time at least
         state.delete(record.key, if_version=record.version or "")
+
+
+def _began_after(run_id: str, moment: datetime) -> bool:
+    """By the time that a run id begins with, UTC to the second; False for one that has none."""
+    try:
+        began = datetime.strptime(f"{run_id[: len('20260301T000000')]}Z", "%Y%m%dT%H%M%S%z")
+    except ValueError:
+        return False
+    return began > moment
 
 
 def list_runs(state: StateReader, repository: str) -> list[str]:

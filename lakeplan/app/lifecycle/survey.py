@@ -20,7 +20,7 @@ from lakeplan.core.retention import CommitGraph
 from lakeplan.errors import ConfigError, NotFound, RepositoryNotFound
 from lakeplan.model.branches import BranchOutlook, BranchVerdict, Keep, LiveBranch, PullRequest, StagedData
 from lakeplan.model.desired import DesiredRepository, PoliciesDesired
-from lakeplan.model.lifecycle import BranchFacts, Policy
+from lakeplan.model.lifecycle import BranchFacts, Evidence, Policy
 from lakeplan.model.refs import Refs
 from lakeplan.model.repository import Repository
 from lakeplan.model.rules import GcRules
@@ -154,7 +154,8 @@ class _Surveyor:
     # ---- one branch
     def _outlook(self, branch: LiveBranch, ledger: Ledger, *, is_new: bool) -> BranchOutlook:
         facts = facts_of(branch, ledger, assume=self._desired.lifecycle.assume_created)
-        outlook = BranchOutlook(facts, self._judge(facts), notes=(NOT_SEEN_BEFORE,) if is_new else ())
+        ageless = is_new and facts.created_evidence is Evidence.OBSERVED
+        outlook = BranchOutlook(facts, self._judge(facts), notes=(NOT_SEEN_BEFORE,) if ageless else ())
         if outlook.verdict.goes and keepers.is_exempt(branch.id, self._desired.lifecycle):
             return keepers.keep(outlook, Keep.EXEMPT)
         return outlook

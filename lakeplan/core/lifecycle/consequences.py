@@ -6,11 +6,12 @@ days, and ``settled``: once everything that exists today is past the default day
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 
-from lakeplan.core.retention import CommitGraph, ServerWalk, expiry_us, metarange_masks
+from lakeplan.core.retention import NO_PARENT, CommitGraph, ServerWalk, expiry_us, metarange_masks
 from lakeplan.model.branches import SETTLED, Consequence, MomentTotal
 from lakeplan.model.refs import Tag
 from lakeplan.model.rules import GcRules
@@ -37,8 +38,8 @@ def branch_bit(place: int) -> int:
 @dataclass(frozen=True)
 class Consequences:
     """``masks`` has one mask per commit of ``graph``; ``counted`` are the branches that have a bit, in
-    order; ``commits`` says by branch how many of its commits follow sooner or later, ``tags`` which tags
-    stand on them."""
+    order; ``commits`` says by branch how many commits of its main line follow sooner or later, which another
+    deleted branch may count too; ``tags`` which tags stand on them, each beside one branch."""
 
     graph: CommitGraph
     masks: list[int]
@@ -120,44 +121,74 @@ def consequences(
     for name, moment in moments.items():
         for walk, bit in ((with_branches, before_bit(name)), (without, after_bit(name))):
             masks = [m | bit if flag else m for m, flag in zip(masks, walk.active(moment, zone), strict=True)]
-    lines, masks = _attribute(graph, deleted, masks)
-    counts = {name: len(line) for name, line in lines.items()}
-    at_stake = _tags_on(graph, lines, tags)
-    return Consequences(graph, masks, moments, counts, at_stake, tuple(deleted[:MAX_BRANCHES]))
-
-
-def _attribute(
-    graph: CommitGraph, deleted: Collection[str], masks: list[int]
-) -> tuple[dict[str, list[int]], list[int]]:
-    """Commits of each branch's main line that follow at any of the moments, and their bits."""
-    follows = [Transition(before_bit(moment), after_bit(moment)) for moment in MOMENTS]
     heads = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
-    gone = [any(t.goes(mask) for t in follows) for mask in masks]
-    marked = list(masks)
-    lines: dict[str, list[int]] = {}
-    for place, name in enumerate(deleted):
-        commit, line = heads.get(name, -1), lines.setdefault(name, [])
-        while commit >= 0 and gone[commit]:
-            line.append(commit)
-            if place < MAX_BRANCHES:
-                marked[commit] |= branch_bit(place)
-            commit = graph.main_parent[commit]
-    return lines, marked
+    starts = {name: heads[name] for name in deleted if name in heads}
+    gone = _gone(masks)
+    follow = _on_lines(graph, gone)
+    counts = {name: follow[starts[name]] if name in starts else 0 for name in deleted}
+    at_stake = _tags_at_stake(graph, starts, rules, follow, gone, tags)
+    counted = tuple(deleted[:MAX_BRANCHES])
+    for place, name in enumerate(counted):
+        _mark(graph, starts.get(name, NO_PARENT), branch_bit(place), follow, gone, masks)
+    return Consequences(
+        graph, masks, moments, counts, {name: at_stake.get(name, ()) for name in deleted}, counted
+    )
 
 
-def _tags_on(
-    graph: CommitGraph, lines: Mapping[str, Sequence[int]], tags: Iterable[Tag]
+def _gone(masks: Sequence[int]) -> list[bool]:
+    """Per commit, whether it follows at any of the moments."""
+    transitions = [Transition(before_bit(moment), after_bit(moment)) for moment in MOMENTS]
+    follows = {mask: any(t.goes(mask) for t in transitions) for mask in set(masks)}
+    return [follows[mask] for mask in masks]
+
+
+def _on_lines(graph: CommitGraph, gone: list[bool]) -> array[int]:
+    """Per commit, how many that go stand on the main line from it to the root, itself too. A commit that
+    stays does not end this: it may be another branch's HEAD, above what only the longer days kept."""
+    follow = array("i", gone)
+    for commit in reversed(graph.order):
+        parent = graph.main_parent[commit]
+        if parent >= 0:
+            follow[commit] += follow[parent]
+    return follow
+
+
+def _mark(
+    graph: CommitGraph, commit: int, bit: int, follow: array[int], gone: list[bool], masks: list[int]
+) -> None:
+    """Sets ``bit`` in the masks of commits that go, on the main line from ``commit``."""
+    while commit >= 0 and follow[commit]:
+        if gone[commit]:
+            masks[commit] |= bit
+        commit = graph.main_parent[commit]
+
+
+def _tags_at_stake(
+    graph: CommitGraph,
+    starts: Mapping[str, int],
+    rules: GcRules,
+    follow: array[int],
+    gone: list[bool],
+    tags: Iterable[Tag],
 ) -> dict[str, tuple[str, ...]]:
-    """By branch, the tags on commits of its line, by name."""
+    """Every tag on a commit that goes, by name, beside one branch: of those on whose main line it stands the
+    one with the most days. No tag is left over: walks start at HEADs and take main parents only, so what a
+    deletion changes stands on the main line of what is deleted. Each commit is passed once."""
     at: dict[int, list[str]] = {}
     for tag in tags:
-        place = graph.index.get(tag.commit_id)
-        if place is not None:
+        place = graph.index.get(tag.commit_id, NO_PARENT)
+        if place >= 0 and gone[place]:
             at.setdefault(place, []).append(tag.id)
-    return {
-        name: tuple(sorted(tag for commit in line for tag in at.get(commit, ())))
-        for name, line in lines.items()
-    }
+    found: dict[str, tuple[str, ...]] = {}
+    passed = bytearray(len(graph))
+    for name in sorted(starts, key=lambda name: (-rules.days_for(name), name)):
+        commit, own = starts[name], list[str]()
+        while commit >= 0 and follow[commit] and not passed[commit]:
+            passed[commit] = 1
+            own += at.get(commit, ())
+            commit = graph.main_parent[commit]
+        found[name] = tuple(sorted(own))
+    return found
 
 
 def safe_until(head_created_us: int, rules: GcRules | None, zone: tzinfo) -> datetime | None:

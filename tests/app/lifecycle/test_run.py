@@ -19,8 +19,6 @@ from lakeplan.errors import (
 from lakeplan.model.branches import Keep, PullRequest, StagedData
 from lakeplan.model.desired import Acknowledgement, Safety, Source
 from lakeplan.model.lifecycle import LifecycleSettings, Policy
-from lakeplan.model.refs import Tag
-from lakeplan.model.rules import GcRules
 
 KEY = "prod/analytics"
 DAY = 86400
@@ -95,11 +93,18 @@ class DescribeAnOpenSourceServer:
         world.tree.settings = LifecycleSettings(assume_created="head_commit")
         assert world.ends() == {"feature-1": "deleted"}
 
+    def it_does_not_say_that_age_is_still_to_count_where_it_counts_from_the_head(self, world):
+        world.lakefs.branch("feature-1")
+        world.clock.wait(1)
+        world.tree.settings = LifecycleSettings(assume_created="head_commit")
+        assert world.outlooks().feature_1.notes == ()
+
     def it_knows_that_a_branch_that_appears_later_is_new_even_then(self, world):
         world.tree.settings = LifecycleSettings(assume_created="head_commit")
         world.run()
         world.clock.wait(30)
         world.lakefs.branch("feature-1")
+        assert "first seen now" in world.outlooks().feature_1.notes[0]
         assert world.ends() == {}
 
     def it_reads_the_ledger_once_and_writes_it_once_a_run(self, idle):
@@ -219,54 +224,6 @@ class DescribeGates:
         idle.lakefs.branch("feature-3")
         idle.run()
         assert "feature-3" in read_ledger(idle.state, KEY).ledger.branches
-
-
-class DescribeTags:
-    @pytest.fixture
-    def tagged(self, idle):
-        """Rules of 21 days, and a tag on a commit that only feature-1 holds."""
-        idle.lakefs.rules = GcRules(21)
-        head = idle.lakefs.commit("feature-1")
-        idle.lakefs.tags.append(Tag("v1", head))
-        idle.run()
-        idle.clock.wait(4)
-        return idle
-
-    def it_deletes_no_branch_whose_tags_would_lose_data(self, tagged):
-        report = tagged.run()
-        (gate,) = [g for g in report.repositories[0].gates if g.gate == "tag-loss"]
-        assert (gate.outcome.value, gate.value) == ("refused", 1)
-        assert "1 tag (v1) may lose data once `lakeplan lifecycle run` deletes feature-1" in gate.message
-        assert run_exit_code(report) == 4
-        assert "feature-1" in tagged.lakefs.branches
-
-    def it_says_so_before_in_a_plan(self, tagged):
-        assert [g.gate for g in tagged.plan().refused] == ["tag-loss"]
-
-    @pytest.mark.parametrize("word", ["warn", "ignore"])
-    def it_goes_on_where_the_tree_says_so(self, tagged, word):
-        tagged.tree.safety = Safety(on_tag_loss=word)
-        assert tagged.ends()["feature-1"] == "deleted"
-
-    def it_opens_by_name(self, tagged):
-        assert tagged.ends(options={"allowed": frozenset({"tag-loss"})})["feature-1"] == "deleted"
-
-    def it_does_not_take_it_for_the_other_gate(self, tagged):
-        """What opens one gate in every repository does not open the limit over all of them."""
-        tagged.tree.safety = Safety(max_deleted_branches=0)
-        tagged.tree.acknowledgements = (
-            Acknowledgement("analytics", "tag-loss", None, "archived", None, Source("l.yaml", 1, 1)),
-        )
-        report = tagged.run()
-        assert [g.outcome.value for g in report.gates] == ["refused"]
-
-    def it_is_quiet_about_a_tag_that_another_branch_keeps(self, tagged):
-        tagged.lakefs.branch("kept", "feature-1")
-        assert tagged.ends()["feature-1"] == "deleted"
-
-    def it_is_quiet_where_nothing_is_ever_collected(self, tagged):
-        tagged.lakefs.rules = None
-        assert tagged.ends()["feature-1"] == "deleted"
 
 
 class DescribeTheSecondLook:

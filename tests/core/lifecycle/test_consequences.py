@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import ClassVar
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.core.lifecycle.consequences import (
     MAX_BRANCHES,
+    MOMENTS,
     SETTLED,
     after_bit,
     consequences,
@@ -67,6 +72,69 @@ def it_names_the_tags_on_commits_that_follow():
     assert found.by_branch(None)["feature"].tags == ("v2",)
 
 
+class DescribeALineWithACommitThatStays:
+    """main's HEAD stays, and older commits below it that only the days of ``release`` kept go."""
+
+    RULES = GcRules(21, {"main": 21, "release": 90})
+    IDLE: ClassVar = {"a": (70, ""), "tagged": (60, "a"), "m": (50, "tagged"), "h": (10, "m")}
+    AHEAD: ClassVar = {**IDLE, "r": (1, "h")}
+
+    @pytest.mark.parametrize(
+        ("commits", "branches", "follow"),
+        [
+            (IDLE, {"main": "h", "release": "h"}, 3),
+            (AHEAD, {"main": "h", "release": "r"}, 4),
+            (AHEAD, {"main": "r", "other": "h", "release": "r"}, 3),
+        ],
+        ids=["made from main's HEAD", "one ahead of main", "another HEAD on the line"],
+    )
+    def it_sees_the_tags_below_it(self, commits, branches, follow):
+        tags = [Tag("v1", "tagged")]
+        found = consequences(graph(commits, branches), ["release"], self.RULES, NOW, UTC, tags)
+        follows = found.by_branch(None)["release"]
+        assert follows.tags == ("v1",)
+        # Now a and the tagged one; m too once its child is past the default days, and then r.
+        assert found.totals(None)["now"].commits == 2
+        assert follows.commits == follow
+
+    def it_counts_objects_below_it(self):
+        drawn = graph(self.IDLE, {"main": "h", "release": "h"})
+        found = consequences(drawn, ["release"], self.RULES, NOW, UTC)
+        result = ImpactResult({found.metaranges()["rtagged"]: Amount(3, 300)})
+        assert found.by_branch(result)["release"].objects == 3
+
+    def it_puts_a_tag_beside_the_branch_with_the_most_days(self):
+        drawn = graph(self.AHEAD, {"main": "r", "early": "r", "release": "r"})
+        tags = [Tag("v1", "tagged"), Tag("v2", "tagged")]
+        found = consequences(drawn, ["early", "release"], self.RULES, NOW, UTC, tags)
+        assert dict(found.tags) == {"early": (), "release": ("v1", "v2")}
+
+    def it_follows_many_branches_along_a_long_line_once(self):
+        """Each branch is one commit ahead of a line of which everything goes: steps are counted."""
+        size = 1_000
+        line = {f"l{n:04d}": (40.0, f"l{n - 1:04d}" if n else "") for n in range(size)}
+        names = [f"b{n:03d}" for n in range(4 * MAX_BRANCHES)]
+        tips = {f"t{n}": (30.0, f"l{size - 1:04d}") for n in names}
+        drawn = graph(line | tips, {n: f"t{n}" for n in names})
+        counted = Steps("i", drawn.main_parent)
+        rules = GcRules(21, dict.fromkeys(names, 60))
+        tags = [Tag("v1", "l0000")]
+        found = consequences(replace(drawn, main_parent=counted), names, rules, NOW, UTC, tags)
+        assert found.by_branch(None)[names[-1]].commits == size + 1
+        assert sum(len(tags) for tags in found.tags.values()) == 1
+        assert counted.taken < 2 * MAX_BRANCHES * size
+
+
+class Steps(array):
+    """Main parents that count how often one is looked up."""
+
+    taken = 0
+
+    def __getitem__(self, place):
+        self.taken += 1
+        return super().__getitem__(place)
+
+
 def it_may_take_a_while_until_anything_follows():
     totals = consequences(graph(HISTORY, BRANCHES), ["feature"], GcRules(21), NOW, UTC).totals(None)
     assert [t.commits for t in totals.values()] == [0, 0, 1, 1]
@@ -119,6 +187,35 @@ def it_never_loses_what_stays_kept_without_the_branches(data):
         assert bool(mask & after_bit("now")) == bool(kept)
     if not deleted:
         assert not found.any_follow
+
+
+@given(st.data())
+def it_puts_every_tag_that_may_lose_data_beside_a_branch(data):
+    """Whatever the shape: merges, several branches on a line, commits with many parents of old versions."""
+    names = [f"c{n:02d}" for n in data.draw(st.permutations(range(data.draw(st.integers(1, 12)))))]
+    commits = [
+        Commit(
+            name,
+            us(data.draw(st.integers(0, 100))),
+            f"r{name}",
+            tuple(data.draw(st.lists(st.sampled_from(names[:place]), max_size=3, unique=True)))
+            if place
+            else (),
+            version=data.draw(st.sampled_from([0, 1])),
+        )
+        for place, name in enumerate(names)
+    ]
+    heads = data.draw(st.dictionaries(st.sampled_from("vwxyz"), st.sampled_from(names), min_size=1))
+    tags = tuple(Tag(f"at-{name}", name) for name in names)
+    drawn = CommitGraph.from_refs(Refs(tuple(commits), tuple(Branch(n, c) for n, c in heads.items()), tags))
+    deleted = data.draw(st.lists(st.sampled_from(sorted(heads)), unique=True))
+    days = data.draw(st.dictionaries(st.sampled_from("vwxyz"), st.integers(1, 90)))
+    found = consequences(drawn, deleted, GcRules(data.draw(st.integers(1, 40)), days), NOW, UTC, tags)
+    moments = [found.transitions()[name] for name in MOMENTS]
+    gone = {drawn.ids[n] for n, mask in enumerate(found.masks) if any(t.goes(mask) for t in moments)}
+    seen = [tag for follows in found.by_branch(None).values() for tag in follows.tags]
+    assert sorted(seen) == sorted(f"at-{commit}" for commit in gone)
+    assert all(follows.commits for follows in found.by_branch(None).values() if follows.tags)
 
 
 class DescribeSafety:
