@@ -29,13 +29,17 @@ GRAPHS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")
 
 
 def draw(results: Json, folder: Path) -> Iterator[Path]:
+    """Of whatever was measured."""
     mpl.rcParams.update({"svg.hashsalt": "lakeplan", "font.size": 10, "svg.fonttype": "none"})
     for name, (label, value) in SERIES.items():
         points = [p for n, p in zip(results["grows"], results["points"], strict=True) if n == name]
-        yield _figure(folder / f"bench-{name}.svg", label, "seconds of work", _times(points, value))
-    points = [p for n, p in zip(results["grows"], results["points"], strict=True) if n == "objects"]
-    yield _figure(folder / "bench-memory.svg", "objects", "peak MiB, empty cache", _memory(points))
-    yield _figure(folder / "bench-graph.svg", "commits", "seconds, both verdicts", _graphs(results["graphs"]))
+        if points:
+            yield _figure(folder / f"bench-{name}.svg", label, "seconds of work", _times(points, value))
+        if points and name == "objects":
+            yield _figure(folder / "bench-memory.svg", label, "peak MiB, empty cache", _memory(points))
+    if results["graphs"]:
+        lines = _graphs(results["graphs"])
+        yield _figure(folder / "bench-graph.svg", "commits", "seconds, both verdicts", lines)
 
 
 def _times(points: list[Json], value: Callable[[Json], float]) -> Callable[[Any], None]:
@@ -59,7 +63,7 @@ def _memory(points: list[Json]) -> Callable[[Any], None]:
 
 def _graphs(graphs: list[Json]) -> Callable[[Any], None]:
     def lines(axes: Any) -> None:
-        for shape, colour in zip(dict.fromkeys(g["shape"] for g in graphs), GRAPHS, strict=True):
+        for shape, colour in zip(dict.fromkeys(g["shape"] for g in graphs), GRAPHS, strict=False):
             of = [g for g in graphs if g["shape"] == shape]
             axes.plot([g["commits"] for g in of], [g["seconds"] for g in of], "o-", color=colour, label=shape)
         sizes = sorted({g["commits"] for g in graphs})

@@ -50,17 +50,32 @@ def measured(shape: Shape, folder: Path, repeat: int) -> Json:
     return {"shape": asdict(shape), "read": bench.read, "medians": medians(taken)}
 
 
-def graphs() -> list[Json]:
-    found = []
+def measure(objects: int, repeat: int, folder: Path, file: Path) -> None:
+    """Writes all that was measured so far after every point: a series takes its time."""
+    results: Json = {"python": platform.python_version(), "grows": [], "points": [], "graphs": []}
+    known: dict[Shape, Json] = {}
+    for of_one in graphs():
+        results["graphs"].append(of_one)
+        file.write_text(json.dumps(results, indent=1) + "\n")
+    for name, shape in points(Shape(objects=objects)):
+        print(f"{name}: {shape}", flush=True)
+        if shape not in known:
+            known[shape] = measured(shape, folder, repeat)
+        results["grows"].append(name)
+        results["points"].append(known[shape])
+        file.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def graphs() -> Iterator[Json]:
     for shape in SHAPES:
         for commits in GRAPHS:
             branches = commits // 100
             command = [sys.executable, str(HERE / "graph.py"), "--json", f"--shape={shape}"]
             command += [f"--commits={commits}", f"--branches={branches}"]
             answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            found.append(json.loads(answer.splitlines()[-1]))
-            print(f"  graph {found[-1]}", flush=True)
-    return found
+            found: Json = json.loads(answer.splitlines()[-1])
+            print(f"  graph {found}", flush=True)
+            yield found
 
 
 def table(results: Json) -> str:
@@ -94,20 +109,7 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     file = asked.results / "series.json"
     if not asked.draw:
-        known: dict[Shape, Json] = {}
-        grows = []
-        for name, shape in points(Shape(objects=asked.objects)):
-            print(f"{name}: {shape}", flush=True)
-            if shape not in known:
-                known[shape] = measured(shape, asked.folder, asked.repeat)
-            grows.append((name, known[shape]))
-        results = {
-            "python": platform.python_version(),
-            "grows": [name for name, _ in grows],
-            "points": [point for _, point in grows],
-            "graphs": graphs(),
-        }
-        file.write_text(json.dumps(results, indent=1) + "\n")
+        measure(asked.objects, asked.repeat, asked.folder, file)
     results = json.loads(file.read_text())
     (asked.results / "series.md").write_text(table(results))
     print(table(results))
