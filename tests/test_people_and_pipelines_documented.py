@@ -154,7 +154,7 @@ PHRASES: dict[str, tuple[str, ...]] = {
         f"{GATES}::it_refuses",
         f"{GATES}::it_judges_every_horizon_and_takes_the_worst",
         "core/planning/test_settings_in_plans.py::it_counts_branches_at_the_worst_moment",
-        "app/lifecycle/test_run.py::it_deletes_no_branch_whose_tags_would_lose_data",
+        "app/lifecycle/test_tag_gate.py::it_deletes_no_branch_whose_tags_would_lose_data",
     ),
     "gates: acknowledge in the tree": (
         f"{GATES}::it_opens_by_acknowledgement_within_its_bounds",
