@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
@@ -9,9 +13,11 @@ from lakeplan.simulation.digest_cache import trimmed
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.job import NamespaceJob
 from lakeplan.simulation.output import check_target, written
-from lakeplan.simulation.prepare import prepare
+from lakeplan.simulation.prepare import Prepared, prepare
 from lakeplan.simulation.request import SimulateRequest
-from lakeplan.simulation.session import SparkOptions, explained, open_session
+from lakeplan.simulation.session import SparkOptions, expect, explained, open_session
+
+START_AFTER_SECONDS = 0.2
 
 
 def simulate(
@@ -39,15 +45,32 @@ def _simulate(
     progress: Progress,
     cache: RangeCache | None,
 ) -> Json:
-    prepared = prepare(request, namespace, progress)
     with (
-        open_session(options, estimated_bytes=prepared.collected.size_bytes, light=True) as session,
+        ThreadPoolExecutor(1) as pool,
+        _begun(pool.submit(prepare, request, namespace, progress)) as coming,
+        open_session(options, light=True) as session,
         explained(),
-        NamespaceJob(session, request, namespace, prepared, cache) as job,
     ):
-        with progress.task(f"reading {len(prepared.collected.items)} ranges", None):
-            job.read()
-        if request.output is None:
-            return job.document()
-        with written(request.output, overwrite=request.overwrite) as folder:
-            return job.write(folder)
+        prepared = coming.result()
+        expect(session, options, prepared.collected.size_bytes)
+        with NamespaceJob(session, request, namespace, prepared, cache) as job:
+            return _answer(request, prepared, job, progress)
+
+
+@contextmanager
+def _begun(coming: Future[Prepared]) -> Iterator[Future[Prepared]]:
+    """Java takes seconds to start, in which metaranges are read; but what is wrong with a namespace mostly
+    shows at once, and then it is not started."""
+    wait([coming], START_AFTER_SECONDS)
+    if coming.done():
+        coming.result()
+    yield coming
+
+
+def _answer(request: SimulateRequest, prepared: Prepared, job: NamespaceJob, progress: Progress) -> Json:
+    with progress.task(f"reading {len(prepared.collected.items)} ranges", None):
+        job.read()
+    if request.output is None:
+        return job.document()
+    with written(request.output, overwrite=request.overwrite) as folder:
+        return job.write(folder)

@@ -38,6 +38,9 @@ BYTES_A_SHUFFLE_PARTITION = 16 << 20
 MAX_SHUFFLE_PARTITIONS = 2000
 
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
 @dataclass(frozen=True)
 class SparkOptions:
     """What a person may choose. ``master`` None: ``local[*]``, or what spark-submit was given."""
@@ -53,7 +56,7 @@ class SparkOptions:
 
 @contextmanager
 def open_session(
-    options: SparkOptions, *, estimated_bytes: int, light: bool = False
+    options: SparkOptions, *, estimated_bytes: int = 0, light: bool = False
 ) -> Iterator[SparkSession]:
     """A session for a job over that many bytes of range files. ``light``: whatever their size, the JVM does
     little more than hand on what Python workers made. One that is active already is used and left running.
@@ -112,6 +115,12 @@ def is_local(session: SparkSession) -> bool:
     return (session.sparkContext.master or "").startswith("local")
 
 
+def expect(session: SparkSession, options: SparkOptions, estimated_bytes: int) -> None:
+    """For a session that was opened before it was known how much there is to read."""
+    if SHUFFLE_PARTITIONS not in options.conf:
+        session.conf.set(SHUFFLE_PARTITIONS, str(shuffle_partitions(estimated_bytes)))
+
+
 def shuffle_partitions(estimated_bytes: int) -> int:
     return max(2, min(MAX_SHUFFLE_PARTITIONS, estimated_bytes // BYTES_A_SHUFFLE_PARTITION))
 
@@ -126,7 +135,7 @@ def _settings(options: SparkOptions, estimated_bytes: int, *, light: bool = Fals
         "spark.python.worker.reuse": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
-        "spark.sql.shuffle.partitions": str(shuffle_partitions(estimated_bytes)),
+        SHUFFLE_PARTITIONS: str(shuffle_partitions(estimated_bytes)),
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # A larger function is broadcast, in plain temporary files; ours carry credentials.
