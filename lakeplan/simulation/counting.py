@@ -35,6 +35,7 @@ from lakeplan.simulation.folding import (
     fold,
     in_order,
     pack_rows,
+    places_in,
     twice,
     unpack_rows,
 )
@@ -167,11 +168,11 @@ class _Folder:
         self._rows, self._alone, self._texts, self._count = [], [], [], 0
         if alone:
             assert self._suspects is not None, "rows are counted here where it is known which can be"
-            apart = [_contains(self._suspects, of_one.hashes) for of_one in alone]
-            rows += [_part(of_one, where) for of_one, where in zip(alone, apart, strict=True)]
-            alone = [_part(of_one, ~where) for of_one, where in zip(alone, apart, strict=True)]
+            apart = [places_in(self._suspects, of_one.hashes)[1] for of_one in alone]
+            rows += [of_one.part(where) for of_one, where in zip(alone, apart, strict=True)]
+            alone = [of_one.part(~where) for of_one, where in zip(alone, apart, strict=True)]
             yield from self._count_here(concat(alone), texts)
-            hits = [_contains(self._suspects, table["hash"].to_numpy()) for table in texts]
+            hits = [places_in(self._suspects, table["hash"].to_numpy())[1] for table in texts]
             texts = [t.filter(pa.array(hit)) for t, hit in zip(texts, hits, strict=True) if hit.any()]
         if rows:
             yield from self._send(self._folded(concat(rows)))
@@ -189,7 +190,8 @@ class _Folder:
         folded = fold(rows, self._classes)
         if len(folded) == len(rows) or not self._asked.tell_shared:
             return folded
-        return _in_order(concat([folded, _part(folded, _contains(twice(rows.hashes), folded.hashes))]))
+        again = concat([folded, folded.part(places_in(twice(rows.hashes), folded.hashes)[1])])
+        return again.part(in_order(again.hashes))
 
     def _send(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """``rows`` are in ascending order."""
@@ -218,24 +220,6 @@ def _partition_of(hashes: npt.NDArray[np.uint64], parts: int) -> Ints:
     """Ascending with the hash."""
     found: Ints = ((hashes >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)).astype(np.int64)
     return found
-
-
-def _contains(ascending: Hashes, hashes: Hashes) -> npt.NDArray[np.bool_]:
-    if not ascending.size:
-        return np.zeros(hashes.size, np.bool_)
-    found: npt.NDArray[np.bool_] = (
-        ascending[np.minimum(np.searchsorted(ascending, hashes), ascending.size - 1)] == hashes
-    )
-    return found
-
-
-def _in_order(rows: Rows) -> Rows:
-    order = in_order(rows.hashes)
-    return Rows(rows.hashes[order], rows.sizes[order], rows.numbers[order])
-
-
-def _part(rows: Rows, where: npt.NDArray[np.bool_]) -> Rows:
-    return Rows(rows.hashes[where], rows.sizes[where], rows.numbers[where])
 
 
 def unpack_objects(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

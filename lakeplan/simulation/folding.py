@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lakeplan.formats.hashing import Hashes, Ints
 
+Booleans = npt.NDArray[np.bool_]
 STORED = 1 << 62
 """Bit of a size that the storage told: it wins over what entries say. No object has so many bytes."""
 
@@ -82,7 +84,7 @@ class Rows:
     def __len__(self) -> int:
         return int(self.hashes.size)
 
-    def part(self, rows: slice) -> Rows:
+    def part(self, rows: slice | Ints | Booleans) -> Rows:
         return Rows(self.hashes[rows], self.sizes[rows], self.numbers[rows])
 
 
@@ -113,6 +115,20 @@ def in_order(hashes: Hashes) -> Ints:
     return order
 
 
+def places_in(ascending: Hashes, hashes: Hashes) -> tuple[Ints, Booleans]:
+    """For each of some hashes a place, and whether the same hash stands there."""
+    if not ascending.size:
+        return np.zeros(hashes.size, np.int64), np.zeros(hashes.size, np.bool_)
+    places = np.minimum(np.searchsorted(ascending, hashes), ascending.size - 1)
+    return places, ascending[places] == hashes
+
+
+def starts_of(ascending: Hashes) -> Ints:
+    """Where another hash begins."""
+    starts: Ints = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), ascending[1:] != ascending[:-1])))
+    return starts
+
+
 def twice(hashes: Hashes) -> Hashes:
     """Those that are there more than once, ascending."""
     ascending = np.sort(hashes)
@@ -125,7 +141,7 @@ def fold(rows: Rows, classes: Classes) -> Rows:
         return rows
     order = in_order(rows.hashes)
     hashes, numbers = rows.hashes[order], rows.numbers[order]
-    starts = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), hashes[1:] != hashes[:-1])))
+    starts = starts_of(hashes)
     if starts.size == hashes.size:
         return Rows(hashes, rows.sizes[order], numbers)
     found = numbers[starts]

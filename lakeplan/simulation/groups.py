@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakeplan.formats.hashing import Hashes, Ints
 from lakeplan.simulation.digests import Digest
-from lakeplan.simulation.folding import Class, Classes, Rows, in_order
+from lakeplan.simulation.folding import Class, Classes, Rows, in_order, starts_of
 from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.work import GROUP_RANGES, WorkItem
 
@@ -109,6 +109,6 @@ class Gathering:
             return hashes, sizes, bits
         order = in_order(hashes)
         hashes = hashes[order]
-        starts = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), hashes[1:] != hashes[:-1])))
+        starts = starts_of(hashes)
         sizes = np.maximum.reduceat(sizes[order], starts)
         return hashes[starts], sizes, np.bitwise_or.reduceat(bits[order], starts)

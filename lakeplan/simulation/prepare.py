@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakeplan.core.retention import by_date, oldest_first, to_us
+from lakeplan.core.retention import oldest_first, to_us
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation.commits import judge_all
@@ -49,16 +49,15 @@ def prepare(request: SimulateRequest, namespace: NamespaceReader, progress: Prog
 def metarange_facts(history: History, judged: Sequence[Judged]) -> dict[str, Facts]:
     """Per metarange of all commits, dangling ones too, what its ranges inherit."""
     graph, bits = history.graph, bits_of(tuple(one.rule_set for one in judged))
-    dates = by_date(graph)
     facts: dict[str, Facts] = {}
-    for commit in oldest_first(graph):
+    for at, commit in enumerate(oldest_first(graph)):
         meta_range_id = graph.meta_range_ids[commit]
         if not meta_range_id:
             continue
         fact = facts.setdefault(meta_range_id, Facts(holders=(0,) * len(judged)))
         for one, its in zip(judged, bits, strict=True):
             fact.mask |= one.mask(commit, its)
-        fact.last = max(fact.last, dates[commit])
+        fact.last = at
         holders = tuple(one.holders(commit) for one in judged)
         if any(holders):
             fact.holders = tuple(a | b for a, b in zip(fact.holders, holders, strict=True))

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakeplan.errors import SimulationFailed
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.simulation.blocks import Question
-from lakeplan.simulation.folding import STORED, Class, Classes, Rows, in_order
+from lakeplan.simulation.folding import STORED, Class, Classes, Rows, in_order, places_in
 from lakeplan.simulation.pieces import GOING, ROWS_A_PIECE, to_bytes
 from lakeplan.simulation.seen import Seen
 
@@ -93,8 +93,7 @@ def _by_address(gone: Rows, texts: Iterable[pa.Table]) -> pa.Table:
     found: npt.NDArray[np.bool_] = np.zeros(len(gone), np.bool_)
     for table in texts:
         hashes = table["hash"].to_numpy()
-        places = np.minimum(np.searchsorted(gone.hashes, hashes), len(gone) - 1)
-        hit = gone.hashes[places] == hashes
+        places, hit = places_in(gone.hashes, hashes)
         found[places[hit]] = True
         tables.append(table if hit.all() else table.filter(pa.array(hit)))
     if not found.all():

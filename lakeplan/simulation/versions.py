@@ -10,25 +10,24 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakeplan.errors import LakeplanError
-from lakeplan.formats.hashing import Hashes, Ints
+from lakeplan.formats.hashing import Hashes
 from lakeplan.formats.ranges import read_range_arrays
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation.blocks import Block, Question, texts_of
 from lakeplan.simulation.digest_cache import TEXTS, DigestCache, namespace_key
 from lakeplan.simulation.digests import Digest, Texts, digest_of
 from lakeplan.simulation.fetching import FETCH_AHEAD, ahead
-from lakeplan.simulation.folding import Classes
+from lakeplan.simulation.folding import Classes, places_in
 from lakeplan.simulation.groups import Gathering, Group
 from lakeplan.simulation.reading import Source, where_of
 from lakeplan.simulation.work import WorkItem
 
-Booleans = npt.NDArray[np.bool_]
 Numbered = tuple[int, WorkItem]
 """A version with its position in its group."""
 
@@ -191,11 +190,11 @@ class GroupReader:
     ) -> pa.Table:
         """Of all rows of a range with one of these hashes, which ascend."""
         if known is not None:
-            places, hit = _found(wanted, known["hash"].to_numpy())
+            places, hit = places_in(wanted, known["hash"].to_numpy())
             if np.unique(places[hit]).size == wanted.size:
                 return _last(known.filter(pa.array(hit)), item)
         digest, texts = decoded or self._decoded(item, None)
-        rows = np.flatnonzero(_found(wanted, digest.hashes)[1])
+        rows = np.flatnonzero(places_in(wanted, digest.hashes)[1])
         table = pa.Table.from_arrays([pa.array(digest.hashes[rows]), *texts(rows)], schema=TEXTS)
         if self._digests is not None:
             self._digests.put_texts(item.name, table)
@@ -215,31 +214,22 @@ class _Open:
     gathering: Gathering
     kept: list[Hashes] = field(default_factory=list)
     texts: list[pa.Table] = field(default_factory=list)
-    is_sorted: bool = False
     failed: bool = False
 
     def lacking(self, hashes: Hashes) -> Hashes:
         """Those that no version holds that surely stays; all of these were read before."""
-        if not self.kept:
-            return hashes
-        if len(self.kept) > 1 or not self.is_sorted:
-            # with doubles: np.unique takes longer than sorting
-            self.kept, self.is_sorted = [np.sort(np.concatenate(self.kept))], True
-        return hashes[~_found(self.kept[0], hashes)[1]]
+        return hashes[~places_in(self._surely, hashes)[1]]
+
+    @cached_property
+    def _surely(self) -> Hashes:
+        # with doubles: np.unique takes longer than sorting
+        return np.sort(np.concatenate([np.zeros(0, np.uint64), *self.kept]))
 
 
 def _alone(digest: Digest) -> Group:
     gathering = Gathering(len(digest) + 1)
     gathering.add(0, digest)
     return gathering.group()
-
-
-def _found(ascending: Hashes, hashes: Hashes) -> tuple[Ints, Booleans]:
-    """Row by row, a place, and whether the same hash stands there."""
-    if not ascending.size:
-        return np.zeros(hashes.size, np.int64), np.zeros(hashes.size, np.bool_)
-    places = np.minimum(np.searchsorted(ascending, hashes), ascending.size - 1)
-    return places, ascending[places] == hashes
 
 
 def _last(table: pa.Table, item: WorkItem) -> pa.Table:
