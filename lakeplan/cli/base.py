@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lakeplan.adapters.git import commit_of, write_folder
+from lakeplan.adapters.git import commit_of, find_work_folder, has_file, write_folder
 from lakeplan.app.base import HeldTree
 from lakeplan.cli.base_pairs import Pair, Pairing
 from lakeplan.config.files import ROOT_FILE
@@ -17,7 +17,7 @@ from lakeplan.config.tree import Tree, load_tree
 from lakeplan.config.units import parse_bytes, parse_count, parse_date, parse_duration
 from lakeplan.core.planning.loosening import Guards, loosened, loosened_repository
 from lakeplan.core.planning.stricter_sweep import guard_of, held_to_guard
-from lakeplan.errors import ConfigError
+from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.model.plan import Plan, SweepGuard
 
 _SWEEP_PARSERS = {"max_bytes": parse_bytes, "max_objects": parse_count, "rate": parse_count}
@@ -66,14 +66,24 @@ class Base:
         )
 
 
-def read_base(folder: Path, ref: str) -> Base:
-    """Reads the tree of ``folder`` at ``ref``. Raises LakeplanError when there is no such commit, ConfigError
-    when the tree there does not validate."""
-    commit = commit_of(folder, ref)
+def read_base(folder: Path, ref: str, *, is_new: bool = False) -> Base:
+    """Reads the tree of ``folder`` at ``ref``. ``is_new``: there is none. Raises LakeplanError when it cannot
+    be read or is missing, UsageError when a new one is there, ConfigError when it does not validate."""
+    work = find_work_folder(folder)
+    commit = commit_of(work, ref)
+    has_tree = has_file(work, commit, ROOT_FILE)
+    if has_tree and is_new:
+        raise UsageError(f"--new-tree: there is a tree at {ref} already", hint="run without --new-tree")
+    if not has_tree:
+        if not is_new:
+            raise LakeplanError(
+                f"there is no {ROOT_FILE} at {ref} to compare with",
+                where=str(folder),
+                hint="Add --new-tree if this change adds the tree.",
+            )
+        return Base(ref, commit, None)
     with TemporaryDirectory(prefix="lakeplan-base-") as name:
-        write_folder(folder, commit, Path(name))
-        if not (Path(name) / ROOT_FILE).is_file():
-            return Base(ref, commit, None)
+        write_folder(work, commit, Path(name))
         try:
             return Base(ref, commit, load_tree(Path(name), os.environ))
         except ConfigError as error:

@@ -6,12 +6,12 @@ import getpass
 import os
 import secrets
 import socket
-import subprocess
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from lakeplan.adapters.git import head_of
 from lakeplan.app.write import Run
 from lakeplan.cli.when import now_utc
 
@@ -23,7 +23,7 @@ def this_run(tree: Path) -> Run:
         holder={"user": _user(), "host": socket.gethostname(), "pid": os.getpid(), "machine": _machine()},
         now=now_utc,
         is_gone=is_gone,
-        tree_commit=tree_commit(tree),
+        tree_commit=head_of(tree),
     )
 
 
@@ -50,21 +50,6 @@ def is_gone(holder: Mapping[str, Any]) -> bool:
     except OSError:
         return False
     return False
-
-
-def tree_commit(tree: Path) -> str | None:
-    """The git commit the tree is checked out at, or None outside git."""
-    try:
-        found = subprocess.run(
-            ["git", "-C", str(tree), "rev-parse", "--verify", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None if found.returncode == 0 else None
 
 
 def _machine() -> str:

@@ -1,17 +1,29 @@
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from lakeplan.adapters.git import commit_of, prefix_of, write_folder
+from lakeplan.adapters.git import commit_of, find_work_folder, has_file, head_of, prefix_of, write_folder
 from lakeplan.errors import LakeplanError
 
+ROOT_FILE = "lakeplan.yaml"
 
-def git(folder: Path, *arguments: str) -> None:
+
+def git(folder: Path, *arguments: str) -> str:
     who = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "init.defaultBranch=main"]
-    subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True)
+    who += ["-c", "protocol.file.allow=always"]
+    done = subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True)
+    return done.stdout.decode().strip()
+
+
+def commit_all(folder: Path, message: str) -> str:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
 
 
 @pytest.fixture
@@ -23,42 +35,230 @@ def repository(tmp_path: Path) -> Path:
     (top / "deploy/link.yaml").symlink_to("../../outside")
     (top / "other.txt").write_text("not of the tree\n")
     git(top, "init")
-    git(top, "add", "-A")
-    git(top, "commit", "-m", "one")
+    commit_all(top, "one")
     (top / "deploy/lakeplan.yaml").write_text("two\n")
-    git(top, "commit", "-am", "two")
+    commit_all(top, "two")
     return top
 
 
+def base_text(folder: Path, target: Path, ref: str = "HEAD^") -> str:
+    """What the base of ``folder`` says."""
+    work = find_work_folder(folder)
+    commit = commit_of(work, ref)
+    assert has_file(work, commit, ROOT_FILE)
+    write_folder(work, commit, target)
+    return (target / ROOT_FILE).read_text()
+
+
 def it_writes_a_folder_as_it_was(repository: Path, tmp_path: Path) -> None:
-    folder = repository / "deploy"
-    assert write_folder(folder, commit_of(folder, "HEAD^"), tmp_path / "out") == 3
-    assert (tmp_path / "out/lakeplan.yaml").read_text() == "one\n"
+    assert base_text(repository / "deploy", tmp_path / "out") == "one\n"
     assert (tmp_path / "out/trée/a b.yaml").read_bytes() == b"\xff\x00no text\n"
     assert (tmp_path / "out/link.yaml").readlink() == Path("../../outside")
     assert not (tmp_path / "out/other.txt").exists()
-    assert (folder / "lakeplan.yaml").read_text() == "two\n"
+    assert (repository / "deploy/lakeplan.yaml").read_text() == "two\n"
 
 
-def it_writes_nothing_where_the_commit_has_no_such_folder(repository: Path, tmp_path: Path) -> None:
-    later = repository / "later"
-    later.mkdir()
-    assert write_folder(later, commit_of(later, "HEAD"), tmp_path / "out") == 0
+def it_finds_no_tree_where_the_commit_has_no_such_folder(repository: Path) -> None:
+    (repository / "later").mkdir()
+    work = find_work_folder(repository / "later")
+    assert not has_file(work, commit_of(work, "HEAD"), ROOT_FILE)
 
 
-@pytest.mark.parametrize("ref", ["nowhere", "--help", "HEAD^^^", "", "-x"])
+@pytest.mark.parametrize("ref", ["nowhere", "--help", "HEAD^^^", "", "-x", "--all", "--git-dir=/tmp"])
 def it_names_a_commit_that_is_not_there(repository: Path, ref: str) -> None:
     with pytest.raises(LakeplanError, match="no commit") as caught:
-        commit_of(repository, ref)
+        commit_of(find_work_folder(repository), ref)
     assert "shallow" in caught.value.hint
 
 
 def it_says_when_a_folder_is_in_no_work_tree(tmp_path: Path) -> None:
-    with pytest.raises(LakeplanError, match="git finds no repository to compare with: not a git"):
-        commit_of(tmp_path, "HEAD")
+    with pytest.raises(LakeplanError, match="git finds no repository to compare with: not in a git"):
+        find_work_folder(tmp_path)
     assert prefix_of(tmp_path) is None
+    assert head_of(tmp_path) is None
 
 
 def it_knows_a_folder_from_the_top(repository: Path) -> None:
     assert (prefix_of(repository), prefix_of(repository / "deploy")) == ("", "deploy")
     assert prefix_of(repository / "deploy/trée") == "deploy/trée"
+    assert head_of(repository / "deploy") == git(repository, "rev-parse", "HEAD")
+
+
+def it_reads_a_work_tree_that_git_worktree_made(repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", str(tmp_path / "linked"), "HEAD")
+    assert base_text(tmp_path / "linked/deploy", tmp_path / "out") == "one\n"
+
+
+def it_takes_no_bare_repository_inside_the_tree_for_its_own(repository: Path, tmp_path: Path) -> None:
+    """A pull request can commit HEAD, config, objects/ and refs/: git would take that for a repository."""
+    deploy = repository / "deploy"
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init")
+    (other / ROOT_FILE).write_text("permissive\n")
+    commit_all(other, "permissive")
+    subprocess.run(["cp", "-r", *(str(p) for p in (other / ".git").iterdir()), str(deploy)], check=True)
+    ran = tmp_path / "ran"
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    script.chmod(0o755)
+    git(other, "config", "--file", str(deploy / "config"), "core.worktree", str(deploy))
+    git(other, "config", "--file", str(deploy / "config"), "core.bare", "false")
+    git(other, "config", "--file", str(deploy / "config"), "core.fsmonitor", str(script))
+    commit_all(repository, "a bare repository in the tree")
+    assert base_text(deploy, tmp_path / "out") == "two\n"
+    assert not ran.exists()
+
+
+def it_reads_no_submodule(repository: Path, tmp_path: Path) -> None:
+    """A pull request can replace the tree's folder by a submodule, whose history is its author's."""
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init")
+    (other / ROOT_FILE).write_text("permissive\n")
+    commit_all(other, "permissive")
+    git(repository, "rm", "-rq", "deploy")
+    git(repository, "submodule", "add", str(other), "deploy")
+    commit_all(repository, "a submodule")
+    with pytest.raises(LakeplanError, match="submodule"):
+        find_work_folder(repository / "deploy")
+
+
+def _link_to_folder(top: Path) -> Path:
+    (top / "deploy").rename(top / "elsewhere")
+    (top / "deploy").symlink_to("elsewhere")
+    return top / "deploy"
+
+
+def _link_above(top: Path) -> Path:
+    (top / "a").mkdir()
+    (top / "deploy").rename(top / "a/deploy")
+    (top / "b").symlink_to("a")
+    return top / "b/deploy"
+
+
+def _link_to_other_repository(top: Path) -> Path:
+    other = top.parent / "other"
+    (top / "deploy").rename(other)
+    git(other, "init")
+    commit_all(other, "permissive")
+    (top / "deploy").symlink_to(other)
+    return top / "deploy"
+
+
+def _gitfile_elsewhere(top: Path) -> Path:
+    other = top.parent / "other"
+    other.mkdir()
+    git(other, "init")
+    (top / "deploy/.git").write_text(f"gitdir: {other}/.git\n")
+    return top / "deploy"
+
+
+@pytest.mark.parametrize(
+    "make", [_link_to_folder, _link_above, _link_to_other_repository, _gitfile_elsewhere]
+)
+def it_reads_no_history_that_is_another_folders(repository: Path, make: Callable[[Path], Path]) -> None:
+    folder = make(repository)
+    with pytest.raises(LakeplanError, match=r"symbolic link|names another folder") as caught:
+        find_work_folder(folder)
+    assert caught.value.hint
+
+
+def it_sees_the_link_that_the_shell_went_through(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = _link_to_folder(repository)
+    monkeypatch.chdir(link)
+    monkeypatch.setenv("PWD", str(link))
+    with pytest.raises(LakeplanError, match="symbolic link"):
+        find_work_folder(Path())
+
+
+def _root_file_as_link(top: Path) -> None:
+    (top / "deploy/lakeplan.yaml").unlink()
+    (top / "deploy/lakeplan.yaml").symlink_to("../other.txt")
+
+
+def _folder_as_link(top: Path) -> None:
+    _link_to_folder(top)
+
+
+def _folder_as_file(top: Path) -> None:
+    (top / "deploy").rename(top / "elsewhere")
+    (top / "deploy").write_text("a file")
+
+
+def _root_file_as_folder(top: Path) -> None:
+    (top / "deploy/lakeplan.yaml").unlink()
+    (top / "deploy/lakeplan.yaml").mkdir()
+    (top / "deploy/lakeplan.yaml/x").write_text("x")
+
+
+@pytest.mark.parametrize(
+    "at_base", [_root_file_as_link, _folder_as_link, _folder_as_file, _root_file_as_folder]
+)
+def it_never_takes_a_base_that_it_cannot_read_for_none(
+    repository: Path, at_base: Callable[[Path], None]
+) -> None:
+    before = git(repository, "rev-parse", "HEAD")
+    at_base(repository)
+    commit_all(repository, "unusual")
+    git(repository, "checkout", "-q", "-b", "fixed", before)
+    work = find_work_folder(repository / "deploy")
+    with pytest.raises(LakeplanError, match="no tree to compare with"):
+        has_file(work, commit_of(work, "main"), ROOT_FILE)
+
+
+def it_fetches_nothing_and_runs_nothing_for_an_object_that_is_missing(
+    repository: Path, tmp_path: Path
+) -> None:
+    ran, script = tmp_path / "ran", tmp_path / "script"
+    script.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    script.chmod(0o755)
+    for key, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": f"ext::{script}",
+        "protocol.ext.allow": "always",
+        "protocol.file.allow": "always",
+        "core.sshCommand": str(script),
+        "core.fsmonitor": str(script),
+        "core.pager": str(script),
+        "core.hooksPath": str(tmp_path),
+    }.items():
+        git(repository, "config", key, value)
+    blob = git(repository, "rev-parse", "HEAD^:deploy/lakeplan.yaml")
+    (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(LakeplanError, match=r"git cannot (read|list)") as caught:
+        base_text(repository / "deploy", tmp_path / "out")
+    assert "fetch" in caught.value.hint
+    assert not ran.exists()
+
+
+def it_reads_no_replaced_objects_and_no_foreign_variables(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(repository, "replace", "HEAD^", "HEAD")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path))
+    assert base_text(repository / "deploy", tmp_path / "out") == "one\n"
+
+
+def it_finds_git_by_no_relative_path(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = repository / "git"
+    fake.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    fake.chmod(0o755)
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("PATH", f".{os.pathsep}{os.pathsep}{os.environ['PATH']}")
+    assert head_of(Path("deploy")) is not None
+    assert not (tmp_path / "ran").exists()
+
+
+def it_leaves_out_no_file_for_its_size(repository: Path, tmp_path: Path) -> None:
+    with (repository / "deploy/large.yaml").open("wb") as file:
+        file.truncate(9 << 20)
+    commit_all(repository, "large")
+    base_text(repository / "deploy", tmp_path / "out", "HEAD")
+    assert (tmp_path / "out/large.yaml").stat().st_size == 9 << 20

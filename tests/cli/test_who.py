@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli.who import is_gone, new_run_id, this_run, tree_commit
+from lakeplan.cli.who import is_gone, new_run_id, this_run
 
 
 @pytest.fixture
@@ -46,11 +45,3 @@ def it_makes_run_ids_that_sort_by_time_and_never_repeat():
     assert new_run_id(early) < new_run_id(late)
     assert new_run_id(early) < new_run_id(early.replace(microsecond=1))
     assert new_run_id(early) != new_run_id(early)
-
-
-def it_finds_the_commit_of_a_tree(tmp_path):
-    assert tree_commit(tmp_path) is None
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@localhost"]
-    subprocess.run([*git, "init", "-q"], check=True)
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True, env=dict(os.environ))
-    assert len(tree_commit(tmp_path) or "") == 40

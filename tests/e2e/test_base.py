@@ -129,7 +129,10 @@ def it_holds_a_first_tree_to_the_defaults(world):
     world.api.repository("analytics")
     world.rules("analytics", 21)
     tree(world, "safety: {max_expired_bytes: 6TB}", "state: {url: file://.state}")
-    document = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
+    refused = world.lakeplan("plan", "--base", "HEAD")
+    assert refused.code == 1
+    assert "there is no lakeplan.yaml at HEAD to compare with" in refused.err
+    document = world.lakeplan("plan", "--base", "HEAD", "--new-tree", "--format", "json").json
     assert [i["path"] for i in document["loosenings"]] == ["safety.max_expired_bytes"]
     assert "compared with the defaults" in document["warnings"][0]
 
@@ -227,8 +230,10 @@ def it_sweeps_no_looser_than_the_base_held(world, tmp_path, spark):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--base", "nowhere"], 1, "git knows no commit 'nowhere'"),
+        (["--base", "nowhere"], 1, "git finds no commit 'nowhere'"),
         (["--base"], 64, "requires an argument"),
+        (["--new-tree"], 64, "--new-tree requires --base"),
+        (["--base", "HEAD", "--new-tree"], 64, "there is a tree at HEAD already"),
         (["--base", "HEAD", "--format", "html"], 64, "unknown format 'html'"),
         (["--format", "markdown", "--format", "github"], 64, "two formats go to standard output"),
         (["--base", "HEAD", "--format", "markdown", "--out", "/nowhere/x.md"], 1, "cannot write"),
@@ -241,6 +246,22 @@ def it_explains_wrong_use(reviewed, arguments, code, words):
     assert result.code == code
     assert words in " ".join(result.err.split())
     assert "Traceback" not in result.err
+
+
+def it_compares_no_tree_behind_a_symbolic_link(reviewed):
+    world = reviewed
+    world.api.repository("analytics")
+    inner, link = world.tree / "permissive", world.tree / "deploy"
+    inner.mkdir()
+    (inner / "lakeplan.yaml").write_text((world.tree / "lakeplan.yaml").read_text())
+    link.symlink_to("permissive")
+    world.git("add", "-A")
+    world.git("commit", "-m", "a link")
+    world.tree = link
+    for more in ((), ("--new-tree",)):
+        result = world.lakeplan("plan", "--base", "HEAD^", *more)
+        assert result.code == 1
+        assert "deploy is a symbolic link in a git work tree" in result.err
 
 
 def it_says_when_the_base_does_not_validate(reviewed):

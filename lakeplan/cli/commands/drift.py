@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakeplan.adapters.git import head_of
 from lakeplan.app.drift import DriftPorts, DriftReport, find_drift
 from lakeplan.app.drift_document import drift_document
 from lakeplan.app.drift_heads import HeadPorts
@@ -18,7 +19,7 @@ from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.redaction import shown
-from lakeplan.cli.who import this_run, tree_commit
+from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Session
 from lakeplan.core.drift import DriftClass
 from lakeplan.errors import ExitCode, UsageError
@@ -92,7 +93,7 @@ def register(app: typer.Typer) -> None:
                 heads_ports(session, state, this_run(tree)),
             ),
             as_of=session.as_of,
-            tree_commit=tree_commit(tree),
+            tree_commit=head_of(tree),
         )
         document = with_costs(drift_document(report), session.tree, "recorded")
         document = shown(document, redact=redact_paths)

@@ -10,6 +10,7 @@ import click
 import typer
 from typer.core import TyperGroup
 
+from lakeplan.adapters.git import head_of
 from lakeplan.app.history import find_run, history_document, list_runs
 from lakeplan.app.history_rollback import checked, disagreements, restorations
 from lakeplan.app.plan import PlanOptions, Selection
@@ -21,7 +22,6 @@ from lakeplan.cli.formats import PLAN_FORMATS
 from lakeplan.cli.gates import check_gate_names
 from lakeplan.cli.outputs import OPENMETRICS, emit, pair_outputs
 from lakeplan.cli.rollback import TreeEdit, needs_edits
-from lakeplan.cli.who import tree_commit
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, LakeplanError
 from lakeplan.render.history import render_history, render_run
@@ -198,7 +198,7 @@ def rollback(
                 selection=Selection(tuple(r.repository for r in wanted)),
                 simulate="none" if no_simulate else "changed",
                 allowed=allowed,
-                tree_commit=tree_commit(tree),
+                tree_commit=head_of(tree),
                 known=known_repositories(state),
             ),
         )

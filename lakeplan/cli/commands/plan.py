@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lakeplan.adapters.git import head_of
 from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_plan
 from lakeplan.app.state import known_repositories
 from lakeplan.cli import caches, options, redaction
@@ -17,7 +18,6 @@ from lakeplan.cli.gates import check_gate_names, gate_names
 from lakeplan.cli.outputs import Output, emit, pair_outputs
 from lakeplan.cli.redaction import plan_shown
 from lakeplan.cli.when import now_utc
-from lakeplan.cli.who import tree_commit
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.model.plan import Plan
@@ -41,6 +41,13 @@ Against = Annotated[
         help="Judge by the stricter limits of the tree at this git commit and the checked-out one,"
         " and show first what is looser here.",
         metavar="REF",
+    ),
+]
+NewTree = Annotated[
+    bool,
+    typer.Option(
+        "--new-tree",
+        help="With --base: this change adds the tree, so compare it with the defaults.",
     ),
 ]
 Simulate = Annotated[
@@ -81,6 +88,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         allow: Allow = None,
         base: Against = None,
+        new_tree: NewTree = False,
         lakectl_config: options.LakectlConfig = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
@@ -103,7 +111,7 @@ def register(app: typer.Typer) -> None:
             cache=caches.cache_choice(cache, cache_size),
             progress=not (no_progress or quiet),
         )
-        against = read_base(tree, base) if base is not None else None
+        against = _base(tree, base, is_new=new_tree)
         made = plan_against(
             against,
             session,
@@ -114,7 +122,7 @@ def register(app: typer.Typer) -> None:
                 read_only=read_only,
                 backlog=backlog,
                 allowed=check_gate_names(allow),
-                tree_commit=tree_commit(tree),
+                tree_commit=head_of(tree),
                 known=known_repositories(session.state()),
                 now=now_utc(),
             ),
@@ -123,6 +131,14 @@ def register(app: typer.Typer) -> None:
         if quiet and all(output.path is not None for output in outputs):
             _tell_why(made)
         return exit_code_of(made, detailed=detailed_exitcode)
+
+
+def _base(tree: Path, ref: str | None, *, is_new: bool) -> Base | None:
+    if ref is None:
+        if is_new:
+            raise UsageError("--new-tree requires --base", hint="add --base REF")
+        return None
+    return read_base(tree, ref, is_new=is_new)
 
 
 def plan_against(base: Base | None, session: Session, options: PlanOptions) -> Plan:
