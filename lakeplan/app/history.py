@@ -106,6 +106,18 @@ def find_run(state: StateReader, name: str) -> RunRecord:
     return _read(state, found[0])
 
 
+def find_change(state: StateReader, name: str) -> RunRecord:
+    """As ``find_run``, but ``last`` is the newest run that replaced something: one that found everything as
+    planned has nothing to restore. A damaged record is an error, since it may be that run's."""
+    if name != LAST:
+        return find_run(state, name)
+    for run_id in reversed(_run_ids(state)):
+        run = _read(state, run_id)
+        if any(step.replaced or any(s.replaced for s in step.settings) for step in run.steps):
+            return run
+    raise UsageError("no run that replaced anything is recorded", hint="List the runs: lakeplan history.")
+
+
 def _is_called(key: str, name: str) -> bool:
     return name in (key, key.partition("/")[2])
 

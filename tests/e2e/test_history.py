@@ -93,6 +93,16 @@ def it_asks_for_the_edits_before_it_makes_a_plan(changed):
     assert (changed.tree / "repositories/analytics.yaml").read_text() == before
 
 
+def it_rolls_the_last_change_back_after_runs_that_changed_nothing(changed, tmp_path):
+    apply(changed)
+    assert runs(changed)[0]["repositories"] == []
+    out = tmp_path / "back.json"
+    result = history(changed, "rollback", "last", "--edit-tree", "--format", "json", "--out", str(out), "-q")
+    assert result.code in (0, 4), result.err
+    (repository,) = json.loads(out.read_text())["repositories"]
+    assert repository["after"]["default_retention_days"] == 21
+
+
 def it_makes_a_plan_that_apply_takes_and_writes_nothing_to_the_server(changed):
     out = changed.folder / "back.json"
     changed.handle.faults.forget()

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from lakeplan.adapters.git import head_of
-from lakeplan.app.history import find_run, history_document, list_runs
+from lakeplan.app.history import find_change, find_run, history_document, list_runs
 from lakeplan.app.history_rollback import checked, disagreements, restorations
 from lakeplan.app.plan import PlanOptions, Selection
 from lakeplan.app.state import known_repositories
@@ -175,7 +175,7 @@ def rollback(
         progress=not (no_progress or quiet),
     )
     state = session.state()
-    record = find_run(state, run)
+    record = find_change(state, run)
     wanted = restorations(record, Selection(tuple(target or ()), server=server))
     if not wanted:
         raise LakeplanError(
