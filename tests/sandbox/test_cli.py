@@ -11,9 +11,16 @@ import sys
 import pytest
 import requests
 
+from lakeplan.cli.commands.sandbox import seed_target
 from lakeplan.cli.main import run
-from lakeplan.errors import ExitCode
+from lakeplan.errors import ExitCode, UsageError
 
+PUBLIC = ("sandbox", "sandbox-secret")
+NAMED = {
+    "LAKEPLAN_SANDBOX_ENDPOINT_URL": "https://a.example",
+    "LAKEPLAN_SANDBOX_ACCESS_KEY_ID": "real",
+    "LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY": "real-secret",
+}
 SEED = "repositories:\n  - name: one\n    steps:\n      - tag: {name: v1, ref: main}\n"
 
 
@@ -95,6 +102,40 @@ class DescribeSeed:
         assert run(["sandbox", "seed", str(seed_file), "--endpoint", sandbox.endpoint_url]) == ExitCode.OK
         assert "made 1 repository" in capsys.readouterr().out
         assert call("GET", "/repositories/one/tags/v1").status_code == 200
+
+    def it_seeds_the_server_that_the_environment_names(self, sandbox, call, seed_file, monkeypatch, capsys):
+        monkeypatch.setenv("LAKEPLAN_SANDBOX_ENDPOINT_URL", sandbox.endpoint_url)
+        assert run(["sandbox", "seed", str(seed_file)]) == ExitCode.OK
+        assert sandbox.endpoint_url in capsys.readouterr().out
+        monkeypatch.setenv("LAKEPLAN_SANDBOX_ACCESS_KEY_ID", "another")
+        assert run(["sandbox", "seed", str(seed_file), "--skip-existing"]) == ExitCode.ERROR
+        assert "refuses the credentials" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("given", "environ", "expected"),
+        [
+            ((None, None, None), {}, ("http://127.0.0.1:8000", "sandbox", "sandbox-secret")),
+            ((None, "k", "s"), {}, None),
+            ((None, None, "s"), {}, None),
+            ((None, None, None), NAMED, ("https://a.example", "real", "real-secret")),
+            (("https://a.example/", None, None), NAMED, ("https://a.example/", "real", "real-secret")),
+            (("https://b.example", None, None), NAMED, ("https://b.example", "sandbox", "sandbox-secret")),
+            (
+                (None, None, None),
+                {"LAKEPLAN_SANDBOX_ACCESS_KEY_ID": "real"},
+                ("http://127.0.0.1:8000", *PUBLIC),
+            ),
+            (("https://b.example", "k", "s"), NAMED, ("https://b.example", "k", "s")),
+        ],
+    )
+    def it_sends_a_key_only_where_it_belongs(self, given, environ, expected):
+        if expected is None:
+            with pytest.raises(UsageError, match="no endpoint is named"):
+                seed_target(*given, environ)
+            return
+        target = seed_target(*given, environ)
+        assert (target.endpoint, target.access_key, target.secret_key) == expected
+        assert "secret_key" not in repr(target)
 
     def it_says_nothing_when_quiet(self, sandbox, seed_file, capsys):
         assert run(["sandbox", "seed", str(seed_file), "--endpoint", sandbox.endpoint_url, "-q"]) == 0

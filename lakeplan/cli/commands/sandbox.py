@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, get_args
@@ -23,11 +26,26 @@ from lakeplan.sandbox.seed.document import HELP, read_seed
 from lakeplan.sandbox.seed.runner import run_seed
 
 DEFAULT_PORT = 8000
+DEFAULT_ENDPOINT = f"http://127.0.0.1:{DEFAULT_PORT}"
 _DEFAULTS = Options()
 
 AccessKey = Annotated[str, typer.Option("--access-key", help="The one access key.", metavar="KEY")]
 SecretKey = Annotated[
     str, typer.Option("--secret-key", help="Its secret.", metavar="SECRET", show_default=False)
+]
+SeedAccessKey = Annotated[
+    str | None,
+    typer.Option(
+        "--access-key", help="Without it LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then the sandbox's.", metavar="KEY"
+    ),
+]
+SeedSecretKey = Annotated[
+    str | None,
+    typer.Option(
+        "--secret-key",
+        help="Without it LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY, then the sandbox's.",
+        metavar="SECRET",
+    ),
 ]
 
 UP_HELP = """Start a sandbox on 127.0.0.1 and serve until it is stopped.
@@ -103,10 +121,16 @@ def up(
 def seed(
     file: Annotated[Path, typer.Argument(help="The YAML file; a dash is standard input.")],
     endpoint: Annotated[
-        str, typer.Option("--endpoint", help="The lakeFS server; it may be a real one.", metavar="URL")
-    ] = f"http://127.0.0.1:{DEFAULT_PORT}",
-    access_key: AccessKey = _DEFAULTS.access_key_id,
-    secret_key: SecretKey = _DEFAULTS.secret_access_key,
+        str | None,
+        typer.Option(
+            "--endpoint",
+            help=f"The lakeFS server; it may be a real one. Without it LAKEPLAN_SANDBOX_ENDPOINT_URL, then"
+            f" {DEFAULT_ENDPOINT}.",
+            metavar="URL",
+        ),
+    ] = None,
+    access_key: SeedAccessKey = None,
+    secret_key: SeedSecretKey = None,
     namespace_prefix: Annotated[
         str, typer.Option("--namespace-prefix", help="In front of a repository's name.", metavar="URL")
     ] = "local://",
@@ -118,12 +142,13 @@ def seed(
     quiet: Quiet = False,
 ) -> None:
     configure_logging(log_level)
+    at = seed_target(endpoint, access_key, secret_key, os.environ)
     text, name = _read(file)
     wanted = read_seed(text, name)
     moment = parse_time(as_of) if as_of else now_utc()
     made = run_seed(
         wanted,
-        SeedClient(endpoint, access_key, secret_key),
+        SeedClient(at.endpoint, at.access_key, at.secret_key),
         as_of=int(moment.timestamp()),
         namespace_prefix=namespace_prefix,
         skip_existing=skip_existing,
@@ -131,7 +156,41 @@ def seed(
     )
     if not quiet:
         count = len(made)
-        say(stdout(), f"made {count} repositor{'y' if count == 1 else 'ies'} on {endpoint}")
+        say(stdout(), f"made {count} repositor{'y' if count == 1 else 'ies'} on {at.endpoint}")
+
+
+@dataclass(frozen=True)
+class SeedTarget:
+    """Where to seed. Its repr shows no secret."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+def seed_target(
+    endpoint: str | None, access_key: str | None, secret_key: str | None, environ: Mapping[str, str]
+) -> SeedTarget:
+    """The server and credentials of ``sandbox seed``: the options, then the variables of the server
+    ``sandbox``, then the sandbox's defaults. The variables' key is only for their own endpoint, and a key
+    that is not the sandbox's only for an endpoint that somebody named. Raises UsageError."""
+    own = environ.get("LAKEPLAN_SANDBOX_ENDPOINT_URL") or None
+    chosen = endpoint or own or DEFAULT_ENDPOINT
+    if own is not None and chosen.rstrip("/") == own.rstrip("/"):
+        access_key = access_key or environ.get("LAKEPLAN_SANDBOX_ACCESS_KEY_ID")
+        secret_key = secret_key or environ.get("LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY")
+    target = SeedTarget(
+        chosen, access_key or _DEFAULTS.access_key_id, secret_key or _DEFAULTS.secret_access_key
+    )
+    is_public = (
+        target.access_key == _DEFAULTS.access_key_id and target.secret_key == _DEFAULTS.secret_access_key
+    )
+    if not (endpoint or own or is_public):
+        raise UsageError(
+            f"no endpoint is named, so this key is not sent to {DEFAULT_ENDPOINT}",
+            hint="Name the server: --endpoint URL or LAKEPLAN_SANDBOX_ENDPOINT_URL.",
+        )
+    return target
 
 
 def _flavor(text: str) -> Flavor:
