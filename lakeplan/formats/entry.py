@@ -15,7 +15,7 @@ def decode_entry(path: bytes, message: bytes) -> Entry:
     """
     address = e_tag = content_type = ""
     size = address_type = 0
-    modified = b""
+    modified: list[bytes] = []
     metadata: dict[str, str] = {}
     for number, value in wire.read_fields(message):
         match number:
@@ -23,7 +23,7 @@ def decode_entry(path: bytes, message: bytes) -> Entry:
                 address = wire.as_text(value)
             case 2:
                 # repeated occurrences of a message merge, which is what joining their bytes does
-                modified += wire.as_bytes(value)
+                modified.append(wire.as_bytes(value))
             case 3:
                 size = wire.as_int64(value)
             case 4:
@@ -46,7 +46,7 @@ def decode_entry(path: bytes, message: bytes) -> Entry:
         address=address,
         address_type=AddressType(address_type),
         size=size,
-        last_modified_us=wire.timestamp_us(modified),
+        last_modified_us=wire.timestamp_us(b"".join(modified)),
         e_tag=e_tag,
         content_type=content_type,
         metadata=tuple(sorted(metadata.items())),

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lakeplan import limits
 from lakeplan.formats.sstable.layout import KEY_TRAILER_SIZE, KIND_SET
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -57,7 +58,11 @@ def decode_lanes(blocks: Sequence[bytes]) -> Lanes:
     columns: list[tuple[Ints, ...]] = []
     lane = np.arange(position.size)
     lanes: list[Ints] = []
+    entries = 0
     while lane.size:
+        entries += lane.size
+        if len(lanes) > limits.INTERVAL_ENTRIES or entries > limits.TABLE_RECORDS:
+            raise Irregular
         at, stop = position[lane], end[lane]
         shared, at = read_varints(array, at)
         unshared, at = read_varints(array, at)
@@ -112,9 +117,9 @@ def _intervals(blocks: Sequence[bytes], array: Bytes) -> tuple[Ints, Ints]:
     bases = stops - sizes
     counts = _read_uint32(array, stops - _NUMBER)
     ends = stops - _NUMBER * (counts + 1)
-    if (counts == 0).any() or (ends < bases).any():
-        raise Irregular
     total = int(counts.sum())
+    if (counts == 0).any() or (ends < bases).any() or total > limits.TABLE_RECORDS:
+        raise Irregular
     block_of = np.repeat(np.arange(len(blocks)), counts)
     first = np.cumsum(counts) - counts
     place = np.arange(total) - first[block_of]
@@ -123,8 +128,7 @@ def _intervals(blocks: Sequence[bytes], array: Bytes) -> tuple[Ints, Ints]:
     if points[first].any() or (points[1:] <= points[:-1])[~is_last[:-1]].any():
         raise Irregular
     starts = bases[block_of] + points
-    limits = np.where(is_last, ends[block_of], np.append(starts[1:], 0))
-    return starts, limits
+    return starts, np.where(is_last, ends[block_of], np.append(starts[1:], 0))
 
 
 def _read_uint32(array: Bytes, position: Ints) -> Ints:
@@ -134,7 +138,8 @@ def _read_uint32(array: Bytes, position: Ints) -> Ints:
 
 
 def _check_keys(lanes: Lanes, first_steps: npt.NDArray[np.intp]) -> None:
-    """Every key ends in a plain trailer of its own, and leans on no more than the key before it."""
+    """Every key ends in a plain trailer of its own, leans on no more than the key before it, and all of them
+    together are within the limits."""
     trailers = lanes.array[lanes.key_end[:, None] + np.arange(KEY_TRAILER_SIZE)]
     length = lanes.shared + lanes.key_end - lanes.key_start
     before = np.concatenate(([0], length[:-1]))
@@ -143,5 +148,7 @@ def _check_keys(lanes: Lanes, first_steps: npt.NDArray[np.intp]) -> None:
         (lanes.key_end < lanes.key_start).any()
         or (trailers != _SET_TRAILER).any()
         or (lanes.shared > before).any()
+        or (length > limits.KEY_BYTES).any()
+        or int(length.sum()) > min(limits.KEY_RATIO * len(lanes.buffer), limits.TABLE_KEY_BYTES)
     ):
         raise Irregular

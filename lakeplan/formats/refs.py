@@ -11,7 +11,7 @@ from lakeplan.model.refs import Branch, Commit, Tag
 def decode_commit(message: bytes) -> Commit:
     """Raises FormatError, unnamed; a commit without an id is refused."""
     id = committer = text = meta_range_id = ""
-    created = b""
+    created: list[bytes] = []
     metadata: dict[str, str] = {}
     parents: list[str] = []
     version = generation = 0
@@ -24,7 +24,7 @@ def decode_commit(message: bytes) -> Commit:
             case 3:
                 text = wire.as_text(value)
             case 4:
-                created += wire.as_bytes(value)
+                created.append(wire.as_bytes(value))
             case 5:
                 meta_range_id = wire.as_text(value)
             case 6:
@@ -42,7 +42,7 @@ def decode_commit(message: bytes) -> Commit:
         raise damaged("a commit has no id")
     return Commit(
         id=id,
-        creation_us=wire.timestamp_us(created),
+        creation_us=wire.timestamp_us(b"".join(created)),
         meta_range_id=meta_range_id,
         parents=tuple(parents),
         version=version,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from lakeplan import limits
 from lakeplan.formats.damage import damaged
 from lakeplan.formats.varint import read_uvarint, signed, unsigned, uvarint
 
@@ -17,7 +18,11 @@ def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     Raises FormatError for what is no protobuf (groups, which proto3 has not, among it).
     """
     position, end = 0, len(data)
+    fields = 0
     while position < end:
+        fields += 1
+        if fields > limits.MESSAGE_FIELDS:
+            raise damaged(f"a protobuf message has more than {limits.MESSAGE_FIELDS:,} fields")
         tag = data[position]
         position += 1
         if tag >= 0x80:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import cramjam
 
+from lakeplan import limits
 from lakeplan.formats.damage import damaged
 from lakeplan.formats.sstable.checksum import masked_crc32c
 from lakeplan.formats.sstable.layout import (
@@ -17,30 +18,45 @@ from lakeplan.formats.sstable.layout import (
 )
 from lakeplan.formats.varint import read_uvarint, uvarint
 
-MAX_BLOCK_BYTES = 1 << 28
-"""lakeFS bounds a value at 40 MiB; a block that claims more than this is not its."""
-
 
 def load_block(data: bytes, handle: Handle, limit: int) -> bytes:
     """The block's bytes, checksum verified, decompressed. ``limit`` is where the footer begins."""
+    raw, compression = _stored_block(data, handle, limit)
+    size = _unpacked_size(raw, compression, handle)
+    if size > limits.BLOCK_BYTES:
+        raise damaged(f"the block at {handle.offset} claims to hold more than any lakeFS block")
+    if compression == COMPRESSION_NONE:
+        return raw
+    try:
+        return bytes(cramjam.snappy.decompress_raw(raw))
+    except cramjam.DecompressionError as error:
+        raise damaged(f"the block at {handle.offset} does not decompress") from error
+
+
+def _stored_block(data: bytes, handle: Handle, limit: int) -> tuple[bytes, int]:
+    """The block as stored, checksum verified, and its kind of compression."""
     end = handle.offset + handle.size
     if end + TRAILER_SIZE > limit:
         raise damaged(f"a block at {handle.offset} of {handle.size} bytes lies outside the file")
     stored = int.from_bytes(data[end + 1 : end + TRAILER_SIZE], "little")
     if masked_crc32c(data[handle.offset : end + 1]) != stored:
         raise damaged(f"the checksum of the block at {handle.offset} does not match")
-    compression = data[end]
-    raw = data[handle.offset : end]
+    return data[handle.offset : end], data[end]
+
+
+def _unpacked_size(raw: bytes, compression: int, handle: Handle) -> int:
+    """How many bytes the block has after decompression. Nothing is decompressed for it."""
     if compression == COMPRESSION_NONE:
-        return raw
+        return len(raw)
     if compression != COMPRESSION_SNAPPY:
         raise damaged(f"the block at {handle.offset} has the unknown compression {compression}")
     try:
-        if cramjam.snappy.decompress_raw_len(raw) > MAX_BLOCK_BYTES:
-            raise damaged(f"the block at {handle.offset} claims to hold more than any lakeFS block")
-        return bytes(cramjam.snappy.decompress_raw(raw))
+        size = int(cramjam.snappy.decompress_raw_len(raw))
     except cramjam.DecompressionError as error:
         raise damaged(f"the block at {handle.offset} does not decompress") from error
+    if size > limits.SNAPPY_RATIO * len(raw):
+        raise damaged(f"the block at {handle.offset} claims more bytes than snappy can hold")
+    return size
 
 
 def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
@@ -51,6 +67,8 @@ def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
     end = len(block) - 4 - 4 * count
     if count == 0 or end < 0:
         raise damaged("a block's restart points do not fit in it")
+    if count > limits.TABLE_RECORDS:
+        raise damaged(f"a block has more than {limits.TABLE_RECORDS:,} restart points")
     points = struct.unpack_from(f"<{count}I", block, end)
     if points[0] != 0 or any(a >= b for a, b in pairwise(points)):
         raise damaged("a block's restart points are out of order")
@@ -60,6 +78,7 @@ def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
 def read_entries(block: bytes) -> list[tuple[bytes, bytes]]:
     """All entries of a block: whole keys (trailer included, where keys have one) and values."""
     points, end = restart_points(block)
+    budget = limits.KEY_RATIO * len(block) + limits.KEY_BYTES
     restarts = frozenset(points)
     entries: list[tuple[bytes, bytes]] = []
     key = b""
@@ -80,6 +99,11 @@ def read_entries(block: bytes) -> list[tuple[bytes, bytes]]:
                 raise damaged("an entry at a restart point leans on the one before it")
         if shared > len(key):
             raise damaged("an entry shares more than the key before it has")
+        if shared + unshared > limits.KEY_BYTES:
+            raise damaged(f"a key is longer than {limits.KEY_BYTES:,} bytes")
+        budget -= shared + unshared
+        if budget < 0 or len(entries) >= limits.TABLE_RECORDS:
+            raise damaged("the keys of a block are longer, or more, than any that lakeFS writes")
         key = key[:shared] + block[position:value_start]
         entries.append((key, block[value_start:value_end]))
         position = value_end

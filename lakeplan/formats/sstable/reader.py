@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
+from lakeplan import limits
 from lakeplan.formats.damage import blame, damaged
 from lakeplan.formats.sstable.block import load_block, read_entries
 from lakeplan.formats.sstable.layout import (
@@ -17,6 +19,7 @@ from lakeplan.formats.sstable.layout import (
     KIND_SET,
     MAGIC,
     PROPERTIES_KEY,
+    TRAILER_SIZE,
     TWO_LEVEL_INDEX,
     Handle,
     handle_of,
@@ -66,26 +69,51 @@ def open_blocks(data: bytes) -> Blocks:
     """Verifies and decompresses every block; entries are not looked at yet."""
     if len(data) < FOOTER_SIZE:
         raise damaged(f"{len(data)} bytes are too few for an SSTable")
+    if len(data) > limits.TABLE_BYTES:
+        raise damaged(f"it is larger than {limits.size_text(limits.TABLE_BYTES)}")
     limit = len(data) - FOOTER_SIZE
     meta_handle, index_handle = _read_footer(data[limit:])
     properties = _read_properties(data, meta_handle, limit)
     handles = _index_handles(data, index_handle, limit)
     if int.from_bytes(properties.get(INDEX_TYPE_KEY, b""), "little") == TWO_LEVEL_INDEX:
+        _check_places(handles)
         handles = [h for part in handles for h in _index_handles(data, part, limit)]
-    return Blocks(properties, tuple(load_block(data, h, limit) for h in handles), _count(properties))
+    _check_places(handles)
+    return Blocks(properties, tuple(_load_all(data, handles, limit)), _count(properties))
+
+
+def _load_all(data: bytes, handles: list[Handle], limit: int) -> Iterator[bytes]:
+    total = 0
+    for handle in handles:
+        block = load_block(data, handle, limit)
+        total += len(block)
+        if total > limits.TABLE_BYTES:
+            raise damaged(f"its blocks are larger than {limits.size_text(limits.TABLE_BYTES)}")
+        yield block
+
+
+def _check_places(handles: list[Handle]) -> None:
+    """Blocks follow one another: an index that names a block many times would make a small file huge."""
+    for before, after in pairwise(handles):
+        if after.offset < before.offset + before.size + TRAILER_SIZE:
+            raise damaged("its index names blocks that overlap")
 
 
 def read_records(blocks: Blocks) -> list[tuple[bytes, bytes]]:
     """The records of all blocks; checks key order, kinds and the count. Raises FormatError, unnamed."""
     records: list[tuple[bytes, bytes]] = []
     last: bytes | None = None
+    key_bytes = 0
     for block in blocks.data:
         for key, value in read_entries(block):
             user_key = _user_key(key)
+            key_bytes += len(key)
             if last is not None and user_key <= last:
                 raise damaged("keys are out of order")
             last = user_key
             records.append((user_key, value))
+        if key_bytes > limits.TABLE_KEY_BYTES or len(records) > limits.TABLE_RECORDS:
+            raise damaged("it has more records, or longer keys, than any file that lakeFS writes")
     if len(records) != blocks.count:
         raise damaged(f"holds {len(records)} records, and its properties say {blocks.count}")
     return records

@@ -1,0 +1,172 @@
+"""Every limit on what lakeplan reads: sizes, depths, counts, times and ratios. ``docs/limits.md`` lists them.
+
+Whatever comes from a pull request, a server, a store or a cache may be made to exhaust the machine that reads
+it. The limits are far above what real repositories need. Beyond one of them reading stops with an error; no
+limit ever shortens an input silently. The values are names of this module, so that tests can lower them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+# SSTables: ranges and metaranges. lakeFS writes ranges of 20 MiB and values of at most 40 MiB.
+TABLE_BYTES = 256 * MIB
+"""One file, and all its blocks after decompression."""
+BLOCK_BYTES = 64 * MIB
+"""One block after decompression."""
+SNAPPY_RATIO = 32
+"""Snappy cannot shrink anything to less than a 22nd; a block that claims more is damaged."""
+TABLE_RECORDS = 2_000_000
+KEY_BYTES = 16 * KIB
+"""One path or name. S3 and Azure allow 1,024 characters."""
+KEY_RATIO = 64
+"""Keys share their beginnings: all keys of a block may be this many times as long as the block."""
+TABLE_KEY_BYTES = 512 * MIB
+"""All keys of one file."""
+MESSAGE_FIELDS = 100_000
+"""Fields of one protobuf message, such as a commit with its metadata."""
+INTERVAL_ENTRIES = 1024
+"""Entries between two restart points for which the fast decoder is used. lakeFS writes 16."""
+
+# Parquet: uncommitted runs, marks, results, listings, reports of a collector.
+PARQUET_BYTES = 256 * MIB
+PARQUET_UNPACKED_BYTES = 512 * MIB
+"""All columns of one file after decompression, by its own footer and again as read."""
+PARQUET_ROWS = 5_000_000
+"""Servers and lakeplan write at most 1,000,000 rows to a file."""
+PARQUET_FOOTER_BYTES = 16 * MIB
+
+# Text: JSON, CSV, YAML.
+JSON_BYTES = 64 * MIB
+"""One document from a server or a store."""
+JSON_DEPTH = 64
+JSON_VALUES = 5_000_000
+CSV_BYTES = 256 * MIB
+CSV_ROWS = 5_000_000
+TREE_FILE_BYTES = 8 * MIB
+TREE_BYTES = 64 * MIB
+"""All files of a tree."""
+TREE_FILES = 20_000
+TREE_ENTRIES = 200_000
+"""Files and folders that the patterns of ``include`` may visit."""
+INCLUDE_PATTERNS = 1_000
+YAML_NODES = 500_000
+"""Values of one file, with every alias counted as what it stands for."""
+YAML_DEPTH = 64
+GLOB_CHARACTERS = 1_000
+"""One pattern of branches, tags, repositories or files."""
+
+# Files named on the command line.
+PLAN_BYTES = 256 * MIB
+FILE_BYTES = 64 * MIB
+"""Rules files, tests, configuration files and any other."""
+
+# Answers over HTTP.
+HEAD_SECONDS = 120.0
+"""From a request to the whole head of its answer."""
+ANSWER_SECONDS = 300.0
+"""One answer of the API, body included."""
+FILE_SECONDS = 1800.0
+"""One file from a server or a store."""
+RATE_BYTES, RATE_GRACE_SECONDS = 4 * KIB, 30.0
+"""A body must bring this many bytes a second on average, after the grace."""
+CONTENT_RATIO = 1100
+"""gzip cannot shrink anything to less than a 1,032nd."""
+PAGES = 1_000_000
+"""Pages of one listing."""
+PAGE_ITEMS = 10_000
+"""Items on one page; lakeFS sends 1,000."""
+LOCATION_CHARACTERS = 16 * KIB
+
+# Programs.
+GIT_BYTES = 64 * MIB
+GIT_SECONDS = 120.0
+
+
+class TooLarge(ValueError):
+    """An input is beyond a limit. The message says which, in words that fit behind the input's name."""
+
+
+def parse_json(data: str | bytes, *, limit: int | None = None) -> Any:
+    """A JSON document within the limits of size, depth and count.
+
+    Raises ValueError (``TooLarge`` beyond a limit), also for NaN, infinities, and numbers too large to hold.
+    """
+    check_size(len(data), JSON_BYTES if limit is None else limit)
+    marks = ("[", "{", ",") if isinstance(data, str) else (b"[", b"{", b",")
+    opened, separators = sum(map(data.count, marks[:2])), data.count(marks[2])  # type: ignore[arg-type]
+    if opened + separators > JSON_VALUES:
+        raise TooLarge(f"it has more than {JSON_VALUES:,} values")
+    try:
+        document = json.loads(data, parse_constant=_no_constant, parse_float=_finite)
+    except RecursionError:
+        raise TooLarge(f"it has more than {JSON_DEPTH} levels, one in another") from None
+    if opened > JSON_DEPTH:
+        _check_depth(document)
+    return document
+
+
+def check_size(size: int, limit: int) -> None:
+    """Raises TooLarge for more bytes than the limit."""
+    if size > limit:
+        raise TooLarge(f"it is larger than {size_text(limit)}")
+
+
+def read_file(path: str | Path, limit: int | None = None) -> bytes:
+    """The bytes of a regular file within a limit (default ``FILE_BYTES``).
+
+    Raises OSError, and TooLarge for a larger file or one that is no regular file: a device, a pipe or a
+    folder is never read.
+    """
+    allowed = FILE_BYTES if limit is None else limit
+    # Not blocking: opening a pipe would wait for a writer.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise TooLarge("it is not a regular file")
+        check_size(status.st_size, allowed)
+        data = file.read(allowed + 1)  # files of /proc have the size 0
+    check_size(len(data), allowed)
+    return data
+
+
+def size_text(size: int) -> str:
+    """A limit in the unit that it is written in."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.10g} {name}"
+    return f"{size} bytes"
+
+
+def _check_depth(document: Any) -> None:
+    """Level by level: only documents with many brackets get here."""
+    level, depth = [document], 0
+    while level:
+        depth += 1
+        if depth > JSON_DEPTH + 1:
+            raise TooLarge(f"it has more than {JSON_DEPTH} levels, one in another")
+        following: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                following.extend(v for v in value.values() if isinstance(v, (dict, list)))
+            elif isinstance(value, list):
+                following.extend(v for v in value if isinstance(v, (dict, list)))
+        level = following
+
+
+def _no_constant(text: str) -> None:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError("a number is too large")
+    return number
