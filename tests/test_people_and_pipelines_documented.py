@@ -167,8 +167,8 @@ PHRASES: dict[str, tuple[str, ...]] = {
     ),
     "plan --base: the stricter of both versions of holds and sweep": (
         f"{BASE}::it_sweeps_no_looser_than_the_base_held",
-        "core/planning/test_stricter_sweep.py::it_holds_what_either_holds_and_for_as_long",
-        "core/planning/test_stricter_sweep.py::it_never_gives_up_what_is_strictest",
+        "core/test_strictness.py::it_holds_what_either_holds_and_for_as_long",
+        "core/test_strictness.py::it_never_gives_up_what_is_strictest",
     ),
     "plan --base: every loosening first": (
         f"{MARKDOWN}::it_puts_loosenings_before_gates_and_gates_before_changes",

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lakeplan.core.planning.loosening import (
-    Guards,
-    Policy,
-    outside_bounds,
-    stricter_policy,
-    stricter_safety,
-)
-from lakeplan.core.planning.stricter_sweep import held_to_guard
+from lakeplan.core.planning.loosening import Guards, Policy, held_to_guard, outside_bounds
+from lakeplan.core.strictness import POLICY, stricter_safety
 from lakeplan.errors import ConfigError
 from lakeplan.model.desired import Acknowledgement, DesiredRepository, Safety, ServerConfig
 from lakeplan.model.plan import SweepGuard
@@ -60,11 +54,12 @@ class HeldTree(_Wrapped):
 
     @property
     def safety(self) -> Safety:
-        return stricter_safety(self.tree.safety, self.base.safety)
+        return stricter_safety(self.base.safety, self.tree.safety)
 
     @property
     def unmanaged_policy(self) -> Policy:
-        return stricter_policy(self.tree.unmanaged_policy, self.base.unmanaged)
+        found: Policy = POLICY.combine(self.base.unmanaged, self.tree.unmanaged_policy)
+        return found
 
     def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
         """Raises ConfigError when days are outside the base's bounds, as the tree does for its own."""
@@ -81,7 +76,7 @@ class HeldTree(_Wrapped):
                 problems=tuple(outside),
                 hint="widen bounds in a pull request of its own first: a change does not widen its own",
             )
-        return [replace(d, safety=stricter_safety(d.safety, self.base.safety)) for d in found]
+        return [replace(d, safety=stricter_safety(self.base.safety, d.safety)) for d in found]
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from lakeplan.adapters.git import commit_of, find_work_folder, has_file, write_folder
 from lakeplan.app.base import HeldTree
 from lakeplan.cli.base_pairs import Pair, Pairing
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.tree import Tree, load_tree
-from lakeplan.config.units import parse_bytes, parse_count, parse_date, parse_duration
-from lakeplan.core.planning.loosening import Guards, loosened, loosened_repository
-from lakeplan.core.planning.stricter_sweep import guard_of, held_to_guard
+from lakeplan.core.planning.loosening import Guards, guard_of, held_to_guard, loosened, loosened_repository
 from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.model.plan import Plan, SweepGuard
-
-_SWEEP_PARSERS = {"max_bytes": parse_bytes, "max_objects": parse_count, "rate": parse_count}
 
 
 @dataclass(frozen=True)
@@ -50,11 +45,7 @@ class Base:
             warnings += (f"there is no {ROOT_FILE} at {self.ref}: compared with the defaults",)
         pairing = Pairing(self.tree, tree, self.guards.safety)
         pairs = tuple(pairing.repositories(plan))
-        looser = [
-            loosening
-            for before, now in pairs
-            for loosening in loosened_repository(before, now, measure=_measure, until=parse_date)
-        ]
+        looser = [loosening for before, now in pairs for loosening in loosened_repository(before, now)]
         return replace(
             plan,
             base=self.commit,
@@ -118,7 +109,3 @@ def _guards(pairs: Iterable[Pair]) -> dict[str, SweepGuard]:
         if guard is not None:
             found[now.key] = guard
     return found
-
-
-def _measure(key: str, value: Any) -> float:
-    return _SWEEP_PARSERS[key](value) if key in _SWEEP_PARSERS else parse_duration(str(value))

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from lakeplan.adapters.lakefs.endpoint import normalise_endpoint
 from lakeplan.config.tree import Tree
-from lakeplan.core.planning.loosening import TREE
+from lakeplan.core.planning.loosening import WHOLE_TREE
 from lakeplan.model.desired import DesiredRepository, Safety, ServerConfig
+from lakeplan.model.lifecycle import LifecycleSettings
 from lakeplan.model.plan import Loosening, Plan
 from lakeplan.model.sweep import SweepSettings
 
@@ -54,7 +55,7 @@ class Pairing:
             now = self.head.servers.get(name)
             after = now.endpoint_url if now is not None else "renamed or dropped"
             where = str(now.source) if now is not None and now.source else ""
-            yield Loosening(TREE, f"server {name}", server.endpoint_url, after, where)
+            yield Loosening(WHOLE_TREE, f"server {name}", server.endpoint_url, after, where)
 
     def _before(self, server: str, live: set[str]) -> Mapping[str, list[DesiredRepository]]:
         """The base's repositories on a server of the tree. Of several names of the server at the base its
@@ -82,7 +83,14 @@ class Pairing:
         return [name for name in (self.base.servers if self.base is not None else ()) if name not in paired]
 
     def _unnamed(self, repository: DesiredRepository) -> DesiredRepository:
-        return replace(repository, resolved={}, holds=(), sweep=SweepSettings(), safety=self.safety)
+        return replace(
+            repository,
+            resolved={},
+            holds=(),
+            sweep=SweepSettings(),
+            lifecycle=LifecycleSettings(),
+            safety=self.safety,
+        )
 
 
 def _endpoint(server: ServerConfig) -> str:

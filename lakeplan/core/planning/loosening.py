@@ -1,31 +1,41 @@
-"""What a tree lets through that its base did not, and the stricter of both: a change that is under review
-must not open its own gate unseen.
+"""What a tree weakens against its base (``lakeplan.core.strictness``), and what of it guards an apply and a
+sweep: a change that is under review must not open its own gate unseen.
 
-Limits are judged by the stricter of both trees. Acknowledgements are reviewed openings: they count, and
-those that are new against the base are listed with everything else that is looser.
+Acknowledgements are reviewed openings: they count, and those that are new against the base are listed with
+everything else that is weaker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Literal, TypeVar
+from enum import Enum
+from itertools import chain
+from typing import Any, Literal
 
+from lakeplan.core.settings.difference import duration_text
+from lakeplan.core.strictness import (
+    LIFECYCLE,
+    SAFETY,
+    SWEEP,
+    TREE,
+    Setting,
+    all_holds,
+    ends,
+    least,
+    stricter_safety,
+    stricter_sweep,
+    weakened,
+)
 from lakeplan.model.desired import Acknowledgement, DesiredRepository, GcDesired, Safety, Source
-from lakeplan.model.plan import Loosening, Plan
+from lakeplan.model.plan import Loosening, Plan, SweepGuard
+from lakeplan.model.sweep import Hold
 
 Policy = Literal["ignore", "warn", "fail"]
-Number = TypeVar("Number", int, float)
-TREE = "tree"
+WHOLE_TREE = "tree"
 UNLIMITED = "unlimited"
 ABSENT = "not there"
-POLICIES: tuple[Policy, ...] = ("ignore", "warn", "fail")
-"""From the loosest to the strictest."""
-
-_LIMITS = ("max_expired_objects_percent", "max_expired_bytes", "max_deleted_branches")
-_TIMES = {"impact_tolerance_percent": "impact_tolerance_percent", "max_plan_age_seconds": "max_plan_age"}
-_POLICIES = ("on_tag_loss", "on_server_divergence")
 
 
 @dataclass(frozen=True)
@@ -42,31 +52,13 @@ class Guards:
     places: Mapping[str, Source] = field(default_factory=dict)
 
 
-def stricter_safety(one: Safety, other: Safety) -> Safety:
-    """Of every limit the one that lets less through."""
-    return Safety(
-        max_expired_objects_percent=least(one.max_expired_objects_percent, other.max_expired_objects_percent),
-        max_expired_bytes=least(one.max_expired_bytes, other.max_expired_bytes),
-        max_deleted_branches=least(one.max_deleted_branches, other.max_deleted_branches),
-        protected_tags=tuple(dict.fromkeys((*one.protected_tags, *other.protected_tags))),
-        on_tag_loss=stricter_policy(one.on_tag_loss, other.on_tag_loss),
-        on_server_divergence=stricter_policy(one.on_server_divergence, other.on_server_divergence),
-        impact_tolerance_percent=min(one.impact_tolerance_percent, other.impact_tolerance_percent),
-        max_plan_age_seconds=min(one.max_plan_age_seconds, other.max_plan_age_seconds),
-    )
-
-
-def stricter_policy(one: Policy, other: Policy) -> Policy:
-    return max(one, other, key=POLICIES.index)
-
-
 def held_to(plan: Plan, safety: Safety) -> Safety:
     """A tree's limits, but for an apply of ``plan`` no looser than those it was reviewed with."""
-    tolerance = least(plan.impact_tolerance_percent, safety.impact_tolerance_percent)
-    age = least(plan.max_plan_age_seconds, safety.max_plan_age_seconds)
-    assert tolerance is not None
-    assert age is not None
-    return replace(safety, impact_tolerance_percent=tolerance, max_plan_age_seconds=age)
+    return replace(
+        safety,
+        impact_tolerance_percent=least(plan.impact_tolerance_percent, safety.impact_tolerance_percent),
+        max_plan_age_seconds=least(plan.max_plan_age_seconds, safety.max_plan_age_seconds),
+    )
 
 
 def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[tuple[Source, str, int]]:
@@ -81,41 +73,12 @@ def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[
 
 
 def loosened(base: Guards, head: Guards, today: date) -> tuple[Loosening, ...]:
-    """Everything of the tree as a whole that ``head`` lets through and ``base`` does not, in fixed order."""
+    """Everything of the tree as a whole that ``head`` weakens, in fixed order."""
+    found = chain(weakened(SAFETY, base.safety, head.safety), weakened(TREE, base, head))
     return tuple(
-        Loosening(TREE, path, before, after, _place(head, path))
-        for path, before, after in (*_limits(base, head), *_other(base, head))
+        Loosening(WHOLE_TREE, setting.path, *_shown(setting, before, after), _place(head, setting.path))
+        for setting, before, after in found
     ) + tuple(_opened(base, head, today))
-
-
-def _limits(base: Guards, head: Guards) -> Iterator[tuple[str, str, str]]:
-    for name in _LIMITS:
-        before, after = getattr(base.safety, name), getattr(head.safety, name)
-        if least(before, after) != after:
-            yield f"safety.{name}", _figure(name, before), _figure(name, after)
-    for name, key in _TIMES.items():
-        before, after = getattr(base.safety, name), getattr(head.safety, name)
-        if after > before:
-            yield f"safety.{key}", _figure(name, before), _figure(name, after)
-    for name in _POLICIES:
-        before, after = getattr(base.safety, name), getattr(head.safety, name)
-        if POLICIES.index(after) < POLICIES.index(before):
-            yield f"safety.{name}", before, after
-    gone = [t for t in base.safety.protected_tags if t not in head.safety.protected_tags]
-    if gone:
-        yield "safety.protected_tags", ", ".join(gone), ABSENT
-
-
-def _other(base: Guards, head: Guards) -> Iterator[tuple[str, str, str]]:
-    if head.min_retention_days < base.min_retention_days:
-        yield "bounds.min_retention_days", str(base.min_retention_days), str(head.min_retention_days)
-    if head.max_retention_days > base.max_retention_days:
-        yield "bounds.max_retention_days", str(base.max_retention_days), str(head.max_retention_days)
-    if POLICIES.index(head.unmanaged) < POLICIES.index(base.unmanaged):
-        yield "unmanaged", base.unmanaged, head.unmanaged
-    if head.state_url != base.state_url:
-        # The state says which repositories were applied before: others that a glob names are a gate.
-        yield "state.url", base.state_url or "the default", head.state_url or "the default"
 
 
 def _opened(base: Guards, head: Guards, today: date) -> Iterator[Loosening]:
@@ -128,7 +91,7 @@ def _opened(base: Guards, head: Guards, today: date) -> Iterator[Loosening]:
             continue
         before = "; ".join(_opening(old) for old in same) or ABSENT
         path = f"acknowledge {note.gate} of {note.repository}"
-        yield Loosening(TREE, path, before, f"{_opening(note)}: {note.reason}", str(note.source))
+        yield Loosening(WHOLE_TREE, path, before, f"{_opening(note)}: {note.reason}", str(note.source))
 
 
 def _covers(old: Acknowledgement, new: Acknowledgement) -> bool:
@@ -142,104 +105,67 @@ def _opening(note: Acknowledgement) -> str:
     return f"{ceiling}, {'without an end' if note.expires is None else f'until {note.expires}'}"
 
 
-SWEEP_DEFAULTS: Mapping[str, Any] = {
-    "automatic": False,
-    "min_age": "24h",
-    "settle": "24h",
-    "margin": "26h",
-    "max_objects": 10_000_000,
-    "max_bytes": "50TB",
-    "rate": None,
-    "never_committed": "keep",
-    "versions": "marker",
-    "verify": "sample",
-    "mode": "delete",
-    "engine": "builtin",
-}
-"""The design's defaults of ``sweep``."""
-_WORDS: Mapping[str, tuple[str, str]] = {
-    "never_committed": ("keep", "collect"),
-    "versions": ("marker", "all"),
-    "verify": ("all", "sample"),
-    "mode": ("quarantine", "delete"),
-    "engine": ("builtin", "lakefs-spark-client"),
-}
-"""Settings that are words, the stricter one first."""
-_MORE_IS_STRICTER = frozenset({"min_age", "settle", "margin"})
-
-
-def loosened_repository(
-    base: DesiredRepository,
-    head: DesiredRepository | None,
-    *,
-    measure: Callable[[str, Any], float],
-    until: Callable[[str], date],
-) -> Iterator[Loosening]:
-    """Holds that go or end sooner, and sweep settings that take more. ``head`` is None when no entry names
-    the repository any more. ``measure`` gives the size of a sweep setting by its key, ``until`` a date."""
-    resolved: Mapping[str, Any] = head.resolved if head is not None else {}
-    values = head.values if head is not None else {}
+def loosened_repository(base: DesiredRepository, head: DesiredRepository | None) -> Iterator[Loosening]:
+    """Holds that are dropped or end sooner, and settings of ``sweep`` and ``lifecycle`` that are weaker.
+    ``head`` is None when no entry names the repository any more."""
     where = str(head.source) if head is not None and head.source else ""
-    mine = {_hold_name(hold): hold for hold in resolved.get("holds", ())}
-    old_resolved: Mapping[str, Any] = base.resolved
-    for hold in old_resolved.get("holds", ()):
-        name, now = _hold_name(hold), mine.get(_hold_name(hold))
-        if now is None or _ends_sooner(hold, now, until):
+    mine = {(hold.kind, hold.name): hold for hold in all_holds(head.holds if head is not None else ())}
+    for hold in all_holds(base.holds):
+        now = mine.get((hold.kind, hold.name))
+        if now is None or ends(now) < ends(hold):
             after = ABSENT if now is None else _hold_end(now)
-            yield Loosening(base.key, f"holds[{name}]", _hold_end(hold), after, where)
+            yield Loosening(base.key, f"holds[{hold.kind} {hold.name}]", _hold_end(hold), after, where)
     if head is None:
         return
-    before, after = old_resolved.get("sweep", {}), resolved.get("sweep", {})
-    for key, default in SWEEP_DEFAULTS.items():
-        old, new = before.get(key, default), after.get(key, default)
-        if old != new and _takes_more(key, old, new, measure):
-            place = values.get(f"/sweep/{key}")
-            yield Loosening(base.key, f"sweep.{key}", _word(old), _word(new), str(place) if place else where)
+    for setting, old, new in chain(
+        weakened(SWEEP, base.sweep, head.sweep), weakened(LIFECYCLE, base.lifecycle, head.lifecycle)
+    ):
+        place = head.values.get("/" + setting.path.replace(".", "/"))
+        yield Loosening(base.key, setting.path, *_shown(setting, old, new), str(place) if place else where)
 
 
-def _hold_name(hold: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {hold[key]}" for key in ("prefix", "branch", "tag", "commit") if key in hold)
+def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | None:
+    """What a sweep of ``head`` keeps to until its tree is the base itself; None where it is as strict."""
+    guard = SweepGuard(
+        stricter_safety(base.safety, head.safety),
+        all_holds(head.holds, base.holds),
+        stricter_sweep(base.sweep, head.sweep),
+    )
+    alone = SweepGuard(head.safety, all_holds(head.holds), head.sweep)
+    return None if guard == alone else guard
 
 
-def _hold_end(hold: Mapping[str, Any]) -> str:
-    return f"until {hold['until']}" if hold.get("until") else "without an end"
+def held_to_guard(desired: DesiredRepository, guard: SweepGuard) -> DesiredRepository:
+    """The repository, with the stricter of it and the guard where a sweep is concerned."""
+    return replace(
+        desired,
+        safety=stricter_safety(guard.safety, desired.safety),
+        holds=all_holds(desired.holds, guard.holds),
+        sweep=stricter_sweep(guard.settings, desired.sweep),
+    )
 
 
-def _ends_sooner(old: Mapping[str, Any], new: Mapping[str, Any], until: Callable[[str], date]) -> bool:
-    if not new.get("until"):
-        return False
-    return not old.get("until") or until(str(new["until"])) < until(str(old["until"]))
+def _hold_end(hold: Hold) -> str:
+    return f"until {hold.until}" if hold.until is not None else "without an end"
 
 
-def _takes_more(key: str, old: Any, new: Any, measure: Callable[[str, Any], float]) -> bool:
-    if key == "automatic":
-        return bool(new)
-    if key in _WORDS:
-        return bool(new == _WORDS[key][1])
-    if old is None or new is None:
-        return new is None
-    less = measure(key, new) < measure(key, old)
-    return less if key in _MORE_IS_STRICTER else measure(key, new) > measure(key, old)
+def _shown(setting: Setting, before: Any, after: Any) -> tuple[str, str]:
+    """Both values of a setting as messages show them; of lists only what is missing."""
+    if isinstance(before, tuple):
+        return ", ".join(item for item in before if item not in after), ABSENT
+    return _figure(setting, before), _figure(setting, after)
 
 
-def _word(value: Any) -> str:
+def _figure(setting: Setting, value: Any) -> str:
     if value is None:
-        return UNLIMITED
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def least(one: Number | None, other: Number | None) -> Number | None:
-    """The lower of two limits; None is no limit."""
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
-
-
-def _figure(name: str, value: float | None) -> str:
-    if value is None:
-        return UNLIMITED
-    unit = " %" if name.endswith("percent") else {"max_expired_bytes": " bytes"}.get(name, "")
-    return f"{value:,}{' s' if name.endswith('seconds') else unit}"
+        return "the default" if setting.path == "state.url" else UNLIMITED
+    if setting.unit == "seconds":
+        return duration_text(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return f"{value:,}{ {'percent': ' %', 'bytes': ' bytes'}.get(setting.unit, '') }"
+    return str(value.value if isinstance(value, Enum) else value)
 
 
 def _place(head: Guards, path: str) -> str:

@@ -8,16 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.config.units import parse_date, parse_duration
 from lakeplan.core.planning.loosening import (
-    POLICIES,
     Guards,
     held_to,
     loosened,
     loosened_repository,
     outside_bounds,
-    stricter_safety,
 )
+from lakeplan.core.strictness import stricter_safety
 from lakeplan.model.desired import (
     Acknowledgement,
     BranchRule,
@@ -26,12 +24,14 @@ from lakeplan.model.desired import (
     Safety,
     Source,
 )
+from lakeplan.model.lifecycle import LifecycleSettings
 from lakeplan.model.plan import Plan
+from lakeplan.model.sweep import Hold, SweepSettings
 
 HERE = Source("lakeplan.yaml", 7, 3)
 TODAY = date(2026, 3, 31)
 LIMIT = st.none() | st.integers(0, 1000)
-POLICY = st.sampled_from(POLICIES)
+POLICY = st.sampled_from(["ignore", "warn", "fail"])
 SAFETIES = st.builds(
     Safety,
     max_expired_objects_percent=st.none() | st.floats(0, 100),
@@ -162,19 +162,15 @@ class DescribeAcknowledgements:
         assert loosened(Guards(acknowledgements=(note(),)), head, TODAY) == ()
 
 
-def repository(**resolved: Any) -> DesiredRepository:
-    return DesiredRepository("prod", "analytics", "analytics", None, "5f" * 32, resolved, {}, source=HERE)
-
-
-def measure(key: str, value: Any) -> float:
-    return value if isinstance(value, int) else parse_duration(value)
+def repository(**more: Any) -> DesiredRepository:
+    return DesiredRepository("prod", "analytics", "analytics", None, "5f" * 32, {}, {}, source=HERE, **more)
 
 
 def paths(base: DesiredRepository, head: DesiredRepository | None) -> list[str]:
-    return [f.path for f in loosened_repository(base, head, measure=measure, until=parse_date)]
+    return [f.path for f in loosened_repository(base, head)]
 
 
-AUDIT = {"prefix": "audit/", "until": "2027-01-01", "reason": "legal"}
+AUDIT = Hold("prefix", "audit/", date(2027, 1, 1), "legal")
 
 
 class DescribeHoldsAndSweep:
@@ -183,31 +179,42 @@ class DescribeHoldsAndSweep:
         [
             None,
             repository(),
-            repository(holds=[{**AUDIT, "until": "2026-12-31"}]),
-            repository(holds=[{**AUDIT, "prefix": "audit/2025/"}]),
+            repository(holds=(replace(AUDIT, until=date(2026, 12, 31)),)),
+            repository(holds=(replace(AUDIT, name="audit/2025/"),)),
         ],
     )
-    def it_lists_a_hold_that_goes_or_ends_sooner(self, head: DesiredRepository | None) -> None:
-        assert paths(repository(holds=[AUDIT]), head) == ["holds[prefix audit/]"]
+    def it_lists_a_hold_that_is_dropped_or_ends_sooner(self, head: DesiredRepository | None) -> None:
+        assert paths(repository(holds=(AUDIT,)), head) == ["holds[prefix audit/]"]
 
     def it_lists_an_end_where_there_was_none(self) -> None:
-        endless = repository(holds=[{"prefix": "audit/"}])
-        assert paths(endless, repository(holds=[AUDIT])) == ["holds[prefix audit/]"]
-        assert paths(repository(holds=[AUDIT]), endless) == []
+        endless = repository(holds=(replace(AUDIT, until=None),))
+        assert paths(endless, repository(holds=(AUDIT,))) == ["holds[prefix audit/]"]
+        assert paths(repository(holds=(AUDIT,)), endless) == []
 
     @pytest.mark.parametrize(
-        ("before", "after", "path"),
+        ("weak", "path", "shown"),
         [
-            ({}, {"automatic": True}, "sweep.automatic"),
-            ({"min_age": "48h"}, {}, "sweep.min_age"),
-            ({}, {"settle": "1h"}, "sweep.settle"),
-            ({"max_objects": 5}, {}, "sweep.max_objects"),
-            ({"rate": 5}, {}, "sweep.rate"),
+            (SweepSettings(automatic=True), "sweep.automatic", ("false", "true")),
+            (SweepSettings(min_age_seconds=0), "sweep.min_age", ("1d", "0s")),
+            (SweepSettings(settle_seconds=3600), "sweep.settle", ("1d", "1h")),
+            (SweepSettings(max_objects=10**8), "sweep.max_objects", ("10,000,000", "100,000,000")),
         ],
     )
-    def it_lists_what_lets_a_sweep_take_more(self, before: Any, after: Any, path: str) -> None:
-        assert paths(repository(sweep=before), repository(sweep=after)) == [path]
-        assert paths(repository(sweep=after), repository(sweep=before)) == []
+    def it_lists_what_lets_a_sweep_delete_more(
+        self, weak: SweepSettings, path: str, shown: tuple[str, str]
+    ) -> None:
+        (found,) = loosened_repository(repository(), repository(sweep=weak))
+        assert (found.path, (found.before, found.after)) == (path, shown)
+        assert paths(repository(sweep=weak), repository()) == []
+
+    def it_lists_what_lets_a_lifecycle_run_delete_more(self) -> None:
+        careful = LifecycleSettings(("keep-*",), require_merged=True, min_keep=2)
+        assert paths(repository(lifecycle=careful), repository()) == [
+            "lifecycle.exempt",
+            "lifecycle.require_merged",
+            "lifecycle.min_keep",
+        ]
+        assert paths(repository(), repository(lifecycle=careful)) == []
 
 
 class DescribeBounds:
