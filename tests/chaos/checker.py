@@ -1,0 +1,314 @@
+"""Judges every deletion and every write in the moment it has its effect, and every report against what is
+there. See ``truth.py`` for what must be kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from lakeplan.sandbox.messages import Request, Response
+from tests.chaos.truth import DAY_US, Days, days_of, held_commits, in_force, lowers
+from tests.chaos.world import REPOSITORY, ChaosWorld, Process, Watcher, keys_of
+
+HOUR_US = 3_600_000_000
+UNITS = {"s": 1_000_000, "m": 60_000_000, "h": HOUR_US, "d": DAY_US}
+BRANCHES = f"/api/v1/repositories/{REPOSITORY}/branches"
+BRANCH = re.compile(rf"/api/v1/repositories/{REPOSITORY}/branches/([^/]+)")
+RULES = f"/api/v1/repositories/{REPOSITORY}/settings/gc_rules"
+PREPARE = f"/api/v1/repositories/{REPOSITORY}/gc/prepare_uncommited"
+QUARANTINE = "_lakeplan/quarantine/"
+DEFAULTS = {"min_age": "24h", "settle": "24h", "never_committed": "keep", "mode": "delete"}
+
+
+class Violation(AssertionError):
+    """Something was lost, or a report is not true."""
+
+
+def span_us(text: str) -> int:
+    """``24h`` in microseconds."""
+    return int(text[:-1]) * UNITS[text[-1]]
+
+
+@dataclass
+class Born:
+    """When a branch was made and last written, by the server's clock, in microseconds."""
+
+    made: int
+    written: int
+
+
+@dataclass
+class Checker(Watcher):
+    """``lowered_us``: when lakeplan itself last lowered the stored rules. ``races``: addresses that were
+    deleted though something began to hold them after the inspection; a report has to name how many."""
+
+    world: ChaosWorld
+    done: Counter[str] = field(default_factory=Counter)
+    born: dict[str, Born] = field(default_factory=dict)
+    lowered_us: int | None = None
+    held_once: dict[str, set[str]] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.world.watcher = self
+        self.world.wire.heard = self.heard
+
+    # ---- what is held
+    def held(self) -> dict[str, str]:
+        """Address → why it must not be deleted, by everything that is known now."""
+        truth, world = self.world.truth, self.world
+        once = [c for h in world.holds if self._in_force(h) for c in self.held_once.get(_name(h), ())]
+        found = truth.held(REPOSITORY, world.tree_days, world.holds, once)
+        for (other,) in world.wire.rows("SELECT id FROM repositories WHERE id != ?", REPOSITORY):
+            found |= truth.foreign(other, REPOSITORY)
+        return found
+
+    def _in_force(self, hold: Mapping[str, Any]) -> bool:
+        return in_force(hold, self.world.lake.clock().date())
+
+    def expired(self) -> set[str]:
+        """What a plan with its backlog shows: everything stored that nothing holds."""
+        return set(self.world.truth.stored(REPOSITORY)) - set(self.held())
+
+    def note_holds(self) -> None:
+        """A process inspects the repository: what holds keep now is known from here on."""
+        history = self.world.truth.history(REPOSITORY)
+        for hold in self.world.holds:
+            if found := held_commits(history, hold):
+                self.held_once[_name(hold)] = found
+
+    # ---- the store
+    def before_store(self, name: str, args: tuple[Any, ...]) -> None:
+        if name == "copy":
+            self._copies(*args[:2])
+        if name == "delete":
+            keys = keys_of(args)
+            data = [key for key in keys if key.startswith("data/")]
+            stored = self.world.truth.stored(REPOSITORY) if data else {}
+            if there := [key for key in data if key in stored]:
+                self._deletes(there, stored)
+            copies = [key for key in keys if key.startswith(QUARANTINE)]
+            if copies:
+                self._purges(copies)
+
+    def _copies(self, source: str, target: str) -> None:
+        if target.startswith("data/") and target in self.world.truth.stored(REPOSITORY):
+            raise Violation(f"restore overwrites {target}, which is there")
+
+    def _deletes(self, keys: list[str], stored: Mapping[str, int]) -> None:
+        """Data of the repository is about to be deleted."""
+        process = self._process()
+        if process.inspected is None:
+            raise Violation("data is deleted by a process that inspected nothing")
+        held = self.held()
+        self._not_held(keys, held, process.inspected)
+        self._settings_allow(keys, stored, process)
+        self.lost |= {key for key in keys if key in held}
+        self.done["objects deleted"] += len(keys)
+        process.doing["deletes"] = process.doing.get("deletes", 0) + len(keys)
+
+    def _not_held(self, keys: Iterable[str], held: Mapping[str, str], inspected: Mapping[str, str]) -> None:
+        for key in keys:
+            # what nothing held at the inspection, and something does now, no tool can know of
+            if key in held and key in inspected:
+                raise Violation(f"{key} is deleted, though it is kept by {held[key]}")
+
+    def _settings_allow(self, keys: Sequence[str], stored: Mapping[str, int], process: Process) -> None:
+        settings, now = {**DEFAULTS, **self.world.sweep}, self.world.truth.now_us()
+        if self.world.gc == "clear":
+            raise Violation("data is deleted, though the tree clears the rules")
+        committed = self.world.truth.ever_committed(REPOSITORY)
+        for key in keys:
+            if now - stored[key] < span_us(settings["min_age"]):
+                raise Violation(f"{key} is deleted, though it is younger than the tree's sweep.min_age")
+            if settings["never_committed"] == "keep" and key not in committed:
+                raise Violation(f"{key} is deleted, though the tree keeps what was never committed")
+            if settings["mode"] == "quarantine" and not self._copy_of(key):
+                raise Violation(f"{key} is deleted, though the tree wants it in quarantine, and no copy is")
+        if self.lowered_us is not None and now - self.lowered_us < span_us(settings["settle"]):
+            raise Violation("data is deleted before sweep.settle has passed since rules were lowered")
+        self._gates(settings, process)
+        if unseen := set(keys) - process.doing.get("shown", set(keys)):
+            raise Violation(f"{len(unseen)} objects are deleted by themselves that no plan showed")
+
+    def _gates(self, settings: Mapping[str, Any], process: Process) -> None:
+        mark = process.doing.get("mark")
+        if mark is None or process.doing.get("allowed"):
+            return
+        total, candidates = mark["going"], mark["candidates"]
+        if total > settings.get("max_objects", 10_000_000):
+            raise Violation(
+                f"{total} objects of a mark are deleted; the tree allows {settings['max_objects']}"
+            )
+        percent = self.world.safety.get("max_expired_objects_percent", 30)
+        if candidates and 100 * total > percent * candidates:
+            raise Violation(f"{total} of {candidates} objects are deleted; the tree allows {percent} percent")
+
+    def _copy_of(self, key: str) -> bool:
+        root = self.world.lake.handle.namespace_folder(REPOSITORY)
+        data = (root / key).read_bytes()
+        return any(
+            (f / key).is_file() and (f / key).read_bytes() == data for f in root.glob(f"{QUARANTINE}*")
+        )
+
+    def _purges(self, keys: Iterable[str]) -> None:
+        """Copies are about to be deleted: what is kept and has no original is lost for good."""
+        process, held = self._process(), self.held()
+        stored = self.world.truth.stored(REPOSITORY)
+        for key in keys:
+            if not self.world.truth.file(REPOSITORY, key).is_file():
+                continue
+            address = key.removeprefix(QUARANTINE).partition("/")[2]
+            known = process.inspected is None or address in process.inspected
+            if address in held and address not in stored and known:
+                raise Violation(f"the last copy of {address} is purged, though it is kept by {held[address]}")
+            self.done["copies purged"] += 1
+            process.doing["deletes"] = process.doing.get("deletes", 0) + 1
+
+    # ---- the server
+    def heard(self, request: Request, response: Response) -> None:
+        """Everybody's requests: when branches were made and written."""
+        if request.method == "GET" or response.status >= 300 or not request.path.startswith(BRANCHES):
+            return
+        now, name = (
+            self.world.truth.now_us(),
+            request.path.removeprefix(BRANCHES).strip("/").partition("/")[0],
+        )
+        if not name:
+            self.born[json.loads(request.body)["name"]] = Born(now, now)
+        elif name in self.born:
+            self.born[name].written = now
+
+    def before_server(self, process: Process, request: Request) -> None:
+        if request.method == "POST" and request.path == PREPARE:
+            process.inspected = self.held()
+            self.note_holds()
+        branch = BRANCH.fullmatch(request.path)
+        if request.method == "DELETE" and branch is not None:
+            self._deletes_branch(process, branch[1])
+        if request.path == RULES and request.method in ("PUT", "DELETE"):
+            self._writes_rules(process, request)
+
+    def told(self, process: Process, request: Request, response: Response) -> None:
+        if request.method != "GET" or response.status not in (200, 404):
+            return
+        branch = BRANCH.fullmatch(request.path)
+        if branch is not None and response.status == 200:
+            process.read[branch[1]] = json.loads(response.body)["commit_id"]
+        if request.path == RULES:
+            process.read["rules"] = days_of(json.loads(response.body)) if response.status == 200 else None
+
+    def _writes_rules(self, process: Process, request: Request) -> None:
+        before = self.world.truth.days(REPOSITORY)
+        if process.read.get("rules", "nothing") != before:
+            raise Violation(f"rules are written over {before}, which the process has not read")
+        after: Days | None = days_of(json.loads(request.body)) if request.method == "PUT" else None
+        if lowers(before, after):
+            self.lowered_us = self.world.truth.now_us()
+        self.done["rules written"] += 1
+
+    def _deletes_branch(self, process: Process, name: str) -> None:
+        history = self.world.truth.history(REPOSITORY)
+        if name not in history.branches or name == "main":
+            return
+        if process.read.get(name) != history.branches[name]:
+            raise Violation(f"branch {name} is deleted at a HEAD that the process has not read")
+        for hold in self.world.holds:
+            if self._in_force(hold) and hold.get("branch") == name:
+                raise Violation(f"branch {name} is deleted, though {hold} holds it")
+        if self.world.lifecycle.get("keep_with_uncommitted", True) and any(
+            branch == name for branch, _ in history.staged
+        ):
+            raise Violation(f"branch {name} is deleted with uncommitted data")
+        if name in self.world.wire.pulls:
+            raise Violation(f"branch {name} is deleted, though a pull request is open")
+        self._old_enough(name)
+        self.done["branches deleted"] += 1
+        process.doing["deletes"] = process.doing.get("deletes", 0) + 1
+
+    def _old_enough(self, name: str) -> None:
+        born, now = self.born[name], self.world.truth.now_us()
+        for policy in self.world.policies:
+            age = span_us(policy["max_age"]) if "max_age" in policy else 0
+            idle = span_us(policy["max_idle_age"]) if "max_idle_age" in policy else 0
+            # the ledger and the server's dates are whole seconds
+            if now - born.made + UNITS["s"] >= age and now - born.written + UNITS["s"] >= idle:
+                return
+        raise Violation(f"branch {name} is deleted; it is {(now - born.made) / HOUR_US:.1f} hours old")
+
+    # ---- reports
+    def going(self, mark_id: str) -> set[str]:
+        """Addresses that a mark would delete, out of its files."""
+        folder = self.world.lake.handle.namespace_folder(REPOSITORY) / f"_lakeplan/marks/{mark_id}/going"
+        return {a for f in folder.glob("*") for a in pq.read_table(f).column("address").to_pylist()}
+
+    def check_sweep(self, mark_id: str, document: Mapping[str, Any]) -> None:
+        """A finished sweep says of every object what the store shows."""
+        if not document["finished"]:
+            return
+        stored, held = self.world.truth.stored(REPOSITORY), self.held()
+        gone = self.going(mark_id) - set(stored)
+        if document["deleted"]["objects"] != len(gone):
+            told = document["deleted"]["objects"]
+            raise Violation(f"the report of {mark_id} says {told} deleted; {len(gone)} are gone")
+        back = {key for key in gone if key in held}
+        if document["came_back"] is not None and document["came_back"] < len(back):
+            raise Violation(
+                f"the report of {mark_id} says {document['came_back']} came back; {len(back)} have no data"
+            )
+
+    def check_restore(self, document: Mapping[str, Any], before: set[str]) -> None:
+        came = set(self.world.truth.stored(REPOSITORY)) - before
+        if document["restored"] != len(came):
+            raise Violation(f"restore says {document['restored']} came back; {len(came)} did")
+
+    def check_purge(self, documents: Iterable[Mapping[str, Any]], deleted: int) -> None:
+        told = sum(document["deleted"] for document in documents)
+        if told != deleted:
+            raise Violation(f"purge says {told} copies were deleted; {deleted} are gone")
+
+    def check_lifecycle(self, report: Any, before: Mapping[str, str]) -> None:
+        """What a run says it deleted is gone, what is gone it says it deleted, at the HEAD it had."""
+        for repository in report.repositories:
+            told = {e.outlook.id: e.outlook.facts.commit_id for e in repository.branches if _is_deleted(e)}
+            gone = set(before) - set(self.world.truth.history(REPOSITORY).branches)
+            unsure = {e.outlook.id for e in repository.branches if e.outcome.value == "gone" or e.uncertain}
+            if not told.keys() <= gone | unsure or not gone <= told.keys() | unsure:
+                raise Violation(f"lifecycle run says {sorted(told)} are deleted; {sorted(gone)} are gone")
+            for name, head in told.items():
+                if before.get(name) != head:
+                    raise Violation(f"lifecycle run deleted {name} at {before.get(name)}, and says {head}")
+
+    def check_undo(self, report: Any) -> None:
+        branches = self.world.truth.history(REPOSITORY).branches
+        for repository in report.repositories:
+            for one in repository.branches:
+                if one.outcome.value == "restored" and branches.get(one.branch_id) != one.deletion.head:
+                    raise Violation(
+                        f"undo says that {one.branch_id} is at {one.deletion.head}, and it is not"
+                    )
+
+    def check_apply(self, report: Any) -> None:
+        """``applied`` is what the server shows, and what the server shows is not reported as failed."""
+        tree, stored = self.world.tree_days, self.world.truth.days(REPOSITORY)
+        for one in report.results:
+            if one.setting == "gc" and one.outcome.value == "applied" and stored != tree:
+                raise Violation(f"apply says it wrote {tree}; the server has {stored}")
+
+    def _process(self) -> Process:
+        assert self.world.process is not None, "somebody deletes outside of a process"
+        return self.world.process
+
+
+def _is_deleted(end: Any) -> bool:
+    return bool(end.outcome.value == "deleted")
+
+
+def _name(hold: Mapping[str, Any]) -> str:
+    return json.dumps({k: v for k, v in hold.items() if k in ("branch", "tag", "commit")}, sort_keys=True)

@@ -1,0 +1,152 @@
+"""lakeplan's commands, each as one process of a world, and what their reports have to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from lakeplan.app.apply import ApplyOptions, apply_plan
+from lakeplan.app.lifecycle.plan import LifecycleOptions
+from lakeplan.app.lifecycle.run import run_lifecycle
+from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
+from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
+from lakeplan.app.run import ApplyPorts
+from lakeplan.app.sweep.automatic import sweep_marks
+from lakeplan.app.sweep.purge import list_quarantines, purge
+from lakeplan.app.sweep.restore import RestoreOptions, restore
+from lakeplan.app.sweep.run import close_sweep
+from lakeplan.core.planning.gates import GATES
+from lakeplan.model.mark import Mark
+from lakeplan.model.simulation import Amount
+from lakeplan.ports.progress import Silent
+from tests.chaos.checker import DEFAULTS, Checker, span_us
+from tests.chaos.faults import Interruption
+from tests.chaos.world import REPOSITORY, ChaosWorld
+
+
+class Operator:
+    """Somebody at a terminal or a pipeline. Each method is a process of its own: it may be killed
+    (``faults.Killed``), and raises the LakeplanError that the command would show."""
+
+    def __init__(self, world: ChaosWorld, checker: Checker) -> None:
+        self.world, self.checker = world, checker
+        self.marks: list[Mark] = []
+        self._facts: dict[str, dict[str, int]] = {}
+
+    def mark(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Mark:
+        settings = {**DEFAULTS, **self.world.sweep}
+        oldest = self.world.truth.now_us() - span_us(settings["min_age"])
+        candidates = sum(at < oldest for at in self.world.truth.stored(REPOSITORY).values())
+        with self.world.running(interruption, skew_hours=skew_hours):
+            mark = self.world.mark()
+        self.marks.append(mark)
+        self._facts[mark.mark_id] = {"going": len(self.checker.going(mark.mark_id)), "candidates": candidates}
+        return mark
+
+    def approve(self, mark: Mark, interruption: Interruption | None = None, *, skew_hours: float = 0) -> None:
+        with self.world.running(interruption, skew_hours=skew_hours):
+            self.world.approve(mark)
+
+    def sweep(
+        self,
+        mark: Mark,
+        interruption: Interruption | None = None,
+        *,
+        skew_hours: float = 0,
+        close: bool = False,
+        between_rounds: Callable[[int], None] = lambda number: None,
+    ) -> dict[str, Any]:
+        """``sweep run``, and its report."""
+        world, sweeper = self.world, self.world.sweeper
+        sweeper.parts_a_round, sweeper.rounds, sweeper.after_round = 1, 0, between_rounds
+        facts = self._facts.get(mark.mark_id)
+        with world.running(interruption, skew_hours=skew_hours, mark=facts, allowed=world.allowed):
+            if close:
+                site = world.site()
+                end = close_sweep(site, world.stored(mark), world.ports(), world.run_of())
+            else:
+                end = world.run(mark)
+            document = world.finish(end)
+        self.checker.check_sweep(mark.mark_id, document)
+        return document
+
+    def automatic(self, shown: set[str], interruption: Interruption | None = None) -> Any:
+        """``apply --sweep`` under ``sweep.automatic``, after a plan that showed these addresses."""
+        world = self.world
+        with world.running(interruption, shown=shown, allowed=world.allowed):
+            return sweep_marks(
+                world.mark_all(),
+                world.tree(),
+                world.ports(),
+                shown={f"prod/{REPOSITORY}": Amount(len(shown), 1000 * len(shown))},
+                openers=world.openers,
+                new_run=world.run_of,
+                new_official_id=lambda: world.new_official_id(),
+            )
+
+    def restore(
+        self, mark: Mark, interruption: Interruption | None = None, *, skew_hours: float = 0
+    ) -> dict[str, Any]:
+        world, before = self.world, set(self.world.truth.stored(REPOSITORY))
+        with world.running(interruption, skew_hours=skew_hours):
+            document = restore(
+                world.site(), world.stored(mark), world.ports(), world.run_of(), RestoreOptions()
+            )
+        self.checker.check_restore(document, before)
+        return document
+
+    def purge(
+        self, interruption: Interruption | None = None, *, older_hours: float = 0, skew_hours: float = 0
+    ) -> list[dict[str, Any]]:
+        world = self.world
+        with world.running(interruption, skew_hours=skew_hours) as process:
+            older = world.now() - timedelta(hours=older_hours)
+            done = [
+                purge(quarantine, world.ports(), world.run_of(), older_than=older)
+                for quarantine in list_quarantines(world.site(), older_than=older)
+            ]
+        self.checker.check_purge(done, process.doing.get("deletes", 0))
+        return done
+
+    def lifecycle(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
+        world, before = self.world, self.world.truth.history(REPOSITORY).branches
+        with world.running(interruption, skew_hours=skew_hours):
+            options = LifecycleOptions(world.now(), world.now(), simulate=False)
+            report = run_lifecycle(world.tree(), options, world.lifecycle_ports(), world.run_of())
+        self.checker.check_lifecycle(report, before)
+        return report
+
+    def undo(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
+        world = self.world
+        with world.running(interruption, skew_hours=skew_hours):
+            report = undo_lifecycle(
+                world.tree(), UndoOptions(Selection()), world.lifecycle_ports(), world.run_of()
+            )
+        self.checker.check_undo(report)
+        return report
+
+    def apply(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
+        """``apply`` without a file, with all gates overridden: the checker is the gate here."""
+        world = self.world
+        with world.running(interruption, skew_hours=skew_hours):
+            allowed, tree = frozenset(GATES), world.tree()
+            ports = Ports(lambda name: world.connection(name).reader, _NoSimulator(), Silent())
+            options = PlanOptions(as_of=world.now(), simulate="none", allowed=allowed)
+            plan = make_plan(tree, options, ports)
+            report = apply_plan(
+                plan,
+                tree,
+                ApplyOptions(allowed=allowed),
+                ports,
+                ApplyPorts(world.connection, world.state, Silent()),
+                world.run_of(),
+                plan_digest="chaos",
+            )
+        self.checker.check_apply(report)
+        return report
+
+
+class _NoSimulator:
+    def impact(self, requests: Any) -> Any:
+        raise AssertionError("nothing is to be simulated")

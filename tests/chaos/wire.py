@@ -1,0 +1,178 @@
+"""The sandbox without sockets or threads: lakeplan's own HTTP client, answered in the same call.
+
+So a step takes milliseconds, the n-th call of a command is the same call in every run of a seed, and a fault
+can be put exactly before a request reaches the server, or between its effect and its answer.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import io
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPResponse
+
+from lakeplan.adapters.lakefs import metadata, transport
+from lakeplan.formats.object_paths import ObjectPaths
+from lakeplan.formats.xid import XidSource
+from lakeplan.sandbox.answering import Sandbox
+from lakeplan.sandbox.faults import Faults
+from lakeplan.sandbox.messages import Request, Response
+from lakeplan.sandbox.service import Options
+from lakeplan.sweep import deleting
+from tests.sweeping.lake import Clock, Lake
+
+ENDPOINT = "http://127.0.0.1:8000"
+API = "/api/v1"
+Ask = Callable[[], Response]
+Meddle = Callable[[Request, Ask], Response]
+"""Gets a request and the function that has it answered. May answer itself, ask twice, or raise."""
+
+
+class WireLake(Lake):
+    """A sandbox whose requests never leave this thread. ``meddle`` is in front of what operators ask;
+    ``pulls`` are the source branches of open pull requests, which the sandbox lacks; ``heard`` is called with
+    every request that was answered, whoever asked."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.clock, self.folder = clock, folder
+        self.sandbox = Sandbox(folder, Options(clock=clock, presign=False), Faults())
+        service = self.sandbox.service
+        numbers = itertools.count()
+        service.xids = XidSource(
+            lambda: clock().timestamp(), lambda size: (next(numbers) % 256**size).to_bytes(size, "big")
+        )
+        service.object_paths = ObjectPaths(lambda: clock().timestamp(), service.xids)
+        options = service.options
+        self.handle = SimpleNamespace(  # type: ignore[assignment]  # as much of a handle as Lake needs
+            endpoint_url=ENDPOINT,
+            access_key_id=options.access_key_id,
+            secret_access_key=options.secret_access_key,
+            namespace_folder=self._folder_of,
+            stop=service.store.close,
+            _sandbox=self.sandbox,
+        )
+        self.root = f"{ENDPOINT}{API}"
+        self.pulls: set[str] = set()
+        self.meddle: Meddle = lambda request, ask: ask()
+        self.heard: Callable[[Request, Response], None] = lambda request, response: None
+        self._session = self.session(lambda request, ask: ask())
+        self._session.auth = (options.access_key_id, options.secret_access_key)
+
+    def session(self, meddle: Meddle | None = None) -> requests.Session:
+        """A session of an operator's, or of somebody with whom nothing meddles."""
+        session = requests.Session()
+        session.mount("http://", _Wire(self, meddle or (lambda request, ask: self.meddle(request, ask))))
+        return session
+
+    def rows(self, sql: str, *values: str) -> list[tuple[Any, ...]]:
+        """Rows of the server's own database: for the checker, which trusts no API."""
+        return self.sandbox.service.store.rows(sql, *values)
+
+    def answer(self, request: Request, raw_path: str) -> Response:
+        if request.method == "GET" and request.path.endswith("/pulls"):
+            found = [
+                {"id": name, "source_branch": name, "destination_branch": "main", "status": "open"}
+                for name in sorted(self.pulls)
+            ]
+            page = {"has_more": False, "next_offset": "", "results": len(found), "max_per_page": 1000}
+            return Response(200, json.dumps({"pagination": page, "results": found}).encode())
+        response = self.sandbox.answer(request, raw_path)
+        self.heard(request, response)
+        return response
+
+    def _folder_of(self, name: str) -> Path:
+        service = self.sandbox.service
+        with service.store.transaction():
+            return service.namespace(service.records.repository(name)).folder
+
+
+class _Wire(HTTPAdapter):
+    def __init__(self, lake: WireLake, meddle: Meddle) -> None:
+        super().__init__()
+        self._lake, self._meddle = lake, meddle
+
+    def send(self, request: requests.PreparedRequest, **_: Any) -> requests.Response:  # type: ignore[override]
+        parts = urlsplit(request.url or "")
+        body = request.body or b""
+        asked = Request(
+            method=request.method or "GET",
+            path=unquote(parts.path),
+            query=parse_qs(parts.query, keep_blank_values=True),
+            headers={name.lower(): str(value) for name, value in request.headers.items()},
+            body=body.encode() if isinstance(body, str) else bytes(body),
+            base_url=ENDPOINT,
+        )
+        found = self._meddle(asked, lambda: self._lake.answer(asked, parts.path))
+        return self.build_response(request, _raw(found, self._lake.clock().timestamp()))
+
+
+def _raw(found: Response, now: float) -> HTTPResponse:
+    headers: Mapping[str, str] = {
+        "Date": email.utils.formatdate(now, usegmt=True),
+        "Content-Length": str(len(found.body)),
+        **found.headers,
+    }
+    return HTTPResponse(
+        body=io.BytesIO(found.body),
+        headers=dict(headers),
+        status=found.status,
+        reason="",
+        preload_content=False,
+        request_method="GET",
+    )
+
+
+@contextmanager
+def no_threads_no_waiting(current: Callable[[], WireLake]) -> Iterator[None]:
+    """Pools do their work at once, in order; sleeping moves the world's clock; new HTTP sessions lead to the
+    world that ``current`` gives."""
+
+    def submit(pool: ThreadPoolExecutor, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*args, **more))
+        except Exception as error:  # noqa: BLE001  # what the work raises is its caller's
+            done.set_exception(error)
+        return done
+
+    really_sleep, main = time.sleep, threading.main_thread()
+
+    def sleep(seconds: float) -> None:
+        if threading.current_thread() is main:
+            current().clock.advance(hours=seconds / 3600)
+        else:
+            really_sleep(seconds)
+
+    def new_session() -> requests.Session:
+        return current().session()
+
+    with (
+        mock.patch.object(ThreadPoolExecutor, "submit", submit),
+        mock.patch.object(time, "sleep", sleep),
+        mock.patch.object(transport, "new_session", new_session),
+        mock.patch.object(metadata, "new_session", new_session),
+        mock.patch.object(
+            deleting,
+            "time",
+            SimpleNamespace(
+                monotonic=lambda: current().clock().timestamp(),
+                time=lambda: current().clock().timestamp(),
+                sleep=sleep,
+            ),
+        ),
+    ):
+        yield

@@ -1,0 +1,309 @@
+"""One small lakeFS with its store, its state, a tree and a clock; and the processes that work on it.
+
+A process (``Process``) is one run of one command: with a clock of its own (``skew``), an interruption, and
+what it has read. It ends by returning or by being killed; nothing of it is left in memory then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from lakeplan.adapters.lakefs.branches import connect_branch_reader
+from lakeplan.adapters.lakefs.branches_writer import connect_branch_writer
+from lakeplan.adapters.lakefs.client import connect
+from lakeplan.adapters.lakefs.collection import connect_preparer
+from lakeplan.adapters.lakefs.settings_writer import connect_settings_writer
+from lakeplan.adapters.lakefs.transport import Clock as WaitingClock
+from lakeplan.adapters.lakefs.writer import connect_rules_writer
+from lakeplan.app.lifecycle.run import RunPorts
+from lakeplan.app.lifecycle.survey import Readers
+from lakeplan.app.run import Run
+from lakeplan.app.sweep.ports import SweepPorts
+from lakeplan.cli.wiring import ServerConnection
+from lakeplan.config.tree import Tree, load_tree
+from lakeplan.errors import WriteConflict
+from lakeplan.model.repository import Repository
+from lakeplan.ports.progress import Silent
+from lakeplan.ports.storage import Versioned
+from lakeplan.sandbox.messages import Request, Response
+from tests.chaos.faults import Calls, Interruption
+from tests.chaos.truth import Days, Truth, days_of
+from tests.chaos.wire import Ask, WireLake
+from tests.sweeping.lake import Clock, LakeRepository
+from tests.sweeping.world import SweepWorld
+
+REPOSITORY = "repo1"
+WRITES = ("put", "create", "copy", "delete", "write")
+
+
+@dataclass
+class Process:
+    """``alive``: whether others see that it runs. ``read`` is what the server last told it: by branch a HEAD,
+    under ``rules`` the stored days. ``inspected`` are addresses that something held when it last asked for
+    uncommitted data, ``dumped`` those of other repositories."""
+
+    number: int
+    calls: Calls
+    skew: timedelta
+    alive: bool = True
+    read: dict[str, Any] = field(default_factory=dict)
+    inspected: Mapping[str, str] | None = None
+    doing: dict[str, Any] = field(default_factory=dict)
+
+
+class MemoryState:
+    """``StateWriter`` in a dict that can be copied, lost and put back. Versions are never used twice."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Versioned] = {}
+        self._writes = 0
+
+    def read(self, key: str) -> Versioned | None:
+        return self.records.get(key)
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        return sorted(key for key in self.records if key.startswith(prefix))
+
+    def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
+        self._check(key, if_version)
+        self._writes += 1
+        version = f"{self._writes}-{hashlib.sha256(data).hexdigest()[:8]}"
+        self.records[key] = Versioned(data, version)
+        return version
+
+    def delete(self, key: str, *, if_version: str) -> None:
+        self._check(key, if_version)
+        del self.records[key]
+
+    def _check(self, key: str, if_version: str | None) -> None:
+        current = self.records.get(key)
+        if (current.version if current else None) != if_version:
+            raise WriteConflict("another writer was first", where=key)
+
+
+class Watched:
+    """A port in front of another: every call is one of the process's, and the watcher's ``before`` hears of
+    it just before it has its effect, ``after`` just after."""
+
+    def __init__(self, port: str, inner: Any, world: ChaosWorld) -> None:
+        self._port, self._inner, self._world = port, inner, world
+
+    def __getattr__(self, name: str) -> Any:
+        target = getattr(self._inner, name)
+        if not callable(target):
+            return target
+        return lambda *args, **more: self._call(name, target, args, more)
+
+    def _call(self, name: str, target: Callable[..., Any], args: tuple[Any, ...], more: Any) -> Any:
+        world, writes = self._world, name in WRITES
+
+        def act() -> Any:
+            if self._port == "store" and writes:
+                world.watcher.before_store(name, args)
+            answer = target(*args, **more)
+            if self._port == "store":
+                world.date_files(name, args)
+            return answer
+
+        if world.process is None:
+            return act()
+        key = args[0] if args else ""
+        text = f"{name} {key if isinstance(key, str) else f'{len(key)} keys'}"
+        return world.process.calls.around(self._port, text, writes, act)
+
+
+class Watcher:
+    """Hears of what processes do. The checker is one."""
+
+    def before_store(self, name: str, args: tuple[Any, ...]) -> None:
+        """Just before a writing call of the store."""
+
+    def before_server(self, process: Process, request: Request) -> None:
+        """Just before a request has its effect."""
+
+    def told(self, process: Process, request: Request, response: Response) -> None:
+        """A process got this answer."""
+
+
+class ChaosWorld(SweepWorld):
+    """``policies`` and ``lifecycle`` are the tree's too. ``mirror`` may put a real store in front of the
+    folder."""
+
+    def __init__(self, folder: Path, mirror: Callable[[Path], Any] | None = None) -> None:
+        super().__init__(folder, WireLake(folder / "lake", Clock()))
+        self.policies: list[dict[str, Any]] = []
+        self.lifecycle: dict[str, Any] = {}
+        self.watcher = Watcher()
+        self.process: Process | None = None
+        self.alive: set[int] = set()
+        self.memory = MemoryState()
+        self.state = Watched("state", self.memory, self)
+        self.truth = Truth(self.wire)
+        self.wire.meddle = self._meddle
+        self._mirror = mirror
+        self._stores: dict[str, Any] = {}
+        self._processes = 0
+        self._loaded: tuple[str, Tree] | None = None
+        self.marker.rows = 2
+
+    @property
+    def wire(self) -> WireLake:
+        assert isinstance(self.lake, WireLake)
+        return self.lake
+
+    def repository(self, name: str = REPOSITORY) -> LakeRepository:
+        return self.lake.repository(name)
+
+    # ---- processes
+    @contextmanager
+    def running(
+        self, interruption: Interruption | None = None, *, skew_hours: float = 0, **doing: Any
+    ) -> Iterator[Process]:
+        """A process. May be inside another one's: that one waits meanwhile."""
+        self._processes += 1
+        process = Process(self._processes, Calls(interruption), timedelta(hours=skew_hours), doing=doing)
+        before, connections = self.process, self._connections
+        self.process, self._connections = process, None
+        self.alive.add(process.number)
+        try:
+            yield process
+        finally:
+            self.alive.discard(process.number)
+            self.process, self._connections = before, connections
+
+    def now(self) -> datetime:
+        """By the clock of the process that runs."""
+        skew = self.process.skew if self.process is not None else timedelta()
+        return self.lake.clock() + skew
+
+    def run_of(self, user: str = "ann") -> Run:
+        number = self.process.number if self.process is not None else 0
+        holder = {"user": user, "host": "here", "pid": number}
+        text = self.lake.clock().strftime("%Y%m%dT%H%M%S")
+        run_id = f"{text}.{next(self._numbers):06}Z-{number:08x}"
+        return Run(run_id, holder, self.now, lambda other: other.get("pid") not in self.alive)
+
+    def new_official_id(self) -> str:
+        return self._xids.descending()
+
+    # ---- the tree
+    def document(self) -> dict[str, Any]:
+        storages = {"": {"type": "local", "path": str(self.lake.folder)}}
+        repository: dict[str, Any] = {"sweep": self.sweep}
+        repository |= {"holds": self.holds} if self.holds else {}
+        repository |= {"gc": self.gc} if self.gc is not None else {}
+        repository |= {"branch_lifecycle": {"policies": self.policies}} if self.policies else {}
+        repository |= {"lifecycle": self.lifecycle} if self.lifecycle else {}
+        prod: dict[str, Any] = {"endpoint_url": self.lake.handle.endpoint_url, "storages": storages}
+        prod["branch_lifecycle"] = {"engine": "lakeplan"}
+        return {
+            "apiVersion": "lakeplan/v1",
+            "servers": {"prod": prod},
+            "state": {"url": f"file://{self.folder}/state"},
+            "safety": self.safety,
+            "repositories": {REPOSITORY: repository},
+        }
+
+    def tree(self) -> Tree:
+        text = json.dumps(self.document())
+        if self._loaded is None or self._loaded[0] != text:
+            root = self.folder / "tree"
+            root.mkdir(exist_ok=True)
+            (root / "lakeplan.yaml").write_text(text)
+            self._loaded = (text, load_tree(root, {}))
+        return self._loaded[1]
+
+    @property
+    def tree_days(self) -> Days | None:
+        """Days that the tree gives; None when it manages none, or clears them."""
+        if self.gc is None or self.gc == "clear":
+            return None
+        return days_of(self.gc)
+
+    # ---- ports
+    def ports(self) -> SweepPorts:
+        server = self.tree().servers["prod"]
+        reader = connect(server, self._credentials, clock=self._waiting)
+        preparer = connect_preparer(server, self._credentials, clock=self._waiting)
+        return replace(
+            super().ports(),
+            reader=lambda name: reader,
+            preparer=lambda name: preparer,
+            store=lambda server, repository: self.store(repository),
+        )
+
+    def store(self, repository: Repository) -> Any:
+        name = repository.storage_namespace.removeprefix("local://")
+        if name not in self._stores:
+            inner = super().ports().store(self.tree().servers["prod"], repository)
+            if self._mirror is not None:
+                inner = self._mirror(self.lake.folder / name)
+            self._stores[name] = Watched("store", inner, self)
+        return self._stores[name]
+
+    def lifecycle_ports(self) -> RunPorts:
+        server, waiting = self.tree().servers["prod"], self._waiting
+        readers = Readers(
+            connect(server, self._credentials, clock=waiting),
+            connect_branch_reader(server, self._credentials, clock=waiting),
+        )
+        writer = connect_branch_writer(server, self._credentials, clock=waiting)
+        return RunPorts(lambda _: readers, lambda _: writer, self.state, Silent(), self.stop)
+
+    def connection(self, name: str) -> ServerConnection:
+        """A server for ``apply``."""
+        server, waiting = self.tree().servers[name], self._waiting
+        return ServerConnection(
+            connect(server, self._credentials, clock=waiting),
+            connect_rules_writer(server, self._credentials, clock=waiting),
+            connect_settings_writer(server, self._credentials, clock=waiting),
+            connect_branch_reader(server, self._credentials, clock=waiting),
+        )
+
+    @property
+    def _waiting(self) -> WaitingClock:
+        """Retries wait by the world's clock."""
+
+        def sleep(seconds: float) -> None:
+            self.lake.clock.advance(hours=seconds / 3600)
+
+        at = self.lake.clock
+        return WaitingClock(lambda: at().timestamp(), lambda: at().timestamp(), sleep, lambda: 0.5)
+
+    # ---- what is heard
+    def _meddle(self, request: Request, ask: Ask) -> Response:
+        process = self.process
+        if process is None:
+            return ask()
+
+        def act() -> Response:
+            self.watcher.before_server(process, request)
+            return ask()
+
+        call = f"{request.method} {request.path}"
+        response: Response = process.calls.around("server", call, request.method != "GET", act)
+        self.watcher.told(process, request, response)
+        return response
+
+    def date_files(self, name: str, args: tuple[Any, ...]) -> None:
+        """What the store wrote is as new as the world's clock says, not as this machine's does."""
+        key = {"put": 0, "create": 0, "copy": 1}.get(name)
+        if key is None or not isinstance(args[key], str):
+            return
+        path = self.lake.handle.namespace_folder(REPOSITORY) / args[key]
+        if path.is_file():
+            at = self.lake.clock().timestamp()
+            os.utime(path, (at, at))
+
+
+def keys_of(args: Sequence[Any]) -> list[str]:
+    """The keys that a deletion names, as names or as values with a key."""
+    return [one if isinstance(one, str) else one.key for one in args[0]]
