@@ -25,11 +25,12 @@ IN_FLIGHT = 16
 class AddressBook(Protocol):
     """Which object of the namespace an entry's address means."""
 
-    def inside(self, address: str, address_type: int) -> str | None:
-        """The address relative to the namespace; None when it is outside."""
+    def meaning(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
+        """The key that the address means for certain (None: none, as far as is known), and others that it may
+        mean: they are protected by it too."""
 
-    def aliases(self, address: str) -> list[str]:
-        """Keys that a full address elsewhere may mean: they are protected by it too."""
+    def protected(self, address: str, address_type: int) -> list[str]:
+        """Every key that the address means or may mean."""
 
 
 @dataclass
@@ -91,10 +92,10 @@ class Search:
 
     def holding(self, address: str, address_type: int) -> Holding:
         """A new holding of an address as it stands in an entry."""
-        inside = self._addresses.inside(address, address_type)
+        inside, others = self._addresses.meaning(address, address_type)
         if inside is not None:
             return Holding(inside)
-        return Holding(address, inside=False, maybe_inside=bool(self._addresses.aliases(address)))
+        return Holding(address, inside=False, maybe_inside=bool(others))
 
     def path(self, path: str, metaranges: Collection[str]) -> list[Holding]:
         """Every object at ``path`` in these metaranges, in the order first met."""
@@ -122,18 +123,13 @@ class Search:
 
     def _hits(self, columns: RangeColumns, wanted: Collection[str]) -> Iterator[tuple[int, str, bool]]:
         for n, (text, kind) in enumerate(zip(columns.addresses, columns.address_types, strict=True)):
-            if kind == AddressType.RELATIVE:
-                if text in wanted:
-                    yield n, text, False
-                continue
-            inside = self._addresses.inside(text, kind)
-            if inside is not None:
-                if inside in wanted:
-                    yield n, inside, False
-                continue
-            if text in wanted:
+            if kind == AddressType.RELATIVE and text in wanted:
                 yield n, text, False
-            for alias in self._addresses.aliases(text):
+                continue
+            inside, others = self._addresses.meaning(text, kind)
+            if (text if inside is None else inside) in wanted:
+                yield n, text if inside is None else inside, False
+            for alias in others:
                 if alias in wanted:
                     yield n, alias, True
 

@@ -105,6 +105,6 @@ class BranchStaging:
                     return True
                 full = self.reader.physical_address(self.repository, branch, path)
                 if full is not None:
-                    inside = self.book.inside(full, AddressType.BY_PREFIX)
-                    found.append((path, full if inside is None else inside))
+                    keys = self.book.protected(full, AddressType.BY_PREFIX)
+                    found += [(path, key) for key in keys or [full]]
         return False

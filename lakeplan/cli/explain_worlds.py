@@ -111,8 +111,7 @@ def run_staging(
     protected: set[str] = set()
     for key in run.files:
         for address in read_uncommitted(namespace.read(key), name=f"{namespace.url}/{key}").addresses:
-            inside = book.inside(address, AddressType.BY_PREFIX)
-            protected.update(book.aliases(address) if inside is None else [inside])
+            protected.update(book.protected(address, AddressType.BY_PREFIX))
     return RunStaging(run.run_id, frozenset(protected))
 
 

@@ -12,6 +12,7 @@ from lakeplan.formats.hashing import Bytes, Hashes, Ints, hash_spans
 from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
 
 _DATA = np.frombuffer(DATA_PREFIX.encode(), np.uint8)
+_SLASH, _DOT = b"/."
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,20 @@ class RangeArrays:
     def paths(self, rows: Ints) -> list[str]:
         """Bytes that are not UTF-8 show as ``\\xNN``."""
         return [self.keys[row].decode(errors="backslashreplace") for row in rows.tolist()]
+
+    def unusual(self) -> npt.NDArray[np.bool_]:
+        """Where the address as stored is not certainly a key that means itself (``addresses.is_usual_key``):
+        a superset, found without making texts."""
+        found = np.zeros(len(self), np.bool_)
+        rows = np.flatnonzero(self.address_end > self.address_start)
+        buffer, start, end = self.buffer, self.address_start[rows], self.address_end[rows]
+        found[rows] = (buffer[start] == _SLASH) | (buffer[start] == _DOT) | (buffer[end - 1] == _SLASH)
+        at = np.flatnonzero(buffer[:-1] == _SLASH)
+        at = at[(buffer[at + 1] == _SLASH) | (buffer[at + 1] == _DOT)]
+        if at.size and rows.size:  # addresses are in the buffer in the order of rows
+            of = np.searchsorted(start, at, side="right") - 1
+            found[rows[of[(of >= 0) & (at < end[of])]]] = True
+        return found
 
     def candidates(self, rows: Ints) -> npt.NDArray[np.bool_]:
         """``namespace.is_candidate_key`` of the addresses as stored."""

@@ -69,6 +69,8 @@ class MarkClass(str, Enum):
     """The server would let it go, the documented rule keeps it. Kept."""
     PROTECTED = "protected"
     """A protected tag, a hold, or another repository's address keeps it. Kept."""
+    UNCERTAIN_ADDRESS = "uncertain_address"
+    """A full address in an unusual spelling, or at a place that is not known, may mean it. Kept."""
     NEAR_LIMIT = "near_limit"
     """Its last commit is within ``margin`` of a limit, or only the freshly expanded rules keep it. Kept."""
 

@@ -20,6 +20,11 @@ CLASSES = {
     "never_committed": ("never committed", "in no commit, and not staged", "yellow"),
     "at_risk": ("at risk", "the server lets it go, the documented rule keeps it", "green"),
     "protected": ("protected", "kept by a tag, a hold or another repository", "green"),
+    "uncertain_address": (
+        "uncertain address",
+        "kept: an address in an unusual spelling may mean it",
+        "green",
+    ),
     "near_limit": ("near a limit", "kept: within sweep.margin, or by the tree's newest expansion", "green"),
 }
 

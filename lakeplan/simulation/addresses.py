@@ -1,52 +1,43 @@
-"""Which object of the namespace an entry's address means."""
+"""Which objects of the namespace an entry's address means, or may mean."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakeplan.formats.addresses import normalize
-from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
+from lakeplan.formats.addresses import folder_names, is_usual_key, is_usual_url, normalize, possible_keys
+from lakeplan.model.objects import AddressType
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """``namespaces``: every URL under which the namespace is known to be addressed.
-
-    ``alias_base`` is the last part of the URL it is read at when the server's own URL is not known, else
-    None. A full address elsewhere may then still mean an object here, and protects it: when in doubt, keep.
-    """
+    """``namespaces``: every URL under which the namespace is known to be addressed. A full address elsewhere,
+    or in an unusual spelling, may still mean an object here, and protects it: when in doubt, keep."""
 
     namespaces: tuple[str, ...]
-    alias_base: str | None = None
 
-    def inside(self, address: str, address_type: int) -> str | None:
-        """The address relative to the namespace, or None when no known URL has it inside."""
-        for namespace in self.namespaces:
-            relative = normalize(address, address_type, namespace)
-            if relative is not None:
-                return relative
-        return None
+    def meaning(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
+        """The key that the address means for certain (None: none, as far as is known), and others that it may
+        mean."""
+        if address_type == AddressType.RELATIVE:
+            key: str | None = address
+        else:
+            known = (normalize(address, address_type, namespace) for namespace in self.namespaces)
+            key = next((found for found in known if found is not None), None)
+        relative = key == address
+        if key is not None and (is_usual_key(key) if relative else is_usual_url(key)):
+            return key, []
+        others = possible_keys(address, folder_names(self.namespaces))
+        if relative:
+            return key, [other for other in others if other != key]
+        return None, others
 
-    def aliases(self, address: str) -> list[str]:
-        """Keys that a full address elsewhere may mean: what follows its last ``/data/`` (with ``data/``),
-        and what follows each ``/<alias_base>/``."""
-        if self.alias_base is None:
-            return []
-        found: dict[str, None] = {}
-        _, data, tail = address.rpartition("/" + DATA_PREFIX)
-        if data:
-            found[DATA_PREFIX + tail] = None
-        part = f"/{self.alias_base}/"
-        at = address.find(part) if self.alias_base else -1
-        while at >= 0:
-            found[address[at + len(part) :]] = None
-            at = address.find(part, at + 1)
-        return [key for key in found if is_candidate_key(key)]
+    def protected(self, address: str, address_type: int) -> list[str]:
+        """Every key that the address means or may mean."""
+        key, others = self.meaning(address, address_type)
+        return others if key is None else [key, *others]
 
 
 def known_as(read_url: str, storage_namespace: str | None) -> Addresses:
     """For a namespace read at ``read_url`` that its server calls ``storage_namespace`` (None: not said)."""
     read_url = read_url.rstrip("/")
-    if storage_namespace is not None:
-        return Addresses((storage_namespace, read_url))
-    return Addresses((read_url,), alias_base=read_url.rpartition("/")[2])
+    return Addresses((read_url,) if storage_namespace is None else (storage_namespace, read_url))

@@ -23,7 +23,7 @@ from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.digests import Digest
 from lakeplan.simulation.groups import Group, Shared
 
-FORMAT = b"lakeplan range 2\n"
+FORMAT = b"lakeplan range 3\n"
 """Changes with anything that is computed: hashes, what a candidate is, how addresses are compared."""
 TEXTS = pa.schema(
     [
@@ -162,5 +162,5 @@ def trimmed(cache: RangeCache | None) -> Iterator[None]:
 def namespace_key(addresses: Addresses) -> str:
     """Two namespaces have the same only if every address means the same in both."""
     urls = dict.fromkeys(prefix_of(url) for url in addresses.namespaces)
-    described = json.dumps([FORMAT.decode(), *urls, {"alias": addresses.alias_base}])
+    described = json.dumps([FORMAT.decode(), *urls])
     return hashlib.sha256(described.encode()).hexdigest()[:32]

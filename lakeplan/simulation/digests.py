@@ -36,7 +36,7 @@ Texts = Callable[[Ints], tuple[pa.Array, pa.Array]]
 
 def digest_of(arrays: RangeArrays, addresses: Addresses) -> tuple[Digest, Texts]:
     """Of a range as it was read."""
-    relative = arrays.address_types == AddressType.RELATIVE
+    relative = (arrays.address_types == AddressType.RELATIVE) & ~arrays.unusual()
     rows = np.flatnonzero(relative)
     seen = np.where(arrays.candidates(rows), _CANDIDATE, _PLAIN).astype(np.uint8)
     if relative.all():
@@ -46,15 +46,13 @@ def digest_of(arrays: RangeArrays, addresses: Addresses) -> tuple[Digest, Texts]
     of: list[int] = []
     kinds: list[int] = []
     for row, text in zip(others.tolist(), arrays.addresses(others), strict=True):
-        inside = addresses.inside(text, int(arrays.address_types[row]))
-        found = [inside] if inside is not None else addresses.aliases(text)
-        for key in found:
-            texts.append(key)
-            of.append(row)
-            if inside is None:
-                kinds.append(int(Seen.ALIAS))
-            else:
-                kinds.append(_CANDIDATE if is_candidate_key(key) else _PLAIN)
+        inside, may_mean = addresses.meaning(text, int(arrays.address_types[row]))
+        if inside is not None:
+            texts.append(inside)
+            kinds.append(_CANDIDATE if is_candidate_key(inside) else _PLAIN)
+        texts += may_mean
+        kinds += [int(Seen.ALIAS)] * len(may_mean)
+        of += [row] * (len(texts) - len(of))
     named = dict(enumerate(texts, rows.size))
     all_rows = np.concatenate((rows, np.array(of, dtype=np.int64)))
     digest = Digest(

@@ -194,6 +194,7 @@ def _warnings(
         if of.totals.protected_by_alias.objects:
             found.append(
                 f"{name}: {of.totals.protected_by_alias.objects} objects are kept only because a kept commit "
-                "holds their address under another URL: give --storage-namespace to be sure"
+                "holds an address under another URL, or in an unusual spelling, that may mean them"
+                + ("" if request.storage_namespace else ": give --storage-namespace to be sure")
             )
     return found

@@ -60,8 +60,7 @@ class ListedReader:
         found: list[str] = []
         known = self.source.addresses
         for address in read_uncommitted(data, name=f"{self.source.name}/{item.name}").addresses:
-            inside = known.inside(address, AddressType.BY_PREFIX)
-            found += known.aliases(address) if inside is None else [inside]
+            found += known.protected(address, AddressType.BY_PREFIX)
         number = self.classes.number(Class(int(Seen.UNCOMMITTED)))
         zeros = np.zeros(len(found), np.int64)
         return Block(fold(Rows(hash_texts(found), zeros, zeros + number), self.classes))

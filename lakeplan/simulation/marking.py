@@ -130,11 +130,7 @@ class _NoMetadata:
 
 
 def _addresses(storage_namespace: str, store: SweepStore) -> Addresses:
-    """A full address that is spelled in a way nobody here knows (another scheme, another host) may still mean
-    an object of the namespace, and then protects it."""
-    return Addresses(
-        (storage_namespace, store.url), alias_base=storage_namespace.rstrip("/").rpartition("/")[2]
-    )
+    return Addresses((storage_namespace, store.url))
 
 
 def _source(request: MarkRequest) -> Source:
@@ -194,9 +190,10 @@ def mark_class() -> Column:
         .when(kept_by(Keep.SERVER), F.lit(None))
         .when(kept_by(Keep.DOCUMENTED), F.lit(MarkClass.AT_RISK.value))
         .when(
-            frames.has(Seen.HELD | Seen.FOREIGN | Seen.ALIAS) | kept_by(Keep.PROTECTED),
+            frames.has(Seen.HELD | Seen.FOREIGN) | kept_by(Keep.PROTECTED),
             F.lit(MarkClass.PROTECTED.value),
         )
+        .when(frames.has(Seen.ALIAS), F.lit(MarkClass.UNCERTAIN_ADDRESS.value))
         .when(kept_by(Keep.EXPANDED | Keep.MARGIN), F.lit(MarkClass.NEAR_LIMIT.value))
         .when(
             frames.has(Seen.ENTRY),

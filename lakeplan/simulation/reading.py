@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakeplan import errors
 from lakeplan.errors import FormatError, LakeplanError, SimulationFailed
+from lakeplan.formats.addresses import is_usual_key
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
 from lakeplan.formats.ranges import RangeColumns, read_range_columns
@@ -145,14 +146,16 @@ def _entries(columns: RangeColumns, item: WorkItem, source: Source) -> Iterator[
         rows = slice(start, start + BATCH_ROWS)
         texts, types = columns.addresses[rows], columns.address_types[rows]
         paths, sizes = columns.paths[rows], columns.sizes[rows]
-        if any(kind != AddressType.RELATIVE for kind in types):
-            inside = [addresses.inside(a, t) for a, t in zip(texts, types, strict=True)]
-            aliases = [
-                (alias, n)
-                for n, (text, found) in enumerate(zip(texts, inside, strict=True))
-                if found is None
-                for alias in addresses.aliases(text)
+        odd = [
+            kind != AddressType.RELATIVE or not is_usual_key(a) for a, kind in zip(texts, types, strict=True)
+        ]
+        if any(odd):
+            meanings = [
+                addresses.meaning(a, kind) if is_odd else (a, [])
+                for a, kind, is_odd in zip(texts, types, odd, strict=True)
             ]
+            inside = [key for key, _ in meanings]
+            aliases = [(alias, n) for n, (_, others) in enumerate(meanings) for alias in others]
             if aliases:
                 yield _batch(
                     item,
@@ -177,20 +180,26 @@ def _entries(columns: RangeColumns, item: WorkItem, source: Source) -> Iterator[
 
 
 def _foreign(columns: RangeColumns, item: WorkItem, source: Source) -> Iterator[pa.RecordBatch]:
-    """Full addresses of another repository's range that lie in the namespace of ``source.target``."""
+    """Full addresses of another repository's range that lie, or may lie, in the namespace of
+    ``source.target``."""
     found: list[str] = []
+    seen: list[int] = []
     for text, kind in zip(columns.addresses, columns.address_types, strict=True):
         # What is relative (or, in old entries, no URI) lies in the other repository's own namespace.
         if kind == AddressType.RELATIVE or "://" not in text:
             continue
-        inside = source.addresses.inside(text, AddressType.FULL)
-        found += source.addresses.aliases(text) if inside is None else [inside]
+        inside, others = source.addresses.meaning(text, AddressType.FULL)
+        if inside is not None:
+            found.append(inside)
+            seen.append(int(Seen.FOREIGN))
+        found += others
+        seen += [int(Seen.ALIAS)] * len(others)
     if source.target is None:
         raise SimulationFailed("has no namespace to compare with", where=source.name)
     item = item._replace(source=source.target, last=-1, holders=-1)
     for start in range(0, len(found), BATCH_ROWS):
-        part = found[start : start + BATCH_ROWS]
-        yield _batch(item, part, seen=[int(Seen.FOREIGN)] * len(part))
+        rows = slice(start, start + BATCH_ROWS)
+        yield _batch(item, found[rows], seen=seen[rows])
 
 
 def _from_part(data: bytes, item: WorkItem, source: Source) -> Iterator[pa.RecordBatch]:
@@ -208,8 +217,7 @@ def _staged(data: bytes, item: WorkItem, source: Source) -> Iterator[pa.RecordBa
     """Addresses of a run are relative; a full one, should a server write it, protects all it may mean."""
     found: list[str] = []
     for address in read_uncommitted(data, name=where_of(source, item)).addresses:
-        inside = source.addresses.inside(address, AddressType.BY_PREFIX)
-        found += source.addresses.aliases(address) if inside is None else [inside]
+        found += source.addresses.protected(address, AddressType.BY_PREFIX)
     for start in range(0, len(found), BATCH_ROWS):
         part = found[start : start + BATCH_ROWS]
         yield _batch(item, part, seen=[int(Seen.UNCOMMITTED)] * len(part))

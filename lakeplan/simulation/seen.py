@@ -9,7 +9,8 @@ class Seen(IntFlag):
     ENTRY = 1
     """A commit of the dump holds it: its entry is relative, or full and inside the namespace."""
     ALIAS = 2
-    """A commit holds a full address that may mean it: same tail, another URL."""
+    """A commit, of any repository, has an address that may mean it: in an unusual spelling, or with the same
+    tail at another URL."""
     CANDIDATE = 4
     """An entry whose key may be garbage at all: under ``data/`` or directly at the root."""
     LISTED = 8

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
+from lakeplan.formats.addresses import is_usual_key
 from lakeplan.formats.hashing import hash_texts
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.formats.range_writer import write_range
@@ -15,7 +16,24 @@ from lakeplan.formats.ranges import read_range_arrays, read_range_columns
 from lakeplan.model.objects import AddressType, Entry
 
 addresses = st.one_of(
-    st.sampled_from(["data/", "data/p/1", "dummy", "old", "a/b", "data", ""]), st.text(max_size=30)
+    st.sampled_from(
+        [
+            "data/",
+            "data/p/1",
+            "data//1",
+            "/data/1",
+            "data/./1",
+            "a/../b",
+            "..",
+            "data/p/",
+            "dummy",
+            "old",
+            "a/b",
+            "data",
+            "",
+        ]
+    ),
+    st.text(max_size=30),
 )
 entries = st.lists(
     st.builds(
@@ -42,6 +60,9 @@ def test_arrays_hold_what_columns_hold(given_entries: list[Entry]) -> None:
     assert arrays.sizes.tolist() == columns.sizes
     assert arrays.address_types.tolist() == columns.address_types
     assert arrays.hashes.tolist() == hash_texts(columns.addresses).tolist()
+    unusual = list(zip(columns.addresses, arrays.unusual().tolist(), strict=True))
+    assert all(odd or is_usual_key(a) for a, odd in unusual)
+    assert not any(odd for a, odd in unusual if "/" not in a and not a.startswith("."))
     assert arrays.candidates(rows).tolist() == [is_candidate_key(a) for a in columns.addresses]
 
 

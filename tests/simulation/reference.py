@@ -78,19 +78,22 @@ class Reference:
     def _keys_of(self, entry: Entry) -> set[str]:
         if entry.address_type is AddressType.RELATIVE:
             return {entry.address}
-        if self.url_known:
-            inside = entry.address.startswith(SERVER_URL + "/")
-            return {entry.address.removeprefix(SERVER_URL + "/")} if inside else set()
-        known = set(self.history.stored) if self.listing else self._relative()
+        if self._is_inside(entry):
+            return {entry.address.removeprefix(SERVER_URL + "/")}
+        known = set(self.history.stored) if self.listing else self._certain()
         return {
             key
             for key in known
             if entry.address.endswith("/" + key if key.startswith("data/") else "/ns/" + key)
         }
 
-    def _relative(self) -> set[str]:
-        entries = (e for c in self.history.commits for e in c.entries)
-        return {e.address for e in entries if e.address_type is AddressType.RELATIVE}
+    def _is_inside(self, entry: Entry) -> bool:
+        return self.url_known and entry.address.startswith(SERVER_URL + "/")
+
+    def _certain(self) -> set[str]:
+        entries = [e for c in self.history.commits for e in c.entries]
+        relative = {e.address for e in entries if e.address_type is AddressType.RELATIVE}
+        return relative | {e.address.removeprefix(SERVER_URL + "/") for e in entries if self._is_inside(e)}
 
     def _holders(self) -> dict[str, list[tuple[str, Entry]]]:
         held: dict[str, list[tuple[str, Entry]]] = defaultdict(list)

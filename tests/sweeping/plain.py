@@ -1,5 +1,6 @@
 """Marking and sweeping without Spark, for tests only: sets and loops over whole files, nothing shared with
-the product's engine but the formats. The deletions themselves are the product's (``sweep_parts``)."""
+the product's engine but the formats and what addresses mean. The deletions themselves are the product's
+(``sweep_parts``)."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ from lakeplan.ports.sweep import (
     RoundEnd,
 )
 from lakeplan.ports.sweep_storage import ObjectDeleter, SweepStore
+from lakeplan.simulation.addresses import Addresses
 from lakeplan.sweep.batches import Waiting, delete_all
 from lakeplan.sweep.deleting import Work, sweep_parts
 
@@ -72,24 +74,26 @@ class PlainMarker:
         return tuple(parts)
 
     def mark(self, request: MarkRequest) -> Marked:
-        names = (request.storage_namespace, request.store.url)
+        book = Addresses((request.storage_namespace, request.store.url))
         held: dict[str, Held] = {}
         for id, facts in request.metaranges.items():
             for entry in entries_of(request.metadata, id):
-                if (key := inside(entry, names)) is not None:
+                key, others = book.meaning(entry.address, entry.address_type)
+                if key is not None:
                     known = held.setdefault(key, Held())
                     known.mask |= facts.mask
                     known.last = max(known.last, facts.last)
                     known.paths.add(entry.path)
                     known.held |= entry.path.startswith(tuple(request.held_prefixes))
-                    continue
-                for alias in aliases(entry, names):
+                for alias in others:
                     known = held.setdefault(alias, Held())
                     known.last = max(known.last, facts.last)
                     known.paths.add(entry.path)
                     known.aliased = True
         staged = _staged(request.store, request.uncommitted)
-        foreign = _foreign(request.foreign, names)
+        foreign, maybe = _foreign(request.foreign, book)
+        for address in maybe:
+            held.setdefault(address, Held()).aliased = True
         going: list[dict[str, object]] = []
         kept: list[dict[str, object]] = []
         amounts: dict[MarkClass, Amount] = {}
@@ -111,12 +115,11 @@ class PlainMarker:
         )
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
-        names = (request.storage_namespace, request.store.url)
-        held = _staged(request.store, request.uncommitted) | _foreign(request.foreign, names)
+        book = Addresses((request.storage_namespace, request.store.url))
+        held = _staged(request.store, request.uncommitted).union(*_foreign(request.foreign, book))
         for id in request.metaranges:
             for entry in entries_of(request.metadata, id):
-                key = inside(entry, names)
-                held |= {key} if key is not None else aliases(entry, names)
+                held.update(book.protected(entry.address, entry.address_type))
         marked: set[str] = set()
         if held:
             for part in request.parts:
@@ -143,8 +146,10 @@ def class_of(known: Held | None, foreign: bool) -> MarkClass | None:
         return None
     if mask & Keep.DOCUMENTED:
         return MarkClass.AT_RISK
-    if foreign or mask & Keep.PROTECTED or (known and (known.held or known.aliased)):
+    if foreign or mask & Keep.PROTECTED or (known and known.held):
         return MarkClass.PROTECTED
+    if known and known.aliased:
+        return MarkClass.UNCERTAIN_ADDRESS
     if mask & (Keep.EXPANDED | Keep.MARGIN):
         return MarkClass.NEAR_LIMIT
     if known is None:
@@ -157,43 +162,23 @@ def entries_of(metadata: MetadataReader, metarange: str) -> Iterator[Entry]:
         yield from read_range(metadata.read_metadata("range", info.id), name=info.id, verify_id=info.id)
 
 
-def inside(entry: Entry, namespaces: Sequence[str]) -> str | None:
-    """The key an entry means in the namespace, or None when it is elsewhere."""
-    if entry.address_type is AddressType.RELATIVE or "://" not in entry.address:
-        return entry.address
-    for namespace in namespaces:
-        if entry.address.startswith(namespace.rstrip("/") + "/"):
-            return entry.address[len(namespace.rstrip("/")) + 1 :]
-    return None
-
-
-def aliases(entry: Entry, namespaces: Sequence[str]) -> set[str]:
-    """Keys that a full address elsewhere may mean: what follows its last ``/data/``, with it, and what
-    follows the namespace's own last part. When in doubt they are kept."""
-    found = set()
-    _, data, tail = entry.address.rpartition("/data/")
-    if data:
-        found.add(f"data/{tail}")
-    part = "/" + namespaces[0].rstrip("/").rpartition("/")[2] + "/"
-    pieces = entry.address.split(part)
-    found |= {part.join(pieces[n:]) for n in range(1, len(pieces))}
-    return {key for key in found if _is_candidate(key)}
-
-
 def _staged(store: SweepStore, keys: Sequence[str]) -> set[str]:
     return {address for key in keys for address in read_uncommitted(store.read(key), name=key).addresses}
 
 
-def _foreign(foreign: Sequence[ForeignRanges], names: Sequence[str]) -> set[str]:
-    found = set()
+def _foreign(foreign: Sequence[ForeignRanges], book: Addresses) -> tuple[set[str], set[str]]:
+    """Addresses that other repositories hold, and those that they may hold."""
+    found: set[str] = set()
+    maybe: set[str] = set()
     for other in foreign:
         for id in other.metaranges:
             for entry in entries_of(other.metadata, id):
                 if entry.address_type is AddressType.RELATIVE or "://" not in entry.address:
                     continue
-                key = inside(entry, names)
-                found |= {key} if key is not None else aliases(entry, names)
-    return found
+                key, others = book.meaning(entry.address, entry.address_type)
+                found |= {key} if key is not None else set()
+                maybe.update(others)
+    return found, maybe
 
 
 def _is_candidate(key: str) -> bool:

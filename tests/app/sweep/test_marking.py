@@ -9,6 +9,14 @@ from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
 
 DAY = 24
+SPELLINGS = [
+    "local://elsewhere/repo1/{}?x=1",
+    "local://repo1//{}",
+    "local://repo1/./{}",
+    "local://user@repo1/{}#top",
+    "local://elsewhere/../repo1/{}",
+]
+"""Full addresses that a server, or the store behind it, resolves to one and the same object."""
 
 
 @pytest.fixture
@@ -237,6 +245,32 @@ class DescribeWhatIsKept:
         world.sweep_of(mark)
         assert other.get("main", "import.bin") == b"first"
         assert world.ends(mark)[address][0] == "saved"
+
+    @pytest.mark.parametrize("where", SPELLINGS)
+    @pytest.mark.parametrize("holder", ["repo1", "repo2"])
+    def it_keeps_what_an_address_in_another_spelling_means(
+        self, world: SweepWorld, repo: LakeRepository, holder: str, where: str
+    ) -> None:
+        other = repo if holder == "repo1" else world.lake.repository("repo2")
+        address, late = _address(repo, "main~3"), _address(repo, "main~2")
+        other.stage("import.bin", where.format(address))
+        other.commit()
+        mark = world.mark()
+        assert world.kept(mark)[address] == "uncertain_address"
+        assert mark.marked.amount(MarkClass.UNCERTAIN_ADDRESS).objects == 1
+        other.stage("later.bin", where.format(late))
+        other.commit()
+        world.sweep_of(mark)
+        assert {address, late} <= repo.stored()
+
+    def it_takes_no_query_of_another_repository_for_a_key(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        other, address = world.lake.repository("repo2"), _address(repo, "main~3")
+        other.stage("import.bin", f"local://repo1/{address}?x=1")
+        other.commit()
+        mark = world.mark()
+        assert world.kept(mark) == {address: "uncertain_address"}
 
     def it_keeps_what_the_server_forgets_by_its_early_stop(
         self, world: SweepWorld, repo: LakeRepository

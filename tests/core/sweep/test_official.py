@@ -49,7 +49,9 @@ def it_lets_the_collector_take_what_expired() -> None:
     check_collectable(a_mark({MarkClass.BACKLOG: 5, MarkClass.NEWLY_EXPIRED: 2}))
 
 
-@pytest.mark.parametrize("kind", [MarkClass.AT_RISK, MarkClass.PROTECTED, MarkClass.NEAR_LIMIT])
+@pytest.mark.parametrize(
+    "kind", [MarkClass.AT_RISK, MarkClass.PROTECTED, MarkClass.UNCERTAIN_ADDRESS, MarkClass.NEAR_LIMIT]
+)
 @pytest.mark.parametrize("never_committed", ["keep", "collect"])
 def it_is_blocked_while_it_would_take_what_the_mark_keeps(kind: MarkClass, never_committed: str) -> None:
     with pytest.raises(GateRefused, match=f"{kind.value}: 1 objects"):
