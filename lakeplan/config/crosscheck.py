@@ -16,7 +16,7 @@ from lakeplan.config.entries import (
 from lakeplan.config.layers import Layer, Value
 from lakeplan.config.merge import Merged, disagreements, touches
 from lakeplan.config.nearest import nearest
-from lakeplan.config.policies import BLOCK, why_no_engine
+from lakeplan.config.policies import BLOCK, why_ambiguous, why_no_engine
 from lakeplan.config.problems import Path, Problems
 from lakeplan.config.resolve import check_complete, conflict_text, describe
 from lakeplan.core.globs import REPOSITORY_NAMES, is_glob, matches, specificity, witness
@@ -99,12 +99,22 @@ def check_entries(
         if naming is None or any(id(e) in unsound for e in naming.entries):
             continue
         merged = _check_resolved(entry, naming, directory, problems)
-        why = why_no_engine(entry.server, servers[entry.server].branch_lifecycle_engine)
-        if BLOCK in merged.blocks and why:
-            problems.add(merged.blocks[BLOCK], (*("repositories", entry.key), BLOCK), why)
+        _check_engine(entry, merged, servers[entry.server].branch_lifecycle_engine, problems)
     for _, globs in groupby(sorted((e for e in usable if e.is_glob), key=_rank), key=_rank):
         for one, other in combinations(list(globs), 2):
             _check_pair(one, other, directory, problems)
+
+
+def _check_engine(entry: Entry, merged: Merged, engine: str, problems: Problems) -> None:
+    path: Path = ("repositories", entry.key, BLOCK)
+    why = why_no_engine(entry.server, engine)
+    if BLOCK in merged.blocks and why:
+        problems.add(merged.blocks[BLOCK], path, why)
+    for at, value in merged.values.items() if engine == "server" else ():
+        if at[:2] == (BLOCK, "policies") and at[-1] == "patterns" and isinstance(value.value, Iterable):
+            for pattern in map(str, value.value):
+                if ambiguous := why_ambiguous(pattern):
+                    problems.add(value.source, path, ambiguous)
 
 
 def _example(entry: Entry, directory: Directory) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lakeplan.config.layers import CLEAR
 from lakeplan.config.units import parse_count, parse_duration
+from lakeplan.core.globs import safe_spellings, unsafe_class
 from lakeplan.model.desired import Cleared, PoliciesDesired, PoliciesSetting, Source
 from lakeplan.model.lifecycle import LifecycleSettings, Policy
 
@@ -57,3 +58,13 @@ def why_no_engine(server: str, engine: str) -> str | None:
         f"nobody would enforce this: servers.{server}.branch_lifecycle.engine is none; set it to server "
         "(lakeFS Enterprise deletes the branches) or lakeplan (`lakeplan lifecycle run` does)"
     )
+
+
+def why_ambiguous(pattern: str) -> str | None:
+    """Why a pattern cannot stand under ``engine: server``; None when every lakeFS server reads it alike."""
+    part = unsafe_class(pattern)
+    if part is None:
+        return None
+    safe = ", ".join(f'"{spelling}"' for spelling in safe_spellings(pattern))
+    write = f"write {safe}" if safe else "write several simpler patterns"
+    return f"lakeFS servers do not agree what {part} in the pattern {pattern!r} means: {write}"

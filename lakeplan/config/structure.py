@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -113,12 +114,17 @@ def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
         return f"{_shown(value)} is text to YAML 1.2: write true or false"
     if isinstance(value, str):
         close = nearest(value, [v for v in schema.get("enum", ()) if isinstance(v, str)])
+        close = f'"{value}d"' if "pattern" in schema and re.search(schema["pattern"], f"{value}d") else close
         hint = f"; did you mean {close}?" if close else ""
         return f"expected {expected}, this is the text {_shown(value)}{hint}"
     if "string" in types and not isinstance(value, bool) and "pattern" not in schema:
         return f'expected {expected}, this is the number {node.text}: put it in quotes, "{node.text}"'
     if types == ("string",):
-        return f'expected {expected}, this is {node.text} without quotes: did you mean "{node.text}"?'
+        meant = next(
+            (t for t in (node.text, f"{node.text}d") if re.search(schema.get("pattern", ""), t)), None
+        )
+        hint = f': did you mean "{meant}"?' if meant is not None else ""
+        return f"expected {expected}, this is {node.text} without quotes{hint}"
     return f"expected {expected}, this is {node.text}"
 
 

@@ -7,6 +7,7 @@ whether a glob matches any name, and whether two globs share one.
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections.abc import Iterable, Iterator, Sequence
@@ -102,6 +103,47 @@ def why_no_tag(pattern: str) -> str | None:
         if part in "/^:\\" or part.isspace():
             return f"no tag has {part!r} in its name"
     return None
+
+
+_SAFE_CLASS = re.compile(r"\[(?:[0-9A-Za-z_]-[0-9A-Za-z_]|[0-9A-Za-z_]+)\]")
+_MOST_SPELLINGS = 12
+
+
+def unsafe_class(pattern: str) -> str | None:
+    """The first ``[…]`` that the two glob dialects of lakeFS do not read alike; None where they agree.
+
+    Go's ``path.Match`` negates with ``^``, and a ``-`` that makes no range is an error; gobwas negates with
+    ``!``, and reads several ranges, or a range beside characters, otherwise. A list of letters, digits and
+    ``_``, and one single range, mean the same to both."""
+    return next((t for t in tokens(pattern) if len(t) > 1 and not _SAFE_CLASS.fullmatch(t)), None)
+
+
+def safe_spellings(pattern: str) -> tuple[str, ...]:
+    """Patterns that both dialects read alike and that together match the branches that ``pattern`` matches
+    here. Empty: there would be too many."""
+    choices = [
+        _safe_parts(t) if len(t) > 1 and not _SAFE_CLASS.fullmatch(t) else [t] for t in tokens(pattern)
+    ]
+    if math.prod(map(len, choices)) > _MOST_SPELLINGS:
+        return ()
+    found = ("".join(parts) for parts in product(*choices))
+    return tuple(dict.fromkeys(p for p in found if why_nothing(p, BRANCH_NAMES) is None))
+
+
+def _safe_parts(token: str) -> list[str]:
+    """The characters of branches that a ``[…]`` matches, as single ranges, one list and ``-``."""
+    members = [c for c in BRANCH_NAMES.rest if fnmatchcase(c, token)]
+    parts: list[str] = []
+    rest: list[str] = []
+    for alphabet in (string.digits, string.ascii_uppercase, string.ascii_lowercase):
+        for run in "".join(c if c in members else " " for c in alphabet).split():
+            if len(run) > 2:
+                parts.append(f"[{run[0]}-{run[-1]}]")
+            else:
+                rest += run
+    rest += ["_"] if "_" in members else []
+    parts += [rest[0]] if len(rest) == 1 else [f"[{''.join(rest)}]"] if rest else []
+    return parts + (["-"] if "-" in members else [])
 
 
 def _why_no_character(part: str, rule: NameRule) -> str:

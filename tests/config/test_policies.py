@@ -134,3 +134,15 @@ class DescribeWhatTheDocumentsAskFor:
     def it_refuses_durations_that_are_not_greater_than_zero(self, tree: Any, text: str) -> None:
         for key in ("max_age", "max_idle_age"):
             assert key in self.problem(tree, f"{{patterns: [x], {key}: {text}}}")
+
+
+def it_refuses_patterns_that_lakefs_reads_in_two_ways_where_the_server_reads_them(tree: Any) -> None:
+    entry = "  team-a: {branch_lifecycle: {policies: [{patterns: ['[!a]x*'], max_age: 7d}]}}"
+    (problem,) = tree.problems("", entry)
+    assert 'write "[0-9]x*", "[A-Z]x*", "[b-z]x*", "_x*"' in problem
+    profiles = (
+        "profiles: {base: {branch_lifecycle: {policies: [{id: p, patterns: ['x[-_]'], max_age: 7d}]}}}\n"
+    )
+    (problem,) = tree.problems(profiles, '  "team-*": {use: [base]}')
+    assert 'write "x_", "x-"' in problem
+    assert tree.problems(root("lakeplan"), entry) == []

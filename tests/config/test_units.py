@@ -78,3 +78,9 @@ def it_adds_the_parts_of_a_duration(parts: list[tuple[int, str]]) -> None:
     seconds = sum(n * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[u] for n, u in parts)
     if seconds:
         assert parse_duration("".join(f"{n}{u}" for n, u in parts)) == seconds
+
+
+@pytest.mark.parametrize("written", ["7", "'7'"])
+def it_suggests_days_for_a_duration_without_a_unit(problem: Callable[..., str], written: str) -> None:
+    entry = f"  team-a: {{branch_lifecycle: {{policies: [{{patterns: [x], max_age: {written}}}]}}}}"
+    assert 'did you mean "7d"?' in problem("", entry)

@@ -12,8 +12,11 @@ from lakeplan.core.globs import (
     REPOSITORY_NAMES,
     NameRule,
     is_glob,
+    matches,
+    safe_spellings,
     specificity,
     tokens,
+    unsafe_class,
     why_nothing,
     witness,
 )
@@ -128,3 +131,61 @@ def it_takes_a_plain_name_for_itself(name: str) -> None:
 def it_gives_up_on_a_monster_without_hanging() -> None:
     name = witness(["*a" + "?" * 30, "*b" + "?" * 31], ["*c" + "?" * 29, "*d" + "?" * 28], REPOSITORY_NAMES)
     assert name is not None
+
+
+def gobwas_class(text: str) -> set[str] | None:
+    """What gobwas reads in ``[text]``: one range, or characters; None for what it refuses."""
+    negated, text = (True, text[1:]) if text[:1] == "!" else (False, text)
+    if len(text) > 1 and text[1] == "-":
+        if len(text) != 3:
+            return None
+        found = {c for c in NAMES if text[0] <= c <= text[2]}
+    else:
+        found = set(text) & set(NAMES)
+    return set(NAMES) - found if negated else found
+
+
+def path_match_class(text: str) -> set[str] | None:
+    """What Go's ``path.Match`` reads in ``[text]``; None for what it refuses."""
+    negated, text = (True, text[1:]) if text[:1] == "^" else (False, text)
+    found: set[str] = set()
+    while text:
+        if text[0] == "-":
+            return None
+        low, high, text = text[0], text[0], text[1:]
+        if text[:1] == "-":
+            if text[1:2] in ("", "-"):
+                return None
+            high, text = text[1], text[2:]
+        found |= {c for c in NAMES if low <= c <= high}
+    return set(NAMES) - found if negated else found
+
+
+NAMES = BRANCH_NAMES.rest
+INSIDE = st.text("ab-z_!^09AZ", min_size=1, max_size=5)
+
+
+@given(INSIDE)
+def it_allows_exactly_the_classes_that_both_dialects_of_lakefs_read_as_it_does(inside: str) -> None:
+    here = {c for c in NAMES if matches(c, f"[{inside}]")}
+    if unsafe_class(f"[{inside}]x") is None:
+        assert gobwas_class(inside) == path_match_class(inside) == here
+
+
+@given(st.lists(st.one_of(INSIDE.map("[{}]".format), st.sampled_from(["*", "?", "a", "-"])), max_size=3))
+def it_spells_a_pattern_so_that_both_dialects_match_the_same_branches(parts: list[str]) -> None:
+    pattern = "a" + "".join(parts)
+    safe = safe_spellings(pattern)
+    assert all(unsafe_class(spelling) is None for spelling in safe)
+    if safe:
+        for name in (f"a{x}{y}{z}" for x in ("", *"ab-_Z9") for y in ("", *"az-_A0") for z in ("", "a", "-")):
+            assert matches(name, pattern) == any(matches(name, spelling) for spelling in safe), name
+
+
+def it_says_what_to_write_in_place_of_a_class_that_is_read_in_two_ways() -> None:
+    assert safe_spellings("[!a]x*") == ("[0-9]x*", "[A-Z]x*", "[b-z]x*", "_x*")
+    assert safe_spellings("x[-_]a") == ("x_a", "x-a")
+    assert safe_spellings("[a-zA-Z]*") == ("[A-Z]*", "[a-z]*")
+    assert safe_spellings("[a-c]x[abc_]*") == ("[a-c]x[abc_]*",)
+    assert unsafe_class("[a-c]x[abc_]*") is None
+    assert safe_spellings("x[!a][!b][!c]") == ()

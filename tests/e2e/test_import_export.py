@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from lakeplan.sandbox import Options, start_sandbox
+
 
 @pytest.fixture
 def stored(world):
@@ -42,6 +44,46 @@ def it_leaves_out_nonsense_and_exits_with_partly_done(stored):
     assert result.code == 3
     assert "-3 days for the default" in result.out
     assert stored.lakeplan("plan", "--detailed-exitcode").code == 0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("{a,b}-*", "there are no {a,b} groups"),
+        ("[^a]x*", "[^a] does not mean"),
+        ("[!a]x*", 'write "[0-9]x*", "[A-Z]x*", "[b-z]x*", "_x*"'),
+        ("x[-_]a", 'write "x_a", "x-a"'),
+    ],
+)
+@pytest.mark.parametrize("split", ["repository", "server"])
+def it_imports_the_rest_when_one_repository_cannot_be_expressed(tmp_path, make_world, pattern, why, split):
+    with start_sandbox(tmp_path / "sandbox", options=Options(flavor="enterprise")) as handle:
+        world = make_world(handle)
+        for name in ("analytics", "events", "logs"):
+            world.api.repository(name)
+            world.api.set_rules(name, 21)
+        body = {"policies": [{"name_patterns": [pattern], "max_age": 604_800}]}
+        world.api.call("PUT", "/repositories/events/settings/branch_lifecycle/policies", json=body)
+        (world.tree / "lakeplan.yaml").unlink()
+        result = world.lakeplan("import", *endpoint(world), "--split", split)
+        assert result.code == 3, result.err
+        assert "not imported: prod/events: no tree can express what is stored" in result.out
+        shown = " ".join(result.out.split())
+        assert why in shown
+        assert "2 repositories" in shown
+        assert "lakeplan-import-" not in result.out + result.err + (world.tree / "lakeplan.yaml").read_text()
+        assert world.lakeplan("plan", "--detailed-exitcode").code == 0
+
+
+def it_imports_the_rest_of_files_when_one_names_no_repository(stored):
+    folder = stored.folder / "rules"
+    folder.mkdir()
+    for name in ("analytics", "No_Repository"):
+        (folder / f"{name}.json").write_text('{"default_retention_days": 9}')
+    result = stored.lakeplan("import", *endpoint(stored), "--from-files", folder)
+    assert result.code == 3
+    assert "not imported: prod/No_Repository" in result.out
+    assert "1 repository" in result.out
 
 
 @pytest.mark.parametrize("file", ["lakeplan.yaml", "repositories/a.yaml"])

@@ -18,6 +18,7 @@ from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging, say, stdout
 from lakeplan.cli.wiring import Session, lakectl_settings
 from lakeplan.config.files import ROOT_FILE
+from lakeplan.config.problems import TreeError
 from lakeplan.config.tree import load_tree
 from lakeplan.core.patterns import expand
 from lakeplan.core.settings import same_setting
@@ -106,8 +107,7 @@ def register(app: typer.Typer) -> None:
                     session.progress,
                     takes=lambda server, repo: selection.takes_named(server, repo, None),
                 )
-            made = make_tree(endpoints, imported, left_out, by)
-            _check(made, Path(name))
+            made = make_checked(endpoints, imported, left_out, by, Path(name))
         write_files(tree, made.files)
         if not quiet:
             _report(made, tree, no_color=no_color)
@@ -229,14 +229,48 @@ def _no_rules(path: Path, error: Exception) -> LakeplanError:
     )
 
 
-def _check(made: Import, folder: Path) -> None:
-    """Loads the tree from a folder of its own before it is written: it must ask for what was read."""
+def make_checked(
+    endpoints: Mapping[str, str],
+    imported: Sequence[Imported],
+    left_out: Sequence[LeftOut],
+    split: Split,
+    scratch: Path,
+) -> Import:
+    """The tree of all repositories that a tree can express. Each other one is left out, with why."""
+    made = make_tree(endpoints, imported, left_out, split)
+    if not _problems(made, scratch / "all"):
+        return made
+    good, bad = [], []
+    for n, repository in enumerate(made.imported):
+        alone = make_tree(endpoints, [repository], (), "repository")
+        why = _problems(alone, scratch / str(n))
+        if why:
+            bad.append(LeftOut(repository.key, f"no tree can express what is stored: {'; '.join(why)}"))
+        else:
+            good.append(repository)
+    made = make_tree(endpoints, good, [*made.left_out, *bad], split)
+    why = _problems(made, scratch / "good")
+    if why:
+        raise LakeplanError(
+            f"the repositories make no tree together: {'; '.join(why[:3])}",
+            hint="Import them one by one with --target.",
+        )
+    return made
+
+
+def _problems(made: Import, folder: Path) -> list[str]:
+    """What is wrong with a tree before it is written: it must validate, and ask for exactly what was read.
+    The texts name no file, since none is kept."""
     write_files(folder, made.files)
-    tree = load_tree(folder, os.environ)
-    resolved = {d.key: d for server in tree.servers for d in tree.resolve(server, ())}
-    for repository in made.imported:
-        if not _asks_for(resolved.get(repository.key), repository):
-            raise LakeplanError("the tree would ask for other rules: not written", where=repository.key)
+    try:
+        tree = load_tree(folder, os.environ)
+        resolved = {d.key: d for server in tree.servers for d in tree.resolve(server, ())}
+    except TreeError as error:
+        return list(dict.fromkeys(problem.text for problem in error.items))
+    except ConfigError as error:
+        return list(error.problems) or [error.message]
+    wrong = [r.key for r in made.imported if not _asks_for(resolved.get(r.key), r)]
+    return [f"the tree would ask for something else of {key}" for key in wrong]
 
 
 def _asks_for(desired: DesiredRepository | None, repository: Imported) -> bool:
