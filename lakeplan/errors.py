@@ -26,6 +26,7 @@ The tree (the exit code stands behind those that set their own)::
     ├── LeaseHeld                       5   another writer holds the repository
     ├── StalePlan                       5   a plan that no longer describes what is there
     ├── GateRefused                     4   a safety gate
+    ├── WriteUncertain                  3   a write that may have taken effect, or may still do so
     ├── PartlyDone                      3   some repositories failed, the others are done
     └── SimulationFailed                1   Spark or a worker stopped; the cause is in the hint
 
@@ -192,9 +193,33 @@ class GateRefused(LakeplanError):
     exit_code = ExitCode.REFUSED
 
 
+class WriteUncertain(LakeplanError):
+    exit_code = ExitCode.PARTLY_DONE
+
+
 class PartlyDone(LakeplanError):
     exit_code = ExitCode.PARTLY_DONE
 
 
 class SimulationFailed(LakeplanError):
     pass
+
+
+_PASSED_ON = frozenset({408, 502, 504})
+
+
+def may_have_acted(error: LakeplanError) -> bool:
+    """Whether a server may have done what a request asked for, although this is how the request ended: no
+    answer, a failure of the server or of a proxy before it (5xx), or one of 408 and 429, which proxies send
+    for requests that they passed on."""
+    if isinstance(error, UnexpectedAnswer):
+        return error.status >= 500 or error.status in (408, 429)
+    return isinstance(error, ServerUnreachable)
+
+
+def may_still_act(error: LakeplanError) -> bool:
+    """Of errors that ``may_have_acted``: whether the server may still be at it, because the answer is not the
+    server's own."""
+    if isinstance(error, UnexpectedAnswer):
+        return error.status in _PASSED_ON
+    return isinstance(error, ServerUnreachable)

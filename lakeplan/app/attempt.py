@@ -6,11 +6,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from lakeplan.app.read_back import read_back
 from lakeplan.app.run import GC, Applied, Connection, Outcome, Run
-from lakeplan.app.state import History
-from lakeplan.errors import LakeplanError, StalePlan
+from lakeplan.app.state import History, record_attempt
+from lakeplan.errors import (
+    ExitCode,
+    LakeplanError,
+    PreconditionFailed,
+    StalePlan,
+    WriteUncertain,
+    may_have_acted,
+    may_still_act,
+)
 from lakeplan.model.plan import RepositoryPlan
 from lakeplan.ports.storage import StateWriter
+
+TRIES = 3
+"""How often a write whose answer was lost is sent. Before each but the first, what is stored is read for
+longer than a server's caches last, and must still be what was checked."""
 
 
 class Attempt(ABC):
@@ -35,6 +48,7 @@ class Attempt(ABC):
         self.force = force
         self._history = history
         self._setting = setting
+        self._sent = False
         self._written = False
 
     @property
@@ -55,12 +69,40 @@ class Attempt(ABC):
         StalePlan when it is neither that nor what was planned on, and PermissionDenied."""
 
     @abstractmethod
+    def check_unchanged(self) -> None:
+        """Raises StalePlan when what was read last is not what was planned on."""
+
+    @abstractmethod
     def bodies(self) -> Mapping[str, Any]:
         """``before`` and ``after`` for the history."""
 
     @abstractmethod
-    def send(self, connection: Connection) -> None:
-        """Writes and reads back. Raises StalePlan when something else is read."""
+    def prepare(self, connection: Connection) -> None:
+        """Does what must be done before the first request that writes."""
+
+    @abstractmethod
+    def put(self, connection: Connection) -> None:
+        """Sends the write, once."""
+
+    @abstractmethod
+    def read(self, connection: Connection) -> None:
+        """Reads what is stored now."""
+
+    @abstractmethod
+    def is_stored(self) -> bool:
+        """Whether what was read last is what is to be there."""
+
+    @abstractmethod
+    def is_as_checked(self) -> bool:
+        """Whether what was read last is what ``check`` saw, so that it may be written over."""
+
+    @abstractmethod
+    def found(self) -> Any:
+        """What was read last, for the history."""
+
+    @abstractmethod
+    def difference(self) -> str:
+        """How what was read last differs from what is to be there, in words."""
 
     @abstractmethod
     def record(self) -> None:
@@ -69,24 +111,103 @@ class Attempt(ABC):
     def run_it(self, connection: Connection) -> Outcome:
         outcome = Outcome.ALREADY
         if self.check(connection):
-            # Before the write, so that a killed run tells what it was about to replace.
-            self._note(status="pending", **self.bodies())
-            self.send(connection)
+            # Before the write, so that a killed run tells what it was about to replace, and so that nobody
+            # else is held responsible for what it wrote.
+            bodies = self.bodies()
+            self._note(status="pending", **bodies)
+            self.prepare(connection)
+            record_attempt(
+                self.state,
+                self.repository.key,
+                self._setting,
+                bodies["after"],
+                config_hash=self.repository.config_hash,
+                run_id=self.run.run_id,
+                at=self.run.now(),
+            )
+            self._send(connection)
             self._written = True
             outcome = Outcome.APPLIED
         self.record()
         self._note(status=outcome.value)
         return outcome
 
+    def _send(self, connection: Connection) -> None:
+        """Writes until it is read back. Raises StalePlan when something else is read, WriteUncertain when
+        reading does not show what became of it."""
+        lost: list[LakeplanError] = []
+        for _ in range(TRIES):
+            answer = self._put(connection)
+            self._read_back(connection)
+            if self.is_stored():
+                return
+            if isinstance(answer, PreconditionFailed):
+                self.check_unchanged()
+                raise answer
+            if not self.is_as_checked():
+                raise self._other_value(answer)
+            if answer is None:
+                raise self._uncertain("the server accepted the write, and what it stores is still as before")
+            lost.append(answer)
+        if any(may_still_act(error) for error in lost):
+            raise self._uncertain(f"no answer arrived ({lost[-1].message}), and what is stored is as before")
+        raise lost[-1]
+
+    def _put(self, connection: Connection) -> LakeplanError | None:
+        """The error that leaves open what the server did; None when it accepted the write."""
+        self._sent = True
+        try:
+            self.put(connection)
+        except PreconditionFailed as error:
+            return error  # of an earlier try that did take effect, perhaps one that a proxy repeated
+        except LakeplanError as error:
+            if not may_have_acted(error):
+                self._sent = False
+                raise
+            return error
+        return None
+
+    def _read_back(self, connection: Connection) -> None:
+        def reads_as_planned() -> bool:
+            self.read(connection)
+            return self.is_stored()
+
+        try:
+            read_back(reads_as_planned, bool, self.run.sleep)
+        except LakeplanError as error:
+            raise self._uncertain(f"what is stored cannot be read ({error.message})") from error
+
+    def _other_value(self, answer: LakeplanError | None) -> StalePlan:
+        how = "read back differ from those written"
+        if answer is not None:
+            how = f"on the server are others since the write, which got no answer ({answer.message})"
+        return StalePlan(
+            f"{self.called} {how}: {self.difference()}; somebody else wrote too, or the server changed them",
+            where=self.repository.key,
+            hint="see what the server stores now, then plan again",
+        )
+
+    def _uncertain(self, why: str) -> WriteUncertain:
+        return WriteUncertain(
+            f"{self.called} may have been written: {why}",
+            where=self.repository.key,
+            hint="wait a minute, then run lakeplan plan: where it shows no change, the write took effect",
+        )
+
     def failed(self, error: LakeplanError) -> Applied:
-        text = str(error)
+        """The end of a write that raised. What was read back is applied, whatever failed after it."""
+        text, outcome, code = str(error), Outcome.FAILED, int(error.exit_code)
         if self._written:
             text = f"{self.called} were written and read back, but could not be recorded: {text}"
+            outcome, code = Outcome.APPLIED, int(ExitCode.PARTLY_DONE)
+        elif isinstance(error, WriteUncertain):
+            outcome = Outcome.UNCERTAIN
+        values = {"found": {"body": self.found()}} if self._sent and not self._written else {}
         try:
-            self._note(status=Outcome.FAILED.value, message=text)
+            self._note(status=outcome.value, message=text, **values)
         except LakeplanError as other:
             text = f"{text} (nor could the history be kept: {other})"
-        return self.ended(Outcome.FAILED, text, error.hint, int(error.exit_code))
+        return self.ended(outcome, text, error.hint, code)
 
     def ended(self, outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
         before, after = self.etags()

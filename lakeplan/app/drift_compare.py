@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from lakeplan.app.gather_settings import server_policies
+from lakeplan.app.run import GC
 from lakeplan.app.state import repository_key
 from lakeplan.app.sweep.record import SweepRecord
 from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of, released
 from lakeplan.core.drift_settings import DriftedItem, setting_drift, setting_released
+from lakeplan.core.settings import same_setting
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
 from lakeplan.model.desired import DesiredRepository, ServerConfig
 from lakeplan.model.plan import Failure
@@ -55,7 +57,8 @@ def read_last_applied(state: StateReader, repository: str) -> LastApplied | None
     try:
         record = json.loads(found.data)
         settings = record.get("settings", {})
-        recorded = "body" in record or not settings
+        attempts = record.get("attempts", {})
+        recorded = "body" in record or not (settings or attempts)
         body = record["body"] if recorded else None
         return LastApplied(
             rules=None if body is None else rules_from_body(body),
@@ -64,6 +67,7 @@ def read_last_applied(state: StateReader, repository: str) -> LastApplied | None
             at=datetime.fromisoformat(record["at"].replace("Z", "+00:00")),
             rules_recorded=recorded,
             settings=_settings(settings),
+            attempts=dict(_attempts(attempts)),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeplanError(
@@ -77,6 +81,16 @@ def read_last_applied(state: StateReader, repository: str) -> LastApplied | None
 def _settings(record: Mapping[str, Any]) -> dict[SettingKind, tuple[SettingItem, ...]]:
     kinds = {SettingKind(name): setting["body"] or () for name, setting in record.items()}
     return {kind: items_from_body(kind, body) for kind, body in kinds.items()}
+
+
+def _attempts(record: Mapping[str, Any]) -> Iterator[tuple[SettingKind | None, tuple[Any, ...]]]:
+    for name, attempts in record.items():
+        bodies = [attempt["body"] for attempt in attempts]
+        if name == GC:
+            yield None, tuple(None if b is None else rules_from_body(b) for b in bodies)
+        else:
+            kind = SettingKind(name)
+            yield kind, tuple(items_from_body(kind, b or ()) for b in bodies)
 
 
 def manages(desired: DesiredRepository, server: ServerConfig) -> bool:
@@ -137,12 +151,14 @@ class _Looker:
         self.left: list[str] = []
 
     def values(self) -> tuple[DriftedValue, ...]:
-        last = self._last if self._last is not None and self._last.rules_recorded else None
+        last = self._last
         if self._desired is not None and self._desired.gc is not None:
             stored = self._reader.get_gc_rules(self._name)
+            last = last.with_rules(stored) if last is not None else None
+            last = last if last is not None and last.rules_recorded else None
             branches = [b.id for b in self._reader.list_branches(self._name)]
             return drift_of(self._desired, stored, branches, last)
-        if last is None:
+        if last is None or not (last.rules_recorded or None in last.attempts):
             return ()
         found = released(self._reader.get_gc_rules(self._name), last)
         self.left += [GC_RULES] if found else []
@@ -150,13 +166,15 @@ class _Looker:
 
     def items(self, kind: SettingKind) -> tuple[DriftedItem, ...]:
         applied = self._last.settings.get(kind) if self._last is not None else None
+        attempts = self._last.attempts.get(kind, ()) if self._last is not None else ()
         if self._desired is not None and self._manages(kind):
-            wanted = self._desired.wanted_items(kind)
-            return setting_drift(kind, wanted, self._stored(kind), applied, recorded=applied is not None)
-        if applied is None:
+            wanted, stored = self._desired.wanted_items(kind), self._stored(kind)
+            applied = next((items for items in attempts if same_setting(items, stored)), applied)
+            return setting_drift(kind, wanted, stored, applied, recorded=applied is not None)
+        if applied is None and not attempts:
             return ()
         try:
-            found = setting_released(kind, self._stored(kind), applied)
+            found = setting_released(kind, self._stored(kind), applied or attempts[-1])
         except FeatureMissing:
             return ()  # a server without the feature has none
         self.left += [f"its {kind.label}"] if found else []

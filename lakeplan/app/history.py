@@ -20,12 +20,13 @@ from lakeplan.ports.storage import StateReader
 HISTORY_FORMAT = "lakeplan.history/v1"
 LAST = "last"
 _PREFIX = "history/"
-_WORST_FIRST = ("failed", "pending", "applied", "already")
+_WORST_FIRST = ("failed", "uncertain", "pending", "applied", "already")
 
 
 @dataclass(frozen=True)
 class SettingStep:
-    """The policies or object rules of one repository, as ``RunStep`` has its GC rules; empty: none."""
+    """The policies or object rules of one repository, as ``RunStep`` has its GC rules; empty: none.
+    ``found``: what was read after a write that did not end as planned, in wire form under ``body``."""
 
     kind: SettingKind
     status: str
@@ -33,13 +34,15 @@ class SettingStep:
     replaced: bool = False
     before: tuple[SettingItem, ...] = ()
     after: tuple[SettingItem, ...] = ()
+    found: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class RunStep:
     """One repository of a run. ``replaced`` is whether the run recorded the GC rules that it was about to
     replace: then ``before`` and ``after`` hold them (None: no rules). ``status`` is applied, already, failed,
-    or pending when the run was killed in the middle of it; over ``settings`` too, the worst."""
+    uncertain, or pending when the run was killed in the middle of it; over ``settings`` too, the worst.
+    ``found`` as of a ``SettingStep``."""
 
     repository: str
     status: str
@@ -48,6 +51,7 @@ class RunStep:
     before: GcRules | None = None
     after: GcRules | None = None
     settings: tuple[SettingStep, ...] = ()
+    found: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,7 @@ def _step(repository: str, values: Any) -> RunStep:
     if "before" not in values:
         return RunStep(repository, status, message, settings=settings)
     before, after = (_rules(values[key]) for key in ("before", "after"))
-    return RunStep(repository, status, message, True, before, after, settings)
+    return RunStep(repository, status, message, True, before, after, settings, values.get("found"))
 
 
 def _setting(kind: SettingKind, values: Any) -> SettingStep:
@@ -179,7 +183,7 @@ def _setting(kind: SettingKind, values: Any) -> SettingStep:
     if "before" not in values:
         return SettingStep(kind, status, message)
     before, after = (items_from_body(kind, values[key] or ()) for key in ("before", "after"))
-    return SettingStep(kind, status, message, True, before, after)
+    return SettingStep(kind, status, message, True, before, after, values.get("found"))
 
 
 def _rules(body: Any) -> GcRules | None:
@@ -220,6 +224,7 @@ def _step_document(step: RunStep) -> dict[str, Any]:
         "replaced": step.replaced,
         "before": None if step.before is None else step.before.to_body(),
         "after": None if step.after is None else step.after.to_body(),
+        "found": step.found,
         "changes": [
             {"path": c.path, "before": c.before, "after": c.after}
             for c in diff_rules(step.before, step.after)
@@ -232,6 +237,7 @@ def _step_document(step: RunStep) -> dict[str, Any]:
                 "replaced": s.replaced,
                 "before": [item_body(item) for item in s.before],
                 "after": [item_body(item) for item in s.after],
+                "found": s.found,
                 "changes": [
                     {
                         "item": c.item,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,11 +17,13 @@ from lakeplan.ports.storage import StateWriter
 
 
 class Outcome(str, Enum):
-    """How one setting of a repository ended. ``already`` is the work of an earlier, interrupted run."""
+    """How one setting of a repository ended. ``already`` is the work of an earlier, interrupted run;
+    ``uncertain``: nothing could show whether the write took effect, or whether it still will."""
 
     APPLIED = "applied"
     ALREADY = "already"
     FAILED = "failed"
+    UNCERTAIN = "uncertain"
 
 
 GC = "gc"
@@ -29,8 +32,8 @@ GC = "gc"
 
 @dataclass(frozen=True)
 class Applied:
-    """One setting's end, as seen and not as intended. ``exit_code`` is the error's when it failed;
-    ``setting`` is ``gc``, ``branch_lifecycle`` or ``object_lifecycle``."""
+    """One setting's end, as seen and not as intended. ``exit_code`` is 0, or that of an error, which may have
+    come after the write. ``setting`` is ``gc``, ``branch_lifecycle`` or ``object_lifecycle``."""
 
     repository: str
     action: str
@@ -57,7 +60,8 @@ class ApplyReport:
 
     @property
     def failed(self) -> tuple[Applied, ...]:
-        return tuple(r for r in self.results if r.outcome is Outcome.FAILED)
+        """What did not end as planned: failed, uncertain, or applied and not recorded."""
+        return tuple(r for r in self.results if r.exit_code)
 
 
 class HeadsReader(Protocol):
@@ -80,13 +84,14 @@ class Connection(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """Who runs, when and where: recorded in the history and in leases."""
+    """Who runs, when and where: recorded in the history and in leases. ``sleep`` waits so many seconds."""
 
     run_id: str
     holder: Mapping[str, Any]
     now: Callable[[], datetime]
     is_gone: Callable[[Mapping[str, Any]], bool]
     tree_commit: str | None = None
+    sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass(frozen=True)

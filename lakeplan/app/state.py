@@ -19,6 +19,9 @@ from lakeplan.model.moments import utc_text
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.ports.storage import StateReader, StateWriter
 
+ATTEMPTS_KEPT = 5
+"""Writes of one setting whose end is not known, one after the other."""
+
 LEASE_SECONDS = 120
 """One repository's check, write and read-back take seconds; a killed run blocks it for this long at most."""
 
@@ -61,6 +64,29 @@ def record_setting(
     _record(state, repository, {"settings": {setting: record}}, config_hash=config_hash, run_id=run_id, at=at)
 
 
+def record_attempt(
+    state: StateWriter,
+    repository: str,
+    setting: str,
+    body: object,
+    *,
+    config_hash: str,
+    run_id: str,
+    at: datetime,
+) -> None:
+    """Remembers, before it is sent, what a write is to leave (``setting``: ``gc`` or a kind), so that what is
+    found there later has an author even if the run could not read it back. Forgotten by the next record of
+    what was read back."""
+    key = repository_key("applied", repository)
+    current = state.read(key)
+    record: dict[str, Any] = json.loads(current.data) if current is not None else {"config_hash": config_hash}
+    attempts = record.setdefault("attempts", {})
+    attempts[setting] = [*attempts.get(setting, ()), {"body": body, "run_id": run_id, "at": utc_text(at)}]
+    attempts[setting] = attempts[setting][-ATTEMPTS_KEPT:]
+    record = {"repository": repository, "run_id": run_id, "at": utc_text(at)} | record
+    state.write(key, _json(record), if_version=current.version if current else None)
+
+
 def _record(
     state: StateWriter,
     repository: str,
@@ -78,6 +104,9 @@ def _record(
     record |= {"repository": repository, "config_hash": config_hash, "run_id": run_id, "at": utc_text(at)}
     if settings:
         record["settings"] = settings
+    attempts = record.pop("attempts", {})
+    if left := {k: v for k, v in attempts.items() if k not in changes.get("settings", ("gc",))}:
+        record["attempts"] = left
     state.write(key, _json(record), if_version=current.version if current else None)
 
 

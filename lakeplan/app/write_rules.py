@@ -1,5 +1,5 @@
 """Writing GC rules. They have no If-Match (api.md): the check just before is the best there is, and the
-read-back tells when somebody wrote in between."""
+read-back shows when somebody wrote in between."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from lakeplan.app.attempt import Attempt
 from lakeplan.app.run import GC, Connection, Run
 from lakeplan.app.state import History, record_applied
+from lakeplan.core.diff import diff_rules
 from lakeplan.errors import PermissionDenied, StalePlan
 from lakeplan.model.plan import RepositoryPlan
 from lakeplan.model.rules import GcRules, etag_of
@@ -27,33 +28,28 @@ class RulesAttempt(Attempt):
         force: bool,
     ) -> None:
         super().__init__(repository, live, run, state, history, setting=GC, force=force)
-        self._seen = repository.before
+        self._before = self._seen = repository.before
 
     @property
     def called(self) -> str:
         return "the rules"
 
     def etags(self) -> tuple[str, str]:
-        return etag_of(self._seen), self.repository.after_etag
+        return etag_of(self._before), self.repository.after_etag
 
     def action(self) -> str:
         return self.repository.action.value
 
     def check(self, connection: Connection) -> bool:
         repository = self.repository
-        self._seen = connection.reader.get_gc_rules(repository.name)
-        stored = etag_of(self._seen)
-        if stored == repository.after_etag:
+        self.read(connection)
+        self._before = self._seen
+        if self.is_stored():
             return False
         if self.live is not None and self.live.before_etag == repository.after_etag:
             raise self.changed_since_judged()
-        if stored != repository.before_etag and not self.force:
-            raise StalePlan(
-                f"the rules changed since the plan (ETag {stored[:12]}, planned on"
-                f" {repository.before_etag[:12]})",
-                where=repository.key,
-                hint="plan again and have it reviewed; --force skips this check",
-            )
+        if not self.force:
+            self.check_unchanged()
         if not connection.writer.can_set_gc_rules(repository.name):
             raise PermissionDenied(
                 "the credentials may not change this repository's GC rules",
@@ -62,23 +58,43 @@ class RulesAttempt(Attempt):
             )
         return True
 
-    def bodies(self) -> Mapping[str, Any]:
-        return {"before": _body(self._seen), "after": _body(self.repository.after)}
+    def check_unchanged(self) -> None:
+        stored, planned = etag_of(self._seen), self.repository.before_etag
+        if stored != planned:
+            raise StalePlan(
+                f"the rules changed since the plan (ETag {stored[:12]}, planned on {planned[:12]})",
+                where=self.repository.key,
+                hint="plan again and have it reviewed; --force skips this check",
+            )
 
-    def send(self, connection: Connection) -> None:
+    def bodies(self) -> Mapping[str, Any]:
+        return {"before": _body(self._before), "after": _body(self.repository.after)}
+
+    def prepare(self, connection: Connection) -> None:
+        """Nothing comes before a write of rules."""
+
+    def put(self, connection: Connection) -> None:
         repository = self.repository
         if repository.after is None:
             connection.writer.delete_gc_rules(repository.name)
         else:
             connection.writer.set_gc_rules(repository.name, repository.after)
-        read_back = etag_of(connection.reader.get_gc_rules(repository.name))
-        if read_back != repository.after_etag:
-            raise StalePlan(
-                f"the rules read back differ from those written (ETag {read_back[:12]}, written"
-                f" {repository.after_etag[:12]}): somebody else wrote too, or the server changed them",
-                where=repository.key,
-                hint="look at the repository's rules on the server, then plan again",
-            )
+
+    def read(self, connection: Connection) -> None:
+        self._seen = connection.reader.get_gc_rules(self.repository.name)
+
+    def is_stored(self) -> bool:
+        return self._seen == self.repository.after
+
+    def is_as_checked(self) -> bool:
+        return self._seen == self._before
+
+    def found(self) -> Any:
+        return _body(self._seen)
+
+    def difference(self) -> str:
+        changes = diff_rules(self.repository.after, self._seen)
+        return ", ".join(f"{c.path} {_days(c.before)} to {_days(c.after)}" for c in changes)
 
     def record(self) -> None:
         record_applied(
@@ -89,6 +105,10 @@ class RulesAttempt(Attempt):
             run_id=self.run.run_id,
             at=self.run.now(),
         )
+
+
+def _days(value: int | None) -> str:
+    return "unset" if value is None else str(value)
 
 
 def _body(rules: GcRules | None) -> dict[str, object] | None:

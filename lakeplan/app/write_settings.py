@@ -11,7 +11,7 @@ from lakeplan.app.run import Connection, Run
 from lakeplan.app.state import History, record_setting
 from lakeplan.core.lifecycle.verdicts import takes
 from lakeplan.core.settings import same_setting, what_changed, with_server_ids
-from lakeplan.errors import PermissionDenied, PreconditionFailed, StalePlan
+from lakeplan.errors import PermissionDenied, StalePlan
 from lakeplan.model.lifecycle import Policy
 from lakeplan.model.plan import RepositoryPlan
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
@@ -40,6 +40,7 @@ class SettingAttempt(Attempt):
         self._plan = setting
         self._seen: Found = Stored(None)
         self._before: Sequence[SettingItem] | None = setting.before
+        self._etag = ""
 
     @property
     def called(self) -> str:
@@ -53,15 +54,15 @@ class SettingAttempt(Attempt):
 
     def check(self, connection: Connection) -> bool:
         kind, name = self._plan.kind, self.repository.name
-        self._read(connection)
-        self._before = self._seen.items
+        self.read(connection)
+        self._before, self._etag = self._seen.items, self._seen.etag
         if same_setting(self._seen.items, self._plan.after):
             return False
         judged = [s for s in (self.live.settings if self.live else ()) if s.kind is kind]
         if any(same_setting(setting.before, self._plan.after) for setting in judged):
             raise self.changed_since_judged()
         if not self.force:
-            self._check_unchanged()
+            self.check_unchanged()
         if not connection.settings_writer.can_set(name, kind):
             raise PermissionDenied(
                 f"the credentials may not change this repository's {kind.label}",
@@ -73,32 +74,37 @@ class SettingAttempt(Attempt):
     def bodies(self) -> Mapping[str, Any]:
         return {"before": _bodies(self._before), "after": _bodies(self._plan.after)}
 
-    def send(self, connection: Connection) -> None:
+    def prepare(self, connection: Connection) -> None:
+        if isinstance(self._plan, PoliciesPlan) and self._plan.after:
+            self._record_heads(connection, self._plan.after)
+
+    def put(self, connection: Connection) -> None:
         kind, name, after = self._plan.kind, self.repository.name, self._plan.after
-        if after:
-            if isinstance(self._plan, PoliciesPlan) and self._plan.after:
-                self._record_heads(connection, self._plan.after)
-            items = with_server_ids(after, self._seen.items)
-            # What is unset has no ETag to match: then the check above and the read-back are all there is.
-            etag = "" if self.force else self._seen.etag
-            try:
-                connection.settings_writer.set_items(name, kind, items, if_match=etag)
-            except PreconditionFailed:
-                self._read(connection)
-                # Ours, when an answer got lost and the write was tried again; the read-back tells.
-                if not same_setting(self._seen.items, after):
-                    self._check_unchanged()
-                    raise
-        else:
+        if not after:
             connection.settings_writer.delete_items(name, kind)
-        self._read(connection)
-        if not same_setting(self._seen.items, after):
-            raise StalePlan(
-                f"{self.called} read back differ from those written: {what_changed(after, self._seen.items)};"
-                " somebody else wrote too, or the server changed them",
-                where=self.repository.key,
-                hint="look at them on the server, then plan again",
-            )
+            return
+        # What is unset has no ETag to match: then reading before and after is all there is.
+        etag = "" if self.force else self._etag
+        items = with_server_ids(after, self._before)
+        connection.settings_writer.set_items(name, kind, items, if_match=etag)
+
+    def read(self, connection: Connection) -> None:
+        if self._plan.kind is SettingKind.BRANCH_LIFECYCLE:
+            self._seen = connection.reader.get_policies(self.repository.name)
+        else:
+            self._seen = connection.reader.get_object_rules(self.repository.name)
+
+    def is_stored(self) -> bool:
+        return same_setting(self._seen.items, self._plan.after)
+
+    def is_as_checked(self) -> bool:
+        return self._seen.etag == self._etag and same_setting(self._seen.items, self._before)
+
+    def found(self) -> Any:
+        return _bodies(self._seen.items)
+
+    def difference(self) -> str:
+        return what_changed(self._plan.after, self._seen.items)
 
     def record(self) -> None:
         """Bodies with the server's ids, and both ETags."""
@@ -116,13 +122,7 @@ class SettingAttempt(Attempt):
             at=self.run.now(),
         )
 
-    def _read(self, connection: Connection) -> None:
-        if self._plan.kind is SettingKind.BRANCH_LIFECYCLE:
-            self._seen = connection.reader.get_policies(self.repository.name)
-        else:
-            self._seen = connection.reader.get_object_rules(self.repository.name)
-
-    def _check_unchanged(self) -> None:
+    def check_unchanged(self) -> None:
         if self._seen.etag == self._plan.server_etag and same_setting(self._seen.items, self._plan.before):
             return
         raise StalePlan(

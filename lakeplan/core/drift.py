@@ -9,9 +9,10 @@ never drift. The classes are defined in ``docs/drift.md``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
+from typing import Any
 
 from lakeplan.core.diff import DEFAULT_PATH, branch_path, diff_rules
 from lakeplan.core.globs import matches
@@ -39,7 +40,8 @@ class DriftClass(str, Enum):
 class LastApplied:
     """What the state recorded of a repository's last apply. ``rules`` None: they were cleared.
     ``rules_recorded`` False: no apply wrote any, only ``settings``: the policies and object rules that were
-    read back, empty where they were cleared; without a key nothing was applied."""
+    read back, empty where they were cleared; without a key nothing was applied. ``attempts`` are what later
+    writes were to leave whose end no run could record, oldest first."""
 
     rules: GcRules | None
     config_hash: str
@@ -47,11 +49,18 @@ class LastApplied:
     at: datetime
     rules_recorded: bool = True
     settings: Mapping[SettingKind, tuple[SettingItem, ...]] = field(default_factory=dict)
+    attempts: Mapping[SettingKind | None, tuple[Any, ...]] = field(default_factory=dict)
+
+    def with_rules(self, stored: GcRules | None) -> LastApplied:
+        """With the rules that are stored now as those applied, where an attempt was to leave them."""
+        attempted = stored in self.attempts.get(None, ())
+        return replace(self, rules=stored, rules_recorded=True) if attempted else self
 
     @property
     def left_something(self) -> bool:
         """Whether something that it wrote may still be on the server."""
-        return self.rules is not None or any(self.settings.values())
+        attempted = any(body for bodies in self.attempts.values() for body in bodies)
+        return self.rules is not None or any(self.settings.values()) or attempted
 
 
 @dataclass(frozen=True)

@@ -27,23 +27,26 @@ def render_apply(document: Json, console: Console) -> None:
     """Prints an apply report; failures come last before the sum, where they are seen."""
     page = Page(console)
     results = document["results"]
-    done = [r for r in results if r["outcome"] != "failed"]
+    done = [r for r in results if r["outcome"] not in ("failed", "uncertain")]
     if done:
         page.heading("Applied")
         page.table(("", "", "", "etag"), [_row(page, r) for r in done], solid=(0, 2, 3))
     _left_out(page, document)
     _elsewhere(page, document)
-    _failures(page, [r for r in results if r["outcome"] == "failed"])
+    _problems(page, "Failed", results, "the others went on; plan again to see where these stand")
+    _problems(page, "Uncertain", results, "the server may have stored these; plan again to see")
     if document["note"]:
         page.blank()
         page.hanging(Cell("!", "bold red"), document["note"])
     summary = document["summary"]
     page.blank()
     failed = f"{count(summary['failed'])} failed"
+    uncertain = f", {count(summary['uncertain'])} uncertain" if summary["uncertain"] else ""
     page.line(
         Cell("Apply:", "bold"),
         f" {count(summary['applied'])} applied, {count(summary['already'])} already as planned, ",
         Cell(failed, "bold red" if summary["failed"] else ""),
+        Cell(uncertain, "bold red"),
         f". Run {document['run_id']}.",
     )
 
@@ -82,11 +85,12 @@ def _elsewhere(page: Page, document: Json) -> None:
         page.line(names(document["elsewhere"]), indent=2)
 
 
-def _failures(page: Page, failed: Sequence[Json]) -> None:
-    if not failed:
-        return
-    page.heading("Failed", "the others went on; plan again to see where these stand")
-    for result in failed:
+def _problems(page: Page, title: str, results: Sequence[Json], note: str) -> None:
+    """The results whose outcome is ``title``."""
+    found = [r for r in results if r["outcome"] == title.lower()]
+    if found:
+        page.heading(title, note)
+    for result in found:
         message = result["message"].removeprefix(f"{result['repository']}: ")
         lines = [page.join(Cell(result["repository"], "bold"), Cell(f"  ({_what(result)})", "dim"))]
         lines.append(page.join(message or "no reason was given"))

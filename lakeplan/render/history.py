@@ -13,7 +13,13 @@ from lakeplan.render.page import Cell, Page, names
 
 Json = Mapping[str, Any]
 
-_STYLES = {"applied": "green", "already": "", "failed": "bold red", "pending": "bold yellow"}
+_STYLES = {
+    "applied": "green",
+    "already": "",
+    "failed": "bold red",
+    "uncertain": "bold red",
+    "pending": "bold yellow",
+}
 _MARKS = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}
 _PENDING = "killed in the middle: whether it was written was not recorded"
 _NO_RULES = "no rules"
@@ -57,7 +63,7 @@ def _counts(run: Json) -> Cell:
     text = ", ".join(f"{n:,} {status}" for status, n in sorted(counts.items())) or "none"
     if run["finished_at"] is None:
         return Cell(f"{text} (not finished)", "yellow")
-    return Cell(text, "bold red" if counts.get("failed") else "")
+    return Cell(text, "bold red" if counts.keys() & {"failed", "uncertain"} else "")
 
 
 def render_run(document: Json, console: Console) -> None:

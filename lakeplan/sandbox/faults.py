@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakeplan.sandbox.messages import ApiError
@@ -31,6 +32,15 @@ class _Fault:
     left: int | None
 
 
+@dataclass(frozen=True)
+class LostAnswer:
+    """A request took effect and its answer is lost. ``status`` None: the connection is closed."""
+
+    expression: re.Pattern[str]
+    status: int | None
+    then: Callable[[], None]
+
+
 class Faults:
     """Faults that are armed, and the requests seen. Safe to use from any thread.
 
@@ -41,6 +51,7 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._armed: list[_Fault] = []
+        self._losses: list[LostAnswer] = []
         self._recorded: list[Recorded] = []
 
     def fail_next(self, count: int, status: int, pattern: str = "", message: str = "injected fault") -> None:
@@ -51,10 +62,27 @@ class Faults:
         """Every matching request is refused until ``clear``."""
         self._arm(pattern, status, message, None)
 
+    def lose_next(
+        self, status: int | None = None, pattern: str = "", then: Callable[[], None] = lambda: None
+    ) -> None:
+        """The next matching request takes effect, then ``then`` is called, and the client gets ``status``
+        instead of the answer; None closes the connection."""
+        with self._lock:
+            self._losses.append(LostAnswer(re.compile(pattern), status, then))
+
+    def lost(self, method: str, path: str) -> LostAnswer | None:
+        """The armed loss that a request meets, disarmed."""
+        with self._lock:
+            found = next((i for i in self._losses if i.expression.search(f"{method} {path}")), None)
+            if found is not None:
+                self._losses.remove(found)
+        return found
+
     def clear(self) -> None:
         """Disarms every fault; what was recorded stays."""
         with self._lock:
             self._armed.clear()
+            self._losses.clear()
 
     def forget(self) -> None:
         """Empties the record."""

@@ -65,9 +65,16 @@ class Handler(BaseHTTPRequestHandler):
             # Shown in the log with its trace; the client gets what a crashed handler gives it.
             _log.exception("%s %s failed", self.command, parts.path)
             response = error_response(ApiError(500, "internal error of the sandbox: see its log"))
+        lost = self.sandbox.faults.lost(request.method, request.path)
+        if lost is not None:
+            lost.then()
+            response = error_response(ApiError(lost.status or 500, "injected fault"))
         # The signature of a link is a credential, if a short-lived one.
         recorded = parts.path if parts.path.startswith(PRESIGNED_PATH) else self.path
         self.sandbox.faults.record(Recorded(self.command, recorded, response.status))
+        if lost is not None and lost.status is None:
+            self.close_connection = True
+            return
         self._send(response)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _serve

@@ -10,13 +10,14 @@ import pytest
 from lakeplan.app.report import exit_code_of, report_document
 from lakeplan.app.write import ApplyPorts, ApplyReport, Outcome, Run, write
 from lakeplan.core.diff import action_of
-from lakeplan.errors import ServerUnreachable, StorageError
+from lakeplan.errors import PermissionDenied, ServerUnreachable, StorageError, UnexpectedAnswer
 from lakeplan.model.plan import Failure, Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.progress import Silent
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
-RUN = Run("run-1", {"user": "me"}, lambda: NOW, lambda _: False)
+SLEPT: list[float] = []
+RUN = Run("run-1", {"user": "me"}, lambda: NOW, lambda _: False, sleep=SLEPT.append)
 
 
 def repository(name: str, before: GcRules | None, after: GcRules | None, **more) -> RepositoryPlan:
@@ -90,7 +91,7 @@ def it_finishes_the_work_of_an_interrupted_run(server, state):
 
 
 def it_goes_on_after_a_failure_and_says_which(server, state):
-    server.fails["a"] = ServerUnreachable("no answer", where="prod/a")
+    server.fails["a"] = PermissionDenied("not allowed", where="prod/a")
     report = applied(server, state, A, C)
     assert ends(report) == {"prod/a": "failed", "prod/c": "applied"}
     assert exit_code_of(report) == 3
@@ -125,7 +126,7 @@ def it_never_reports_what_it_did_not_read_back(server, state):
 def it_counts_ends_in_the_report(server, state, count):
     report = applied(server, state, *[A, C][:count])
     document = report_document(report)
-    assert document["summary"] == {"applied": count, "already": 0, "failed": 0}
+    assert document["summary"] == {"applied": count, "already": 0, "failed": 0, "uncertain": 0}
     assert document["results"][0]["repository"] == "prod/a"
 
 
@@ -151,6 +152,19 @@ def it_writes_nothing_that_it_cannot_record(server, state):
     assert server.rules["a"] == GcRules(30)
 
 
+def it_writes_nothing_whose_author_it_cannot_remember(server, state):
+    original = state.write
+
+    def full(key, data, *, if_version):
+        if key.startswith("applied/"):
+            raise StorageError("disk full", where="state")
+        return original(key, data, if_version=if_version)
+
+    state.write = full
+    assert ends(applied(server, state, A)) == {"prod/a": "failed"}
+    assert server.rules["a"] == GcRules(30)
+
+
 def it_keeps_the_report_when_the_end_cannot_be_recorded(server, state):
     original = state.write
 
@@ -169,12 +183,178 @@ def it_says_when_a_write_was_done_and_not_recorded(server, state):
     original = state.write
 
     def full(key, data, *, if_version):
-        if key.startswith("applied/"):
+        if key.startswith("applied/") and b'"etag"' in data:
             raise StorageError("disk full", where="state")
         return original(key, data, if_version=if_version)
 
     state.write = full
-    (result,) = applied(server, state, A).results
-    assert result.outcome is Outcome.FAILED
+    report = applied(server, state, A)
+    (result,) = report.results
+    assert result.outcome is Outcome.APPLIED
     assert "were written" in result.message
+    assert exit_code_of(report) == 3
     assert server.rules["a"] == A.after
+
+
+class DescribeALostAnswer:
+    """The server acted or did not, and its answer does not say which."""
+
+    @pytest.fixture(params=["no answer", "500", "503"])
+    def lost(self, request):
+        if request.param == "no answer":
+            return ServerUnreachable("no answer")
+        return UnexpectedAnswer("overloaded", status=int(request.param))
+
+    @staticmethod
+    def sends(server, *acts):
+        """The n-th write does what ``acts[n]`` does, and those after the last what a server does."""
+        left, original = list(acts), server.set_gc_rules
+
+        def act(name, rules):
+            if left:
+                server.log.append(f"set {name}")
+                left.pop(0)(name, rules)
+            else:
+                original(name, rules)
+
+        server.set_gc_rules = act
+
+    def it_is_applied_when_the_server_acted(self, server, state, lost):
+        def act(name, rules):
+            server.rules[name] = rules
+            raise lost
+
+        self.sends(server, act)
+        report = applied(server, state, A)
+        assert ends(report) == {"prod/a": "applied"}
+        assert exit_code_of(report) == 0
+        assert server.log.count("set a") == 1
+
+    def it_is_written_again_when_the_server_did_not_act(self, server, state, lost):
+        def fail(name, rules):
+            raise lost
+
+        self.sends(server, fail)
+        assert ends(applied(server, state, A)) == {"prod/a": "applied"}
+        assert server.log.count("set a") == 2
+
+    def it_is_not_written_again_before_caches_are_over(self, server, state, lost):
+        def fail(name, rules):
+            SLEPT.append(-1)
+            raise lost
+
+        SLEPT.clear()
+        self.sends(server, fail)
+        applied(server, state, A)
+        assert sum(SLEPT[SLEPT.index(-1) + 1 :]) > 7.5
+
+    @pytest.mark.parametrize("acted", [False, True])
+    @pytest.mark.parametrize("force", [False, True])
+    def it_leaves_what_a_colleague_wrote_meanwhile(self, server, state, lost, acted, force):
+        raised = GcRules(90)
+
+        def act(name, rules):
+            if acted:
+                server.rules[name] = rules
+            server.rules[name] = raised
+            raise lost
+
+        self.sends(server, act)
+        report = applied(server, state, A, force=force)
+        assert server.rules["a"] == raised
+        assert server.log.count("set a") == 1
+        assert ends(report) == {"prod/a": "failed"}
+        assert exit_code_of(report) == 5
+        history = json.loads(state.read("history/run-1.json").data)
+        assert history["repositories"]["prod/a"]["found"] == {"body": raised.to_body()}
+        assert "7 to 90" in report.results[0].message
+
+    def it_leaves_what_a_colleague_wrote_that_only_a_late_read_shows(self, server, state, lost):
+        raised, stale = GcRules(90), [server.rules["a"]] * 3
+
+        def act(name, rules):
+            server.rules[name] = raised
+            server.get_gc_rules = lambda repository: stale.pop() if stale else server.rules[repository]
+            raise lost
+
+        self.sends(server, act)
+        report = applied(server, state, A)
+        assert server.rules["a"] == raised
+        assert ends(report) == {"prod/a": "failed"}
+
+    def it_is_uncertain_when_nothing_answers_any_more(self, server, state, lost):
+        def die(name, rules):
+            def unreachable(_):
+                raise ServerUnreachable("no answer")
+
+            server.get_gc_rules = unreachable
+            raise lost
+
+        self.sends(server, die)
+        report = applied(server, state, A)
+        (result,) = report.results
+        assert result.outcome is Outcome.UNCERTAIN
+        assert "may have been written" in result.message
+        assert "lakeplan plan" in result.hint
+        assert exit_code_of(report) == 3
+        assert (
+            json.loads(state.read("history/run-1.json").data)["repositories"]["prod/a"]["status"]
+            == "uncertain"
+        )
+        assert report_document(report)["summary"]["uncertain"] == 1
+
+    def it_ends_as_the_server_answers_each_time(self, server, state, lost):
+        server.fails["a"] = lost
+        report = applied(server, state, A)
+        # A write without any answer may still take effect; one that was refused each time did not.
+        expected = "uncertain" if isinstance(lost, ServerUnreachable) else "failed"
+        assert ends(report) == {"prod/a": expected}
+        assert server.log.count("set a") == 3
+        assert server.rules["a"] == GcRules(30)
+
+
+class DescribeReadingBack:
+    def it_takes_one_stale_read_for_no_evidence(self, server, state):
+        stale, original = [GcRules(30)] * 2, server.get_gc_rules
+
+        def get(name):
+            written = server.rules[name] == A.after
+            return stale.pop() if written and stale else original(name)
+
+        server.get_gc_rules = get
+        assert ends(applied(server, state, A)) == {"prod/a": "applied"}
+
+    def it_takes_one_failed_read_for_no_evidence(self, server, state):
+        errors, original = [ServerUnreachable("no answer")], server.get_gc_rules
+
+        def get(name):
+            if server.rules[name] == A.after and errors:
+                raise errors.pop()
+            return original(name)
+
+        server.get_gc_rules = get
+        assert ends(applied(server, state, A)) == {"prod/a": "applied"}
+
+    def it_is_uncertain_when_an_accepted_write_is_never_read(self, server, state):
+        server.stores["a"] = GcRules(30)
+        report = applied(server, state, A)
+        assert ends(report) == {"prod/a": "uncertain"}
+        assert exit_code_of(report) == 3
+        assert server.log.count("set a") == 1
+
+
+class DescribeWhatWasAttempted:
+    """An end that no run could record is nobody else's doing."""
+
+    def it_is_remembered_before_the_write_and_forgotten_after_it(self, server, state):
+        server.fails["a"] = ServerUnreachable("no answer")
+        applied(server, state, A)
+        (attempt,) = json.loads(state.read("applied/prod/a.json").data)["attempts"]["gc"]
+        assert attempt["body"] == A.after.to_body()
+        del server.fails["a"]
+        later = Run("run-2", {}, lambda: NOW, lambda _: False, sleep=SLEPT.append)
+        ports = ApplyPorts(lambda _: server, state, Silent())
+        write(a_plan(A), [A], a_plan(A), later, ports, plan_digest="digest", force=False)
+        record = json.loads(state.read("applied/prod/a.json").data)
+        assert "attempts" not in record
+        assert record["body"] == A.after.to_body()

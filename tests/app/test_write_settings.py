@@ -114,7 +114,7 @@ def repository(server: Enterprise, after: GcRules | None, **settings: Any) -> Re
 
 def applied(server: Enterprise, state: Any, plan: RepositoryPlan, *, force: bool = False) -> ApplyReport:
     whole = Plan(NOW, "0", "tree", None, (plan,))
-    run = Run("run-1", {"user": "me"}, lambda: NOW, lambda _: False)
+    run = Run("run-1", {"user": "me"}, lambda: NOW, lambda _: False, sleep=lambda _: None)
     ports = ApplyPorts(lambda _: server, state, Silent())  # type: ignore[arg-type, return-value]
     return write(whole, whole.writes, whole, run, ports, plan_digest="d", force=force)
 
@@ -223,7 +223,7 @@ def it_does_not_write_what_was_not_judged_because_it_was_there_already(server, s
     plan = repository(server, GcRules(30), branch_lifecycle=policies(server, WANTED))
     there = replace(plan, branch_lifecycle=replace(plan.branch_lifecycle, before=WANTED))
     whole, live = (Plan(NOW, "0", "tree", None, (p,)) for p in (plan, there))
-    run = Run("run-1", {}, lambda: NOW, lambda _: False)
+    run = Run("run-1", {}, lambda: NOW, lambda _: False, sleep=lambda _: None)
     report = write(
         whole,
         whole.writes,
@@ -259,3 +259,59 @@ def it_pushes_nothing_when_the_heads_cannot_be_recorded(server, state, monkeypat
     monkeypatch.setattr(server, "list_live", unreachable)
     assert ends(applied(server, state, plan)) == [("branch_lifecycle", "failed")]
     assert server.items[BRANCHES] == STORED
+
+
+class DescribeALostAnswer:
+    @pytest.fixture
+    def lose(self, server, monkeypatch):
+        """The next write's answer is lost after ``act``; whether the server acted first is up to the test."""
+        original, log = server.set_items, []
+
+        def lose(act, *, acted):
+            def set_items(name, kind, items, *, if_match):
+                log.append(if_match)
+                if len(log) > 1 or acted:
+                    original(name, kind, items, if_match=if_match)
+                if len(log) == 1:
+                    act()
+                    raise ServerUnreachable("no answer")
+
+            monkeypatch.setattr(server, "set_items", set_items)
+            return log
+
+        return lose
+
+    @pytest.mark.parametrize(("acted", "sent"), [(True, 1), (False, 2)])
+    def it_is_sent_again_only_when_it_did_not_take_effect(self, server, state, lose, acted, sent):
+        plan = repository(server, GcRules(30), branch_lifecycle=policies(server, WANTED))
+        log = lose(lambda: None, acted=acted)
+        assert ends(applied(server, state, plan)) == [("branch_lifecycle", "applied")]
+        assert len(log) == sent
+        assert all(log)
+
+    @pytest.mark.parametrize("acted", [True, False])
+    @pytest.mark.parametrize("force", [True, False])
+    def it_leaves_what_a_colleague_wrote_meanwhile(self, server, state, lose, acted, force):
+        mine = (replace(STORED[0], max_age_seconds=90 * DAY),)
+        plan = repository(server, GcRules(30), branch_lifecycle=policies(server, WANTED))
+        log = lose(lambda: server.items.update({BRANCHES: mine}), acted=acted)
+        report = applied(server, state, plan, force=force)
+        assert server.items[BRANCHES] == mine
+        assert len(log) == 1
+        assert exit_code_of(report) == 5
+        step = read(state, "history/run-1.json")["repositories"]["prod/a"]["branch_lifecycle"]
+        assert step["found"] == {"body": [{"id": "pol-1", "name_patterns": ["f-*"], "max_age": 90 * DAY}]}
+
+    def it_does_not_delete_again_what_a_colleague_set_meanwhile(self, server, state, monkeypatch):
+        mine = (replace(STORED[0], max_age_seconds=90 * DAY),)
+        plan = repository(server, GcRules(30), branch_lifecycle=policies(server, None))
+
+        def lose(_, kind):
+            server.log.append("delete")
+            server.items[kind] = mine
+            raise ServerUnreachable("no answer")
+
+        monkeypatch.setattr(server, "delete_items", lose)
+        assert exit_code_of(applied(server, state, plan)) == 5
+        assert server.items[BRANCHES] == mine
+        assert server.log == ["delete"]

@@ -143,6 +143,12 @@ class World:
         return path
 
 
+@pytest.fixture(autouse=True)
+def no_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sandbox answers with what is there: reading back need not outlast caches."""
+    monkeypatch.setattr("lakeplan.app.read_back.PAUSES", (0.01,))
+
+
 @pytest.fixture
 def make_world(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

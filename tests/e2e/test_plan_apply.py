@@ -298,3 +298,52 @@ class DescribeApplyWithoutAFile:
         result = world.lakeplan("apply", "--auto-approve")
         assert result.code == 3
         assert world.api.rules("analytics") == {"*": 30}
+
+
+class DescribeALostAnswer:
+    """A write takes effect, its answer never arrives, and something happens before lakeplan reads again."""
+
+    @pytest.fixture(params=[None, 500, 503])
+    def status(self, request):
+        return request.param
+
+    def it_is_applied_and_nobody_is_blamed(self, world, status):
+        world.api.repository("lake")
+        world.api.set_rules("lake", 30)
+        world.rules("lake", 7)
+        world.handle.faults.lose_next(status, "PUT .*/settings/gc_rules")
+        result = world.lakeplan("apply", "--auto-approve", "--format", "json")
+        assert result.code == 0, result.err
+        assert result.json["summary"] == {"applied": 1, "already": 0, "failed": 0, "uncertain": 0}
+        assert world.lakeplan("drift").code == 0
+
+    def it_leaves_what_a_colleague_raised_meanwhile_and_says_what_it_found(self, world, status):
+        world.api.repository("lake")
+        world.api.set_rules("lake", 30)
+        world.rules("lake", 7)
+        raised = lambda: world.api.set_rules("lake", 365)  # noqa: E731
+        world.handle.faults.lose_next(status, "PUT .*/settings/gc_rules", raised)
+        result = world.lakeplan("apply", "--auto-approve", "--format", "json")
+        assert result.code == 5
+        assert world.api.rules("lake") == {"*": 365}
+        (run,) = world.lakeplan(("history", "list"), "--format", "json").json["runs"]
+        (step,) = run["repositories"]
+        assert step["found"] == {"body": {"default_retention_days": 365, "branches": []}}
+
+    def it_is_uncertain_when_the_server_stays_away_and_drift_blames_nobody(self, world, status):
+        world.api.repository("lake")
+        world.rules("lake", 30)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        world.rules("lake", 7)
+        faults = world.handle.faults
+        gone = lambda: faults.deny("GET .*/settings/gc_rules", status=502)  # noqa: E731
+        faults.lose_next(status, "PUT .*/settings/gc_rules", gone)
+        result = world.lakeplan("apply", "--auto-approve", "--format", "json")
+        assert result.code == 3, result.err
+        assert [r["outcome"] for r in result.json["results"]] == ["uncertain"]
+        faults.clear()
+        assert world.api.rules("lake") == {"*": 7}
+        assert world.lakeplan("drift", "--format", "json").json["repositories"] == []
+        world.rules("lake", 6)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        assert world.lakeplan("drift").code == 0

@@ -180,7 +180,12 @@ def it_tells_what_became_of_every_setting_of_an_apply() -> None:
         ),
     )
     found = samples(apply_metrics(report_document(report), owner_of))
-    assert found["lakeplan_apply_results"] == {("applied",): 1.0, ("already",): 0.0, ("failed",): 1.0}
+    assert found["lakeplan_apply_results"] == {
+        ("applied",): 1.0,
+        ("already",): 0.0,
+        ("failed",): 1.0,
+        ("uncertain",): 0.0,
+    }
     assert found["lakeplan_apply_result"] == {
         ("prod", "lake", "data-platform", "gc", "applied"): 1.0,
         ("prod", "ml", "", "gc", "failed"): 1.0,

@@ -40,8 +40,6 @@ class LakeFSBranchWriter:
             *("DELETE", "repositories", repository, "branches", branch_id),
             operation="delete a branch",
             repository=repository,
-            # A hook may take long: asking again while it runs would fire it twice.
-            retry_timeouts=False,
         )
 
     def create_branch(self, repository: str, branch: LiveBranch) -> None:

@@ -49,6 +49,7 @@ class LakeFSPreparer:
                 operation=OPERATION,
                 repository=repository,
                 body={"continuation_token": token} if token else {},
+                repeatable=True,  # each answer names a run of its own; one that nobody names is never read
                 retry_timeouts=False,
             )
             run, after = parse_json(

@@ -28,6 +28,7 @@ def dump_refs(transport: Transport, repository: str) -> RefsDumpIds:
             operation=OPERATION,
             repository=repository,
             accept=TOO_MUCH_AT_ONCE,
+            repeatable=True,  # a dump writes new files only
             retry_timeouts=False,
         )
     except FeatureMissing:
@@ -45,7 +46,10 @@ def dump_refs(transport: Transport, repository: str) -> RefsDumpIds:
 
 def _dump_by_task(transport: Transport, repository: str) -> RefsDumpIds:
     response = transport.request(
-        "POST", "repositories", repository, "dump", operation=OPERATION, repository=repository
+        *("POST", "repositories", repository, "dump"),
+        operation=OPERATION,
+        repository=repository,
+        repeatable=True,  # a second task costs the server time and changes nothing
     )
     task = parse_json(
         response,

@@ -24,7 +24,7 @@ from lakeplan.adapters.lakefs.secret import Credentials
 log = logging.getLogger(__name__)
 
 RETRIED_STATUSES = frozenset({429, 500, 503})
-IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+READ_METHODS = frozenset({"GET", "HEAD"})
 READS = re.compile(r"GET .*")
 
 
@@ -127,19 +127,24 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         body: object = None,
         accept: frozenset[int] = frozenset(),
+        repeatable: bool = False,
         retry_timeouts: bool = True,
     ) -> requests.Response:
         """One answer of 200 to 299, or of a status in ``accept``. ``path`` are the parts below /api/v1.
 
         Raises ServerUnreachable when there is no answer, and what ``faults.refusal`` makes of any other
-        status. Idempotent requests are tried again after connection errors and 429, 500 and 503; a POST
-        only after 429 and 503, which say that nothing was done.
+        status. Reads are tried again after connection errors and 429, 500 and 503. A request that writes is
+        sent once: its answer may be lost after the server acted, and what it would do a second time must be
+        judged again by whoever asked for it (``errors.may_have_acted``). ``repeatable`` is for a request that
+        is not a read and changes nothing that anybody else could have changed meanwhile; a POST among them is
+        tried again only after 429 and 503, as it may have started work that takes long.
         """
         relative = "/" + "/".join(quote(part, safe="") for part in path)
         if not self.connection.allowed.fullmatch(f"{method} {relative}"):
             raise AssertionError(f"this connection may not {method} {relative}")
         policy, clock = self.connection.retries, self.connection.clock
         where, attempt = self.where(repository), 1
+        may_repeat = repeatable or method in READ_METHODS
         while True:
             outcome = self._attempt(method, relative, params, headers, body)
             retry_after = None
@@ -147,11 +152,11 @@ class Transport:
                 if 200 <= outcome.status_code < 300 or outcome.status_code in accept:
                     return outcome
                 error = faults.refusal(outcome, operation=operation, where=where, repository=repository)
-                again = _worth_retrying(method, outcome)
+                again = may_repeat and _worth_retrying(method, outcome)
                 retry_after = _retry_after(outcome, clock.now())
             else:
                 error = faults.unreachable(outcome, where, operation)
-                again = method in IDEMPOTENT
+                again = may_repeat and method != "POST"
                 again &= retry_timeouts or not isinstance(outcome, requests.ReadTimeout)
             if not again or attempt >= policy.tries:
                 raise error
@@ -209,8 +214,7 @@ def _worth_retrying(method: str, response: requests.Response) -> bool:
     status, said = response.status_code, faults.server_message(response)
     if faults.is_permission_problem(status, said) or faults.is_unknown_route(status, said):
         return False
-    # A POST that failed with 500 may have done its work.
-    return status in (RETRIED_STATUSES if method in IDEMPOTENT else RETRIED_STATUSES - {500})
+    return status in (RETRIED_STATUSES - {500} if method == "POST" else RETRIED_STATUSES)
 
 
 def new_session() -> requests.Session:

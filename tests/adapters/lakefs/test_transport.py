@@ -4,6 +4,7 @@ import base64
 import pickle
 import socket
 import threading
+from collections.abc import Callable
 from email.utils import formatdate
 
 import pytest
@@ -17,10 +18,15 @@ from lakeplan.adapters.lakefs import (
     connect,
     connect_rules_writer,
 )
+from lakeplan.adapters.lakefs.branches_writer import connect_branch_writer
 from lakeplan.adapters.lakefs.client import READS_AND_DUMPS
-from lakeplan.errors import ServerUnreachable, UnexpectedAnswer
+from lakeplan.adapters.lakefs.settings_writer import connect_settings_writer
+from lakeplan.errors import ServerError, ServerUnreachable, UnexpectedAnswer, may_have_acted
+from lakeplan.model.branches import LiveBranch
 from lakeplan.model.desired import ServerConfig
+from lakeplan.model.lifecycle import Policy
 from lakeplan.model.rules import GcRules
+from lakeplan.model.settings import SettingKind
 from tests.adapters.lakefs.conftest import Answer, FakeClock, Scripted
 
 VERSION = Answer(body={"version": "1.84.0", "version_context": "lakeFS"})
@@ -140,14 +146,44 @@ def it_follows_no_redirect_of_the_api(scripted: Scripted, elsewhere: Scripted, s
     assert "SECRET" not in f"{caught.value} {caught.value.detail}"
 
 
-def it_writes_again_what_can_be_written_twice(
-    scripted: Scripted, credentials: Credentials, fake_clock: FakeClock
+LOST = [
+    Answer(429, {"message": "slow"}, {"Retry-After": "1"}),
+    FAILURE,
+    Answer(503, {"message": "busy"}, {"Retry-After": "1"}),
+    Answer(201, {"id": "b"}, cut_short_by=10),
+]
+
+
+@pytest.mark.parametrize("lost", LOST, ids=["429", "500", "503", "cut"])
+@pytest.mark.parametrize("write", ["rules", "no rules", "policies", "no policies", "delete", "create"])
+def it_sends_what_writes_once_whatever_the_answer(
+    scripted: Scripted, credentials: Credentials, fake_clock: FakeClock, write: str, lost: Answer
 ) -> None:
-    writer = connect_rules_writer(scripted.config(), credentials, clock=fake_clock.clock())
-    scripted.script = [FAILURE, Answer(204, b"")]
-    writer.set_gc_rules("repo", GcRules(7, {"main": 3}))
+    ends = (scripted.config(), credentials)
+    rules = connect_rules_writer(*ends, clock=fake_clock.clock())
+    settings = connect_settings_writer(*ends, clock=fake_clock.clock())
+    branches = connect_branch_writer(*ends, clock=fake_clock.clock())
+    kind = SettingKind.BRANCH_LIFECYCLE
+    writes: dict[str, Callable[[], None]] = {
+        "rules": lambda: rules.set_gc_rules("r", GcRules(7)),
+        "no rules": lambda: rules.delete_gc_rules("r"),
+        "policies": lambda: settings.set_items("r", kind, (Policy(None, ("f",), 60),), if_match='"e"'),
+        "no policies": lambda: settings.delete_items("r", kind),
+        "delete": lambda: branches.delete_branch("r", "b"),
+        "create": lambda: branches.create_branch("r", LiveBranch("b", "c0")),
+    }
+    scripted.script = [lost]
+    with pytest.raises(ServerError) as caught:
+        writes[write]()
+    assert len(scripted.seen) == 1
+    assert may_have_acted(caught.value)
+
+
+def it_repeats_a_dump_which_changes_nothing(scripted: Scripted, server: LakeFSServer) -> None:
+    ids = {f"{kind}_meta_range_id": "0" * 64 for kind in ("commits", "tags", "branches")}
+    scripted.script = [FAILURE, Answer(201, ids)]
+    server.dump_refs("repo")
     assert [seen.method for seen in scripted.seen] == ["PUT", "PUT"]
-    assert scripted.seen[0].body == scripted.seen[1].body
 
 
 class DescribeLimits:
