@@ -90,7 +90,7 @@ class SinceMark(Enum):
     """What ``sweep run`` does about a setting that the tree has stricter now than at the mark."""
 
     COMBINED = "the stricter value counts from the next round on"
-    GATE = "the whole mark is judged again by the stricter value; a gate may refuse it"
+    GATE = "the whole mark is judged by it again; a gate may refuse it"
     NEW_MARK = "the mark was made for something else: mark again"
     ANY_CHANGE = "a change in either direction needs a new mark"
     PERSON = "an automatic approval no longer counts: a person has to approve the mark"
@@ -233,12 +233,12 @@ def since_mark(
 ) -> tuple[SweepSettings, tuple[Setting, ...]]:
     """The settings that a sweep of a mark keeps to, and those because of which the mark cannot be swept.
     ``marked``: what the mark was made with, which a person's options may have changed; what the tree has
-    not tightened since stays as they chose it."""
+    not tightened since stays as they chose it. Limits are today's: gates judge the mark by them."""
     settings, refused = marked, []
     for setting in SWEEP:
         name, rule = setting.field, setting.rule
         then, now, used = (getattr(block, name) for block in (tree_then, tree_now, marked))
-        if rule.why:
+        if rule.why or setting.since_mark is SinceMark.GATE:
             settings = replace(settings, **{name: now})
             continue
         changed = setting.since_mark is SinceMark.ANY_CHANGE and now != used

@@ -34,7 +34,8 @@ class Mark:
     """``marked_at``: when the run began; nothing that was modified at ``cutoff`` or later is in it.
     ``looked_at``: when uncommitted data and refs were read. ``lowered_at``: when a rule was last lowered, or
     first seen as it is. ``collector_runs``: runs of collectors that were there already. ``unreadable``:
-    repositories of the server that could not be read, with why: while there are any, nothing may go."""
+    repositories of the server that could not be read, with why: while there are any, nothing may go.
+    ``settings`` are those it was made with, ``tree_settings`` the tree's, which options may have replaced."""
 
     mark_id: str
     server: str
@@ -47,6 +48,7 @@ class Mark:
     lowered_at: datetime
     rules: GcRules
     settings: SweepSettings
+    tree_settings: SweepSettings
     held_prefixes: tuple[str, ...]
     marked: Marked
     candidates: Amount
@@ -80,6 +82,7 @@ class Mark:
             "lowered_at": utc_text(self.lowered_at),
             "rules": self.rules.to_body(),
             "settings": settings_document(self.settings),
+            "tree_settings": settings_document(self.tree_settings),
             "held_prefixes": list(self.held_prefixes),
             "goes": _amount(self.goes),
             "candidates": _amount(self.candidates),
@@ -136,9 +139,8 @@ def _mark(document: Mapping[str, Any]) -> Mark:
         rules=GcRules(
             body["default_retention_days"], {b["branch_id"]: b["retention_days"] for b in body["branches"]}
         ),
-        settings=SweepSettings(
-            **{**document["settings"], "versions": Versions(document["settings"]["versions"])}
-        ),
+        settings=_settings(document["settings"]),
+        tree_settings=_settings(document["tree_settings"]),
         held_prefixes=tuple(document["held_prefixes"]),
         marked=Marked(
             tuple(Part(**part) for part in document["going"]),
@@ -155,6 +157,10 @@ def _mark(document: Mapping[str, Any]) -> Mark:
         by=document["by"],
         tree_commit=document["tree_commit"],
     )
+
+
+def _settings(document: Mapping[str, Any]) -> SweepSettings:
+    return SweepSettings(**{**document, "versions": Versions(document["versions"])})
 
 
 def settings_document(settings: SweepSettings) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def load_plan(text: str, *, where: str) -> Plan:
     if document.get("digest") != digest_of(document):
         raise LakeplanError("the plan was changed after it was made", where=where, hint=hint)
     try:
-        return typing.cast(Plan, _decode(document, Plan))
+        return typing.cast(Plan, decode(document, Plan))
     except (KeyError, TypeError, ValueError) as error:
         raise LakeplanError(
             "the plan lacks a field or has one of another kind", where=where, hint=hint, detail=repr(error)
@@ -166,23 +166,23 @@ def encode(value: Json) -> Json:
     return value
 
 
-def _decode(data: Json, kind: Json) -> Json:
-    """JSON data as a value of type ``kind``: the dataclasses of a plan and what stands in them. Raises
+def decode(data: Json, kind: Json) -> Json:
+    """JSON data as a value of type ``kind``: what ``encode`` made of it. Raises
     TypeError, KeyError or ValueError for anything else."""
     origin: Json = typing.get_origin(kind)
     arguments = typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         if data is None:
             return None
-        return _decode(data, next(a for a in arguments if a is not type(None)))
+        return decode(data, next(a for a in arguments if a is not type(None)))
     if origin is typing.Literal:
         if data not in arguments:
             raise ValueError(f"{data!r} is none of {', '.join(map(repr, arguments))}")
         return data
     if origin is tuple:
-        return tuple(_decode(item, arguments[0]) for item in _typed(data, list))
+        return tuple(decode(item, arguments[0]) for item in _typed(data, list))
     if origin is not None:  # Mapping[str, X]
-        return {k: _decode(v, arguments[1]) for k, v in _typed(data, dict).items()}
+        return {k: decode(v, arguments[1]) for k, v in _typed(data, dict).items()}
     if kind is GcRules:
         return rules_from_body(data)
     if kind is datetime:
@@ -209,7 +209,7 @@ def _decode_dataclass(data: Json, kind: Json) -> Json:
     values = {}
     for f in fields(kind):
         if f.name in data:
-            values[f.name] = _decode(data[f.name], hints[f.name])
+            values[f.name] = decode(data[f.name], hints[f.name])
         elif f.default is MISSING and f.default_factory is MISSING:
             raise KeyError(f.name)
     return kind(**values)

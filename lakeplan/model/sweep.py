@@ -109,19 +109,6 @@ class Marked:
         return total
 
 
-@dataclass(frozen=True)
-class Approval:
-    """Somebody looked at a mark and said yes. ``digest`` is of the mark's document."""
-
-    mark_id: str
-    digest: str
-    objects: int
-    size_bytes: int
-    by: str
-    at: str
-    reason: str
-
-
 class Status(str, Enum):
     """What became of one marked object."""
 

@@ -30,10 +30,11 @@ from lakeplan.core.planning.gates import Openers
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.sweep_keys import mark_prefix, result_key, sweep_prefix
 from lakeplan.formats.xid import XidSource
+from lakeplan.model.approval import Approval
 from lakeplan.model.desired import ServerConfig
 from lakeplan.model.mark import Mark
 from lakeplan.model.repository import Repository
-from lakeplan.model.sweep import Approval
+from lakeplan.model.sweep import SweepSettings
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Silent
 from lakeplan.ports.sweep import UncommittedPreparer, UncommittedRun
@@ -47,7 +48,8 @@ NO_WAIT = {"settle": "0s", "margin": "0s"}
 
 @dataclass
 class SweepWorld:
-    """``sweep``, ``gc``, ``holds`` and ``safety`` are what the tree says of every repository. ``wrap`` may
+    """``sweep``, ``gc``, ``holds`` and ``safety`` are what the tree says of every repository, ``entry`` how
+    it names them. ``chosen`` are a person's options for a mark, ``grace_seconds`` the server's. ``wrap`` may
     put something in front of the store, ``between`` runs between uncommitted data and the refs dump."""
 
     folder: Path
@@ -55,7 +57,11 @@ class SweepWorld:
     sweep: dict[str, Any] = field(default_factory=lambda: dict(NO_WAIT))
     safety: dict[str, Any] = field(default_factory=lambda: {"max_expired_objects_percent": 100})
     holds: list[dict[str, Any]] = field(default_factory=list)
-    gc: dict[str, Any] | None = None
+    gc: dict[str, Any] | str | None = None
+    acknowledge: list[dict[str, Any]] = field(default_factory=list)
+    entry: str = "repo*"
+    chosen: Callable[[SweepSettings], SweepSettings] = lambda settings: settings
+    grace_seconds: int | None = None
     allowed: frozenset[str] = frozenset()
     wrap: Callable[[SweepStore], Any] = lambda store: store
     between: Callable[[], None] = lambda: None
@@ -89,7 +95,8 @@ class SweepWorld:
             "servers": {"prod": {"endpoint_url": self.lake.handle.endpoint_url, "storages": storages}},
             "state": {"url": f"file://{self.folder}/state"},
             "safety": self.safety,
-            "repositories": {"repo*": repository},
+            "repositories": {self.entry: repository},
+            "acknowledge": self.acknowledge,
         }
         text = json.dumps(document)
         if self._tree is None or self._tree[0] != text:
@@ -114,7 +121,7 @@ class SweepWorld:
         reader, preparer = self._connections
         return SweepPorts(
             reader=lambda name: reader,
-            preparer=lambda name: _Preparer(preparer, lambda: self.between()),
+            preparer=lambda name: _Preparer(preparer, lambda: self.between(), self.grace_seconds),
             store=store,
             marker=self.marker,
             sweeper=self.sweeper,
@@ -136,12 +143,12 @@ class SweepWorld:
 
     @property
     def openers(self) -> Openers:
-        return Openers(self.allowed, (), self.now().date())
+        return Openers(self.allowed, tuple(self.tree().acknowledgements), self.now().date())
 
     # ---- commands
     def mark(self, name: str = "repo1") -> Mark:
         site = self.site(name)
-        options = MarkOptions(f"m{next(self._numbers):04}", site.desired.sweep, self.openers)
+        options = MarkOptions(f"m{next(self._numbers):04}", self.chosen(site.desired.sweep), self.openers)
         return make_mark(site, self.ports(), options, self.run_of())
 
     def mark_all(self) -> MarkReport:
@@ -219,6 +226,7 @@ class _Preparer:
 
     inner: UncommittedPreparer
     after: Callable[[], None]
+    grace_seconds: int | None = None
 
     def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
         runs = self.inner.prepare_uncommitted(repository)
@@ -226,4 +234,4 @@ class _Preparer:
         return runs
 
     def grace_period_seconds(self) -> int | None:
-        return self.inner.grace_period_seconds()
+        return self.grace_seconds or self.inner.grace_period_seconds()

@@ -109,8 +109,8 @@ def _sweep_one(
     run, official_id = run_and_id
     try:
         site, stored = open_mark(tree, mark.mark_id, ports)
-        approve(site, stored, ports.state, run, reason=REASON, openers=openers)
-        opens = window(stored.mark).opens
+        approve(site, stored, ports.state, run, reason=REASON, openers=openers, automatic=True)
+        opens = window(stored.mark, site.desired.sweep.settle_seconds).opens
         if ports.now() < opens:
             end.waiting[mark.key] = f"approved; it settles until {opens:%Y-%m-%d %H:%M} UTC, then sweep run"
             return

@@ -51,7 +51,7 @@ def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None 
         "verified": end.verified,
         "came_back": end.came_back,
         "looks": end.looks,
-        "approval": dict(vars(end.approval)),
+        "approval": end.approval.to_row(),
         "settings": settings_document(settings),
         "not_yet_reclaimed": _not_yet(end, facts_versioned),
     }

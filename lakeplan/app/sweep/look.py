@@ -15,9 +15,9 @@ from lakeplan.app.sweep.ports import Site
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, by_date
 from lakeplan.core.sweep.keep import KEEPS, KeepRules, keep_masks
-from lakeplan.errors import LakeplanError, StalePlan
+from lakeplan.errors import GateRefused, LakeplanError, StalePlan
 from lakeplan.formats.namespace import metadata_key
-from lakeplan.model.desired import GcDesired
+from lakeplan.model.desired import Cleared, GcDesired
 from lakeplan.model.refs import Refs
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.sweep import Facts, ForeignRanges, UncommittedRun
@@ -65,6 +65,7 @@ def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | N
     recorded change. Raises LakeplanError, by name, for anything that makes a collection unsafe: no branches,
     a HEAD that cannot be had, rules that are gone or others by the time the refs are read."""
     name = site.desired.name
+    _check_not_cleared(site)
     runs = site.preparer.prepare_uncommitted(name)
     uncommitted = tuple(key for run in runs for key in _files(site, run))
     run_ids = tuple(dict.fromkeys(run.run_id for run in runs))
@@ -93,6 +94,16 @@ def read_rules(site: Site) -> GcRules:
             hint="write gc rules in the tree and run lakeplan apply",
         )
     return stored
+
+
+def _check_not_cleared(site: Site) -> None:
+    """The tree may remove rules that the server still has: without rules nothing expires."""
+    if site.desired.gc is Cleared.CLEAR:
+        raise GateRefused(
+            "the tree removes the GC rules (gc: clear): without rules nothing expires",
+            where=site.key,
+            hint="run `lakeplan apply` to remove them, or write gc rules in the tree again",
+        )
 
 
 def _files(site: Site, run: UncommittedRun) -> list[str]:

@@ -110,6 +110,7 @@ def _judge(
         lowered_at=seen.lowered_at,
         rules=look.rules.stored,
         settings=settings,
+        tree_settings=site.desired.sweep,
         held_prefixes=held_prefixes(site.desired.holds, now),
         marked=marked,
         candidates=candidates,

@@ -110,8 +110,17 @@ class OfficialSweeper:
                 where=self._where,
                 hint="mark again",
             )
-        if request.keep_never_committed and self._mark.marked.amount(MarkClass.NEVER_COMMITTED).objects:
-            raise GateRefused(request.keep_never_committed, where=self._where, hint="run it again then")
+        if why := self._kept_now(request):
+            raise GateRefused(
+                why, where=self._where, hint="run it again when that has changed, or mark again"
+            )
+
+    def _kept_now(self, request: DeleteRequest) -> str:
+        """Why what was never committed must not be deleted now; "" when the mark names no such object."""
+        named = self._mark.settings.never_committed == "collect" and self._mark.marked.amount(
+            MarkClass.NEVER_COMMITTED
+        )
+        return request.keep_never_committed if named and named.objects else ""
 
     def _have_marked(self, request: DeleteRequest) -> None:
         """The collector's own mark, which names nothing but what was approved."""
@@ -173,7 +182,7 @@ class OfficialSweeper:
         """With a sweep that an earlier run began. When something is held again by now, nothing more is
         deleted: what is gone and what is not is written down."""
         self._addresses = self._checked(begun)
-        if not request.saved:
+        if not request.saved and not self._kept_now(request):
             return self._sweep(begun, request)
         end = self._record_all(request, NOT_FINISHED)
         if not end.problem:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from lakeplan.app.plan import Selection
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.model.desired import DesiredRepository, ServerConfig
+from lakeplan.model.desired import Acknowledgement, DesiredRepository, ServerConfig
 from lakeplan.model.repository import Repository
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Progress
@@ -47,6 +47,8 @@ class Site:
     neighbours: tuple[Repository, ...] = ()
     """Repositories (``server/name``) of the tree's other servers on the same storage, as far as these servers
     could be asked."""
+    acknowledgements: tuple[Acknowledgement, ...] = ()
+    """Of the whole tree."""
 
     @property
     def key(self) -> str:
@@ -67,7 +69,16 @@ def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) 
         )
     store = ports.store(server, repository)
     neighbours = _neighbours(server, repository, tree, ports)
-    return Site(desired, server, repository, reader, ports.preparer(desired.server), store, neighbours)
+    return Site(
+        desired,
+        server,
+        repository,
+        reader,
+        ports.preparer(desired.server),
+        store,
+        neighbours,
+        tuple(tree.acknowledgements),
+    )
 
 
 def _neighbours(

@@ -18,6 +18,7 @@ from lakeplan.app.run import Run
 from lakeplan.app.state import Lease
 from lakeplan.app.sweep.approve import check_readable
 from lakeplan.app.sweep.clock import earlier_clock
+from lakeplan.app.sweep.judge import held_to_approval, judge_again
 from lakeplan.app.sweep.look import foreign_ranges, only_new, read_rules, take_look
 from lakeplan.app.sweep.mark import by_text, collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
@@ -35,10 +36,10 @@ from lakeplan.formats.sweep_keys import (
     result_key,
     sweep_prefix,
 )
+from lakeplan.model.approval import Approval
 from lakeplan.model.mark import Mark
 from lakeplan.model.simulation import Amount
-from lakeplan.model.stored import Versions
-from lakeplan.model.sweep import Approval, Part, PartEnd, Status
+from lakeplan.model.sweep import Part, PartEnd, Status
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RecheckRequest, RoundEnd
 
 ROUND = timedelta(minutes=10)
@@ -52,6 +53,7 @@ NO_PART_BEGUN = (
     "a round finished no part: the workers' clocks may be more than ten minutes ahead of this machine's"
 )
 SLOW_LOOK = "looking at what is held took longer than ten minutes: nothing was deleted by that look"
+NEVER_NOW = "never committed, and sweep.never_committed of the tree is keep now"
 SEEN_ONCE = "never committed, and looked for only once: sweep.settle has not passed"
 
 
@@ -92,9 +94,9 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
     approval = load_approval(ports.state, stored)
     lease = Lease(ports.state, site.key, run.holder, run.now, run.is_gone, seconds=LEASE_SECONDS)
     with lease:
+        site = held_to_approval(site, mark, approval)
         check_may_run(site, mark, ports.now())
         check_site(site)
-        check_strict_enough(site, mark)
         runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
         end = SweepEnd(mark, approval)
         before, began = -1, ports.now()
@@ -114,6 +116,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
             try:
                 lease.renew()
                 check_alone(site, mark)
+                judge_again(site, mark, approval, ports.now().date())
                 round_end = runner.round(left, end)
             except LakeplanError as error:
                 if not end.ends:
@@ -159,10 +162,10 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
 
 
 def check_may_run(site: Site, mark: Mark, now: datetime) -> None:
-    """Raises StalePlan or GateRefused, by name, when the mark may not be swept now."""
+    """Raises StalePlan or GateRefused, by name, when the mark may not be swept now by the site's settings."""
     where = f"{site.key}: mark {mark.mark_id}"
     check_readable(mark)
-    times = window(mark)
+    times = window(mark, site.desired.sweep.settle_seconds)
     if problem := times.problem(now):
         if now < times.opens:
             raise GateRefused(problem, where=where, hint="run it again then")
@@ -185,29 +188,6 @@ def check_alone(site: Site, mark: Mark) -> None:
     if others:
         raise StalePlan(
             f"a collector ran since the mark was made (run {others[0]})",
-            where=f"{site.key}: mark {mark.mark_id}",
-            hint="mark again",
-        )
-
-
-def check_strict_enough(site: Site, mark: Mark) -> None:
-    """Raises StalePlan when the tree now asks for more care than the mark was made with."""
-    now, then = site.desired.sweep, mark.settings
-    stricter = [
-        name
-        for name, is_stricter in (
-            ("mode", now.mode == "quarantine" and then.mode == "delete"),
-            ("versions", now.versions is Versions.MARKER and then.versions is Versions.ALL),
-            ("settle", now.settle_seconds > then.settle_seconds),
-            ("margin", now.margin_seconds > then.margin_seconds),
-            ("max_objects", now.max_objects < min(then.max_objects, mark.goes.objects)),
-            ("max_bytes", now.max_bytes < min(then.max_bytes, mark.goes.size_bytes)),
-        )
-        if is_stricter
-    ]
-    if stricter:
-        raise StalePlan(
-            f"sweep.{stricter[0]} of the tree is stricter now than when the mark was made",
             where=f"{site.key}: mark {mark.mark_id}",
             hint="mark again",
         )
@@ -286,7 +266,7 @@ class _Runner:
         return self._ports.sweeper.delete(replace(self._request(left, "close"), keep=self._keep)).problem
 
     def _request(self, left: list[Part], mode: Literal["delete", "quarantine", "close"]) -> DeleteRequest:
-        settings = self._mark.settings
+        settings = self._site.desired.sweep
         return DeleteRequest(
             store=self._site.store,
             parts=tuple(left),
@@ -352,6 +332,7 @@ class _Runner:
                 f"more than {MAX_SAVED:,} marked objects are held again", where=site.key, hint="mark again"
             )
         settled = proven_absent(
-            first_seen=mark.looked_at, now=now, settle_seconds=mark.settings.settle_seconds
+            first_seen=mark.looked_at, now=now, settle_seconds=site.desired.sweep.settle_seconds
         )
-        return dict.fromkeys(held, HELD_AGAIN), "" if settled else SEEN_ONCE, looked_at
+        never = NEVER_NOW if site.desired.sweep.never_committed == "keep" else "" if settled else SEEN_ONCE
+        return dict.fromkeys(held, HELD_AGAIN), never, looked_at

@@ -115,7 +115,7 @@ def marks_document(report: MarkReport) -> Json:
 
 def mark_document(mark: Mark) -> Json:
     """A mark for people and pipelines: its document, and when it may be swept."""
-    times = window(mark)
+    times = window(mark, mark.settings.settle_seconds)
     return {
         **mark.to_document(),
         "sweep_from": utc_text(max(times.opens, mark.marked_at)),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from lakeplan.app.sweep.places import approval_key, mark_index_key
 from lakeplan.app.sweep.ports import Site
 from lakeplan.errors import FormatError, LakeplanError, StalePlan, StorageNotFound, UsageError
 from lakeplan.formats.sweep_keys import MARK_FILE, SEEN_FILE, mark_prefix
+from lakeplan.model.approval import Approval
 from lakeplan.model.mark import Mark, digest_of, read_mark
-from lakeplan.model.sweep import Approval
+from lakeplan.model.plan_document import decode
 from lakeplan.ports.storage import StateReader
 
 
@@ -72,10 +72,13 @@ def load_approval(state: StateReader, stored: StoredMark) -> Approval:
             hint=f"look at it (lakeplan sweep report {mark_id}), then lakeplan sweep approve {mark_id}",
         )
     try:
-        record: dict[str, Any] = json.loads(found.data)
-        approval = Approval(**record)
-    except (ValueError, TypeError):
-        raise FormatError("the record of this approval is damaged", where=approval_key(mark_id)) from None
+        approval: Approval = decode(json.loads(found.data), Approval)
+    except (ValueError, TypeError, KeyError):
+        raise FormatError(
+            "the record of this approval is damaged, or of another version of lakeplan",
+            where=approval_key(mark_id),
+            hint=f"inspect the mark, then run `lakeplan sweep approve {mark_id}` again",
+        ) from None
     if approval.digest != stored.digest:
         raise StalePlan(
             "the mark changed since it was approved",

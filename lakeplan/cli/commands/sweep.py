@@ -156,7 +156,7 @@ def approve(
         openers = openers_of(session, allow)
         given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
     Way(outputs, session.tree, no_color, redact_paths).emit(
-        with_costs({**vars(given), "repository": site.key}, session.tree), render_approval
+        with_costs({**given.to_row(), "repository": site.key}, session.tree), render_approval
     )
     return ExitCode.OK
 

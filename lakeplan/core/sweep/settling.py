@@ -39,10 +39,10 @@ class Window:
         return ""
 
 
-def window(mark: Mark) -> Window:
+def window(mark: Mark, settle_seconds: int) -> Window:
     """When a mark may be swept: its rules have settled, and it has not grown old."""
     return Window(
-        opens=mark.lowered_at + timedelta(seconds=mark.settings.settle_seconds),
+        opens=mark.lowered_at + timedelta(seconds=settle_seconds),
         closes=mark.marked_at + timedelta(seconds=MARK_MAX_AGE_SECONDS),
     )
 

@@ -34,6 +34,7 @@ def a_mark(amounts: dict[MarkClass, int], **settings: Any) -> Mark:
         lowered_at=NOW,
         rules=GcRules(7, {}),
         settings=SweepSettings(engine="lakefs-spark-client", **settings),
+        tree_settings=SweepSettings(engine="lakefs-spark-client", **settings),
         held_prefixes=(),
         marked=Marked((), (), {kind: Amount(count, count) for kind, count in amounts.items()}),
         candidates=Amount(100, 100),

@@ -1,0 +1,119 @@
+"""The gates of a mark: judged when it is approved, and again before every round of its sweep.
+
+A sweep keeps to the stricter of what the approval was judged by and what the tree says today
+(``lakeplan.core.strictness``). The whole mark is judged, deleted objects too, against what was stored when it
+was made: a remainder that shrinks would change the share that a gate judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+
+from lakeplan.app.sweep.ports import Site
+from lakeplan.core.planning.gates import Openers
+from lakeplan.core.strictness import since_mark, stricter_safety, stricter_sweep
+from lakeplan.core.sweep.gates import GRACE_SECONDS, mark_gates
+from lakeplan.errors import GateRefused, StalePlan
+from lakeplan.model.approval import Allowance, Approval, Judged
+from lakeplan.model.mark import Mark
+from lakeplan.model.plan import GateOutcome, GateResult
+from lakeplan.model.sweep import SweepSettings
+
+
+def settings_today(site: Site, mark: Mark) -> SweepSettings:
+    """The settings that a sweep of the mark keeps to by today's tree. Raises StalePlan when the mark was made
+    for weaker ones that nothing can make up for."""
+    settings, refused = since_mark(mark.settings, mark.tree_settings, site.desired.sweep)
+    if refused:
+        raise StalePlan(
+            f"{refused[0].path} of the tree is not what the mark was made with",
+            where=f"{site.key}: mark {mark.mark_id}",
+            hint="mark again",
+        )
+    return settings
+
+
+def judge_for_approval(
+    site: Site, mark: Mark, openers: Openers, *, automatic: bool
+) -> tuple[Judged, list[GateResult]]:
+    """The gates by today's tree, and what they were judged by, for the record."""
+    judged = Judged(
+        site.desired.safety,
+        settings_today(site, mark),
+        site.preparer.grace_period_seconds(),
+        (),
+        automatic,
+    )
+    gates = _gates(site, mark, judged, openers)
+    allowed = tuple(
+        Allowance(g.gate, g.unit, g.value, g.limit) for g in gates if g.outcome is GateOutcome.ALLOWED
+    )
+    return replace(judged, allowed=allowed), gates
+
+
+def held_to_approval(site: Site, mark: Mark, approval: Approval) -> Site:
+    """The site, with the stricter of the approval's and today's settings. Raises StalePlan, and GateRefused
+    when a mark that nobody looked at has to be approved by a person by now."""
+    judged = approval.judged
+    if judged.automatic and not site.desired.sweep.automatic:
+        raise GateRefused(
+            "the mark was approved automatically, and sweep.automatic is false in the tree now",
+            where=f"{site.key}: mark {mark.mark_id}",
+            hint=f"have a person inspect it, then run `lakeplan sweep approve {mark.mark_id}`",
+        )
+    desired = replace(
+        site.desired,
+        safety=stricter_safety(judged.safety, site.desired.safety),
+        sweep=stricter_sweep(judged.sweep, settings_today(site, mark)),
+    )
+    return replace(site, desired=desired)
+
+
+def judge_again(held: Site, mark: Mark, approval: Approval, today: date) -> None:
+    """Raises GateRefused when the whole mark no longer passes. ``held`` comes from ``held_to_approval``. What
+    ``--allow`` overrode stays overridden until its limit is tightened; overrides in the tree count while they
+    are there and have not expired."""
+    graces = [
+        GRACE_SECONDS if grace is None else grace
+        for grace in (approval.judged.grace_period_seconds, held.preparer.grace_period_seconds())
+    ]
+    judged = replace(
+        approval.judged,
+        safety=held.desired.safety,
+        sweep=held.desired.sweep,
+        grace_period_seconds=max(graces),
+    )
+    gates = _gates(held, mark, judged, Openers(frozenset(), held.acknowledgements, today))
+    given = {(a.gate, a.unit, a.value, a.limit) for a in approval.judged.allowed}
+    refuse_shut((g for g in gates if (g.gate, g.unit, g.value, g.limit) not in given), mark, again=True)
+
+
+def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False) -> None:
+    """Raises GateRefused, naming every gate that refuses."""
+    shut = [gate for gate in gates if gate.outcome is GateOutcome.REFUSED]
+    if not shut:
+        return
+    opens = " ".join(dict.fromkeys(f"--allow {gate.gate}" for gate in shut))
+    raise GateRefused(
+        f"a gate is shut: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
+        where=f"{mark.key}: mark {mark.mark_id}",
+        hint=f"approve it again with {opens} at a terminal, or acknowledge it in the tree"
+        if again
+        else f"{opens} at a terminal, or acknowledge it in the tree",
+    )
+
+
+def _gates(site: Site, mark: Mark, judged: Judged, openers: Openers) -> list[GateResult]:
+    return list(
+        mark_gates(
+            site.desired,
+            mark.goes,
+            mark.candidates,
+            judged.sweep,
+            judged.safety,
+            grace_period_seconds=judged.grace_period_seconds,
+            openers=openers,
+        )
+    )
