@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ JSON_BYTES = 64 * MIB
 JSON_DEPTH = 64
 JSON_VALUES = 5_000_000
 CSV_BYTES = 256 * MIB
-CSV_ROWS = 5_000_000
+CSV_ROWS = 2_000_000
 TREE_FILE_BYTES = 8 * MIB
 TREE_BYTES = 64 * MIB
 """All files of a tree."""
@@ -93,8 +94,13 @@ class TooLarge(ValueError):
     """An input is beyond a limit. The message says which, in words that fit behind the input's name."""
 
 
-def parse_json(data: str | bytes, *, limit: int | None = None) -> Any:
-    """A JSON document within the limits of size, depth and count.
+def parse_json(
+    data: str | bytes,
+    *,
+    limit: int | None = None,
+    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> Any:
+    """A JSON document within the limits of size, depth and count. ``pairs`` makes its objects.
 
     Raises ValueError (``TooLarge`` beyond a limit), also for NaN, infinities, and numbers too large to hold.
     """
@@ -104,7 +110,7 @@ def parse_json(data: str | bytes, *, limit: int | None = None) -> Any:
     if opened + separators > JSON_VALUES:
         raise TooLarge(f"it has more than {JSON_VALUES:,} values")
     try:
-        document = json.loads(data, parse_constant=_no_constant, parse_float=_finite)
+        document = json.loads(data, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=pairs)
     except RecursionError:
         raise TooLarge(f"it has more than {JSON_DEPTH} levels, one in another") from None
     if opened > JSON_DEPTH:
@@ -135,6 +141,13 @@ def read_file(path: str | Path, limit: int | None = None) -> bytes:
         data = file.read(allowed + 1)  # files of /proc have the size 0
     check_size(len(data), allowed)
     return data
+
+
+def why_unreadable(error: OSError | ValueError) -> str:
+    """What ``read_file``, or decoding what it gave, failed with."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return str(error) if isinstance(error, TooLarge) else "it is not UTF-8 text"
 
 
 def size_text(size: int) -> str:

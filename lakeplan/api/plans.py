@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakeplan.errors import LakeplanError
+from lakeplan.limits import PLAN_BYTES, read_file, why_unreadable
 from lakeplan.model.plan import Plan
 from lakeplan.model.plan_document import load_plan
 
@@ -15,9 +16,9 @@ def read_plan(path: Path | str) -> Plan:
     Raises LakeplanError that names the file when it cannot be read, was edited, or is of another version.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        text = read_file(path, PLAN_BYTES).decode()
+    except (OSError, ValueError) as error:
+        reason = why_unreadable(error)
         raise LakeplanError(
             f"cannot read the plan: {reason}", where=str(path), hint="make one with: lakeplan plan --out FILE"
         ) from None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lakeplan.core.patterns import expand
 from lakeplan.errors import UsageError
+from lakeplan.limits import read_file, why_unreadable
 from lakeplan.model.desired import DesiredRepository, GcDesired
 from lakeplan.model.rules import GcRules
 from lakeplan.simulation import rules_file
@@ -18,10 +19,10 @@ def read_rules(path: Path | str) -> GcRules:
     Raises UsageError when it cannot be read, ConfigError when it holds no rules.
     """
     try:
-        data = Path(path).read_bytes()
-    except OSError as error:
+        data = read_file(path)
+    except (OSError, ValueError) as error:
         raise UsageError(
-            f"cannot read the rules: {error.strerror}", where=str(path), hint="name a file of GC rules"
+            f"cannot read the rules: {why_unreadable(error)}", where=str(path), hint="name a file of GC rules"
         ) from None
     return rules_file.read_rules(data, name=str(path))
 

@@ -6,7 +6,6 @@ written, read, copied, deleted, asked for again. Nothing else there is touched.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from lakeplan.core.sweep.overlap import overlapping
 from lakeplan.errors import LakeplanError, StorageDenied, StorageError, StorageNotFound
 from lakeplan.formats.namespace import DATA_PREFIX
 from lakeplan.formats.sweep_keys import OWNER_KEY
+from lakeplan.limits import parse_json
 from lakeplan.model.desired import DesiredRepository, ServerConfig
 from lakeplan.model.repository import Repository
 from lakeplan.model.stored import Versions
@@ -190,7 +190,7 @@ def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) 
     name = "owner.json"
     hint = f"look at {OWNER_KEY}; if the server only moved to another address, correct it by hand"
     try:
-        found = json.loads(store.read(OWNER_KEY))
+        found = parse_json(store.read(OWNER_KEY))
         owner = (str(found["server"]), str(found["repository"]))
     except StorageNotFound:
         return Found(name, "ok", "not there yet: the first mark writes whose namespace this is")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +15,7 @@ from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of,
 from lakeplan.core.drift_settings import DriftedItem, setting_drift, setting_released
 from lakeplan.core.settings import same_setting
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
+from lakeplan.limits import parse_json
 from lakeplan.model.desired import DesiredRepository, ServerConfig
 from lakeplan.model.plan import Failure
 from lakeplan.model.plan_document import rules_from_body
@@ -55,7 +55,7 @@ def read_last_applied(state: StateReader, repository: str) -> LastApplied | None
     if found is None:
         return None
     try:
-        record = json.loads(found.data)
+        record = parse_json(found.data)
         settings = record.get("settings", {})
         attempts = record.get("attempts", {})
         recorded = "body" in record or not (settings or attempts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import Any
 from lakeplan.core.diff import diff_rules
 from lakeplan.core.settings import diff_setting
 from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.limits import parse_json
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.rules import GcRules
@@ -138,7 +138,7 @@ def _read(state: StateReader, run_id: str) -> RunRecord:
     if found is None:
         raise LakeplanError("the run's record is gone", where=key)
     try:
-        return _parse(run_id, json.loads(found.data))
+        return _parse(run_id, parse_json(found.data))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeplanError(
             "the record of this run is damaged",

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from lakeplan.errors import LeaseHeld, WriteConflict
+from lakeplan.limits import parse_json
 from lakeplan.model.moments import utc_text
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.ports.storage import StateReader, StateWriter
@@ -79,7 +80,7 @@ def record_attempt(
     what was read back."""
     key = repository_key("applied", repository)
     current = state.read(key)
-    record: dict[str, Any] = json.loads(current.data) if current is not None else {"config_hash": config_hash}
+    record: dict[str, Any] = parse_json(current.data) if current is not None else {"config_hash": config_hash}
     attempts = record.setdefault("attempts", {})
     attempts[setting] = [*attempts.get(setting, ()), {"body": body, "run_id": run_id, "at": utc_text(at)}]
     attempts[setting] = attempts[setting][-ATTEMPTS_KEPT:]
@@ -98,7 +99,7 @@ def _record(
 ) -> None:
     key = repository_key("applied", repository)
     current = state.read(key)
-    record: dict[str, Any] = json.loads(current.data) if current is not None else {}
+    record: dict[str, Any] = parse_json(current.data) if current is not None else {}
     settings = {**record.get("settings", {}), **changes.get("settings", {})}
     record |= changes
     record |= {"repository": repository, "config_hash": config_hash, "run_id": run_id, "at": utc_text(at)}
@@ -196,7 +197,7 @@ class History:
 def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datetime]:
     """A stored lease and its end. One that cannot be read may be somebody's: it counts as held."""
     try:
-        held = json.loads(data)
+        held = parse_json(data)
         until = datetime.fromisoformat(held["until"].replace("Z", "+00:00"))
         if until.tzinfo is None or not isinstance(held.get("holder", {}), dict):
             raise ValueError

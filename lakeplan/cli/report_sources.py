@@ -3,7 +3,6 @@ from files."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timezone
@@ -20,6 +19,7 @@ from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.wiring import Session
 from lakeplan.config.schemas import load_schema
 from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.model.plan import RepositoryPlan
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.storage import NamespaceReader
@@ -128,11 +128,13 @@ def read_curve(path: Path) -> Mapping[str, Any]:
     """A curve as ``lakeplan curve --format json`` writes it. Raises LakeplanError that names the file."""
     hint = "make one with: lakeplan curve REPO --horizon 90d --format json --out FILE"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(read_file(path))
         jsonschema.validate(document, load_schema("curve"))
-    except OSError as error:
-        raise LakeplanError(f"cannot read the curve: {error.strerror}", where=str(path), hint=hint) from None
-    except (ValueError, RecursionError):
+    except (OSError, TooLarge) as error:
+        raise LakeplanError(
+            f"cannot read the curve: {why_unreadable(error)}", where=str(path), hint=hint
+        ) from None
+    except ValueError:
         raise LakeplanError(
             "not a whole curve (it is cut or is not JSON)", where=str(path), hint=hint
         ) from None

@@ -15,6 +15,7 @@ from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode, pars
 from lakeplan.core.drawing import Drawing, DrawnCommit, DrawnObject, check_history, contents_of
 from lakeplan.core.drawing_tests import Expected, ExpectedDays, PolicyTest
 from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.limits import TREE_FILE_BYTES, read_file, why_unreadable
 from lakeplan.model.desired import Source
 
 FOLDER = "tests"
@@ -49,9 +50,9 @@ def read_tests(files: Iterable[Path], root: Path) -> list[PolicyTest]:
 
 def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
     try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        text = read_file(file, TREE_FILE_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = why_unreadable(error)
         raise UsageError(f"cannot read the tests: {reason}", where=str(file), hint="name a file") from None
     try:
         name = file.resolve().relative_to(root.resolve()).as_posix()

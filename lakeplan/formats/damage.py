@@ -15,6 +15,9 @@ def damaged(message: str) -> FormatError:
     return FormatError(message, hint=HINT)
 
 
+LIMIT_HINT = "See docs/limits.md. Nothing was taken from the file."
+
+
 @contextmanager
 def blame(name: str) -> Iterator[None]:
     """Names the file in every FormatError raised inside, and turns a read past the end of a buffer

@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.damage import HINT
+from lakeplan.formats.damage import HINT, LIMIT_HINT
+from lakeplan.formats.parquet import open_parquet, read_parquet
+from lakeplan.limits import TooLarge
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import PartEnd, Status
 
@@ -63,8 +65,9 @@ def read_part(data: bytes, *, name: str, sha256: str | None) -> pa.Table:
             "is not what was marked: its checksum differs", where=name, hint="mark the repository again"
         )
     try:
-        # One Arrow thread: workers of Spark read several of these side by side.
-        return pq.read_table(io.BytesIO(data), use_threads=False)
+        return read_parquet(open_parquet(data))
+    except TooLarge as error:
+        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError) as error:
         raise FormatError("is no Parquet file", where=name, hint=HINT, detail=str(error)) from error
 

@@ -14,6 +14,7 @@ from lakeplan.formats.ranges import METARANGES, RANGES, metarange_of, read_table
 from lakeplan.formats.refs import decode_branch, decode_commit, decode_tag, encode_commit, encode_pointer
 from lakeplan.formats.refs_schema import EntityName, dump_properties
 from lakeplan.formats.value import join_value, split_value
+from lakeplan.limits import parse_json
 from lakeplan.model.refs import Refs, RefsDumpIds
 
 ReadMetadata = Callable[[Literal["meta_range", "range"], str], bytes]
@@ -25,7 +26,7 @@ T = TypeVar("T")
 def read_manifest(data: bytes, *, name: str = "refs_manifest.json") -> RefsDumpIds:
     """The ids in ``_lakefs/refs_manifest.json``. Raises FormatError."""
     try:
-        manifest = json.loads(data)
+        manifest = parse_json(data)
     except ValueError as error:
         raise FormatError("is no JSON", where=name, hint=HINT, detail=str(error)) from error
     if not isinstance(manifest, dict):

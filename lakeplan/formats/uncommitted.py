@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.damage import HINT
+from lakeplan.formats.damage import HINT, LIMIT_HINT
 from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX, uncommitted_prefix
+from lakeplan.formats.parquet import open_parquet, read_parquet
 from lakeplan.formats.xid import is_xid, time_of_descending
+from lakeplan.limits import TooLarge
 
 _SCHEMA = pa.schema(
     [
@@ -61,10 +63,12 @@ def run_time(run_id: str) -> int:
 def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
     """One file of a run. Raises FormatError naming ``name``."""
     try:
-        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        file = open_parquet(data, page_checksum_verification=True)
         _check_row_counts(file.metadata)
-        columns = file.read().select(_SCHEMA.names).cast(_SCHEMA)
+        columns = read_parquet(file).select(_SCHEMA.names).cast(_SCHEMA)
         addresses, dates = (column.to_pylist() for column in columns.columns)
+    except TooLarge as error:
+        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         message = "is not a whole Parquet file of uncommitted addresses"
         raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error

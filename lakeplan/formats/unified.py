@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.damage import HINT
+from lakeplan.formats.damage import HINT, LIMIT_HINT
+from lakeplan.formats.parquet import open_parquet, read_parquet
 from lakeplan.formats.sweep_keys import UNIFIED_PREFIX
+from lakeplan.limits import TooLarge, parse_json
 from lakeplan.model.moments import utc_text
 
 ADDRESSES_A_FILE = 500_000
@@ -65,8 +67,10 @@ class UnifiedRun:
 def read_deleted(data: bytes, *, name: str) -> list[str]:
     """The addresses of one Parquet file of a report, ours or the official collector's. Raises FormatError."""
     try:
-        table = pq.read_table(io.BytesIO(data), use_threads=False)
+        table = read_parquet(open_parquet(data))
         addresses: list[str] = table.column("address").to_pylist()
+    except TooLarge as error:
+        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError, KeyError) as error:
         raise FormatError("is no report of deleted addresses", where=name, hint=HINT) from error
     return addresses
@@ -88,7 +92,7 @@ class RunSummary:
 def read_summary(data: bytes, *, name: str) -> RunSummary:
     """A report's ``summary.json``. Raises FormatError."""
     try:
-        record = json.loads(data)
+        record = parse_json(data)
         return RunSummary(
             run_id=str(record["run_id"]),
             success=record["success"] is True,

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from lakeplan.errors import FormatError
+from lakeplan.limits import parse_json
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan import GateOutcome, GateResult
 from lakeplan.model.rules import GcRules
@@ -110,7 +111,7 @@ def digest_of(data: bytes) -> str:
 def read_mark(data: bytes, *, name: str) -> Mark:
     """Raises FormatError for what is no mark, or one of another version."""
     try:
-        document = json.loads(data)
+        document = parse_json(data)
         if document["format"] != MARK_FORMAT:
             raise FormatError(
                 f"is a mark of another version ({document['format']})", where=name, hint="mark again"

@@ -15,6 +15,7 @@ from datetime import date, datetime
 from enum import Enum
 
 from lakeplan.errors import LakeplanError
+from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json
 from lakeplan.model.branches import SETTLED
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan import PLAN_FORMAT, Action, Horizon, Plan, RepositoryPlan
@@ -105,10 +106,11 @@ def load_plan(text: str, *, where: str) -> Plan:
     """Reads a plan file. Raises LakeplanError (naming the file) when it is cut, edited or of another kind."""
     hint = "make it again with: lakeplan plan --out FILE"
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text, limit=PLAN_BYTES)
+    except ValueError as error:
+        what = str(error) if isinstance(error, TooLarge) else "it is cut or is not JSON"
         raise LakeplanError(
-            "not a whole plan file (it is cut or is not JSON)", where=where, hint=hint, detail=str(error)
+            f"not a whole plan file ({what})", where=where, hint=hint, detail=str(error)
         ) from None
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         found = document.get("format") if isinstance(document, dict) else None

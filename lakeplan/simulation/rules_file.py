@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from lakeplan.errors import ConfigError
+from lakeplan.limits import parse_json
 from lakeplan.model.rules import GcRules
 
 _KEYS = {"default_retention_days", "branches"}
@@ -54,8 +54,8 @@ def _parse(data: bytes, name: str) -> Any:
     if not data.strip():
         return None
     try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_no_doubles)
-    except (ValueError, RecursionError) as error:
+        return parse_json(data.decode("utf-8-sig"), pairs=_no_doubles)
+    except ValueError as error:
         raise _bad(f"is not JSON: {error}", name) from error
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeplan import limits
 from lakeplan.errors import FormatError
 from lakeplan.formats.commits_csv import read_commits_csv, write_commits_csv
 
@@ -41,3 +42,13 @@ def it_names_a_damaged_file(data: bytes) -> None:
     with pytest.raises(FormatError) as caught:
         read_commits_csv(data, name="commits.csv")
     assert caught.value.where == "commits.csv"
+
+
+def it_limits_size_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_commits_csv({f"{n:064}": "" for n in range(10)})
+    assert len(read_commits_csv(data, name="x")) == 10
+    for name, value in (("CSV_ROWS", 10), ("CSV_BYTES", 100)):
+        with monkeypatch.context() as patch:
+            patch.setattr(limits, name, value)
+            with pytest.raises(FormatError, match="x: "):
+                read_commits_csv(data, name="x")

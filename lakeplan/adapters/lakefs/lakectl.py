@@ -10,6 +10,7 @@ import yaml
 
 from lakeplan.adapters.lakefs.secret import Secret
 from lakeplan.errors import CredentialsError
+from lakeplan.limits import KIB, read_file
 
 ENDPOINT = "LAKECTL_SERVER_ENDPOINT_URL"
 ACCESS_KEY_ID = "LAKECTL_CREDENTIALS_ACCESS_KEY_ID"
@@ -66,12 +67,12 @@ def _secret(text: str | None) -> Secret | None:
 
 def _read_file(path: Path, *, required: bool) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path, KIB * 64).decode()
     except FileNotFoundError:
         if not required:
             return None
         raise CredentialsError("lakectl's configuration file is not there", where=str(path)) from None
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         raise CredentialsError(
             f"lakectl's configuration file cannot be read ({type(error).__name__})", where=str(path)
         ) from None

@@ -17,6 +17,7 @@ from lakeplan.app.run import Run
 from lakeplan.app.state import repository_key
 from lakeplan.core.lifecycle.ledger import Ledger, dump_ledger, load_ledger
 from lakeplan.errors import FormatError
+from lakeplan.limits import parse_json
 from lakeplan.model.branches import LiveBranch
 from lakeplan.ports.storage import StateReader, StateWriter
 
@@ -168,7 +169,7 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
     if found is None:
         return None
     try:
-        document = json.loads(found.data)
+        document = parse_json(found.data)
         if document["format"] != DELETIONS_FORMAT:
             raise ValueError(f"its format is {document['format']!r}, not {DELETIONS_FORMAT}")
         return DeletionRecord(

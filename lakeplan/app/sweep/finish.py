@@ -21,6 +21,7 @@ from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.sweep_keys import OFFICIAL_FILE, SUMMARY_FILE, result_key, sweep_prefix
 from lakeplan.formats.unified import ADDRESSES_A_FILE, UnifiedRun
+from lakeplan.limits import parse_json
 from lakeplan.model.mark import settings_document
 from lakeplan.model.moments import utc_text
 from lakeplan.model.simulation import Amount
@@ -94,7 +95,7 @@ def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
     try:
         site.store.create(key, (json.dumps({"run_id": run_id}) + "\n").encode())
     except WriteConflict:
-        run_id = str(json.loads(site.store.read(key))["run_id"])
+        run_id = str(parse_json(site.store.read(key))["run_id"])
     if end.mark.settings.engine == ENGINE:
         return run_id  # the collector's own report stands there
     report = UnifiedRun(run_id)

@@ -25,6 +25,7 @@ from lakeplan.errors import FormatError, GateRefused, LakeplanError, StalePlan, 
 from lakeplan.formats.mark_parts import end_of, read_part, write_results
 from lakeplan.formats.sweep_keys import OFFICIAL_FILE, begun_key, mark_prefix, result_key, sweep_prefix
 from lakeplan.formats.unified import UnifiedRun, read_deleted, read_summary
+from lakeplan.limits import parse_json
 from lakeplan.model.collector import CollectorJob
 from lakeplan.model.mark import Mark
 from lakeplan.model.stored import Deletion, Versions
@@ -233,7 +234,7 @@ class OfficialSweeper:
         """The collector's mark whose sweep has begun."""
         key = sweep_prefix(self._mark.mark_id) + OFFICIAL_FILE
         try:
-            return UnifiedRun(str(json.loads(self._store.read(key))["run_id"]))
+            return UnifiedRun(str(parse_json(self._store.read(key))["run_id"]))
         except StorageNotFound:
             return None
         except (ValueError, KeyError, TypeError):

@@ -14,6 +14,7 @@ from typing import Any
 
 from lakeplan.app.state import repository_key
 from lakeplan.errors import LakeplanError, WriteConflict
+from lakeplan.limits import parse_json
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import Status
 from lakeplan.ports.storage import StateReader, StateWriter
@@ -52,7 +53,7 @@ def read_sweeps(state: StateReader, repository: str) -> SweepRecord | None:
     if found is None:
         return None
     try:
-        entries = json.loads(found.data)["marks"]
+        entries = parse_json(found.data)["marks"]
         if not entries:
             return None
         last = max(entries, key=lambda mark_id: _moment(entries[mark_id]["at"]))
@@ -119,7 +120,7 @@ def _change(state: StateWriter, repository: str, put: Callable[[dict[str, Any]],
 def _entries(data: bytes) -> dict[str, Any]:
     """A damaged record tells nothing; a new one tells at least what happens from now on."""
     try:
-        entries = json.loads(data)["marks"]
+        entries = parse_json(data)["marks"]
     except (ValueError, KeyError, TypeError):
         return {}
     return entries if isinstance(entries, dict) else {}

@@ -12,6 +12,7 @@ from lakeplan.app.state import repository_key
 from lakeplan.app.sweep.places import rules_key
 from lakeplan.core.sweep.settling import lowered
 from lakeplan.errors import LakeplanError
+from lakeplan.limits import parse_json
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.rules import GcRules
@@ -51,7 +52,7 @@ def _parse(data: bytes | None) -> tuple[GcRules, datetime, datetime] | None:
     if data is None:
         return None
     try:
-        record = json.loads(data)
+        record = parse_json(data)
         return rules_from_body(record["rules"]), _moment(record["seen_at"]), _moment(record["lowered_at"])
     except (ValueError, KeyError, TypeError, AttributeError, LakeplanError):
         return None
@@ -63,7 +64,7 @@ def _applied(state: StateReader, repository: str, stored: GcRules) -> tuple[date
     if found is None:
         return None, None
     try:
-        record: dict[str, Any] = json.loads(found.data)
+        record: dict[str, Any] = parse_json(found.data)
         if record.get("etag") != stored.etag:
             return None, None
         at = _moment(record["at"])

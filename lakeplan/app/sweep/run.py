@@ -7,7 +7,6 @@ after every part (``lakeplan.sweep.deleting``), so that a run may be killed at a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -36,6 +35,7 @@ from lakeplan.formats.sweep_keys import (
     result_key,
     sweep_prefix,
 )
+from lakeplan.limits import parse_json
 from lakeplan.model.approval import Approval
 from lakeplan.model.mark import Mark
 from lakeplan.model.simulation import Amount
@@ -198,7 +198,7 @@ def _own_report(site: Site, mark: Mark) -> set[str]:
     own = {mark.mark_id, *noted_runs(site, mark)}
     key = sweep_prefix(mark.mark_id) + OFFICIAL_FILE
     with suppress(StorageNotFound):
-        own.add(str(json.loads(site.store.read(key))["run_id"]))
+        own.add(str(parse_json(site.store.read(key))["run_id"]))
     return own
 
 
@@ -208,7 +208,7 @@ def noted_runs(site: Site, mark: Mark) -> list[str]:
         data = site.store.read(mark_prefix(mark.mark_id) + OFFICIAL_FILE)
     except StorageNotFound:
         return []
-    return [str(run) for run in json.loads(data)["runs"]]
+    return [str(run) for run in parse_json(data)["runs"]]
 
 
 class _Runner:

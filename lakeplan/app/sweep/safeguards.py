@@ -10,6 +10,7 @@ from lakeplan.app.sweep.ports import Site
 from lakeplan.core.sweep.overlap import overlapping
 from lakeplan.errors import FormatError, LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
 from lakeplan.formats.sweep_keys import OWNER_KEY, SUMMARY_FILE, SWEEPS_PREFIX, sweep_prefix
+from lakeplan.limits import parse_json
 
 
 def check_site(site: Site) -> None:
@@ -56,7 +57,7 @@ def _check_owner(site: Site) -> None:
         pass
     where = f"{site.store.url}/{OWNER_KEY}"
     try:
-        found = json.loads(site.store.read(OWNER_KEY))
+        found = parse_json(site.store.read(OWNER_KEY))
         same = found["server"] == owner["server"] and found["repository"] == owner["repository"]
         named = f"repository {found['repository']} of {found['server']}"
     except (ValueError, KeyError, TypeError, StorageNotFound):
@@ -102,7 +103,7 @@ def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:
     except StorageNotFound:
         return None
     try:
-        summary: dict[str, Any] = json.loads(data)
+        summary: dict[str, Any] = parse_json(data)
         is_over(summary)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise FormatError("is no summary of a sweep", where=f"{site.store.url}/{key}") from None

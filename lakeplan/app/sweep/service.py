@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +17,7 @@ from lakeplan.app.sweep.store_marks import StoredMark, load_mark, repository_of
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.settling import window
 from lakeplan.errors import ExitCode, LakeplanError, ReadOnlyRepository
+from lakeplan.limits import parse_json
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.mark import Mark
 from lakeplan.model.moments import utc_text
@@ -132,7 +132,7 @@ def list_marks(state: StateReader) -> list[Json]:
         if record is None:
             continue
         try:
-            entry = json.loads(record.data)
+            entry = parse_json(record.data)
             row = {"mark_id": mark_id, **{k: str(entry[k]) for k in ("repository", "marked_at", "by")}}
         except (ValueError, KeyError, TypeError):
             row = {"mark_id": mark_id, "repository": "?", "marked_at": "", "by": ""}

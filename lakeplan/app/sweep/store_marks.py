@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 
 from lakeplan.app.sweep.places import approval_key, mark_index_key
 from lakeplan.app.sweep.ports import Site
 from lakeplan.errors import FormatError, LakeplanError, StalePlan, StorageNotFound, UsageError
 from lakeplan.formats.sweep_keys import MARK_FILE, SEEN_FILE, mark_prefix
+from lakeplan.limits import parse_json
 from lakeplan.model.approval import Approval
 from lakeplan.model.mark import Mark, digest_of, read_mark
 from lakeplan.model.plan_document import decode
@@ -33,7 +33,7 @@ def repository_of(state: StateReader, mark_id: str) -> str:
             hint="lakeplan sweep report lists marks; use the tree and state that the mark was made with",
         )
     try:
-        return str(json.loads(found.data)["repository"])
+        return str(parse_json(found.data)["repository"])
     except (ValueError, KeyError, TypeError):
         raise FormatError("the record of this mark is damaged", where=mark_index_key(mark_id)) from None
 
@@ -50,7 +50,7 @@ def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
             f"there is no finished mark {mark_id}", where=where, hint="mark the repository again"
         ) from None
     index = state.read(mark_index_key(mark_id))
-    if index is None or json.loads(index.data).get("digest") != digest_of(data):
+    if index is None or parse_json(index.data).get("digest") != digest_of(data):
         raise StalePlan("is not the mark that was written", where=where, hint="mark the repository again")
     mark = read_mark(data, name=where)
     if sum(part.rows for part in mark.marked.going) != mark.goes.objects:
@@ -72,7 +72,7 @@ def load_approval(state: StateReader, stored: StoredMark) -> Approval:
             hint=f"look at it (lakeplan sweep report {mark_id}), then lakeplan sweep approve {mark_id}",
         )
     try:
-        approval: Approval = decode(json.loads(found.data), Approval)
+        approval: Approval = decode(parse_json(found.data), Approval)
     except (ValueError, TypeError, KeyError):
         raise FormatError(
             "the record of this approval is damaged, or of another version of lakeplan",
@@ -102,7 +102,7 @@ def load_seen(site: Site, mark: Mark) -> SeenAtMark:
     data = site.store.read(key)
     if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
         raise StalePlan("is not what the mark wrote", where=f"{site.store.url}/{key}", hint="mark again")
-    record = json.loads(data)
+    record = parse_json(data)
     return SeenAtMark(
         frozenset(record["kept_metaranges"]),
         {name: frozenset(ids) for name, ids in record["foreign"].items()},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from lakeplan.core.patterns import expand
 from lakeplan.core.settings import same_setting
 from lakeplan.core.tree_text import quoted
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
+from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.model.desired import DesiredRepository, GcDesired
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.rules import GcRules
@@ -202,17 +202,17 @@ def _read_files(
 def read_rules_file(path: Path) -> GcRules:
     """What ``lakectl gc set-config -f`` takes. Raises LakeplanError that names the file."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
+        text = read_file(path).decode("utf-8-sig")
+    except (OSError, TooLarge) as error:
         raise LakeplanError(
-            f"cannot read the rules: {error.strerror}",
+            f"cannot read the rules: {why_unreadable(error)}",
             where=str(path),
             hint="name a file of GC rules, or a folder of them",
         ) from None
     except ValueError as error:
         raise _no_rules(path, error) from None
     try:
-        body = json.loads(text)
+        body = parse_json(text)
         if isinstance(body, dict) and body.get("branches") is None:
             body = {**body, "branches": []}
         return rules_from_body(body)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Session
 from lakeplan.core.cron import Cron, parse_cron
 from lakeplan.errors import FormatError, UsageError
+from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.render.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
 from lakeplan.render.metrics import lifecycle_plan_metrics, lifecycle_run_metrics
 
@@ -291,10 +291,10 @@ def check_engines(session: Session, selection: Selection) -> None:
 def read_reviewed(path: Path) -> Reviewed:
     """Raises FormatError, UsageError."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        document = parse_json(read_file(path, PLAN_BYTES), limit=PLAN_BYTES)
+    except (OSError, TooLarge) as error:
         raise UsageError(
-            f"cannot read the plan: {error.strerror}",
+            f"cannot read the plan: {why_unreadable(error)}",
             where=str(path),
             hint="make one with: lakeplan lifecycle plan --out FILE",
         ) from None

@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from lakeplan.errors import FormatError
+from lakeplan.limits import parse_json
 from lakeplan.model.branches import LiveBranch
 from lakeplan.model.lifecycle import BranchFacts, Evidence
 
@@ -166,7 +167,7 @@ def load_ledger(data: bytes, where: str) -> Ledger:
     """Raises FormatError on anything that is not a whole ledger: half a memory could make branches look
     older than they are."""
     try:
-        document = json.loads(data)
+        document = parse_json(data)
         if document["format"] != LEDGER_FORMAT:
             raise ValueError(f"its format is {document['format']!r}, not {LEDGER_FORMAT}")
         return Ledger(

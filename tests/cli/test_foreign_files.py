@@ -1,0 +1,60 @@
+"""Files named on a command line may be devices, pipes, folders, or JSON that no reader survives."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lakeplan import limits
+from lakeplan.api import read_plan, read_rules
+from lakeplan.cli.commands.import_ import read_rules_file
+from lakeplan.cli.commands.lifecycle import read_reviewed
+from lakeplan.cli.report_sources import read_curve
+from lakeplan.config.policy_tests import read_tests
+from lakeplan.errors import LakeplanError
+
+READERS: list[Callable[[Path], object]] = [
+    read_plan,
+    read_rules,
+    read_rules_file,
+    read_reviewed,
+    read_curve,
+    lambda path: read_tests([path], path.parent),
+]
+
+
+@pytest.mark.parametrize("read", READERS)
+def it_refuses_what_is_no_regular_file(read: Callable[[Path], object], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    started = time.monotonic()
+    for path in (Path("/dev/zero"), pipe):
+        with pytest.raises(LakeplanError, match="not a regular file") as caught:
+            read(path)
+        assert str(path) in str(caught.value)
+    with pytest.raises(LakeplanError):
+        read(tmp_path)
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, '{"a": 1e999}', "\ud800"])
+def it_refuses_json_that_cannot_be_held(read: Callable[[Path], object], text: str, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_bytes(text.encode(errors="surrogatepass"))
+    with pytest.raises(LakeplanError) as caught:
+        read(file)
+    assert "plan.json" in f"{caught.value} {getattr(caught.value, 'problems', '')}"
+
+
+@pytest.mark.parametrize("read", READERS)
+def it_refuses_a_file_beyond_the_limit(read: Callable[[Path], object], tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    with open(file, "wb") as sparse:
+        sparse.truncate(300 * limits.MIB)
+    with pytest.raises(LakeplanError, match="larger than"):
+        read(file)

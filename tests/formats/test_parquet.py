@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeplan import limits
+from lakeplan.errors import FormatError
+from lakeplan.formats.mark_parts import RESULTS, end_of, read_part, write_part
+from lakeplan.formats.parquet import open_parquet, read_parquet
+from lakeplan.formats.uncommitted import read_uncommitted, write_uncommitted
+from lakeplan.formats.unified import read_deleted
+
+CHILD = """
+import resource, sys
+data = sys.stdin.buffer.read()
+from lakeplan.errors import FormatError
+from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.uncommitted import read_uncommitted
+from lakeplan.formats.unified import read_deleted
+resource.setrlimit(resource.RLIMIT_AS, (3 << 29,) * 2)
+for read in (read_uncommitted, read_deleted, lambda data, name: read_part(data, name=name, sha256=None)):
+    try:
+        read(data, name="bomb")
+    except FormatError as error:
+        print(error)
+        continue
+    sys.exit("it was read")
+"""
+
+
+def parquet(table: pa.Table, **options: object) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table, out, **options)
+    return out.getvalue()
+
+
+def a_long_text_that_every_row_shares() -> bytes:
+    rows = 1_000_000
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * 5_000_000]))
+    dates = pa.array([0] * rows, pa.int64())
+    names = ["physical_address", "creation_date", "address"]
+    return parquet(pa.table([texts, dates, texts], names=names), compression="zstd")
+
+
+def rows_without_end() -> bytes:
+    ones = pa.array(np.zeros(20_000_000, np.int64))
+    return parquet(pa.table([ones, ones], names=["creation_date", "address"]), compression="zstd")
+
+
+@pytest.mark.parametrize("bomb", [a_long_text_that_every_row_shares, rows_without_end])
+def it_refuses_a_small_file_that_needs_much_memory(bomb: object) -> None:
+    data = bomb()  # type: ignore[operator]
+    assert len(data) < 1_000_000
+    started = time.monotonic()
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], input=data, capture_output=True, timeout=60, check=False, env=env
+    )
+    assert done.returncode == 0, done.stderr.decode()[-500:]
+    assert done.stdout.decode().count("bomb: is beyond a limit") == 3
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PARQUET_BYTES", 500),
+        ("PARQUET_ROWS", 99),
+        ("PARQUET_UNPACKED_BYTES", 900),
+        ("PARQUET_FOOTER_BYTES", 9),
+    ],
+)
+def it_names_the_limit(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
+    data = write_uncommitted([f"data/{n}" for n in range(100)], [0] * 100)
+    assert len(read_uncommitted(data, name="x")) == 100
+    monkeypatch.setattr(limits, name, value)
+    with pytest.raises(FormatError, match="x: is beyond a limit: it "):
+        read_uncommitted(data, name="x")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 70_000])
+def it_gives_the_same_table_as_an_unbounded_reader(rows: int) -> None:
+    columns = {
+        "address": [f"data/{n}" for n in range(rows)],
+        "size_bytes": list(range(rows)),
+        "status": ["deleted"] * rows,
+        "reason": [""] * rows,
+    }
+    data, sha256 = write_part(columns, RESULTS.with_metadata({"verified": "3"}))
+    expected = pq.read_table(io.BytesIO(data))
+    table = read_part(data, name="x", sha256=sha256)
+    assert table.equals(expected)
+    assert table.schema.equals(expected.schema, check_metadata=True)
+    assert end_of("x", data).verified == 3
+    assert read_deleted(data, name="x") == columns["address"]
+
+
+def it_reads_lists_and_nulls_as_they_are() -> None:
+    table = pa.table({"paths": [["a", "b"], [], None], "id": ["x", None, "x"]})
+    assert read_parquet(open_parquet(parquet(table))).equals(table)

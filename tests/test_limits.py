@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from lakeplan import limits
+from lakeplan.limits import TooLarge, parse_json, read_file
+
+
+class DescribeJson:
+    @pytest.mark.parametrize("document", [{"a": [1, 2.5, "x[{", None, True]}, [], "text", 3, {}])
+    def it_reads_documents(self, document: object) -> None:
+        text = json.dumps(document)
+        assert parse_json(text) == parse_json(text.encode()) == document
+
+    @pytest.mark.parametrize("depth", [70, 900, 200_000])
+    @pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])
+    def it_refuses_brackets_in_brackets(self, depth: int, opened: str, closed: str) -> None:
+        with pytest.raises(TooLarge, match="64 levels"):
+            parse_json(opened * depth + "0" * (opened != "[") + closed * depth)
+
+    def it_reads_64_levels_and_many_brackets_beside_each_other(self) -> None:
+        assert parse_json("[" * 64 + "]" * 64)
+        assert len(parse_json("[" + "[],{}," * 10_000 + "1]")) == 20_001
+
+    def it_refuses_a_document_of_millions_of_tiny_values(self) -> None:
+        started = time.monotonic()
+        with pytest.raises(TooLarge, match="5,000,000 values"):
+            parse_json(b"[" + b"[]," * 3_000_000 + b"0]")
+        assert time.monotonic() - started < 5
+
+    def it_refuses_more_bytes_than_the_limit(self) -> None:
+        with pytest.raises(TooLarge, match="larger than 2 KiB"):
+            parse_json(" " * 3000 + "1", limit=2048)
+
+    @pytest.mark.parametrize("text", ["NaN", "[Infinity]", "1e999", "[-1e400]", "9" * 5000])
+    def it_refuses_numbers_that_are_none(self, text: str) -> None:
+        with pytest.raises(ValueError):
+            parse_json(text)
+
+
+class DescribeFiles:
+    def it_reads_a_regular_file_up_to_the_limit(self, tmp_path: Path) -> None:
+        file = tmp_path / "plan.json"
+        file.write_bytes(b"12345")
+        assert read_file(file, 5) == b"12345"
+        with pytest.raises(TooLarge, match="larger than 4 bytes"):
+            read_file(file, 4)
+
+    def it_refuses_devices_pipes_and_folders_at_once(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        started = time.monotonic()
+        for place in ("/dev/zero", "/dev/null", pipe, tmp_path):
+            with pytest.raises((TooLarge, OSError)):
+                read_file(place)
+        assert time.monotonic() - started < 1
+
+    def it_does_not_trust_the_size_of_a_file(self) -> None:
+        with pytest.raises(TooLarge):
+            read_file("/proc/cpuinfo", 10)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(5, "5 bytes"), (limits.KIB * 4, "4 KiB"), (256 * limits.MIB, "256 MiB"), (1 << 30, "1 GiB")],
+)
+def it_writes_sizes(size: int, text: str) -> None:
+    assert limits.size_text(size) == text
