@@ -156,9 +156,9 @@ PHRASES: dict[str, tuple[str, ...]] = {
         "core/planning/test_settings_in_plans.py::it_counts_branches_at_the_worst_moment",
         "app/lifecycle/test_tag_gate.py::it_deletes_no_branch_whose_tags_would_lose_data",
     ),
-    "gates: acknowledge in the tree": (
-        f"{GATES}::it_opens_by_acknowledgement_within_its_bounds",
-        f"{PLAN}::it_opens_by_a_reviewed_acknowledgement",
+    "gates: overrides in the tree": (
+        f"{GATES}::it_opens_by_override_within_its_bounds",
+        f"{PLAN}::it_opens_by_a_reviewed_override",
     ),
     "plan --base: the stricter of both versions of safety and bounds": (
         f"{LOOSENING}::it_lets_through_exactly_what_both_let_through",

@@ -19,6 +19,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LAKEPLAN = (sys.executable, "-m", "lakeplan")
 KEY, SECRET = "sandbox", "sandbox-secret"
+OVERRIDE = """overrides:
+  - {repository: analytics, gate: tag-loss, max: 1, reason: v1.0 is archived elsewhere, expires: 2099-12-31}
+"""
 
 
 class Demo:
@@ -81,8 +84,9 @@ def run(demo: Demo) -> None:
     say("What would the tree change, and what would that delete? A tag would lose data: a gate refuses.")
     demo.lakeplan("plan", expect=4)
 
-    say("The team looked at the tag and lets it go; the plan file records that.")
-    demo.lakeplan("plan", "--allow", "tag-loss", "--format", "json", "--out", "plan.json", "-q")
+    say("The team agrees that the tag may lose data, and writes that into the tree, with a last day.")
+    demo.change_tree("lakeplan.yaml", "include:", OVERRIDE + "include:")
+    demo.lakeplan("plan", "--format", "json", "--out", "plan.json", "-q")
     demo.lakeplan("apply", "plan.json")
 
     say("Planned again: nothing left to do.")

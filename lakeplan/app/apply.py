@@ -25,11 +25,12 @@ from lakeplan.ports.tree import DesiredTree
 class ApplyOptions:
     """``force`` skips the ETag checks and nothing else. ``targets`` narrows what the plan file names.
     ``refresh_patterns`` also gives branches that appeared since the plan their pattern's days, where that
-    is more than they have."""
+    is more than they have. Without ``simulate`` no object is read, which is the gate ``unknown-impact``."""
 
     force: bool = False
     allowed: frozenset[str] = frozenset()
     refresh_patterns: bool = False
+    simulate: bool = True
     selection: Selection = field(default_factory=Selection)
 
 
@@ -86,17 +87,17 @@ def _narrowed(plan: Plan, selection: Selection) -> Plan:
 
 
 def _again(reviewed: Plan, options: ApplyOptions, run: Run) -> PlanOptions:
-    """How to plan again: the whole tree is compared, only what is to be written is judged."""
+    """How to plan again: the whole tree is compared, only what is to be written is judged. Figures, gates and
+    what overrides them are of today, whatever the plan file says."""
     writes = {r.key: r for r in reviewed.writes}
     return PlanOptions(
         as_of=run.now(),
-        allowed=frozenset(reviewed.allowed) | options.allowed,
+        allowed=options.allowed,
         tree_commit=run.tree_commit,
         known=frozenset(r.key for r in reviewed.repositories),
         expand_over={key: frozenset(r.branches) for key, r in writes.items()},
-        reviewed={key: r.impact for key, r in writes.items()},
         judge=frozenset(writes),
-        simulate="none" if reviewed.simulate == "none" else "changed",
+        simulate="changed" if options.simulate else "none",
     )
 
 
@@ -168,8 +169,8 @@ def refuse_more(
 
 
 _GATE_HINT = (
-    "plan again and have it reviewed; a gate opens with --allow GATE when planning,"
-    " or by acknowledge in the tree"
+    "plan again and have it reviewed; override a gate with overrides in the tree, reviewed,"
+    " or with apply --allow GATE at a terminal"
 )
 
 
@@ -190,7 +191,7 @@ def _refusals(
         if current is None or current.failure is not None or ceiling.is_done(repository, current):
             continue
         found += [gate_text(g) for g in repository.gates if _refuses(g, allowed)]
-        # What opened a gate at the review must still open it: an acknowledgement may have been taken out
+        # What opened a gate at the review must still open it: an override may have been taken out
         # of the tree, have expired or be exceeded, a warning may be a refusal by now.
         told = {g.gate for g in repository.gates if _refuses(g, frozenset())}
         found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in told]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from lakeplan.core.planning.loosening import Guards, Policy, held_to_guard, outside_bounds
 from lakeplan.core.strictness import POLICY, stricter_safety
 from lakeplan.errors import ConfigError
-from lakeplan.model.desired import Acknowledgement, DesiredRepository, Safety, ServerConfig
+from lakeplan.model.desired import DesiredRepository, Override, Safety, ServerConfig
 from lakeplan.model.plan import SweepGuard
 from lakeplan.ports.tree import DesiredTree
 
@@ -28,9 +28,9 @@ class _Wrapped:
         return self.tree.safety
 
     @property
-    def acknowledgements(self) -> Sequence[Acknowledgement]:
+    def overrides(self) -> Sequence[Override]:
         """The checked-out tree's: they are reviewed openings, and new ones are listed as loosenings."""
-        return self.tree.acknowledgements
+        return self.tree.overrides
 
     @property
     def unmanaged_policy(self) -> Policy:

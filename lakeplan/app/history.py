@@ -67,7 +67,7 @@ class RunRecord:
     plan_digest: str
     plan_as_of: datetime
     allowed: tuple[str, ...]
-    acknowledged: tuple[str, ...]
+    overridden: tuple[str, ...]
     force: bool
     steps: tuple[RunStep, ...]
 
@@ -160,7 +160,7 @@ def _parse(run_id: str, record: Any) -> RunRecord:
         plan_digest=str(record["plan_digest"]),
         plan_as_of=_moment(record["plan_as_of"]),
         allowed=tuple(record.get("allowed", ())),
-        acknowledged=tuple(record.get("acknowledged", ())),
+        overridden=tuple(record.get("overridden", ())),
         force=bool(record.get("force", False)),
         steps=tuple(_step(k, v) for k, v in sorted(record.get("repositories", {}).items())),
     )
@@ -210,7 +210,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
         "plan_digest": run.plan_digest,
         "plan_as_of": utc_text(run.plan_as_of),
         "allowed": list(run.allowed),
-        "acknowledged": list(run.acknowledged),
+        "overridden": list(run.overridden),
         "force": run.force,
         "repositories": [_step_document(s) for s in run.steps],
     }

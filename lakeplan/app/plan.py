@@ -71,9 +71,8 @@ class Selection:
 class PlanOptions:
     """``expand_over`` maps ``server/name`` to the branches its patterns may expand over (an apply's ceiling).
     ``known`` are the repositories that an earlier apply recorded: others that a glob names are adopted.
-    ``reviewed`` impacts are taken over where every commit verdict is still the same. ``judge`` limits the
-    impact to these repositories (the others are only compared). ``workers`` bounds concurrent
-    repositories."""
+    ``judge`` limits the impact to these repositories (the others are only compared). ``workers`` bounds
+    concurrent repositories."""
 
     as_of: datetime
     selection: Selection = field(default_factory=Selection)
@@ -84,7 +83,6 @@ class PlanOptions:
     tree_commit: str | None = None
     known: frozenset[str] = frozenset()
     expand_over: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    reviewed: Mapping[str, Impact] = field(default_factory=dict)
     judge: frozenset[str] | None = None
     workers: int = 8
     now: datetime | None = None
@@ -139,7 +137,7 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         _refuse_empty(tree, options.selection)
     plans += _plan_all(tree, wanted, options, ports)
     plans.sort(key=lambda p: p.key)
-    openers = gates.Openers(options.allowed, tuple(tree.acknowledgements), options.as_of.date())
+    openers = gates.Openers(options.allowed, tuple(tree.overrides), options.as_of.date())
     unmanaged = tuple(sorted(names)) if options.selection.everything else ()
     return Plan(
         as_of=options.as_of,
@@ -227,7 +225,7 @@ def _plan_all(
         with ports.progress.task(f"simulating {repositories} repositories", None):
             results = ports.simulator.impact(requests)
     plans = []
-    openers = gates.Openers(options.allowed, tuple(tree.acknowledgements), options.as_of.date())
+    openers = gates.Openers(options.allowed, tuple(tree.overrides), options.as_of.date())
     for item in judged:
         if isinstance(item, RepositoryPlan):
             plans.append(item)
@@ -321,13 +319,6 @@ def _judge_rules(
     )
     if not verdicts.changes_sides(backlog=options.backlog):
         return _Judged(gathered, impact=impact.unaffected(verdicts, blind_to))
-    reviewed = options.reviewed.get(desired.key)
-    if (
-        reviewed is not None
-        and reviewed.status is ImpactStatus.SIMULATED
-        and reviewed.commits_digest == verdicts.digest()
-    ):
-        return _Judged(gathered, impact=reviewed)
     if options.simulate == "none":
         return _Judged(gathered, impact=impact.unknown(verdicts, "not simulated (--no-simulate)", blind_to))
     request = ImpactRequest(

@@ -139,10 +139,10 @@ def _history_head(plan: Plan, run: Run, plan_digest: str, force: bool) -> dict[s
         "plan_as_of": plan.as_of.isoformat(),
         "plan_tree_commit": plan.tree_commit,
         "allowed": list(plan.allowed),
-        "acknowledged": sorted(
+        "overridden": sorted(
             f"{gate_text(g)} ({g.opens_with})"
             for g in (*plan.gates, *(g for r in plan.repositories for g in r.gates))
-            if g.outcome is GateOutcome.ACKNOWLEDGED
+            if g.outcome is GateOutcome.OVERRIDDEN
         ),
         "force": force,
     }

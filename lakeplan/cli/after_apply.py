@@ -70,7 +70,7 @@ class AfterApply:
         self, tree: DesiredTree, plan: Plan, chosen: Selection, run: Run, ports: SweepPorts
     ) -> tuple[MarkReport, AutomaticEnd]:
         today = now_utc().astimezone(timezone.utc).date()
-        openers = Openers(frozenset(), tuple(tree.acknowledgements), today)
+        openers = Openers(frozenset(), tuple(tree.overrides), today)
         report = mark_all(
             tree,
             chosen,

@@ -76,7 +76,7 @@ def read_base(folder: Path, ref: str, *, is_new: bool = False) -> Base:
     with TemporaryDirectory(prefix="lakeplan-base-") as name:
         write_folder(work, commit, Path(name))
         try:
-            return Base(ref, commit, load_tree(Path(name), os.environ))
+            return Base(ref, commit, load_tree(Path(name), os.environ, is_base=True))
         except ConfigError as error:
             raise ConfigError(
                 f"the tree at {ref} does not validate, so there is nothing to hold this one to",
@@ -93,7 +93,7 @@ def guards_of(tree: Tree) -> Guards:
         max_retention_days=tree.bounds.max_retention_days,
         unmanaged=tree.unmanaged_policy,
         state_url=tree.declared_state_url,
-        acknowledgements=tree.acknowledgements,
+        overrides=tree.overrides,
         places=tree.places,
     )
 

@@ -20,12 +20,12 @@ AllowHere = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
-        help="Open this gate, at a terminal only; repeatable.",
+        help="Override this gate, at a terminal only; repeatable.",
         metavar="GATE",
         autocompletion=gate_names,
     ),
 ]
-"""Of commands that write. ``lakeplan plan`` has its own, which is recorded for review."""
+"""Of commands that write. ``lakeplan plan`` has its own, which only previews."""
 
 
 def check_gate_names(names: Sequence[str] | None) -> frozenset[str]:

@@ -20,7 +20,7 @@ from lakeplan.config.policies import BLOCK, why_ambiguous, why_no_engine
 from lakeplan.config.problems import Path, Problems
 from lakeplan.config.resolve import check_complete, conflict_text, describe
 from lakeplan.core.globs import REPOSITORY_NAMES, is_glob, matches, specificity, witness
-from lakeplan.model.desired import Acknowledgement, ServerConfig
+from lakeplan.model.desired import Override, ServerConfig
 
 _MOST_GLOBS = 10
 """Looking for names outside of other globs gets slow with many; what is missed here is found by plan."""
@@ -198,13 +198,13 @@ def _may_overlap(one: str, other: str) -> bool:
     )
 
 
-def check_acknowledged(
-    items: Iterable[tuple[Path, Acknowledgement]], entries: Iterable[Entry], problems: Problems
+def check_overrides(
+    items: Iterable[tuple[Path, Override]], entries: Iterable[Entry], problems: Problems
 ) -> None:
-    """An acknowledgement names a repository that the tree knows; ``*`` is the whole plan."""
+    """An override names a repository that the tree knows; ``*`` is the whole plan."""
     known = list(entries)
     for path, item in items:
-        if item.repository == "*" or any(_acknowledges(item.repository, e) for e in known):
+        if item.repository == "*" or any(_names_entry(item.repository, e) for e in known):
             continue
         close = nearest(item.repository, [e.name for e in known if not e.is_glob])
         hint = f": did you mean {close}?" if close else ""
@@ -212,7 +212,7 @@ def check_acknowledged(
         problems.add(item.source, (*path, "repository"), text)
 
 
-def _acknowledges(repository: str, entry: Entry) -> bool:
+def _names_entry(repository: str, entry: Entry) -> bool:
     server, slash, name = repository.rpartition("/")
     if slash and not matches(entry.server, server):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
@@ -10,23 +11,24 @@ from urllib.parse import urlsplit
 
 from lakeplan.config.checks import Bounds, SettingsCheck, text_of
 from lakeplan.config.crosscheck import (
-    check_acknowledged,
     check_duplicates,
     check_entries,
+    check_overrides,
     check_profiles,
 )
 from lakeplan.config.entries import Directory, Entry
 from lakeplan.config.files import ROOT_FILE, TreeFiles
 from lakeplan.config.keys import KeyReader
 from lakeplan.config.layers import Layer, make_layer
+from lakeplan.config.overrides import RETIRED, read_overrides
 from lakeplan.config.problems import Path as ProblemPath
 from lakeplan.config.problems import Problems
-from lakeplan.config.root import read_acknowledgements, read_bounds, read_places, read_safety
+from lakeplan.config.root import read_bounds, read_places, read_safety
 from lakeplan.config.servers import ServersReader
 from lakeplan.config.structure import check_structure
 from lakeplan.config.yaml_nodes import ListNode, MapNode, ScalarNode, walk
 from lakeplan.core.globs import is_glob
-from lakeplan.model.desired import Acknowledgement, Safety, ServerConfig, Source
+from lakeplan.model.desired import Override, Safety, ServerConfig, Source
 
 DEFAULT_INCLUDE = "repositories/**/*.yaml"
 _FILE_SCHEMAS = {"gc": "repository#gc_file", "branch_lifecycle": "repository#policies_file"}
@@ -35,7 +37,10 @@ _FILE_SCHEMAS = {"gc": "repository#gc_file", "branch_lifecycle": "repository#pol
 class TreeReader:
     """One reading of a tree. ``read`` fills the attributes; they are whole only without problems."""
 
-    def __init__(self, root: Path, environ: Mapping[str, str], problems: Problems) -> None:
+    def __init__(
+        self, root: Path, environ: Mapping[str, str], problems: Problems, *, is_base: bool = False
+    ) -> None:
+        self._is_base = is_base
         self._files = TreeFiles(root, problems)
         self._environ = environ
         self._problems = problems
@@ -50,7 +55,7 @@ class TreeReader:
         self.state_url: str | None = None
         self.profiles: dict[str, Layer] = {}
         self.entries: list[Entry] = []
-        self.acknowledgements: list[tuple[ProblemPath, Acknowledgement]] = []
+        self.overrides: list[tuple[ProblemPath, Override]] = []
         self.files_read: list[str] = []
         self.places: dict[str, Source] = {}
         self._check = SettingsCheck(problems, self.bounds)
@@ -64,7 +69,7 @@ class TreeReader:
         found: list[Entry] = []
         for file, node in maps:
             self.files_read.append(file)
-            self.acknowledgements.extend(read_acknowledgements(node, self._problems))
+            self.overrides.extend(read_overrides(node, self._problems))
             found.extend(self._read_entries(file, node))
         bad_profiles = check_profiles(self.profiles, self._problems) | self._broken_profiles()
         self.entries = check_duplicates(found, self._problems)
@@ -72,7 +77,7 @@ class TreeReader:
         check_entries(self.entries, directory, bad_profiles, self.servers, self._problems)
         if not self._unreadable:
             # The repository may be named in the file that could not be read.
-            check_acknowledged(self.acknowledgements, self.entries, self._problems)
+            check_overrides(self.overrides, self.entries, self._problems)
 
     # ---- files
     def _read_file(self, file: str, schema: str, at: Source, path: ProblemPath) -> MapNode | None:
@@ -80,6 +85,8 @@ class TreeReader:
         if node is None:
             self._unreadable = self._unreadable or schema == "repository"
             return None
+        if self._is_base and isinstance(node, MapNode):
+            node = replace(node, items={k: v for k, v in node.items.items() if k != RETIRED})
         self._wrong[file] = check_structure(node, schema, self._problems) | self._files.lost[file]
         return node if isinstance(node, MapNode) else None
 

@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import date
 from typing import Any, TypeVar
 
 from lakeplan.config.checks import Bounds, text_of
-from lakeplan.config.problems import Path, Problems
+from lakeplan.config.problems import Problems
 from lakeplan.config.units import (
-    parse_amount,
     parse_bytes,
     parse_count,
-    parse_date,
     parse_duration,
     parse_percent,
 )
 from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode
 from lakeplan.core.globs import why_no_tag
-from lakeplan.core.planning.gates import (
-    AT_RISK,
-    DELETED_BRANCHES,
-    EXPIRED_BYTES,
-    EXPIRED_OBJECTS,
-    GATES,
-    TAG_LOSS,
-    UNMANAGED,
-)
-from lakeplan.model.desired import Acknowledgement, Safety, Source
+from lakeplan.model.desired import Safety, Source
 
 T = TypeVar("T")
 UNLIMITED = "unlimited"
-_GATE_UNITS = {
-    EXPIRED_OBJECTS: ("percent", "%"),
-    EXPIRED_BYTES: ("bytes", "B"),
-    TAG_LOSS: ("tags", ""),
-    AT_RISK: ("objects", ""),
-    UNMANAGED: ("repositories", ""),
-    DELETED_BRANCHES: ("branches", ""),
-}
 
 
 def read_bounds(root: MapNode, problems: Problems) -> Bounds:
@@ -125,50 +105,3 @@ def _one_of(*words: str) -> Callable[[Any], str]:
         return str(value)
 
     return parse
-
-
-def read_acknowledgements(root: MapNode, problems: Problems) -> Iterator[tuple[Path, Acknowledgement]]:
-    """Well-formed items with their paths. Whether their repositories exist is for the caller to check."""
-    node = root.items.get("acknowledge")
-    for index, item in enumerate(node.items if isinstance(node, ListNode) else ()):
-        path: Path = ("acknowledge", index)
-        if not isinstance(item, MapNode):
-            continue
-        repository, gate = text_of(item.items.get("repository")), text_of(item.items.get("gate"))
-        if repository is None or gate is None:
-            continue
-        if gate not in GATES:
-            text = f"there is no gate {gate!r}: one of {', '.join(GATES)}"
-            problems.add(item.items["gate"].source, (*path, "gate"), text)
-            continue
-        ceiling = _scalar(item, "max", path, problems, parse_amount)
-        if ceiling is not None and (why := _why_no_ceiling(gate, item.items["max"])):
-            problems.add(item.items["max"].source, (*path, "max"), why)
-        expires: date | None = _scalar(item, "expires", path, problems, parse_date)
-        reason = text_of(item.items.get("reason")) or ""
-        yield path, Acknowledgement(repository, gate, ceiling, reason, expires, item.source)
-
-
-def _why_no_ceiling(gate: str, node: Node) -> str | None:
-    """``max`` has the unit of its gate: 5TB of a percentage would open the gate for anything."""
-    if gate not in _GATE_UNITS:
-        return f"the gate {gate} has no figure, so it takes no max"
-    unit, ending = _GATE_UNITS[gate]
-    text = text_of(node)
-    if text is None or text[-1].isdigit() or (ending and text.endswith(ending)):
-        return None
-    return f"the gate {gate} counts {unit}: write max in {unit}"
-
-
-def _scalar(item: MapNode, key: str, path: Path, problems: Problems, parse: Callable[[Any], T]) -> T | None:
-    child = item.items.get(key)
-    if not isinstance(child, ScalarNode) or child.value is None or isinstance(child.value, bool):
-        return None
-    try:
-        return parse(child.value)
-    except ValueError as error:
-        problems.add_first(child.source, (*path, key), str(error))
-    except TypeError:
-        # A value of another type: the schema's problem says so.
-        pass
-    return None

@@ -13,6 +13,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from lakeplan.config.nearest import nearest
+from lakeplan.config.overrides import RETIRED, rewritten
 from lakeplan.config.problems import Path, Problems
 from lakeplan.config.scalars import is_surprise
 from lakeplan.config.schemas import load_schema
@@ -92,7 +93,12 @@ def _unknown_keys(node: Node, schema: dict[str, Any]) -> Iterator[tuple[Source, 
     if not isinstance(node, MapNode):
         return
     for key in node.items:
-        if key not in known:
+        if key == RETIRED and "overrides" in known:
+            text = (
+                f"acknowledge is now overrides, with a required expires: write {rewritten(node.items[key])}"
+            )
+            yield node.where(key), (key,), text
+        elif key not in known:
             close = nearest(key, known)
             hint = f"did you mean {close}?" if close else f"known here: {', '.join(known)}"
             yield node.where(key), (key,), f"unknown key {_shown(key)}: {hint}"

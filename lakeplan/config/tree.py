@@ -16,7 +16,7 @@ from lakeplan.config.layers import Layer
 from lakeplan.config.loading import TreeReader
 from lakeplan.config.problems import TOP, Problem, Problems, TreeError
 from lakeplan.config.resolve import build, check_complete, conflict_text, describe
-from lakeplan.model.desired import Acknowledgement, DesiredRepository, Safety, ServerConfig, Source
+from lakeplan.model.desired import DesiredRepository, Override, Safety, ServerConfig, Source
 
 DEFAULT_STATE = "file://.lakeplan"
 
@@ -33,7 +33,7 @@ class Tree:
     safety: Safety
     bounds: Bounds
     unmanaged_policy: Literal["ignore", "warn", "fail"]
-    acknowledgements: tuple[Acknowledgement, ...]
+    overrides: tuple[Override, ...]
     state_url: str
     declared_state_url: str | None
     profiles: Mapping[str, Layer]
@@ -96,10 +96,12 @@ class Tree:
         return [s for s in candidates if self.directory.naming(s, name) is not None]
 
 
-def load_tree(root: Path, environ: Mapping[str, str]) -> Tree:
+def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) -> Tree:
     """Reads ``lakeplan.yaml`` in ``root`` and every file it includes.
 
     ``environ`` is where ``${VAR}`` in the settings of servers is read from (``LAKEPLAN_VAR_*`` only).
+    ``is_base``: this is the tree of ``--base``, where the retired key ``acknowledge`` is ignored, so that a
+    change can rename it.
     Raises ConfigError with every problem of the tree, sorted by position; nothing else for any content.
     """
     if not (root / ROOT_FILE).is_file():
@@ -110,7 +112,7 @@ def load_tree(root: Path, environ: Mapping[str, str]) -> Tree:
         error.problems = ()  # the message says it all; the place is for --format json
         raise error
     problems = Problems()
-    reader = TreeReader(root, environ, problems)
+    reader = TreeReader(root, environ, problems, is_base=is_base)
     reader.read()
     problems.raise_any(where=str(root / ROOT_FILE))
     declared = reader.state_url
@@ -121,7 +123,7 @@ def load_tree(root: Path, environ: Mapping[str, str]) -> Tree:
         safety=reader.safety,
         bounds=reader.bounds,
         unmanaged_policy=reader.unmanaged,
-        acknowledgements=tuple(item for _, item in reader.acknowledgements),
+        overrides=tuple(item for _, item in reader.overrides),
         state_url=_absolute(declared or DEFAULT_STATE, root),
         declared_state_url=declared,
         profiles=reader.profiles,

@@ -81,7 +81,7 @@ def parse_date(text: str) -> date:
 
 
 def parse_amount(value: float | str) -> float:
-    """``max`` of an acknowledgement: a plain number, bytes, or a percentage, by its own unit."""
+    """``max`` of an override: a plain number, bytes, or a percentage, by its own unit."""
     if not isinstance(value, str):
         return float(value)
     if value.endswith("%"):

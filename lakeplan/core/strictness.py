@@ -187,7 +187,7 @@ _ELSEWHERE = {
     "gc.file": neutral("the rules in the file are compared like those in the tree"),
     "branch_lifecycle": neutral(_SIMULATED),
     "object_lifecycle": neutral(_SIMULATED),
-    "acknowledge": neutral("new or wider ones are listed one by one (loosening._opened)"),
+    "overrides": neutral("new or wider ones are listed one by one (loosening._opened)"),
     "servers": neutral("servers are paired by their endpoints; one that is lost is listed (base_pairs)"),
     "defaults": neutral(_ENTRIES),
     "profiles": neutral(_ENTRIES),

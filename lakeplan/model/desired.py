@@ -98,15 +98,15 @@ class Safety:
 
 
 @dataclass(frozen=True)
-class Acknowledgement:
-    """A reviewed opening of one gate of one repository, up to ``max`` (percent, bytes or a count by the
-    gate's own unit; None: no ceiling), until ``expires`` (inclusive; None: no end)."""
+class Override:
+    """A reviewed permission for one gate of one repository, up to ``max`` (percent, bytes or a count by the
+    gate's own unit; None: no ceiling), until ``expires`` (inclusive)."""
 
     repository: str
     gate: str
     max: float | None
     reason: str
-    expires: date | None
+    expires: date
     source: Source
 
 

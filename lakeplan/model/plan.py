@@ -140,7 +140,7 @@ class GateOutcome(str, Enum):
     WARNED = "warned"
     REFUSED = "refused"
     ALLOWED = "allowed"
-    ACKNOWLEDGED = "acknowledged"
+    OVERRIDDEN = "overridden"
 
 
 APPLY, LIFECYCLE_RUN = "apply", "lifecycle run"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from lakeplan.model.desired import Acknowledgement, DesiredRepository, Safety, ServerConfig
+from lakeplan.model.desired import DesiredRepository, Override, Safety, ServerConfig
 
 
 class DesiredTree(Protocol):
@@ -16,7 +16,7 @@ class DesiredTree(Protocol):
     @property
     def safety(self) -> Safety: ...
     @property
-    def acknowledgements(self) -> Sequence[Acknowledgement]: ...
+    def overrides(self) -> Sequence[Override]: ...
     @property
     def unmanaged_policy(self) -> Literal["ignore", "warn", "fail"]: ...
     @property

@@ -84,7 +84,7 @@ def _gates(
     for gate, place in every:
         if gate["outcome"] == outcome:
             scope = "the whole plan" if gate["scope"] == "plan" else gate["scope"]
-            opens = f"\nopens with {gate['opens_with']}" if gate["opens_with"] and level == "error" else ""
+            opens = f"\noverride with {gate['opens_with']}" if gate["opens_with"] and level == "error" else ""
             yield Annotation(level, f"{word} {gate['gate']}", f"{scope}: {gate['message']}{opens}", place)
 
 

@@ -85,7 +85,7 @@ def render_run(document: Json, console: Console) -> None:
     for name, value in facts.items():
         if value:
             page.hanging(Cell(name, "dim"), page.join(value), indent=2, lead_width=9)
-    for text in run["acknowledged"]:
+    for text in run["overridden"]:
         page.hanging(Cell("ack", "dim"), page.join(text), indent=2, lead_width=9)
     for repository in run["repositories"]:
         _repository(page, repository)

@@ -65,7 +65,7 @@ def _gate(suite: ET.Element, gate: Json, place: Place | None, tree: str) -> None
     case = _case(suite, scope, gate["gate"], place, tree)
     if gate["outcome"] == "refused":
         at = f"at {_where(place)}\n" if place else ""
-        _bad(case, "failure", "refused", gate["message"], f"{at}opens with {gate['opens_with']}")
+        _bad(case, "failure", "refused", gate["message"], f"{at}override with {gate['opens_with']}")
     elif gate["outcome"] != "passed":
         _output(case, f"{gate['outcome']}: {gate['message']}\n{gate['opens_with']}".rstrip())
 

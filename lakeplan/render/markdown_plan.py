@@ -128,7 +128,7 @@ def _loosened(document: Json) -> str:
 
 
 def _blocked(document: Json, *, compact: bool) -> str:
-    lines = _gates(document, ("refused",), "opens with ", compact=compact)
+    lines = _gates(document, ("refused",), "override with ", compact=compact)
     if compact and lines:
         lines += "\n**Cut to fit a comment:** what each gate says. The plan file has everything.\n"
     return "\n### :no_entry: BLOCKED\n\n" + lines if lines else ""
@@ -136,8 +136,8 @@ def _blocked(document: Json, *, compact: bool) -> str:
 
 def _opened(document: Json, *, compact: bool) -> str:
     """Gates that somebody opened: what a reviewer agrees to."""
-    lines = _gates(document, ("acknowledged", "allowed"), "", compact=compact)
-    return "\n### Gates opened for this plan\n\n" + lines if lines else ""
+    lines = _gates(document, ("overridden", "allowed"), "", compact=compact)
+    return "\n### Gates overridden in this plan\n\n" + lines if lines else ""
 
 
 def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool) -> str:

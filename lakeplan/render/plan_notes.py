@@ -19,7 +19,7 @@ _STYLES = {
     "refused": Cell("REFUSED", "bold red"),
     "warned": Cell("warned", "yellow"),
     "allowed": Cell("allowed", "cyan"),
-    "acknowledged": Cell("acknowledged", "cyan"),
+    "overridden": Cell("overridden", "cyan"),
     "passed": Cell("passed", "green"),
 }
 _TAGS_SHOWN = 10
@@ -43,10 +43,10 @@ def render_gates(page: Page, gates: Iterable[Json], *, all_of_them: bool = False
         scopes = names(sorted({_scope(g["scope"]) for g in group}))
         lines = [page.join(Cell(gate, "bold"), f"  {scopes}"), page.join(message)]
         if outcome == "refused" and opens:
-            lines.append(page.join(Cell("opens with ", "dim"), opens))
+            lines.append(page.join(Cell("override with ", "dim"), opens))
         elif opens:
             lines.append(page.join(Cell("by " if outcome == "allowed" else "", "dim"), opens))
-        page.hanging(_STYLES[outcome], *lines, lead_width=len("acknowledged"))
+        page.hanging(_STYLES[outcome], *lines, lead_width=len("overridden"))
 
 
 def _scope(scope: str) -> str:

@@ -340,37 +340,62 @@ class DescribeServersAndEntries:
         assert loaded.state_url == f"file://{tmp_path.resolve()}/ops/x"
 
 
-class DescribeAcknowledgements:
+class DescribeOverrides:
     def it_reads_them_from_the_root_and_beside_the_entries(self, tree: Any) -> None:
         root = (
-            "acknowledge:\n"
+            "overrides:\n"
             "  - {repository: data-a, gate: expired-bytes, max: 5TB, reason: r, expires: 2027-01-31}\n"
         )
-        entries = "  data-a: {}\nacknowledge: [{repository: '*', gate: adoption, reason: new}]\n"
-        one, two = tree.load(root, entries).acknowledgements
+        item = "{repository: '*', gate: adoption, reason: new, expires: 2026-05-01}"
+        entries = f"  data-a: {{}}\noverrides: [{item}]\n"
+        one, two = tree.load(root, entries).overrides
         assert (one.repository, one.gate, one.max) == ("data-a", "expired-bytes", 5e12)
         assert one.expires == date(2027, 1, 31)
-        assert (two.repository, two.max, two.expires) == ("*", None, None)
+        assert (two.repository, two.max, two.expires) == ("*", None, date(2026, 5, 1))
 
     @pytest.mark.parametrize(
         ("item", "says"),
         [
-            ("{repository: data-b, gate: clear, reason: r}", "did you mean data-a?"),
-            ("{repository: data-a, gate: clera, reason: r}", "there is no gate 'clera'"),
-            ("{repository: data-a, gate: clear}", "the key reason is missing"),
+            ("{repository: data-b, gate: clear, reason: r, expires: 2027-01-01}", "did you mean data-a?"),
+            ("{repository: data-a, gate: clera, reason: r, expires: 2027-01-01}", "there is no gate 'clera'"),
+            ("{repository: data-a, gate: clear, expires: 2027-01-01}", "the key reason is missing"),
+            ("{repository: data-a, gate: clear, reason: r}", "the key expires is missing"),
             (
                 "{repository: data-a, gate: clear, reason: r, expires: 2027-02-30}",
                 "not a day of the calendar",
             ),
-            ("{repository: data-a, gate: clear, reason: r, max: lots}", "expected a number, bytes"),
-            ("{repository: data-a, gate: clear, reason: r, max: 3}", "has no figure"),
-            ("{repository: data-a, gate: expired-objects, reason: r, max: 5TB}", "write max in percent"),
-            ("{repository: data-a, gate: at-risk, reason: r, max: 5%}", "write max in objects"),
-            ("{repository: data-a, gate: deleted-branches, reason: r, max: 5GB}", "write max in branches"),
+            (
+                "{repository: data-a, gate: clear, reason: r, max: lots, expires: 2027-01-01}",
+                "expected a number, bytes",
+            ),
+            ("{repository: data-a, gate: clear, reason: r, max: 3, expires: 2027-01-01}", "has no figure"),
+            (
+                "{repository: data-a, gate: expired-objects, reason: r, max: 5TB, expires: 2027-01-01}",
+                "write max in percent",
+            ),
+            (
+                "{repository: data-a, gate: at-risk, reason: r, max: 5%, expires: 2027-01-01}",
+                "write max in objects",
+            ),
+            (
+                "{repository: data-a, gate: deleted-branches, reason: r, max: 5GB, expires: 2027-01-01}",
+                "write max in branches",
+            ),
         ],
     )
     def it_refuses_what_opens_nothing(self, problem: Callable[..., str], item: str, says: str) -> None:
-        assert says in problem(f"acknowledge: [{item}]\n", "  data-a: {}")
+        assert says in problem(f"overrides: [{item}]\n", "  data-a: {}")
+
+    def it_shows_the_retired_key_as_it_is_written_now(self, problem: Callable[..., str]) -> None:
+        old = "acknowledge:\n  - {repository: data-a, gate: expired-bytes, max: 5TB, reason: 'moved, yes'}\n"
+        assert problem(old, "  data-a: {}").endswith(
+            'overrides: [{repository: data-a, gate: expired-bytes, max: 5TB, reason: "moved, yes",'
+            " expires: YYYY-MM-DD}]"
+        )
+
+    def it_ignores_the_retired_key_in_a_base_so_that_a_change_can_rename_it(self, tree: Any) -> None:
+        root = tree.write("acknowledge: [{repository: data-a, gate: clear, reason: old}]\n", "  data-a: {}")
+        assert load_tree(root, {}, is_base=True).overrides == ()
 
 
 def it_refuses_a_folder_without_a_tree(tmp_path: Path) -> None:

@@ -126,6 +126,14 @@ class World:
             f"      default_retention_days: {default}\n" + (f"      branches:\n{lines}" if lines else ""),
         )
 
+    def override(self, *gates: str) -> None:
+        """Overrides these gates in the tree, and no others, for every repository."""
+        items = [f"{{repository: '*', gate: {g}, reason: of a test, expires: 2099-12-31}}" for g in gates]
+        self.write(
+            "repositories/overrides.yaml",
+            f"apiVersion: lakeplan/v1\nrepositories: {{}}\noverrides: [{', '.join(items)}]\n",
+        )
+
     def lakeplan(self, command: str | tuple[str, ...], *arguments: str | Path) -> Result:
         """One command line. A command of several words (``("history", "show")``) is a tuple."""
         self._capsys.readouterr()

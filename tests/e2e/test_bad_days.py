@@ -71,10 +71,12 @@ def it_says_that_credentials_are_wrong(repository, monkeypatch):
     ],
 )
 def it_names_the_permission_that_is_missing(repository, route, permission):
-    allow = ("--no-simulate", "--allow", "unknown-impact")
-    plan = None if route.startswith("GET") else repository.plan_file("plan.json", *allow)
+    repository.override("unknown-impact")
+    plan = None if route.startswith("GET") else repository.plan_file("plan.json", "--no-simulate")
     repository.handle.faults.deny(route)
-    result = repository.lakeplan("plan") if plan is None else repository.lakeplan("apply", plan)
+    result = (
+        repository.lakeplan("plan") if plan is None else repository.lakeplan("apply", plan, "--no-simulate")
+    )
     assert result.code == 1
     text = (result.out + result.err).replace("\n", " ")
     assert permission in " ".join(text.split())
@@ -116,8 +118,9 @@ def it_is_not_disturbed_by_foreign_files(repository):
 
 
 def it_leaves_no_secret_in_plan_files_state_logs_or_output(repository):
-    plan = repository.plan_file("plan.json", "--no-simulate", "--allow", "unknown-impact")
-    result = repository.lakeplan("apply", plan, "--log-level", "debug")
+    repository.override("unknown-impact")
+    plan = repository.plan_file("plan.json", "--no-simulate")
+    result = repository.lakeplan("apply", plan, "--no-simulate", "--log-level", "debug")
     assert result.code == 0, result.err
     for file in [plan, *(p for p in repository.tree.rglob("*") if p.is_file())]:
         assert SECRET not in file.read_text(errors="replace"), file

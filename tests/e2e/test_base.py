@@ -63,12 +63,13 @@ def it_is_judged_by_the_stricter_limits_and_shows_every_loosening_first(reviewed
 
 
 @pytest.mark.spark
-def it_lists_a_new_acknowledgement_and_lets_it_open_its_gate(reviewed):
+def it_lists_a_new_override_and_lets_it_open_its_gate(reviewed):
     world = reviewed
     history(world)
-    ack = '{repository: "*", gate: expired-objects, max: 90, reason: moved to @archive}'
+    until = "expires: 2099-12-31"
+    ack = f'{{repository: "*", gate: expired-objects, max: 90, reason: moved to @archive, {until}}}'
     exact = ack.replace('"*"', "analytics")
-    tree(world, STRICT, f"acknowledge: [{ack}, {exact}]")
+    tree(world, STRICT, f"overrides: [{ack}, {exact}]")
     world.rules("analytics", 5)
     comment, page = world.folder / "comment.md", world.folder / "plan.json"
     out = ("--format", "markdown", "--out", comment, "--format", "json", "--out", page)
@@ -76,7 +77,7 @@ def it_lists_a_new_acknowledgement_and_lets_it_open_its_gate(reviewed):
     assert result.code == 0, result.err
     text = comment.read_text()
     assert text.startswith("<!-- lakeplan:plan:. -->\n")
-    assert text.index("acknowledge expired-objects") < text.index("Gates opened for this plan")
+    assert text.index("overrides: expired-objects") < text.index("Gates overridden in this plan")
     assert "@archive" not in text
     assert "::warning file=lakeplan.yaml,line=4,col=15,title=lakeplan%3A loosened::" in result.out
     assert len(json.loads(page.read_text())["loosenings"]) == 2
@@ -96,7 +97,8 @@ def it_holds_the_apply_to_the_tolerance_of_the_base(reviewed):
     world.rules("analytics", 30)
     # Half a day ago two objects went; the commit of 30.2 days has passed its limit since, and a third goes.
     then = str(int(time.time() - 43_200))
-    how = ("--as-of", then, "--allow", "expired-objects")
+    world.override("expired-objects")
+    how = ("--as-of", then)
     strict, loose = (
         world.plan_file("strict.json", "--base", "main", *how),
         world.plan_file("loose.json", *how),

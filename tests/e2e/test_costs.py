@@ -47,12 +47,13 @@ def it_shows_where_the_price_comes_from(priced):
 
 
 def it_is_in_the_plan_file_and_survives_its_apply(priced):
-    path = priced.plan_file("plan.json", "--no-simulate", "--allow", "unknown-impact")
+    priced.override("unknown-impact")
+    path = priced.plan_file("plan.json", "--no-simulate")
     plan = valid("plan", json.loads(path.read_text()))
     assert plan["repositories"][0]["cost_per_gb_month"] == PRICE
     text = (priced.tree / "lakeplan.yaml").read_text()
     priced.write("lakeplan.yaml", text.replace("0.023 USD", "9"))  # a new price makes no plan stale
-    assert priced.lakeplan("apply", path).code == 0
+    assert priced.lakeplan("apply", path, "--no-simulate").code == 0
 
 
 def it_is_in_the_documents_of_branches_and_drift(priced):

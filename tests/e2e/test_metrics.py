@@ -31,7 +31,8 @@ def metrics(world, command, *more, code=0):
 
 def it_follows_a_change_from_plan_to_history(owned):
     plan = owned.folder / "plan.json"
-    beside = ("--no-simulate", "--allow", "unknown-impact", "--format", "json", "--out", plan)
+    owned.override("unknown-impact")
+    beside = ("--no-simulate", "--format", "json", "--out", plan)
     result = owned.lakeplan("plan", *beside, "--format", "openmetrics")
     assert result.code == 0, result.err
     planned = samples(result.out)
@@ -40,7 +41,7 @@ def it_follows_a_change_from_plan_to_history(owned):
     assert "lakeplan_plan_expiring_bytes" not in planned
     shown = owned.lakeplan("show", plan, "--format", "openmetrics")
     assert samples(shown.out) == planned
-    done = metrics(owned, "apply", plan)
+    done = metrics(owned, "apply", plan, "--no-simulate")
     assert done["lakeplan_apply_result"] == {(*KEY, "gc", "applied"): 1.0}
     assert metrics(owned, "plan")["lakeplan_plan_pending"] == {KEY: 0.0}
     (last,) = metrics(owned, ("history", "list"))["lakeplan_history_last_timestamp_seconds"]

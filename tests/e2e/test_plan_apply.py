@@ -238,28 +238,33 @@ class DescribeGates:
         assert blocked.code == 4
         assert "unknown-impact" in blocked.out
         plan = world.plan_file("plan.json", "--no-simulate")
-        refused = world.lakeplan("apply", plan)
+        refused = world.lakeplan("apply", plan, "--no-simulate")
         assert refused.code == 4
-        assert world.lakeplan("apply", plan, "--force").code == 4
+        assert world.lakeplan("apply", plan, "--no-simulate", "--force").code == 4
         assert world.api.rules("analytics") == {"*": 365}
         allowed = world.plan_file("plan.json", "--no-simulate", "--allow", "unknown-impact")
         assert load_plan(allowed.read_text(), where="plan").allowed == ("unknown-impact",)
-        assert world.lakeplan("apply", allowed).code == 0
+        refused = world.lakeplan("apply", allowed, "--no-simulate")
+        assert refused.code == 4, "plan --allow only previews"
+        assert "unknown-impact" in refused.err
+        world.override("unknown-impact")
+        assert world.lakeplan("apply", allowed, "--no-simulate").code == 0
         assert world.api.rules("analytics") == {"*": 30}
 
-    def it_opens_by_a_reviewed_acknowledgement(self, world):
+    def it_opens_by_a_reviewed_override(self, world):
         history(world, "analytics")
         world.api.set_rules("analytics", 365)
         world.write(
             "repositories/analytics.yaml",
             "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    gc: clear\n"
-            "acknowledge: [{repository: analytics, gate: clear, reason: moving away}]\n",
+            "overrides: [{repository: analytics, gate: clear, reason: moving away,"
+            " expires: 2099-12-31}]\n",
         )
         plan = world.plan_file()
         assert world.lakeplan("apply", plan).code == 0
         assert world.api.rules("analytics") is None
         (entry,) = (world.tree / ".lakeplan/history").iterdir()
-        assert "moving away" in " ".join(json.loads(entry.read_text())["acknowledged"])
+        assert "moving away" in " ".join(json.loads(entry.read_text())["overridden"])
 
     def it_takes_a_glob_that_newly_matches_for_an_adoption(self, world):
         world.api.repository("team-a-events")
@@ -268,8 +273,10 @@ class DescribeGates:
             "apiVersion: lakeplan/v1\nrepositories:\n  'team-a-*':\n    gc: {default_retention_days: 30}\n",
         )
         assert world.lakeplan("plan").code == 4
-        plan = world.plan_file("plan.json", "--allow", "adoption")
+        world.override("adoption")
+        plan = world.plan_file()
         assert world.lakeplan("apply", plan).code == 0
+        world.override()
         world.write(
             "repositories/team.yaml",
             "apiVersion: lakeplan/v1\nrepositories:\n  'team-a-*':\n    gc: {default_retention_days: 40}\n",

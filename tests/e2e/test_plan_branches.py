@@ -222,7 +222,7 @@ class DescribeTheGate:
     def it_does_not_stop_an_apply_which_deletes_no_branch(self, lake):
         limit(lake, 1)
         tree(lake, gc="{default_retention_days: 21}")
-        file = lake.plan_file("plan.json", "--allow", "unknown-impact")
+        file = lake.plan_file()
         applied = lake.lakeplan("apply", file)
         assert applied.code == 0, applied.out + applied.err
         assert lake.api.rules("analytics") == {"*": 21}
@@ -236,8 +236,11 @@ class DescribeTheGate:
         assert applied.code == 0, applied.out + applied.err
         assert lake.api.rules("analytics") == {"*": 21}
 
-    def it_opens_by_an_acknowledgement_in_the_tree_up_to_its_number(self, lake):
-        note = "acknowledge: [{{repository: analytics, gate: deleted-branches, max: {}, reason: spring}}]\n"
+    def it_opens_by_an_override_in_the_tree_up_to_its_number(self, lake):
+        note = (
+            "overrides: [{{repository: analytics, gate: deleted-branches, max: {}, reason: spring,"
+            " expires: 2099-12-31}}]\n"
+        )
         limit(lake, 1, note.format(2))
         assert lake.lakeplan("plan", "--no-simulate").code == 0
         root = (lake.tree / "lakeplan.yaml").read_text()

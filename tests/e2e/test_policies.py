@@ -215,7 +215,8 @@ class DescribeBranchesThatGo:
         assert refused.code == 4
         assert "deleted-branches" in refused.err
         assert stored(enterprise) == []
-        opened = enterprise.plan_file("opened.json", "--allow", "deleted-branches")
+        enterprise.override("deleted-branches")
+        opened = enterprise.plan_file("opened.json")
         assert enterprise.lakeplan("apply", opened).code == 0
         assert len(stored(enterprise)) == 2
 
@@ -272,7 +273,8 @@ class DescribeOrderAndClear:
         )
         assert two.lakeplan("apply", two.plan_file()).code == 4
         assert len(stored(two)) == 2
-        opened = two.plan_file("opened.json", "--allow", "clear")
+        two.override("clear")
+        opened = two.plan_file("opened.json")
         assert two.lakeplan("apply", opened).code == 0
         assert stored(two) == []
         assert two.lakeplan("plan", "--detailed-exitcode").code == 0
@@ -347,7 +349,8 @@ class DescribeObjectRules:
     def it_sets_changes_and_clears_them(self, enterprise):
         for days in (90, 30):
             rules(enterprise, days)
-            planned = enterprise.plan_file("plan.json", "--allow", "unknown-impact")
+            enterprise.override("unknown-impact")
+            planned = enterprise.plan_file()
             applied = enterprise.lakeplan("apply", planned)
             assert applied.code == 0, applied.out + applied.err
             (rule,) = enterprise.api.call("GET", OBJECTS)["rules"]
@@ -357,15 +360,17 @@ class DescribeObjectRules:
             "repositories/analytics.yaml",
             "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    object_lifecycle: clear\n",
         )
-        planned = enterprise.plan_file("plan.json", "--allow", "clear")
+        enterprise.override("clear")
+        planned = enterprise.plan_file()
         assert enterprise.lakeplan("apply", planned).code == 0
         assert enterprise.api.session.get(f"{enterprise.api.root}{OBJECTS}", timeout=30).status_code == 404
 
     def it_refuses_rules_that_were_edited_on_the_server(self, enterprise):
         rules(enterprise)
-        enterprise.lakeplan("apply", enterprise.plan_file("plan.json", "--allow", "unknown-impact"))
+        enterprise.override("unknown-impact")
+        enterprise.lakeplan("apply", enterprise.plan_file())
         rules(enterprise, 60)
-        planned = enterprise.plan_file("plan.json", "--allow", "unknown-impact")
+        planned = enterprise.plan_file()
         edited = {"id": "raw", "branches": ["main", "keep"], "prefix": "raw/", "expire_after_days": 90}
         enterprise.api.call("PUT", OBJECTS, json={"rules": [edited]})
         refused = enterprise.lakeplan("apply", planned)
@@ -511,9 +516,8 @@ class DescribeDrift:
     def applied(self, enterprise):
         rule = "{id: raw, branches: [main], prefix: raw/, expire_after_days: 90}"
         tree(enterprise, FEATURES, OLD, more=f"    object_lifecycle: {{rules: [{rule}]}}\n")
-        result = enterprise.lakeplan(
-            "apply", enterprise.plan_file("plan.json", "--allow", "unknown-impact"), "--auto-approve"
-        )
+        enterprise.override("unknown-impact")
+        result = enterprise.lakeplan("apply", enterprise.plan_file(), "--auto-approve")
         assert result.code == 0, result.out + result.err
         return enterprise
 

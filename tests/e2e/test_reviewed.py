@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-UNKNOWN = ("--no-simulate", "--allow", "unknown-impact")
+from lakeplan.model.plan_document import digest_of
 
 
 @pytest.fixture
@@ -20,6 +20,7 @@ def expiring(world):
     world.api.commit("analytics", "main", 1, c=10)
     world.api.set_rules("analytics", 365)
     world.rules("analytics", 5)
+    world.override("unknown-impact")
     return old
 
 
@@ -29,14 +30,14 @@ def root(world, text: str) -> None:
 
 
 def assert_refused(world, plan, *words: str) -> None:
-    refused = world.lakeplan("apply", plan)
+    refused = world.lakeplan("apply", plan, "--no-simulate")
     assert refused.code == 4, refused.out + refused.err
     assert all(word in refused.err for word in words), refused.err
     assert world.api.rules("analytics") == {"*": 365}
 
 
 def it_refuses_when_a_tag_was_set_on_a_commit_that_goes(world, expiring):
-    plan = world.plan_file("plan.json", *UNKNOWN)
+    plan = world.plan_file("plan.json", "--no-simulate")
     world.api.tag("analytics", "v1", expiring)
     assert_refused(world, plan, "v1")
 
@@ -49,10 +50,10 @@ def it_refuses_a_new_tag_also_where_the_objects_were_read(world, expiring):
     assert_refused(world, plan, "v1")
 
 
-def it_refuses_when_the_acknowledgement_was_taken_back(world, expiring):
+def it_refuses_when_the_override_was_taken_back(world, expiring):
     world.api.tag("analytics", "v1", expiring)
-    root(world, "acknowledge: [{repository: analytics, gate: tag-loss, reason: old}]")
-    plan = world.plan_file("plan.json", *UNKNOWN)
+    root(world, "overrides: [{repository: analytics, gate: tag-loss, reason: old, expires: 2099-12-31}]")
+    plan = world.plan_file("plan.json", "--no-simulate")
     root(world, "")
     assert_refused(world, plan, "tag-loss")
 
@@ -60,21 +61,60 @@ def it_refuses_when_the_acknowledgement_was_taken_back(world, expiring):
 def it_refuses_when_a_warning_became_a_refusal(world, expiring):
     world.api.tag("analytics", "v1", expiring)
     root(world, "safety: {on_tag_loss: warn}")
-    plan = world.plan_file("plan.json", *UNKNOWN)
+    plan = world.plan_file("plan.json", "--no-simulate")
     root(world, "")
     assert_refused(world, plan, "tag-loss")
 
 
+def edited(path, change) -> None:
+    """The plan file as somebody leaves it who edits it and knows how its digest is made."""
+    document = json.loads(path.read_text())
+    change(document)
+    document["digest"] = digest_of(document)
+    path.write_text(json.dumps(document))
+
+
+def open_every_gate(document) -> None:
+    document["allowed"] = ["unknown-impact", "expired-objects", "tag-loss"]
+    for gate in [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])]:
+        gate["outcome"] = "allowed"
+
+
+def it_does_not_count_gates_that_the_plan_file_calls_allowed(world, expiring):
+    world.override()
+    plan = world.plan_file("plan.json", "--no-simulate")
+    edited(plan, open_every_gate)
+    assert_refused(world, plan, "unknown-impact")
+
+
+@pytest.mark.spark
+def it_judges_gates_by_what_it_reads_and_not_by_the_figures_of_the_plan_file(world, expiring):
+    """Figures are edited to nothing while the digest of the commits stays the true one."""
+    root(world, "safety: {max_expired_objects_percent: 10}")
+    plan = world.plan_file()
+
+    def nothing_expires(document) -> None:
+        open_every_gate(document)
+        for figures in document["repositories"][0]["impact"]["horizons"].values():
+            figures.update(objects_expire=0, bytes_expire=0)
+
+    edited(plan, nothing_expires)
+    refused = world.lakeplan("apply", plan)
+    assert refused.code == 4, refused.out + refused.err
+    assert "expired-objects" in refused.err
+    assert world.api.rules("analytics") == {"*": 365}
+
+
 def it_refuses_a_plan_made_for_a_moment_to_come(world, expiring):
-    plan = world.plan_file("plan.json", *UNKNOWN, "--as-of", "2099-01-01T00:00:00Z")
+    plan = world.plan_file("plan.json", "--no-simulate", "--as-of", "2099-01-01T00:00:00Z")
     assert_refused(world, plan, "to come")
 
 
 def it_does_not_call_a_misspelt_selection_a_plan_without_work(world, expiring):
-    plan = world.plan_file("plan.json", *UNKNOWN)
-    refused = world.lakeplan("apply", plan, "--target", "analytisc")
+    plan = world.plan_file("plan.json", "--no-simulate")
+    refused = world.lakeplan("apply", plan, "--no-simulate", "--target", "analytisc")
     assert refused.code == 64
-    assert world.lakeplan("apply", plan, "--target", "analyt*").code == 0
+    assert world.lakeplan("apply", plan, "--no-simulate", "--target", "analyt*").code == 0
 
 
 def it_refuses_a_refresh_by_which_the_server_would_lose_more(world):
@@ -98,13 +138,14 @@ def it_refuses_a_refresh_by_which_the_server_would_lose_more(world):
         "      branches:\n        - {branch_id: feature, retention_days: 7}\n"
         "        - {pattern: 'keep-*', retention_days: 100}\n",
     )
-    plan = world.plan_file("plan.json", *UNKNOWN)
+    world.override("unknown-impact")
+    plan = world.plan_file("plan.json", "--no-simulate")
     world.api.branch(name, "keep-1", first)
-    refused = world.lakeplan("apply", plan, "--refresh-patterns")
+    refused = world.lakeplan("apply", plan, "--no-simulate", "--refresh-patterns")
     assert refused.code == 4, refused.out + refused.err
     assert "commits would expire" in refused.err
     assert world.api.rules(name) == {"*": 365}
-    assert world.lakeplan("apply", plan).code == 0
+    assert world.lakeplan("apply", plan, "--no-simulate").code == 0
     assert world.api.rules(name) == {"*": 3, "feature": 7}
 
 
@@ -117,7 +158,8 @@ class DescribeGlobs:
             "repositories/team.yaml",
             "apiVersion: lakeplan/v1\nrepositories:\n  team-*:\n    gc: {default_retention_days: 9}\n",
         )
-        return world.plan_file("plan.json", "--allow", "adoption")
+        world.override("adoption")
+        return world.plan_file()
 
     def it_fails_the_repository_that_is_gone_and_writes_the_rest(self, world, planned):
         world.api.call("DELETE", "/repositories/team-a")

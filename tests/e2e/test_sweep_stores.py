@@ -50,7 +50,8 @@ class StoreSite:
             f'"": {{type: local, path: {folder.parent}}}}}}}}}\n'
             f"state: {{url: {root}/state}}\n"
             "safety: {max_expired_objects_percent: 100}\n"
-            "acknowledge: [{repository: lake, gate: min-age, reason: uploads of a test are new}]\n"
+            "overrides: [{repository: lake, gate: min-age, reason: uploads of a test are new,"
+            " expires: 2099-12-31}]\n"
             "repositories: {lake: {gc: {default_retention_days: 7}, "
             f"sweep: {{min_age: 0s, settle: 0s, margin: 0s, verify: all, mode: {mode}}}}}}}\n",
         )

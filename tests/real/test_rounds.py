@@ -118,7 +118,7 @@ class Asked:
         entry = {"gc": gc, "holds": holds, "sweep": sweep} if holds else {"gc": gc, "sweep": sweep}
         servers = {"prod": {"endpoint_url": server.url, "storages": {"": server.storage}}}
         tree = {"apiVersion": "lakeplan/v1", "servers": servers, "safety": safety}
-        return json.dumps({**tree, "acknowledge": [override], "repositories": {name: entry}})
+        return json.dumps({**tree, "overrides": [override], "repositories": {name: entry}})
 
 
 @dataclass

@@ -166,7 +166,7 @@ def full_plan() -> Plan:
                 1,
                 0,
                 "tags",
-                "--allow tag-loss, or acknowledge it in the tree",
+                "overrides in the tree, or --allow tag-loss at a terminal",
             ),
             GateResult(
                 "at-risk",
@@ -197,16 +197,16 @@ def full_plan() -> Plan:
             GateResult(
                 "adoption",
                 "prod/raw-landing-zone-eu-central",
-                GateOutcome.ACKNOWLEDGED,
+                GateOutcome.OVERRIDDEN,
                 "the glob 'raw-*' newly matches this repository",
-                opens_with="acknowledged at lakeplan.yaml:30: moved here in March",
+                opens_with="overridden at lakeplan.yaml:30: moved here in March",
             ),
             GateResult(
                 "unknown-impact",
                 "prod/raw-landing-zone-eu-central",
                 GateOutcome.REFUSED,
                 "what expires is not known: data/3f9a…: the block checksum is wrong",
-                opens_with="--allow unknown-impact, or acknowledge it in the tree",
+                opens_with="overrides in the tree, or --allow unknown-impact at a terminal",
             ),
         ),
     )

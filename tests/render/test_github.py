@@ -35,7 +35,7 @@ def it_puts_refused_gates_on_the_line_of_their_entry(plans: Any) -> None:
     first = lines(plans.make(made), "deploy")[0]
     assert first == (
         "::error file=deploy/repositories/a.yaml,line=3,col=5,title=lakeplan%3A BLOCKED by clear::"
-        "prod/a: all rules go%0Aopens with --allow clear"
+        "prod/a: all rules go%0Aoverride with --allow clear"
     )
 
 

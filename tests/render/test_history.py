@@ -28,7 +28,7 @@ def run(number: int, *steps: RunStep, finished: bool = True, **fields: Any) -> R
         "plan_digest": "5f" * 32,
         "plan_as_of": at - timedelta(hours=2),
         "allowed": (),
-        "acknowledged": (),
+        "overridden": (),
         "force": False,
         "steps": steps,
     }
@@ -61,7 +61,7 @@ def record() -> RunRecord:
         RunStep("prod/raw", "pending", replaced=True, before=None, after=GcRules(30)),
         RunStep("prod/scratch", "applied", replaced=True, before=GcRules(3), after=None),
         allowed=("clear",),
-        acknowledged=("prod/analytics: gate tag-loss: 1 tag would lose data: v1",),
+        overridden=("prod/analytics: gate tag-loss: 1 tag would lose data: v1",),
         force=True,
         finished=False,
     )

@@ -58,7 +58,7 @@ class SweepWorld:
     safety: dict[str, Any] = field(default_factory=lambda: {"max_expired_objects_percent": 100})
     holds: list[dict[str, Any]] = field(default_factory=list)
     gc: dict[str, Any] | str | None = None
-    acknowledge: list[dict[str, Any]] = field(default_factory=list)
+    overrides: list[dict[str, Any]] = field(default_factory=list)
     entry: str = "repo*"
     chosen: Callable[[SweepSettings], SweepSettings] = lambda settings: settings
     grace_seconds: int | None = None
@@ -96,7 +96,7 @@ class SweepWorld:
             "state": {"url": f"file://{self.folder}/state"},
             "safety": self.safety,
             "repositories": {self.entry: repository},
-            "acknowledge": self.acknowledge,
+            "overrides": self.overrides,
         }
         text = json.dumps(document)
         if self._tree is None or self._tree[0] != text:
@@ -143,7 +143,7 @@ class SweepWorld:
 
     @property
     def openers(self) -> Openers:
-        return Openers(self.allowed, tuple(self.tree().acknowledgements), self.now().date())
+        return Openers(self.allowed, tuple(self.tree().overrides), self.now().date())
 
     # ---- commands
     def mark(self, name: str = "repo1") -> Mark:

@@ -172,7 +172,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
     ):
         looked = list(pool.map(look, wanted))
     followed = _follow(tree, looked, options, ports)
-    openers = gates.Openers(options.allowed, tuple(tree.acknowledgements), options.now.date())
+    openers = gates.Openers(options.allowed, tuple(tree.overrides), options.now.date())
     gated = [replace(r, gates=repository_gates(r.desired, r.outlooks, openers)) for r in followed]
     repositories = sorted((*gated, *broken), key=lambda r: r.key)
     return LifecyclePlan(
@@ -271,16 +271,16 @@ def whole_gates(
     openers: gates.Openers,
     repositories: list[RepositoryOutlook],
 ) -> tuple[GateResult, ...]:
-    """The same over all repositories; acknowledged when it is in every repository that deletes."""
+    """The same over all repositories; overridden when it is in every repository that deletes."""
     found = _decided(gates.run_gate(gates.WHOLE_PLAN, count, tree.safety.max_deleted_branches), openers, None)
-    opened = (GateOutcome.ACKNOWLEDGED, GateOutcome.ALLOWED)
+    opened = (GateOutcome.OVERRIDDEN, GateOutcome.ALLOWED)
     deleting = [r for r in repositories if _count(r)]
     if deleting and all(
         any(g.gate == gates.DELETED_BRANCHES and g.outcome in opened for g in r.gates) for r in deleting
     ):
-        text = "acknowledged in every repository that contributes"
+        text = "overridden in every repository that contributes"
         return tuple(
-            replace(g, outcome=GateOutcome.ACKNOWLEDGED, opens_with=text)
+            replace(g, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
             if g.outcome is GateOutcome.REFUSED
             else g
             for g in found

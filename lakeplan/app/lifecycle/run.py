@@ -191,9 +191,7 @@ class _Runner:
     # ---- gates
     def weigh(self, held: list[_Held]) -> tuple[GateResult, ...]:
         """Gates of each repository, and those over all of them."""
-        openers = gates.Openers(
-            self._options.allowed, tuple(self._tree.acknowledgements), self._options.now.date()
-        )
+        openers = gates.Openers(self._options.allowed, tuple(self._tree.overrides), self._options.now.date())
         outlooks = []
         for item in held:
             item.gates = repository_gates(item.desired, self._followed(item).deleted, openers)

@@ -85,7 +85,7 @@ def judge_again(held: Site, mark: Mark, approval: Approval, today: date) -> None
         sweep=held.desired.sweep,
         grace_period_seconds=max(graces),
     )
-    gates = _gates(held, mark, judged, Openers(frozenset(), held.acknowledgements, today))
+    gates = _gates(held, mark, judged, Openers(frozenset(), held.overrides, today))
     given = {(a.gate, a.unit, a.value, a.limit) for a in approval.judged.allowed}
     refuse_shut((g for g in gates if (g.gate, g.unit, g.value, g.limit) not in given), mark, again=True)
 
@@ -99,9 +99,9 @@ def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False)
     raise GateRefused(
         f"a gate is shut: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
         where=f"{mark.key}: mark {mark.mark_id}",
-        hint=f"approve it again with {opens} at a terminal, or acknowledge it in the tree"
+        hint=f"approve it again with {opens} at a terminal, or list the gate under overrides in the tree"
         if again
-        else f"{opens} at a terminal, or acknowledge it in the tree",
+        else f"{opens} at a terminal, or list the gate under overrides in the tree",
     )
 
 

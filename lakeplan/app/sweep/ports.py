@@ -9,7 +9,7 @@ from datetime import datetime
 
 from lakeplan.app.plan import Selection
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.model.desired import Acknowledgement, DesiredRepository, ServerConfig
+from lakeplan.model.desired import DesiredRepository, Override, ServerConfig
 from lakeplan.model.repository import Repository
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Progress
@@ -47,7 +47,7 @@ class Site:
     neighbours: tuple[Repository, ...] = ()
     """Repositories (``server/name``) of the tree's other servers on the same storage, as far as these servers
     could be asked."""
-    acknowledgements: tuple[Acknowledgement, ...] = ()
+    overrides: tuple[Override, ...] = ()
     """Of the whole tree."""
 
     @property
@@ -77,7 +77,7 @@ def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) 
         ports.preparer(desired.server),
         store,
         neighbours,
-        tuple(tree.acknowledgements),
+        tuple(tree.overrides),
     )
 
 

@@ -12,7 +12,7 @@ import typer
 
 from lakeplan.api import read_plan
 from lakeplan.app.apply import ApplyOptions, apply_plan
-from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
+from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_plan
 from lakeplan.app.report import exit_code_of, report_document
 from lakeplan.app.state import known_repositories
 from lakeplan.app.write import ApplyPorts, Run
@@ -73,6 +73,13 @@ def register(app: typer.Typer) -> None:
                 help="Also give branches that appeared since the plan their pattern's days; never fewer.",
             ),
         ] = False,
+        no_simulate: Annotated[
+            bool,
+            typer.Option(
+                "--no-simulate",
+                help="Read no objects: the gate unknown-impact, which the tree must override.",
+            ),
+        ] = False,
         sweep: Annotated[
             bool,
             typer.Option(
@@ -96,8 +103,8 @@ def register(app: typer.Typer) -> None:
         allowed = check_gate_names(allow)
         if allowed and not sys.stdin.isatty():
             raise UsageError(
-                "--allow opens a gate only at a terminal",
-                hint="give it to lakeplan plan, which records it for review, or acknowledge it in the tree",
+                "--allow overrides a gate only at a terminal",
+                hint="add the gate to overrides in the tree and have it reviewed",
             )
         if plan_file is None and not auto_approve and not sys.stdin.isatty():
             raise UsageError(
@@ -115,7 +122,13 @@ def register(app: typer.Typer) -> None:
         flow = ApplyFlow(
             session,
             this_run(tree),
-            ApplyOptions(force, allowed, refresh_patterns, Selection(tuple(target or ()), owner, server)),
+            ApplyOptions(
+                force,
+                allowed,
+                refresh_patterns,
+                not no_simulate,
+                Selection(tuple(target or ()), owner, server),
+            ),
             outputs,
             no_color=no_color,
             redact=redact_paths,
@@ -152,7 +165,7 @@ class ApplyFlow:
                 known=known_repositories(self.session.state()),
                 # What nobody was shown does not go by itself: with --sweep everything is shown.
                 backlog=self.sweep is not None,
-                simulate="all" if self.sweep is not None else "changed",
+                simulate=self._simulate_mode(),
             ),
             replace(self._plan_ports(), branches=self.session.branch_ports()),
         )
@@ -195,6 +208,11 @@ class ApplyFlow:
         if self.sweep is None:
             return code
         return max(code, self.sweep.mark_and_sweep(plan, self.options.selection, self.run, applied=code))
+
+    def _simulate_mode(self) -> SimulateMode:
+        if not self.options.simulate:
+            return "none"
+        return "all" if self.sweep is not None else "changed"
 
     def _plan_ports(self) -> Ports:
         return Ports(self.session.reader, self.session.simulator, self.session.progress)

@@ -157,7 +157,8 @@ def run(
     allowed = check_gate_names(allow)
     if allowed and not sys.stdin.isatty():
         raise UsageError(
-            "--allow opens a gate only at a terminal", hint="acknowledge the gate in the tree, for review"
+            "--allow overrides a gate only at a terminal",
+            hint="add the gate to overrides in the tree and have it reviewed",
         )
     if every is not None and (plan_file is not None or allowed):
         raise UsageError(

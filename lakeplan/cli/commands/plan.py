@@ -57,7 +57,7 @@ Allow = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
-        help="Open this gate for the plan; recorded in it. Repeatable.",
+        help="Preview the plan with this gate overridden; an apply does not count it. Repeatable.",
         metavar="GATE",
         autocompletion=gate_names,
     ),
@@ -183,7 +183,7 @@ def _tell_why(plan: Plan) -> None:
         gates = dict.fromkeys(f"{gate.gate} ({gate.scope})" for gate in plan.refused)
         print_error(
             f"refused by {', '.join(gates)}",
-            hint="leave -q out, or lakeplan show the plan file; a gate opens with --allow GATE",
+            hint="run without -q or lakeplan show the plan file; list the gate under overrides in the tree",
         )
 
 

@@ -359,14 +359,15 @@ def exit_code_of(document: dict[str, Any]) -> int:
 
 
 def openers_of(session: Session, allow: Sequence[str] | None) -> Openers:
-    """``--allow`` at a terminal, and the tree's acknowledgements. Raises UsageError."""
+    """``--allow`` at a terminal, and the tree's overrides. Raises UsageError."""
     allowed = check_gate_names(allow)
     if allowed and not sys.stdin.isatty():
         raise UsageError(
-            "--allow opens a gate only at a terminal", hint="acknowledge the gate in the tree, for review"
+            "--allow overrides a gate only at a terminal",
+            hint="add the gate to overrides in the tree and have it reviewed",
         )
     today = session.as_of.astimezone(timezone.utc).date()
-    return Openers(allowed, tuple(session.tree.acknowledgements), today)
+    return Openers(allowed, tuple(session.tree.overrides), today)
 
 
 def chosen_settings(

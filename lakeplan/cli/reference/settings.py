@@ -45,7 +45,7 @@ SECTIONS = (
     Section("lakeplan.yaml", "The root of a tree.", "tree"),
     Section(
         "Repository files",
-        "Files that `include` names. `repositories` and `acknowledge` may stand in `lakeplan.yaml` too.",
+        "Files that `include` names. `repositories` and `overrides` may stand in `lakeplan.yaml` too.",
         "repository",
     ),
     Section(
@@ -65,11 +65,11 @@ SECTIONS = (
         without=("gc", "branch_lifecycle", "object_lifecycle", "holds", "lifecycle", "sweep"),
     ),
     Section(
-        "Acknowledgements",
-        "Items of `acknowledge`, in either kind of file.",
+        "Overrides",
+        "Items of `overrides`, in either kind of file.",
         "repository",
-        "acknowledgement",
-        "acknowledge[]",
+        "override",
+        "overrides[]",
     ),
     Section(
         "GC rules files",
@@ -90,7 +90,7 @@ SECTIONS = (
     ),
 )
 
-_ELSEWHERE = {"entry": "Entries", "profile": "Profiles", "acknowledgement": "Acknowledgements"}
+_ELSEWHERE = {"entry": "Entries", "profile": "Profiles", "override": "Overrides"}
 """Definitions with a section of their own, and its title."""
 
 

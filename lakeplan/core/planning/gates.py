@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
 from lakeplan.model.branch_plan import BranchRow
-from lakeplan.model.desired import Acknowledgement, Safety
+from lakeplan.model.desired import Override, Safety
 from lakeplan.model.plan import (
     LIFECYCLE_RUN,
     Action,
@@ -66,28 +66,28 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class Openers:
-    """What may open gates: ``--allow`` names and the tree's reviewed acknowledgements."""
+    """What may open gates: ``--allow`` names and the tree's reviewed overrides."""
 
     allowed: frozenset[str]
-    acknowledgements: tuple[Acknowledgement, ...]
+    overrides: tuple[Override, ...]
     today: date
 
     def decide(self, refused: GateResult, repository: Named | None) -> GateResult:
         """The outcome of a gate that would refuse."""
         if refused.gate in self.allowed:
             return replace(refused, outcome=GateOutcome.ALLOWED, opens_with=f"--allow {refused.gate}")
-        for note in self.acknowledgements:
+        for note in self.overrides:
             if note.gate == refused.gate and self._covers(note, refused, repository):
-                text = f"acknowledged at {note.source}: {note.reason}"
-                return replace(refused, outcome=GateOutcome.ACKNOWLEDGED, opens_with=text)
+                text = f"overridden at {note.source}: {note.reason}"
+                return replace(refused, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
         return replace(
             refused,
             outcome=GateOutcome.REFUSED,
-            opens_with=f"--allow {refused.gate}, or acknowledge it in the tree",
+            opens_with=f"overrides in the tree, or --allow {refused.gate} at a terminal",
         )
 
-    def _covers(self, note: Acknowledgement, gate: GateResult, repository: Named | None) -> bool:
-        if note.expires is not None and note.expires < self.today:
+    def _covers(self, note: Override, gate: GateResult, repository: Named | None) -> bool:
+        if note.expires < self.today:
             return False
         if note.max is not None and (gate.value is None or gate.value > note.max):
             return False
@@ -125,7 +125,7 @@ def plan_gates(
     unmanaged: tuple[str, ...] = (),
     on_unmanaged: Literal["ignore", "warn", "fail"] = "warn",
 ) -> tuple[GateResult, ...]:
-    """The limits over the whole plan. Such a gate counts as acknowledged when it is in every repository
+    """The limits over the whole plan. Such a gate counts as overridden when it is in every repository
     that contributes to it."""
     planned = [r for r in repositories if r.failure is None]
     writing = [r for r in planned if r.writes]
@@ -139,8 +139,8 @@ def plan_gates(
             continue
         decided = openers.decide(gate, None)
         if decided.outcome is GateOutcome.REFUSED and _all_open(planned, gate):
-            text = "acknowledged in every repository that contributes"
-            decided = replace(gate, outcome=GateOutcome.ACKNOWLEDGED, opens_with=text)
+            text = "overridden in every repository that contributes"
+            decided = replace(gate, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
         results.append(decided)
     if unmanaged and on_unmanaged != "ignore":
         gate = GateResult(
@@ -158,7 +158,7 @@ def plan_gates(
 
 
 def _all_open(planned: list[RepositoryPlan], gate: GateResult) -> bool:
-    opened = (GateOutcome.ACKNOWLEDGED, GateOutcome.ALLOWED)
+    opened = (GateOutcome.OVERRIDDEN, GateOutcome.ALLOWED)
     contributing = [r for r in planned if _contributes(r, gate)]
     return bool(contributing) and all(
         any(g.gate == gate.gate and g.stops == gate.stops and g.outcome in opened for g in r.gates)

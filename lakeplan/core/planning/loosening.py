@@ -1,8 +1,8 @@
 """What a tree weakens against its base (``lakeplan.core.strictness``), and what of it guards an apply and a
 sweep: a change that is under review must not open its own gate unseen.
 
-Acknowledgements are reviewed openings: they count, and those that are new against the base are listed with
-everything else that is weaker.
+Overrides are reviewed: they count, and those that are new against the base are listed with everything else
+that is weaker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lakeplan.core.strictness import (
     stricter_sweep,
     weakened,
 )
-from lakeplan.model.desired import Acknowledgement, DesiredRepository, GcDesired, Safety, Source
+from lakeplan.model.desired import DesiredRepository, GcDesired, Override, Safety, Source
 from lakeplan.model.plan import Loosening, Plan, SweepGuard
 from lakeplan.model.sweep import Hold
 
@@ -48,7 +48,7 @@ class Guards:
     max_retention_days: int = 36500
     unmanaged: Policy = "warn"
     state_url: str | None = None
-    acknowledgements: tuple[Acknowledgement, ...] = ()
+    overrides: tuple[Override, ...] = ()
     places: Mapping[str, Source] = field(default_factory=dict)
 
 
@@ -82,27 +82,26 @@ def loosened(base: Guards, head: Guards, today: date) -> tuple[Loosening, ...]:
 
 
 def _opened(base: Guards, head: Guards, today: date) -> Iterator[Loosening]:
-    """Acknowledgements that open more than the base's do. One that is over opens nothing."""
-    for note in head.acknowledgements:
-        if note.expires is not None and note.expires < today:
+    """Overrides that open more than the base's do. One that is over opens nothing."""
+    for note in head.overrides:
+        if note.expires < today:
             continue
-        same = [n for n in base.acknowledgements if (n.repository, n.gate) == (note.repository, note.gate)]
+        same = [n for n in base.overrides if (n.repository, n.gate) == (note.repository, note.gate)]
         if any(_covers(old, note) for old in same):
             continue
         before = "; ".join(_opening(old) for old in same) or ABSENT
-        path = f"acknowledge {note.gate} of {note.repository}"
+        path = f"overrides: {note.gate} of {note.repository}"
         yield Loosening(WHOLE_TREE, path, before, f"{_opening(note)}: {note.reason}", str(note.source))
 
 
-def _covers(old: Acknowledgement, new: Acknowledgement) -> bool:
+def _covers(old: Override, new: Override) -> bool:
     enough = old.max is None or (new.max is not None and new.max <= old.max)
-    long_enough = old.expires is None or (new.expires is not None and new.expires <= old.expires)
-    return enough and long_enough
+    return enough and new.expires <= old.expires
 
 
-def _opening(note: Acknowledgement) -> str:
+def _opening(note: Override) -> str:
     ceiling = "without a ceiling" if note.max is None else f"up to {note.max:,}"
-    return f"{ceiling}, {'without an end' if note.expires is None else f'until {note.expires}'}"
+    return f"{ceiling}, until {note.expires}"
 
 
 def loosened_repository(base: DesiredRepository, head: DesiredRepository | None) -> Iterator[Loosening]:

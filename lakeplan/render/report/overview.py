@@ -16,7 +16,7 @@ from lakeplan.render.report.shell import Section
 
 Json = Mapping[str, Any]
 
-OUTCOMES = ("refused", "acknowledged", "allowed", "warned", "passed")
+OUTCOMES = ("refused", "overridden", "allowed", "warned", "passed")
 _ROWS = 200
 _WHOLE_PLAN = "the whole plan"
 

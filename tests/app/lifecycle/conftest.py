@@ -212,7 +212,7 @@ class MemoryTree:
         self.policies = (Policy("old", ("feature-*",), max_idle_seconds=3 * DAY),)
         self.settings = LifecycleSettings()
         self.safety = Safety()
-        self.acknowledgements: tuple[Any, ...] = ()
+        self.overrides: tuple[Any, ...] = ()
 
     @property
     def servers(self) -> Mapping[str, ServerConfig]:

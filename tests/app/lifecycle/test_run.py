@@ -17,7 +17,7 @@ from lakeplan.errors import (
     UsageError,
 )
 from lakeplan.model.branches import Keep, PullRequest, StagedData
-from lakeplan.model.desired import Acknowledgement, Safety, Source
+from lakeplan.model.desired import Override, Safety, Source
 from lakeplan.model.lifecycle import LifecycleSettings, Policy
 
 KEY = "prod/analytics"
@@ -210,10 +210,10 @@ class DescribeGates:
         assert len(idle.lakefs.branches) == 3
         assert idle.plan().refused
 
-    def it_opens_by_an_acknowledgement(self, idle):
+    def it_opens_by_an_override(self, idle):
         idle.tree.safety = Safety(max_deleted_branches=1)
-        idle.tree.acknowledgements = (
-            Acknowledgement(
+        idle.tree.overrides = (
+            Override(
                 "analytics", "deleted-branches", 2, "clean-up", date(2026, 12, 31), Source("l.yaml", 1, 1)
             ),
         )

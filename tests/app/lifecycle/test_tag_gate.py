@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from lakeplan.app.lifecycle.report import run_exit_code
-from lakeplan.model.desired import Acknowledgement, Safety, Source
+from lakeplan.model.desired import Override, Safety, Source
 from lakeplan.model.refs import Tag
 from lakeplan.model.rules import GcRules
 
@@ -61,8 +63,8 @@ class DescribeTags:
     def it_does_not_take_it_for_the_other_gate(self, tagged):
         """What opens one gate in every repository does not open the limit over all of them."""
         tagged.tree.safety = Safety(max_deleted_branches=0)
-        tagged.tree.acknowledgements = (
-            Acknowledgement("analytics", "tag-loss", None, "archived", None, Source("l.yaml", 1, 1)),
+        tagged.tree.overrides = (
+            Override("analytics", "tag-loss", None, "archived", date(2099, 1, 1), Source("l.yaml", 1, 1)),
         )
         report = tagged.run()
         assert [g.outcome.value for g in report.gates] == ["refused"]

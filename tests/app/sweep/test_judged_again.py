@@ -191,10 +191,10 @@ class DescribeGatesJudgedAgain:
     ) -> None:
         """What nobody approved under the wide limit is judged by the narrow one."""
         world.safety["max_expired_objects_percent"] = 1
-        world.acknowledge = [acknowledged("expired-objects")]
+        world.overrides = [override("expired-objects")]
         mark = world.mark()
         world.approve(mark)
-        world.acknowledge = []
+        world.overrides = []
         world.safety["max_expired_objects_percent"] = 100
         with pytest.raises(GateRefused, match="the limit is 1"):
             world.run(mark)
@@ -202,13 +202,13 @@ class DescribeGatesJudgedAgain:
     def it_does_not_count_an_override_that_expired(self, world: SweepWorld, repo: LakeRepository) -> None:
         world.safety["max_expired_objects_percent"] = 1
         today = world.now().date()
-        world.acknowledge = [acknowledged("expired-objects", expires=str(today))]
+        world.overrides = [override("expired-objects", expires=str(today))]
         mark = world.mark()
         world.approve(mark)
         world.lake.clock.advance(days=1)
         with pytest.raises(GateRefused, match="expired-objects"):
             world.run(mark)
-        world.acknowledge = [acknowledged("expired-objects", expires=str(today + timedelta(days=1)))]
+        world.overrides = [override("expired-objects", expires=str(today + timedelta(days=1)))]
         assert world.run(mark).amount(Status.DELETED).objects == 2
 
     def it_counts_allow_until_the_limit_is_tightened(self, world: SweepWorld, repo: LakeRepository) -> None:
@@ -261,5 +261,5 @@ class DescribeGatesJudgedAgain:
             world.run(mark)
 
 
-def acknowledged(gate: str, **more: Any) -> dict[str, Any]:
-    return {"repository": "*", "gate": gate, "reason": "a test", **more}
+def override(gate: str, **more: Any) -> dict[str, Any]:
+    return {"repository": "*", "gate": gate, "reason": "a test", "expires": "2099-12-31", **more}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.cli.outputs.site import Site
-from tests.cli.outputs.stages import done, mark_id
+from tests.cli.outputs.stages import done, mark_id, override
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ def typed(site: Site, line: str) -> str:
 
 
 def plan_file(site: Site) -> None:
-    done(site, "plan --no-simulate --allow unknown-impact --out plan.json -q")
+    override(site, "unknown-impact")
+    done(site, "plan --no-simulate --out plan.json -q")
 
 
 def branches_go(site: Site) -> None:
@@ -60,7 +61,9 @@ CASES = {
         prepare=plan_file,
     ),
     "report": Case("seeded", ("report plan.json --html plan.html -C .",), prepare=plan_file),
-    "apply": Case("seeded", ("apply plan.json", "apply plan.json"), prepare=plan_file),
+    "apply": Case(
+        "seeded", ("apply plan.json --no-simulate", "apply plan.json --no-simulate"), prepare=plan_file
+    ),
     "explain": Case(
         "seeded",
         (

@@ -70,4 +70,4 @@ def _told(wrong: Wrong, site: Site, width: int) -> tuple[str, list[str]]:
 
 def _tells(text: str) -> bool:
     """What went wrong and what to do about it: a hint, or the places of every mistake, or a gate's words."""
-    return any(words in text for words in ("hint:", "do: ", "opens with")) or bool(PLACE.search(text))
+    return any(words in text for words in ("hint:", "do: ", "override with")) or bool(PLACE.search(text))

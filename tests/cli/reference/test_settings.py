@@ -32,7 +32,7 @@ def it_has_keys_at_every_depth() -> None:
     for path in (
         "servers.<name>.storages.<name>.region",
         "gc.branches[].pattern",
-        "acknowledge[].expires",
+        "overrides[].expires",
         "sweep.margin",
         "tests[].commits.<name>.age",
     ):

@@ -8,7 +8,7 @@ from datetime import date, datetime, timezone
 import pytest
 
 from lakeplan.core.planning.gates import Openers, plan_gates, repository_gates
-from lakeplan.model.desired import Acknowledgement, Safety, Source
+from lakeplan.model.desired import Override, Safety, Source
 from lakeplan.model.plan import (
     Action,
     GateOutcome,
@@ -91,26 +91,32 @@ def it_warns_of_objects_at_risk_by_default_and_refuses_when_told():
     assert "at-risk" not in outcomes(plan, Safety(on_server_divergence="ignore"))
 
 
-def note(**values: object) -> Acknowledgement:
-    given = {"repository": "analytics", "gate": "expired-objects", "max": None, "expires": None, **values}
-    return Acknowledgement(reason="because", source=Source("lakeplan.yaml", 1, 1), **given)  # type: ignore[arg-type]
+def note(**values: object) -> Override:
+    given = {
+        "repository": "analytics",
+        "gate": "expired-objects",
+        "max": None,
+        "expires": date(2099, 1, 1),
+        **values,
+    }
+    return Override(reason="because", source=Source("lakeplan.yaml", 1, 1), **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("acknowledgement", "outcome"),
+    ("override", "outcome"),
     [
-        (note(), "acknowledged"),
-        (note(repository="prod/*"), "acknowledged"),
-        (note(max=50), "acknowledged"),
+        (note(), "overridden"),
+        (note(repository="prod/*"), "overridden"),
+        (note(max=50), "overridden"),
         (note(max=39), "refused"),
         (note(repository="other"), "refused"),
         (note(gate="expired-bytes"), "refused"),
         (note(expires=date(2025, 12, 31)), "refused"),
-        (note(expires=date(2026, 1, 1)), "acknowledged"),
+        (note(expires=date(2026, 1, 1)), "overridden"),
     ],
 )
-def it_opens_by_acknowledgement_within_its_bounds(acknowledgement: Acknowledgement, outcome: str):
-    openers = Openers(frozenset(), (acknowledgement,), date(2026, 1, 1))
+def it_opens_by_override_within_its_bounds(override: Override, outcome: str):
+    openers = Openers(frozenset(), (override,), date(2026, 1, 1))
     assert outcomes(a_plan(horizon(expire=40)), openers=openers)["expired-objects"] == outcome
 
 
@@ -128,13 +134,13 @@ class DescribeTheWholePlan:
         assert gate.outcome is GateOutcome.REFUSED
         assert gate.scope == "plan"
 
-    def it_counts_as_acknowledged_when_every_contributor_is(self):
+    def it_counts_as_overridden_when_every_contributor_is(self):
         openers = Openers(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
         one = a_plan(horizon(expire=90))
         one = replace(one, gates=repository_gates(one, Safety(), openers))
         quiet = a_plan(horizon(expire=0), name="quiet")
         (gate,) = [g for g in plan_gates([one, quiet], Safety(), openers) if g.gate == "expired-objects"]
-        assert gate.outcome is GateOutcome.ACKNOWLEDGED
+        assert gate.outcome is GateOutcome.OVERRIDDEN
         other = a_plan(horizon(expire=90), name="other")
         (gate,) = [g for g in plan_gates([one, other], Safety(), openers) if g.gate == "expired-objects"]
         assert gate.outcome is GateOutcome.REFUSED

@@ -17,10 +17,10 @@ from lakeplan.core.planning.loosening import (
 )
 from lakeplan.core.strictness import stricter_safety
 from lakeplan.model.desired import (
-    Acknowledgement,
     BranchRule,
     DesiredRepository,
     GcDesired,
+    Override,
     Safety,
     Source,
 )
@@ -123,29 +123,27 @@ class DescribeWhatIsListed:
         assert (found.before, found.where) == ("5 bytes", "lakeplan.yaml:7:3")
 
 
-def note(**fields: Any) -> Acknowledgement:
-    made = Acknowledgement("analytics", "tag-loss", 3, "archived", date(2026, 12, 31), HERE)
+def note(**fields: Any) -> Override:
+    made = Override("analytics", "tag-loss", 3, "archived", date(2026, 12, 31), HERE)
     return replace(made, **fields)
 
 
-class DescribeAcknowledgements:
+class DescribeOverrides:
     @pytest.mark.parametrize(
         "change",
         [
             {"max": 4},
             {"max": None},
-            {"expires": None},
+            {"expires": date(2099, 1, 1)},
             {"expires": date(2027, 1, 1)},
             {"gate": "clear"},
             {"repository": "*"},
         ],
     )
     def it_lists_one_that_opens_more_than_the_base(self, change: dict[str, Any]) -> None:
-        found = loosened(
-            Guards(acknowledgements=(note(),)), Guards(acknowledgements=(note(**change),)), TODAY
-        )
+        found = loosened(Guards(overrides=(note(),)), Guards(overrides=(note(**change),)), TODAY)
         assert [f.where for f in found] == ["lakeplan.yaml:7:3"]
-        assert found[0].path.startswith("acknowledge ")
+        assert found[0].path.startswith("overrides: ")
 
     @pytest.mark.parametrize(
         "change",
@@ -158,8 +156,8 @@ class DescribeAcknowledgements:
         ],
     )
     def it_lists_none_that_opens_no_more(self, change: dict[str, Any]) -> None:
-        head = Guards(acknowledgements=(note(**change),))
-        assert loosened(Guards(acknowledgements=(note(),)), head, TODAY) == ()
+        head = Guards(overrides=(note(**change),))
+        assert loosened(Guards(overrides=(note(),)), head, TODAY) == ()
 
 
 def repository(**more: Any) -> DesiredRepository:

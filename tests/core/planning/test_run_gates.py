@@ -10,7 +10,7 @@ import pytest
 from lakeplan.core.planning.gates import Openers, plan_gates, repository_gates
 from lakeplan.model.branch_plan import BranchesPlan, BranchRow
 from lakeplan.model.branches import Consequence
-from lakeplan.model.desired import Acknowledgement, Safety, Source
+from lakeplan.model.desired import Override, Safety, Source
 from lakeplan.model.plan import Action, Failure, Plan, RepositoryPlan
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -46,7 +46,7 @@ def many(count: int) -> list[BranchRow]:
 
 def opened(*notes: tuple[str, float | None]) -> Openers:
     said = tuple(
-        Acknowledgement(repository, "deleted-branches", limit, "spring", None, Source("a", 1, 1))
+        Override(repository, "deleted-branches", limit, "spring", date(2099, 1, 1), Source("a", 1, 1))
         for repository, limit in notes
     )
     return Openers(frozenset(), said, date(2026, 1, 1))
@@ -77,8 +77,8 @@ def it_does_not_block_an_apply() -> None:
 @pytest.mark.parametrize(
     ("openers", "outcome"),
     [
-        (opened(("analytics", None)), "acknowledged"),
-        (opened(("analytics", 3)), "acknowledged"),
+        (opened(("analytics", None)), "overridden"),
+        (opened(("analytics", 3)), "overridden"),
         (opened(("analytics", 2)), "refused"),
         (opened(("other", None)), "refused"),
         (Openers(frozenset({"deleted-branches"}), (), NOW.date()), "allowed"),
@@ -94,14 +94,14 @@ def it_counts_all_repositories_together() -> None:
     assert [(g.outcome.value, g.value) for g in plan_gates(plans, TWO, SHUT)] == [("refused", 4)]
 
 
-def it_is_acknowledged_over_all_when_it_is_in_each_that_deletes() -> None:
+def it_is_overridden_over_all_when_it_is_in_each_that_deletes() -> None:
     def outcome(openers: Openers) -> str:
         plans = [a_plan(*many(3), name=name) for name in ("a", "b")]
         plans = [replace(p, gates=repository_gates(p, TWO, openers)) for p in (*plans, a_plan(name="quiet"))]
         (gate,) = plan_gates(plans, TWO, openers)
         return gate.outcome.value
 
-    assert outcome(opened(("a", None), ("b", None))) == "acknowledged"
+    assert outcome(opened(("a", None), ("b", None))) == "overridden"
     assert outcome(opened(("a", None))) == "refused"
 
 

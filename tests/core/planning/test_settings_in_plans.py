@@ -12,7 +12,7 @@ from lakeplan.core.planning.verdicts import judge
 from lakeplan.core.retention import CommitGraph
 from lakeplan.core.settings import action_of_setting, diff_setting
 from lakeplan.model.action import Action
-from lakeplan.model.desired import Acknowledgement, Safety, Source
+from lakeplan.model.desired import Override, Safety, Source
 from lakeplan.model.lifecycle import Policy
 from lakeplan.model.plan import GateOutcome, Horizon, Impact, ImpactStatus, RepositoryPlan
 from lakeplan.model.refs import Branch, Commit, Refs
@@ -64,10 +64,12 @@ class DescribeTheGates:
         plan = repository(branch_lifecycle=policies(deletions=deletions(99, 99, 99)))
         assert "deleted-branches" not in outcomes(plan, Safety(max_deleted_branches=None))
 
-    def it_opens_up_to_what_is_acknowledged(self):
-        note = Acknowledgement("a", "deleted-branches", 25, "agreed", None, Source("lakeplan.yaml", 1, 1))
-        openers = replace(CLOSED, acknowledgements=(note,))
-        for count, outcome in ((25, GateOutcome.ACKNOWLEDGED), (26, GateOutcome.REFUSED)):
+    def it_opens_up_to_what_is_overridden(self):
+        note = Override(
+            "a", "deleted-branches", 25, "agreed", date(2099, 1, 1), Source("lakeplan.yaml", 1, 1)
+        )
+        openers = replace(CLOSED, overrides=(note,))
+        for count, outcome in ((25, GateOutcome.OVERRIDDEN), (26, GateOutcome.REFUSED)):
             plan = repository(branch_lifecycle=policies(deletions=deletions(0, 0, count)))
             assert outcomes(plan, openers=openers)["deleted-branches"] is outcome
 

@@ -9,7 +9,7 @@ import pytest
 
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.gates import mark_gates
-from lakeplan.model.desired import Acknowledgement, Safety, Source
+from lakeplan.model.desired import Override, Safety, Source
 from lakeplan.model.plan import GateOutcome
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import SweepSettings
@@ -110,7 +110,7 @@ class DescribeOpening:
     @pytest.mark.parametrize(
         ("change", "expected"),
         [
-            ({}, GateOutcome.ACKNOWLEDGED),
+            ({}, GateOutcome.OVERRIDDEN),
             ({"max": 49.0}, GateOutcome.REFUSED),
             ({"expires": date(2026, 3, 30)}, GateOutcome.REFUSED),
             ({"repository": "other"}, GateOutcome.REFUSED),
@@ -121,6 +121,6 @@ class DescribeOpening:
         self, change: dict[str, object], expected: GateOutcome
     ) -> None:
         source = Source("lakeplan.yaml", 1, 1)
-        note = Acknowledgement("repo*", "expired-objects", 60.0, "clean-up", date(2026, 4, 1), source)
+        note = Override("repo*", "expired-objects", 60.0, "clean-up", date(2026, 4, 1), source)
         openers = Openers(frozenset(), (replace(note, **change),), TODAY)  # type: ignore[arg-type]
         assert outcomes(self.goes, self.candidates, openers=openers)["expired-objects"] == [expected.value]

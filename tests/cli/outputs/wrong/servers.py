@@ -61,8 +61,8 @@ WRONG: dict[str, Uses] = {
         "a plan that is cut": Wrong("apply plan.json", 1, prepare=cut("plan.json")),
         "nobody to ask": Wrong("apply --target analytics"),
         "a gate opened without a terminal": Wrong("apply plan.json --allow tag-loss"),
-        "a plan that a gate refused": Wrong("apply plan.json", 4, prepare=refused),
-        "a tree that is another since": Wrong("apply plan.json", 5, prepare=other_tree_since),
+        "a plan that a gate refused": Wrong("apply plan.json --no-simulate", 4, prepare=refused),
+        "a tree that is another since": Wrong("apply plan.json --no-simulate", 5, prepare=other_tree_since),
         "rules that were edited since": Wrong("apply plan.json", 5, prepare=edited_since),
     },
     "explain": {
