@@ -200,8 +200,8 @@ def _row(
 
 class PlainSweeper:
     """``lakeplan.ports.sweep.Sweeper`` in this process. A round takes ``parts_a_round`` parts (None: all),
-    those named in ``last`` at the end, and lasts as long as it takes unless ``by_the_clock``. ``before_round``
-    and ``after_round`` are called with the number of the round, from 1."""
+    those named in ``last`` at the end, and lasts as long as it takes unless ``by_the_clock``.
+    ``before_round`` and ``after_round`` are called with the number of the round, from 1."""
 
     def __init__(self) -> None:
         self.parts_a_round: int | None = None
