@@ -59,7 +59,7 @@ def mark_request(store: SweepStore, case: dict[str, Any], listing: tuple[Part, .
     )
     dates, facts = by_date(graph), dict[str, Facts]()
     for commit, (id, mask) in enumerate(
-        zip(graph.meta_range_ids, keep_masks(graph, refs.commits, rules), strict=True)
+        zip(graph.meta_range_ids, keep_masks(graph, refs, rules), strict=True)
     ):
         if id:
             known = facts.get(id, Facts(0))

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing_extensions import assert_never
 
 from lakeplan.app.gather_holds import idle_holds
-from lakeplan.app.gather_settings import gather_settings, server_policies
+from lakeplan.app.gather_settings import gather_settings, server_deletes_held, server_policies
 from lakeplan.core.diff import action_of, diff_rules
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, missing_heads
@@ -48,7 +48,12 @@ def gather(
     repository = reader.get_repository(desired.name)
     before = reader.get_gc_rules(desired.name)
     listed: list[Branch] | None = None
-    if desired.gc is not None or desired.object_lifecycle is not None or server_policies(desired, server):
+    if (
+        desired.gc is not None
+        or desired.object_lifecycle is not None
+        or server_policies(desired, server)
+        or server_deletes_held(desired, server, as_of)
+    ):
         listed = list(reader.list_branches(desired.name))
     unheld = idle_holds(desired, reader, None if listed is None else [b.id for b in listed], as_of.date())
     listed = listed or []
@@ -81,6 +86,7 @@ def gather(
         creation_date=repository.creation_date,
         storage_namespace=repository.storage_namespace,
         cost_per_gb_month=server.cost_per_gb_month,
+        held_deletions=settings.held_deletions,
     )
     plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
     if repository.read_only and plan.writes:

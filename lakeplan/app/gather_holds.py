@@ -1,6 +1,6 @@
-"""Holds that hold nothing: a branch or a tag of that name is not there (any more), or was misspelt.
-
-A hold on a commit that is not there stops a mark by itself; what a prefix holds is not known without reading.
+"""Holds that keep nothing: no branch or tag of that name exists (any more), or it was misspelt. They block
+``sweep`` and ``lifecycle run``, as a hold on a commit that does not exist does. What a prefix holds is not
+known without reading.
 """
 
 from __future__ import annotations
@@ -31,5 +31,8 @@ def idle_holds(
         if hold.kind in names and not any(matches(name, hold.name) for name in names[hold.kind]):
             source = desired.values.get(f"/holds/{number}/{hold.kind}")
             place = f"{source}: " if source else ""
-            warnings.append(f"{place}the hold on {hold.kind} {hold.name!r} holds nothing: there is none")
+            warnings.append(
+                f"{place}the hold on {hold.kind} {hold.name!r} keeps nothing: the repository has none of that"
+                " name; correct it, or nothing is deleted here"
+            )
     return warnings

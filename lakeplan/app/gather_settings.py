@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from lakeplan.core.holds import active_holds
 from lakeplan.core.lifecycle.verdicts import default_branch_problems
 from lakeplan.core.settings import (
     EVEREST,
@@ -18,6 +19,7 @@ from lakeplan.core.settings import (
     diff_setting,
     fates_of,
     first_deletion,
+    held_deletions,
     is_reordering,
 )
 from lakeplan.errors import ConfigError, FeatureMissing
@@ -46,11 +48,19 @@ class Settings:
     branch_lifecycle: PoliciesPlan | None = None
     object_lifecycle: ObjectRulesPlan | None = None
     warnings: tuple[str, ...] = ()
+    held_deletions: tuple[str, ...] = ()
+    """Held branches that the server's policies would delete while they are held, in words."""
 
 
 def server_policies(desired: DesiredRepository, server: ServerConfig) -> bool:
     """Whether the tree manages policies that the server itself is to enforce."""
     return desired.branch_lifecycle is not None and server.branch_lifecycle_engine == "server"
+
+
+def server_deletes_held(desired: DesiredRepository, server: ServerConfig, as_of: datetime) -> bool:
+    """Whether the server's own job may delete branches that holds name."""
+    held = any(hold.kind == "branch" for hold in active_holds(desired.holds, as_of))
+    return held and server.branch_lifecycle_engine == "server"
 
 
 def gather_settings(
@@ -71,7 +81,34 @@ def gather_settings(
         _check_default_branch(desired.branch_lifecycle, desired, repository)
         warnings.append(ENFORCED_BY_LAKEPLAN)
     rules = _object_rules(desired, reader, branches)
-    return Settings(policies, rules, tuple(warnings))
+    held = _held_deletions(desired, reader, server, repository, branches, policies, as_of)
+    return Settings(policies, rules, tuple(warnings), held)
+
+
+def _held_deletions(
+    desired: DesiredRepository,
+    reader: SettingsReader,
+    server: ServerConfig,
+    repository: Repository,
+    branches: Sequence[Branch],
+    plan: PoliciesPlan | None,
+    as_of: datetime,
+) -> tuple[str, ...]:
+    """By the policies that the plan leaves behind, also those that the tree does not manage."""
+    if not server_deletes_held(desired, server, as_of):
+        return ()
+    try:
+        policies = reader.get_policies(desired.name).items if plan is None else plan.after
+    except FeatureMissing:
+        return ()
+    return held_deletions(
+        active_holds(desired.holds, as_of),
+        branches,
+        policies or (),
+        as_of,
+        default_branch=repository.default_branch,
+        read_only=repository.read_only,
+    )
 
 
 def _unheeded(desired: DesiredRepository) -> list[str]:

@@ -22,6 +22,7 @@ from lakeplan.app.plan_branches import (
     with_losses,
 )
 from lakeplan.core.globs import matches
+from lakeplan.core.holds import active_holds
 from lakeplan.core.planning import gates, impact
 from lakeplan.core.planning.verdicts import Verdicts, expire_name, judge, transitions
 from lakeplan.core.retention import CommitGraph
@@ -233,7 +234,9 @@ def _plan_all(
         plan = replace(item.gathered.plan, impact=_fold(item, results, backlog=options.backlog))
         if item.branches is not None:
             plan = replace(plan, lifecycle=branches_plan(item.branches, results, _look(options)))
-        plan = replace(plan, warnings=(*plan.warnings, *_collector_warnings(plan, item.gathered.desired)))
+        plan = replace(
+            plan, warnings=(*plan.warnings, *_collector_warnings(plan, item.gathered.desired, options.as_of))
+        )
         plans.append(replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, openers)))
     return plans
 
@@ -243,11 +246,11 @@ def _look(options: PlanOptions) -> Look:
     return Look(now, options.as_of, options.read_only, simulate=options.simulate != "none")
 
 
-def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository) -> list[str]:
+def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of: datetime) -> list[str]:
     """What only ``lakeplan sweep`` keeps: the official collector knows neither holds nor tags."""
     warnings = []
-    if desired.holds:
-        named = f"{len(desired.holds)} hold{'s' * (len(desired.holds) != 1)}"
+    if holds := active_holds(desired.holds, as_of):
+        named = f"{len(holds)} hold{'s' * (len(holds) != 1)}"
         warnings.append(f"{named}: lakeplan sweep keeps what they name, the official collector ignores them")
     protected = [
         t.tag for t in plan.impact.tags if any(matches(t.tag, glob) for glob in desired.safety.protected_tags)

@@ -23,14 +23,15 @@ from lakeplan.app.lifecycle.survey import (
     survey,
     under,
 )
+from lakeplan.core.holds import active_holds, names_branch
 from lakeplan.core.lifecycle.consequences import Consequences
 from lakeplan.core.lifecycle.history import tags_on
 from lakeplan.core.lifecycle.keepers import is_exempt
 from lakeplan.core.lifecycle.stale import StaleBranches
 from lakeplan.core.settings import EVEREST
 from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
-from lakeplan.model.branch_plan import BranchesPlan, row_of
-from lakeplan.model.branches import StagedData
+from lakeplan.model.branch_plan import BranchesPlan, BranchRow, row_of
+from lakeplan.model.branches import Keep, StagedData
 from lakeplan.model.desired import DesiredRepository, PoliciesDesired, ServerConfig
 from lakeplan.model.plan import Horizon
 from lakeplan.model.refs import Refs
@@ -126,12 +127,11 @@ def branches_plan(
     done = follow(seen.found, seen.what, answer, simulated=look.simulate)
     asked = seen.stale_request
     known = with_stale(done.survey, seen.stale, results.get(asked.key) if asked is not None else None)
-    settings = seen.found.desired.lifecycle
+    desired = seen.found.desired
     rows = tuple(row_of(outlook) for _, outlook in sorted(known.outlooks.items()))
     moments = {horizon.value: look.as_of + timedelta(days=horizon.days) for horizon in Horizon}
     deletions = {
-        name: sum(1 for r in rows if r.goes_by(moment) and not is_exempt(r.branch_id, settings))
-        for name, moment in moments.items()
+        name: sum(1 for r in rows if _is_deleted(r, desired, moment)) for name, moment in moments.items()
     }
     idle = any(deletions.values()) and _asks_for_idleness(seen.found.desired)
     return BranchesPlan(
@@ -143,6 +143,16 @@ def branches_plan(
         objects_unknown=done.objects_unknown,
         notes=(*seen.notes, EVEREST) if idle else seen.notes,
     )
+
+
+def _is_deleted(row: BranchRow, desired: DesiredRepository, moment: datetime) -> bool:
+    """Whether a run deletes the branch by a moment, if nobody writes. A hold may end before."""
+    if is_exempt(row.branch_id, desired.lifecycle):
+        return False
+    if row.reason == Keep.HELD.value:
+        own = [hold for hold in desired.holds if names_branch([hold], row.branch_id)]
+        return bool(own) and not active_holds(own, moment)
+    return row.goes_by(moment) and not names_branch(active_holds(desired.holds, moment), row.branch_id)
 
 
 def _asks_for_idleness(desired: DesiredRepository) -> bool:

@@ -10,7 +10,8 @@ from lakeplan.config.problems import Path, Problems
 from lakeplan.config.sweeping import parse_age
 from lakeplan.config.units import parse_bytes, parse_count, parse_date, parse_duration
 from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode
-from lakeplan.core.globs import BRANCH_NAMES, is_glob, why_nothing
+from lakeplan.core.globs import BRANCH_NAMES, is_glob, why_no_tag, why_nothing
+from lakeplan.core.holds import prefix_problem
 from lakeplan.model.desired import Source
 
 
@@ -102,10 +103,20 @@ class SettingsCheck:
                 self._problems.add(item.source, here, "a hold has one of prefix, branch, tag, commit")
             if "branch" in named:
                 self._pattern(item.items["branch"], (*here, "branch"))
+            if "tag" in named and (tag := text_of(item.items["tag"])) and (why := why_no_tag(tag)):
+                text = f"the pattern {tag!r} can match nothing: {why}"
+                self._problems.add(item.items["tag"].source, (*here, "tag"), text)
+            if "prefix" in named and "remove" not in item.items:
+                self._hold_prefix(item.items["prefix"], (*here, "prefix"))
             self._parsed(item, "until", here, parse_date)
             self._removal(item, here, targets, needs=("reason",))
             for by in named:
                 self._once(seen, by, item, here)
+
+    def _hold_prefix(self, node: Node, path: Path) -> None:
+        prefix = text_of(node)
+        if prefix is not None and (problem := prefix_problem(prefix)):
+            self._problems.add(node.source, path, problem)
 
     def _lifecycle(self, node: Node, path: Path) -> None:
         if not isinstance(node, MapNode):

@@ -66,6 +66,8 @@ class Keep(str, Enum):
     OPEN_PULL_REQUEST = "open_pull_request"
     NOT_MERGED = "not_merged"
     MIN_KEEP = "min_keep"
+    HELD = "held"
+    """A legal hold names the branch, or needs it to reach a commit or paths that it names."""
 
 
 @dataclass(frozen=True)

@@ -233,6 +233,9 @@ class RepositoryPlan:
     storage_namespace: str = ""
     failure: Failure | None = None
     cost_per_gb_month: Price | None = None
+    held_deletions: tuple[str, ...] = ()
+    """Held branches that the server's policies would delete, in words; not in the plan file, whose gates say
+    it."""
 
     @property
     def key(self) -> str:

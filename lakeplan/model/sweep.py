@@ -39,6 +39,17 @@ class Hold:
 
 
 @dataclass(frozen=True)
+class HeldCommit:
+    """A commit that a hold kept at a mark; for a prefix, one that has a path below it. ``until`` is the
+    hold's when it was last in the tree."""
+
+    kind: Literal["prefix", "branch", "tag", "commit"]
+    name: str
+    commit_id: str
+    until: date | None = None
+
+
+@dataclass(frozen=True)
 class SweepSettings:
     """The design's ``sweep`` block, with its defaults. ``rate`` is deletions a second over all workers."""
 

@@ -25,6 +25,7 @@ _REASONS = {
     "open_pull_request": "an open pull request",
     "not_merged": "not merged into the default branch",
     "min_keep": "kept by min_keep",
+    "held": "kept by a legal hold",
 }
 _WIDE = 100
 """Cells from which on a table also says since when a branch is past its policy."""

@@ -135,6 +135,24 @@ EMPTY_GC = "nothing stands here: write `gc: clear` (in the entry of one exactly 
         ("holds: [{prefix: a, branch: b, reason: r}]", "13: holds[0]: a hold has one of"),
         ("holds: [{prefix: a}]", "13: holds[0]: the key reason is missing"),
         ("holds: [{tag: a, reason: r, until: 1.1.2027}]", "40: holds[0].until: expected a date"),
+        *(
+            (f"holds: [{{prefix: {prefix}, reason: r}}]", f"22: holds[0].prefix: {text}")
+            for prefix, text in (
+                ("/legal/", "paths of objects begin without a slash or dots; write 'legal/'"),
+                ("./legal/", "paths of objects begin without a slash or dots; write 'legal/'"),
+                ("//", "paths of objects begin without a slash or dots; write one such as 'legal/'"),
+                ("legal/*", "a prefix has no wildcards: it holds every path that begins so; write 'legal/'"),
+                ("'*'", "a prefix has no wildcards: it holds every path that begins so; write one such"),
+                (
+                    "lakefs://repo/main/legal/",
+                    "a prefix is the beginning of a path, not a URL; write 'legal/'",
+                ),
+                ("s3://bucket", "a prefix is the beginning of a path, not a URL; write one such as 'legal/'"),
+                ("legal\\old", "paths have slashes, not backslashes; write 'legal/old'"),
+                ("' legal/'", "a prefix does not begin or end with white space; write 'legal/'"),
+            )
+        ),
+        ("holds: [{tag: a b, reason: r}]", "19: holds[0].tag: the pattern 'a b' can match nothing"),
         ("sweep: {max_bytes: 50 XB}", "24: sweep.max_bytes: expected bytes"),
         ("sweep: {min_age: 24}", "22: sweep.min_age: expected a duration"),
         ("sweep: {engine: other}", "21: sweep.engine: expected one of builtin, lakefs-spark-client"),

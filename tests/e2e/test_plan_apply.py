@@ -33,9 +33,10 @@ def it_warns_of_holds_on_branches_and_tags_that_are_not_there(world):
         f"apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    holds:\n{lines}",
     )
     (repository,) = world.lakeplan("plan", "--format", "json").json["repositories"]
-    assert [w for w in repository["warnings"] if "holds nothing" in w] == [
-        "repositories/analytics.yaml:6:18: the hold on branch 'mian' holds nothing: there is none",
-        "repositories/analytics.yaml:8:15: the hold on tag 'w1' holds nothing: there is none",
+    assert [w for w in repository["warnings"] if "keeps nothing" in w] == [
+        f"repositories/analytics.yaml:{place}' keeps nothing: the repository has none of that name;"
+        " correct it, or nothing is deleted here"
+        for place in ("6:18: the hold on branch 'mian", "8:15: the hold on tag 'w1")
     ]
 
 

@@ -234,3 +234,27 @@ class DescribeDrift:
         enterprise.write("lakeplan.yaml", root.replace("engine: server", "engine: lakeplan"))
         drift(enterprise)
         assert records(enterprise) == []
+
+
+class DescribeHeldBranches:
+    HOLD = "    holds: [{branch: feature-1, reason: legal}]\n"
+
+    def it_refuses_policies_that_would_delete_one(self, enterprise):
+        path = enterprise.tree / "repositories" / "analytics.yaml"
+        path.write_text(path.read_text() + self.HOLD)
+        refused = enterprise.lakeplan("apply", "--auto-approve", "--no-simulate")
+        assert refused.code == 4
+        assert "held-branch" in refused.err + refused.out
+        assert enterprise.api.call("GET", POLICIES)["policies"] == []
+
+    def it_refuses_where_the_hold_is_newer_than_the_policies(self, enterprise):
+        assert enterprise.lakeplan("apply", "--auto-approve", "--no-simulate").code == 0
+        enterprise.write(
+            "repositories/analytics.yaml",
+            f"apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n{self.HOLD}",
+        )
+        planned = enterprise.lakeplan("plan", "--format", "json")
+        assert planned.code == 4
+        (gate,) = planned.json["repositories"][0]["gates"]
+        assert (gate["gate"], gate["outcome"]) == ("held-branch", "refused")
+        assert "feature-1 (quick, at " in gate["text"]

@@ -114,7 +114,7 @@ def answer(marker: Marker, case: Case, folder: Path, name: str) -> tuple[Any, ..
     metadata = NamespaceMetadata(store)
     refs = read_refs(read_manifest(store.read(REFS_MANIFEST_KEY)), metadata.read_metadata)
     graph = CommitGraph.from_refs(refs)
-    masks = keep_masks(graph, refs.commits, case.rules)
+    masks = keep_masks(graph, refs, case.rules)
     dates, facts = by_date(graph), dict[str, Facts]()
     for commit, id in enumerate(graph.meta_range_ids):
         known = facts.get(id, Facts(0))

@@ -169,6 +169,12 @@ class _Runner:
         zone = ZoneInfo(self._tree.servers[desired.server].time_zone)
         when = When(self._options.now, self._options.now, zone)
         found = survey(desired, readers, before, when, whole=False)
+        if found.deleted and found.hold_problems:
+            raise LakeplanError(
+                f"{found.hold_problems[0]}: nothing is deleted while it is not clear what is held",
+                where=desired.key,
+                hint="correct the hold in the tree, or remove it",
+            )
         return _Held(desired, lease, self._run.now(), kept, found, stack, old)
 
     def _nothing_to_delete(self, held: _Held) -> RepositoryEnd:

@@ -11,6 +11,8 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from lakeplan.app.gather import read_all_refs
+from lakeplan.app.lifecycle.holding import held_branches
+from lakeplan.core.holds import active_holds, hold_problem
 from lakeplan.core.lifecycle import history, keepers
 from lakeplan.core.lifecycle.consequences import safe_until
 from lakeplan.core.lifecycle.ledger import Ledger, assume_created, facts_of, note_staged, observe
@@ -64,6 +66,8 @@ class Survey:
     graph: CommitGraph | None = None
     rules: GcRules | None = None
     blind_to: tuple[str, ...] = ()
+    hold_problems: tuple[str, ...] = ()
+    """Holds that keep nothing for certain; known where something would be deleted."""
 
     @property
     def deleted(self) -> tuple[BranchOutlook, ...]:
@@ -103,6 +107,7 @@ class _Surveyor:
         self._graph: CommitGraph | None = None
         self._head_dates: dict[str, int] = {}
         self._blind_to: tuple[str, ...] = ()
+        self._hold_problems: tuple[str, ...] = ()
 
     def survey(self, before: Ledger | None) -> Survey:
         name, settings = self._desired.name, self._desired.lifecycle
@@ -129,6 +134,7 @@ class _Surveyor:
     def _settled(self, ledger: Ledger, outlooks: dict[str, BranchOutlook]) -> Survey:
         """Settings of the tree last: they keep what the policies let go."""
         settings = self._desired.lifecycle
+        outlooks = self._held(outlooks)
         merged = self._merged() if settings.require_merged else None
         for name, outlook in outlooks.items():
             if outlook.verdict.goes:
@@ -149,7 +155,19 @@ class _Surveyor:
             self._graph,
             rules,
             self._blind_to,
+            self._hold_problems,
         )
+
+    def _held(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
+        """Legal holds keep a branch whatever else the tree says."""
+        holds = active_holds(self._desired.holds, self._when.as_of)
+        leaving = {name: o for name, o in outlooks.items() if o.verdict.goes}
+        if not holds or not leaving or self._refs is None:
+            return outlooks
+        self._hold_problems = tuple(p for hold in holds if (p := hold_problem(hold, self._refs)))
+        metadata = self._readers.refs.metadata_reader(self._desired.name)
+        held = held_branches(holds, self._refs, leaving, metadata)
+        return outlooks | {name: keepers.keep(leaving[name], Keep.HELD) for name in held}
 
     # ---- one branch
     def _outlook(self, branch: LiveBranch, ledger: Ledger, *, is_new: bool) -> BranchOutlook:

@@ -76,7 +76,7 @@ def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | N
         graph = CommitGraph.from_refs(refs)
         _check_tags(graph)
         rules = _keep_rules(site, stored, refs, now=now, before=before)
-        masks = keep_masks(graph, refs.commits, rules)
+        masks = keep_masks(graph, refs, rules)
     except LakeplanError as error:
         error.where = error.where or site.key
         raise

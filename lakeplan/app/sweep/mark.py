@@ -20,9 +20,9 @@ from lakeplan.app.sweep.places import mark_index_key
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.rules_seen import see_rules
 from lakeplan.app.sweep.safeguards import begun_sweeps, check_no_open_sweep, check_site
+from lakeplan.core.holds import held_prefixes
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.gates import mark_gates
-from lakeplan.core.sweep.keep import held_prefixes
 from lakeplan.errors import StorageError
 from lakeplan.formats.sweep_keys import COLLECTOR_RUNS, MARK_FILE, SEEN_FILE, mark_prefix
 from lakeplan.model.mark import Mark, digest_of

@@ -23,7 +23,7 @@ from lakeplan.app.sweep.mark import by_text, collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.safeguards import check_site
 from lakeplan.app.sweep.store_marks import SeenAtMark, StoredMark, load_approval, load_seen
-from lakeplan.core.sweep.keep import held_prefixes
+from lakeplan.core.holds import held_prefixes
 from lakeplan.core.sweep.settling import proven_absent, window
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan, StorageNotFound, UsageError
 from lakeplan.formats.mark_parts import end_of, read_part

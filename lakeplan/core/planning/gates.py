@@ -37,6 +37,8 @@ DELETED_BRANCHES = "deleted-branches"
 apply, and those that ``lifecycle run`` would delete in one run."""
 MIN_AGE = "min-age"
 """``sweep.min_age`` is below the grace period that the server asks for."""
+HELD_BRANCH = "held-branch"
+"""A server's own policies would delete a branch that a legal hold keeps."""
 SWEEP_LIMIT = "sweep-limit"
 """A mark names more than ``sweep.max_objects`` or ``sweep.max_bytes``."""
 GATES = (
@@ -49,6 +51,7 @@ GATES = (
     UNKNOWN_IMPACT,
     UNMANAGED,
     DELETED_BRANCHES,
+    HELD_BRANCH,
     MIN_AGE,
     SWEEP_LIMIT,
 )
@@ -98,12 +101,13 @@ class Openers:
 
 def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> tuple[GateResult, ...]:
     """Every gate of one repository that has something to say; a passed limit is listed too. Without writes
-    there is only what stops ``lifecycle run``."""
+    there is only what stops ``lifecycle run``, and what a server's policies do to held branches."""
     if plan.failure is not None:
         return ()
     found = [
         *run_gate(plan.key, _run_deletes(plan), safety.max_deleted_branches),
         *run_tag_gate(plan.key, plan.lifecycle.branches if plan.lifecycle is not None else (), safety),
+        *_held_gate(plan),
     ]
     if plan.writes:
         found = [
@@ -198,6 +202,17 @@ def run_gate(scope: str, count: int, limit: int | None) -> list[GateResult]:
             stops=LIFECYCLE_RUN,
         )
     ]
+
+
+def _held_gate(plan: RepositoryPlan) -> list[GateResult]:
+    """Judged without writes too: the hold may be newer than the policies."""
+    if not plan.held_deletions:
+        return []
+    count, first = len(plan.held_deletions), plan.held_deletions[0]
+    text = f"the server's policies would delete a held branch: {first}"
+    if count > 1:
+        text += f" (and {count - 1:,} more)"
+    return [GateResult(HELD_BRANCH, plan.key, GateOutcome.REFUSED, text, count, 0, "branches")]
 
 
 def _presence_gates(plan: RepositoryPlan) -> list[GateResult]:

@@ -15,7 +15,7 @@ from lakeplan.core.settings.difference import (
     what_changed,
     with_server_ids,
 )
-from lakeplan.core.settings.fates import EVEREST, fates_of, first_deletion
+from lakeplan.core.settings.fates import EVEREST, fates_of, first_deletion, held_deletions
 
 __all__ = [
     "EVEREST",
@@ -24,6 +24,7 @@ __all__ = [
     "fates_of",
     "first_deletion",
     "fits",
+    "held_deletions",
     "is_reordering",
     "item_name",
     "item_values",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
+from itertools import product
 
 from lakeplan.core.cron import parse_cron
-from lakeplan.core.lifecycle.verdicts import judge_branch, names_of
+from lakeplan.core.globs import BRANCH_NAMES, is_glob, matches, witness
+from lakeplan.core.lifecycle.verdicts import crossing, judge_branch, names_of
 from lakeplan.model.lifecycle import BranchFacts, Evidence, Policy
 from lakeplan.model.refs import Branch
 from lakeplan.model.setting_plan import BranchFate
+from lakeplan.model.sweep import Hold
 
 LOOK_AHEAD = timedelta(days=30)
 EVEREST = (
@@ -74,6 +77,41 @@ def _goes_at(
     if moment is None or moment > as_of + LOOK_AHEAD:
         return None, ""
     return moment, verdict.policy or ""
+
+
+def held_deletions(
+    holds: Sequence[Hold],
+    branches: Iterable[Branch],
+    policies: Sequence[Policy],
+    as_of: datetime,
+    *,
+    default_branch: str,
+    read_only: bool = False,
+) -> tuple[str, ...]:
+    """Branches that policies delete at some time while one of ``holds`` names them, in words: those that
+    exist, and by example those that a pattern of a policy and a hold's glob would both match."""
+    if read_only:
+        return ()
+    by_branch = [hold for hold in holds if hold.kind == "branch"]
+    found = []
+    for branch in branches:
+        facts = facts_of(branch)
+        verdict = judge_branch(facts, policies, as_of, default_branch=default_branch)
+        moment = verdict.since if verdict.goes else verdict.due
+        named = [hold for hold in by_branch if matches(branch.id, hold.name)]
+        if moment is not None and any(hold.holds_on(max(moment, as_of).date()) for hold in named):
+            found.append(f"{branch.id} ({verdict.policy}, at {max(moment, as_of):%Y-%m-%d})")
+    if found:
+        return tuple(found)
+    for name, policy in _named(policies):
+        moment = crossing(policy, as_of, as_of)
+        for hold, pattern in product(by_branch, policy.patterns):
+            example = witness([hold.name, pattern], [], BRANCH_NAMES) if is_glob(hold.name) else None
+            if example is not None and hold.holds_on(moment.date()):
+                found.append(
+                    f"any that the hold {hold.name!r} and the pattern {pattern!r} of {name} both name"
+                )
+    return tuple(found)
 
 
 def first_deletion(

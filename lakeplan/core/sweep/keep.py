@@ -7,17 +7,19 @@ name (design.md, "The tree"; issue 5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from enum import IntFlag
 
 from lakeplan.core.globs import matches
+from lakeplan.core.holds import active_holds, commits_named, hold_problem
+from lakeplan.core.lifecycle.history import reachable
 from lakeplan.core.retention import CommitGraph, DocumentedRule, ServerWalk
 from lakeplan.errors import LakeplanError
-from lakeplan.model.refs import Commit
+from lakeplan.model.refs import Refs
 from lakeplan.model.rules import GcRules
-from lakeplan.model.sweep import Hold
+from lakeplan.model.sweep import HeldCommit, Hold
 
 
 class Keep(IntFlag):
@@ -53,11 +55,13 @@ class KeepRules:
     before: GcRules | None = None
     protected_tags: tuple[str, ...] = ()
     holds: tuple[Hold, ...] = field(default=())
+    recorded: tuple[HeldCommit, ...] = field(default=())
+    """What holds kept at earlier marks, as the namespace records it."""
 
 
-def keep_masks(graph: CommitGraph, commits: Sequence[Commit], rules: KeepRules) -> list[int]:
-    """Per commit number its ``Keep`` bits. ``commits`` are those of the graph, in any order: holds on a
-    branch reach along every parent. Raises LakeplanError for a commit hold that names none or several."""
+def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
+    """Per commit number its ``Keep`` bits. ``graph`` is that of ``refs``. Raises LakeplanError for a hold
+    on a branch, a tag or a commit that keeps nothing for certain."""
     if not graph.branches:
         raise LakeplanError(
             "the repository has no branches: nothing would be kept", hint="read its refs again; do not sweep"
@@ -81,70 +85,45 @@ def keep_masks(graph: CommitGraph, commits: Sequence[Commit], rules: KeepRules) 
         if then is not None:
             _set(masks, walk.active(earlier, rules.zone), then)
             _set(masks, documented.active(earlier, rules.zone), then)
-    for commit in protected_commits(graph, commits, rules):
+    for commit in protected_commits(graph, refs, rules):
         masks[commit] |= Keep.PROTECTED
     return masks
 
 
-def protected_commits(graph: CommitGraph, commits: Sequence[Commit], rules: KeepRules) -> set[int]:
+def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[int]:
     """Numbers of the commits that protected tags and unexpired holds name (prefix holds name paths, not
-    commits). A hold on a branch names all that its HEAD was made from, along every parent."""
-    today = rules.as_of.date()
+    commits), and those that records of holds name. A hold on a branch names all that its HEAD was made from,
+    along every parent. Raises LakeplanError for a hold that keeps nothing for certain."""
     found = {
-        graph.index[tag.commit_id]
-        for tag in graph.tags
-        if tag.commit_id in graph.index and any(matches(tag.id, glob) for glob in rules.protected_tags)
+        tag.commit_id for tag in refs.tags if any(matches(tag.id, glob) for glob in rules.protected_tags)
     }
-    held_branches: set[str] = set()
-    for hold in rules.holds:
-        if not hold.holds_on(today):
-            continue
-        if hold.kind == "commit":
-            found.add(_named_commit(graph, hold.name))
-        elif hold.kind == "tag":
-            found |= {
-                graph.index[tag.commit_id]
-                for tag in graph.tags
-                if tag.commit_id in graph.index and matches(tag.id, hold.name)
-            }
-        elif hold.kind == "branch":
-            held_branches |= {b.commit_id for b in graph.branches if matches(b.id, hold.name)}
-    return found | _ancestry(graph, commits, held_branches)
+    branches: set[str] = set()
+    for hold in active_holds(rules.holds, rules.as_of):
+        recorded = {r.commit_id for r in rules.recorded if (r.kind, r.name) == (hold.kind, hold.name)}
+        if problem := hold_problem(hold, refs):
+            raise LakeplanError(problem, hint=_instead(recorded))
+        (branches if hold.kind == "branch" else found).update(commits_named(hold, refs))
+    for record in rules.recorded:
+        if record.commit_id not in graph.index:
+            raise LakeplanError(
+                f"the hold on {record.kind} {record.name!r} kept commit {record.commit_id}, which the"
+                " repository lacks now",
+                hint="find out where it is; when its data may be deleted, remove the hold from the tree",
+            )
+        if record.kind != "prefix":
+            (branches if record.kind == "branch" else found).add(record.commit_id)
+    commits = {commit.id: commit for commit in refs.commits}
+    return {graph.index[id] for id in found | reachable(commits, branches) if id in graph.index}
 
 
-def held_prefixes(holds: Iterable[Hold], as_of: datetime) -> tuple[str, ...]:
-    """Path prefixes that unexpired holds name."""
-    today = as_of.date()
-    return tuple(sorted({h.name for h in holds if h.kind == "prefix" and h.holds_on(today)}))
+def _instead(recorded: set[str]) -> str:
+    if not recorded:
+        return "correct the hold in the tree, or remove it"
+    ids = ", ".join(sorted(recorded)[:3])
+    return f"hold what it kept by its commit instead ({ids}), or remove the hold from the tree"
 
 
 def _set(masks: list[int], flags: Iterable[int], bit: int) -> None:
     for commit, flag in enumerate(flags):
         if flag:
             masks[commit] |= bit
-
-
-def _named_commit(graph: CommitGraph, beginning: str) -> int:
-    if beginning in graph.index:
-        return graph.index[beginning]
-    named = [number for number, id in enumerate(graph.ids) if id.startswith(beginning)]
-    if len(named) != 1:
-        what = "no commit" if not named else f"{len(named)} commits"
-        raise LakeplanError(
-            f"a hold names commit {beginning}: the repository has {what} of that name",
-            hint="write the commit's whole id, or take the hold out of the tree",
-        )
-    return named[0]
-
-
-def _ancestry(graph: CommitGraph, commits: Sequence[Commit], heads: set[str]) -> set[int]:
-    if not heads:
-        return set()
-    parents = {commit.id: commit.parents for commit in commits}
-    pending, seen = list(heads), set(heads)
-    while pending:
-        for parent in parents.get(pending.pop(), ()):
-            if parent not in seen:
-                seen.add(parent)
-                pending.append(parent)
-    return {graph.index[id] for id in seen if id in graph.index}

@@ -23,6 +23,7 @@ from lakeplan.model.lifecycle import LifecycleSettings, Policy
 from lakeplan.model.refs import Branch, Commit, Refs, Tag
 from lakeplan.model.repository import Repository
 from lakeplan.model.rules import GcRules
+from lakeplan.model.sweep import Hold
 from lakeplan.ports.progress import Silent
 from lakeplan.ports.storage import Versioned
 
@@ -213,6 +214,7 @@ class MemoryTree:
         self.settings = LifecycleSettings()
         self.safety = Safety()
         self.overrides: tuple[Any, ...] = ()
+        self.holds: tuple[Hold, ...] = ()
 
     @property
     def servers(self) -> Mapping[str, ServerConfig]:
@@ -232,6 +234,7 @@ class MemoryTree:
                 safety=self.safety,
                 branch_lifecycle=PoliciesDesired(self.policies, (source,) * len(self.policies), source),
                 lifecycle=self.settings,
+                holds=self.holds,
             )
         ]
 

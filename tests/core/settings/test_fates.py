@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.core.lifecycle.verdicts import judge_branch
-from lakeplan.core.settings import fates_of, first_deletion
+from lakeplan.core.settings import fates_of, first_deletion, held_deletions
 from lakeplan.core.settings.fates import facts_of
 from lakeplan.model.lifecycle import Policy
 from lakeplan.model.refs import Branch
+from lakeplan.model.sweep import Hold
 
 DAY = 86400
 NOW = datetime(2026, 3, 31, 12, 0, tzinfo=timezone.utc)
@@ -102,3 +104,34 @@ class DescribeTheFirstDeletion:
         found = fates([branch("f-a", 40)], None, [AGE])
         with pytest.raises(ValueError):
             first_deletion(found, NOW, "often", timezone.utc)
+
+
+class DescribeHeldBranches:
+    POLICY = Policy("quick", ("feature-*",), max_age_seconds=7 * DAY)
+
+    def held(self, hold: Hold, *branches: Branch, policies: Sequence[Policy] = (POLICY,)) -> tuple[str, ...]:
+        return held_deletions([hold], branches, policies, NOW, default_branch="main")
+
+    def it_names_those_that_policies_delete_now_or_later_while_they_are_held(self) -> None:
+        old, young = branch("feature-1", 40), branch("feature-2", 1)
+        assert self.held(Hold("branch", "feature-1"), old, young) == (
+            f"feature-1 (quick, at {NOW:%Y-%m-%d})",
+        )
+        later = (NOW + timedelta(days=6)).date()
+        assert self.held(Hold("branch", "feature-2", later), old, young) == (
+            f"feature-2 (quick, at {later})",
+        )
+
+    def it_names_none_whose_hold_ends_before_or_that_no_policy_matches(self) -> None:
+        young, other = branch("feature-2", 1), branch("keep", 400)
+        before = (NOW + timedelta(days=5)).date()
+        assert self.held(Hold("branch", "feature-2", before), young, other) == ()
+        assert self.held(Hold("branch", "keep"), young, other) == ()
+        assert self.held(Hold("prefix", "feature-"), young, other) == ()
+
+    def it_thinks_of_branches_that_do_not_exist_yet(self) -> None:
+        (text,) = self.held(Hold("branch", "*-legal"))
+        assert "'feature-*' of quick" in text
+        assert self.held(Hold("branch", "legal-*")) == ()
+        assert self.held(Hold("branch", "*-legal", (NOW + timedelta(days=6)).date())) == ()
+        assert self.held(Hold("branch", "feature-9")) == ()  # it does not exist: another check says so

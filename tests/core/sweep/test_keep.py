@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakeplan.core.holds import held_prefixes
 from lakeplan.core.retention import CommitGraph
-from lakeplan.core.sweep.keep import KEEPS, Keep, KeepRules, held_prefixes, keep_masks
+from lakeplan.core.sweep.keep import KEEPS, Keep, KeepRules, keep_masks
 from lakeplan.errors import LakeplanError
 from lakeplan.model.refs import Branch, Refs, Tag
 from lakeplan.model.rules import GcRules
-from lakeplan.model.sweep import Hold
+from lakeplan.model.sweep import HeldCommit, Hold
 from tests.core.retention.conftest import NOW, draw_refs
 from tests.core.retention.literal import World, literal_documented_walk, literal_server_walk, worlds
 
@@ -29,7 +30,7 @@ main -> h 1 p
 
 def masks_of(refs: Refs, rules: KeepRules) -> dict[str, Keep]:
     graph = CommitGraph.from_refs(refs)
-    return {id: Keep(m) for id, m in zip(graph.ids, keep_masks(graph, refs.commits, rules), strict=True)}
+    return {id: Keep(m) for id, m in zip(graph.ids, keep_masks(graph, refs, rules), strict=True)}
 
 
 def rules_of(days: int, *, margin_hours: float = 0, **more: object) -> KeepRules:
@@ -102,7 +103,6 @@ class DescribeHolds:
             (Hold("commit", "r"), "r"),
             (Hold("tag", "v*"), "q"),
             (Hold("branch", "old-*"), "s t u"),
-            (Hold("branch", "no-such"), ""),
             (Hold("prefix", "audit/"), ""),
         ],
     )
@@ -130,11 +130,38 @@ class DescribeHolds:
         refs = draw_refs("main -> abc1 1 abd2\n abd2 50")
         assert kept(refs, rules_of(0, holds=(Hold("commit", "abd"),)), Keep.PROTECTED) == "abd2"
 
-    @pytest.mark.parametrize(("name", "what"), [("ab", "2 commits"), ("zz", "no commit")])
-    def it_refuses_a_commit_that_nothing_or_much_is_called(self, name: str, what: str) -> None:
+    @pytest.mark.parametrize(
+        ("hold", "what"),
+        [
+            (Hold("commit", "ab"), "ambiguous"),
+            (Hold("commit", "zz"), "keeps nothing"),
+            (Hold("branch", "no-such"), "keeps nothing"),
+            (Hold("tag", "v*"), "keeps nothing"),
+        ],
+    )
+    def it_refuses_a_hold_that_keeps_nothing_for_certain(self, hold: Hold, what: str) -> None:
         refs = draw_refs("main -> abc1 1 abd2\n abd2 50")
         with pytest.raises(LakeplanError, match=what):
-            masks_of(refs, rules_of(5, holds=(Hold("commit", name),)))
+            masks_of(refs, rules_of(5, holds=(hold,)))
+        assert masks_of(refs, rules_of(5, holds=(replace(hold, until=date(2020, 1, 1)),)))
+
+    def it_keeps_what_was_recorded_though_the_hold_names_another_commit_now(self) -> None:
+        """A tag was moved, a branch was deleted or reset."""
+        refs = replace(draw_refs(LINE + "other -> s 300 t\n t 310"), tags=(Tag("v1", "p"),))
+        recorded = (HeldCommit("tag", "v1", "r"), HeldCommit("branch", "gone-*", "s"))
+        rules = rules_of(5, holds=(Hold("tag", "v1"),), recorded=recorded)
+        assert kept(refs, rules, Keep.PROTECTED) == "p r s t"
+
+    def it_refuses_to_go_on_without_a_commit_that_was_recorded(self) -> None:
+        recorded = (HeldCommit("prefix", "legal/", "gone"),)
+        with pytest.raises(LakeplanError, match="kept commit gone, which the repository lacks"):
+            masks_of(draw_refs(LINE), rules_of(5, recorded=recorded))
+
+    def it_says_what_to_hold_instead(self) -> None:
+        rules = rules_of(5, holds=(Hold("branch", "b"),), recorded=(HeldCommit("branch", "b", "r"),))
+        with pytest.raises(LakeplanError, match="keeps nothing") as refused:
+            masks_of(draw_refs(LINE), rules)
+        assert "by its commit instead (r)" in refused.value.hint
 
     def it_names_the_prefixes_that_are_held_today(self) -> None:
         holds = [

@@ -1,0 +1,79 @@
+"""Which branches legal holds keep: those they name, and those that alone lead to what they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from lakeplan.core.holds import commits_named, names_branch, needed_branches, own_commits
+from lakeplan.formats.ranges import read_metarange
+from lakeplan.model.branches import BranchOutlook
+from lakeplan.model.refs import Refs
+from lakeplan.model.sweep import Hold
+from lakeplan.ports.lakefs import MetadataReader
+
+MAX_OWN_COMMITS = 200
+"""Of a branch with more commits of its own the metaranges are not read: a held prefix keeps it."""
+
+
+def held_branches(
+    holds: Sequence[Hold], refs: Refs, leaving: Mapping[str, BranchOutlook], metadata: MetadataReader
+) -> set[str]:
+    """Of the branches that would be deleted together, those that unexpired holds keep. Raises what reading
+    metadata raises."""
+    prefixes = tuple(hold.name for hold in holds if hold.kind == "prefix")
+    found = {name for name in leaving if names_branch(holds, name)}
+    found |= {name for name, outlook in leaving.items() if prefixes and _stages(outlook, prefixes)}
+    leaving_still = leaving.keys() - found
+    if prefixes and leaving_still:
+        found |= _with_paths(refs, leaving_still, prefixes, metadata)
+    if prefixes or any(hold.kind == "commit" for hold in holds):
+        # made while the refs were read: what it leads to is not known
+        found |= leaving.keys() - {branch.id for branch in refs.branches}
+    named = {commit for hold in holds for commit in commits_named(hold, refs)}
+    return found | needed_branches(refs, leaving.keys() - found, named)
+
+
+def _stages(outlook: BranchOutlook, prefixes: tuple[str, ...]) -> bool:
+    """Whether uncommitted changes are below a held prefix, as far as their listing shows."""
+    staged = outlook.staged
+    return staged is not None and (
+        staged.more or any(change.path.startswith(prefixes) for change in staged.changes)
+    )
+
+
+def _with_paths(
+    refs: Refs, leaving: Iterable[str], prefixes: Sequence[str], metadata: MetadataReader
+) -> set[str]:
+    """Branches of whose own commits some range may have a path below a prefix that the commits before them do
+    not have."""
+    commits = {commit.id: commit for commit in refs.commits}
+    ranges: dict[str, frozenset[str]] = {}
+
+    def below(commit_id: str) -> frozenset[str]:
+        metarange = commits[commit_id].meta_range_id
+        if metarange not in ranges:
+            ranges[metarange] = _ranges_below(metarange, prefixes, metadata)
+        return ranges[metarange]
+
+    found = set()
+    for name, own in own_commits(refs, set(leaving)).items():
+        if len(own) > MAX_OWN_COMMITS:
+            found.add(name)
+            continue
+        before = {p for commit in own for p in commits[commit].parents if p in commits} - own
+        known = frozenset[str]().union(*map(below, before))
+        if any(below(commit) - known for commit in own):
+            found.add(name)
+    return found
+
+
+def _ranges_below(metarange: str, prefixes: Sequence[str], metadata: MetadataReader) -> frozenset[str]:
+    if not metarange:
+        return frozenset()
+    keys = [prefix.encode(errors="surrogateescape") for prefix in prefixes]
+    listed = read_metarange(metadata.read_metadata("meta_range", metarange), name=metarange)
+    return frozenset(
+        info.id
+        for info in listed
+        if any(info.max_key >= key and (info.min_key <= key or info.min_key.startswith(key)) for key in keys)
+    )
