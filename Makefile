@@ -13,10 +13,10 @@ help:
 
 setup: $(STAMP)  ## make .venv from pyproject.toml and constraints.txt
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(0 if (3,10) <= sys.version_info[:2] <= (3,13) else "lakeplan needs Python 3.10 to 3.13, this is " + sys.version.split()[0] + ": name another one with PYTHON=python3.12")'
-	@$(PYTHON) -m venv $(VENV) || { echo "venv is missing: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip setuptools wheel
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3,11) <= sys.version_info[:2] <= (3,13) else "lakeplan needs Python 3.11 to 3.13, this is " + sys.version.split()[0] + ": name another one with PYTHON=python3.12")'
+	@$(PYTHON) -P -m venv $(VENV) || { echo "venv is missing: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -P -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip setuptools wheel
+	$(BIN)/python -P -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $(STAMP)
 
 java:
@@ -44,18 +44,18 @@ bench: setup java  ## simulations of a generated repository: cold, warm, and bes
 
 SERIES_ARGS ?= --objects 500K
 series: setup java  ## how time and memory grow with objects, churn and commits: tables and pictures
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	@$(BIN)/python -P -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python bench/series.py $(SERIES_ARGS)
 
 warm: setup java  ## once, 30 s and 190 MB: Spark sessions then start in about half the time
-	$(BIN)/python -m lakeplan.simulation.warm
+	$(BIN)/python -P -m lakeplan.simulation.warm
 
 format: setup  ## write the format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 docs: setup  ## write the pages of docs/ that are made from the program
-	$(BIN)/python -m lakeplan.cli.reference docs
+	$(BIN)/python -P -m lakeplan.cli.reference docs
 
 clean:
 	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -221,7 +221,7 @@ def wait_for(port: int) -> None:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1):
                 return
-        except OSError:  # noqa: PERF203  # each try is a connection
+        except OSError:  # each try is a connection
             time.sleep(0.2)
     raise SystemExit("moto's server did not start within a minute")
 

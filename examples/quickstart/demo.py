@@ -17,7 +17,7 @@ from base64 import b64encode
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LAKEPLAN = (sys.executable, "-m", "lakeplan")
+LAKEPLAN = (sys.executable, "-P", "-m", "lakeplan")
 KEY, SECRET = "sandbox", "sandbox-secret"
 OVERRIDE = """overrides:
   - {repository: analytics, gate: tag-loss, max: 1, reason: v1.0 is archived elsewhere, expires: 2099-12-31}

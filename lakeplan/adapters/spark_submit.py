@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, quote_plus
 
+from lakeplan.core.processes import find_program, safe_environment
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.formats.collector_command import (
     REDACTED,
@@ -155,13 +155,13 @@ class SparkSubmit:
 
     # ---- what it is started with
     def _command(self) -> str:
-        found = shutil.which(self._options.command, path=self._environ.get("PATH"))
+        found = find_program(self._options.command, self._environ)
         if found is None:
             raise UsageError(
                 f"there is no {self._options.command} to run the official collector with",
                 hint="install Spark, or name it: --spark-submit PATH",
             )
-        return os.path.abspath(found)
+        return found
 
     def _client(self) -> str:
         """A jar of this machine by its whole path: the job does not run in this folder."""
@@ -174,7 +174,8 @@ class SparkSubmit:
 
     def _job_environ(self) -> dict[str, str]:
         dropped = OWN_VARIABLES if self._keeps_aws() else (*OWN_VARIABLES, *AWS_KEYS)
-        return {name: text for name, text in self._environ.items() if not name.startswith(dropped)}
+        kept = {name: text for name, text in self._environ.items() if not name.startswith(dropped)}
+        return safe_environment(kept)
 
     def _keeps_aws(self) -> bool:
         """Whether the job finds S3 credentials itself."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-
-from typing_extensions import assert_never
+from typing import assert_never
 
 from lakeplan.app.gather_holds import idle_holds
 from lakeplan.app.gather_settings import gather_settings, server_deletes_held, server_policies

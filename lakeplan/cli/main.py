@@ -20,7 +20,8 @@ from lakeplan.cli import redaction
 from lakeplan.cli.commands import COMMANDS
 from lakeplan.cli.console import print_error
 from lakeplan.cli.stopping import interrupt_on_sigterm
-from lakeplan.errors import ConfigError, ExitCode, LakeplanError
+from lakeplan.core.processes import safe_environment, set_environment
+from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 
 _log = logging.getLogger("lakeplan")
 ENVIRONMENT = "LAKEPLAN_LOG_LEVEL=info in the environment is --log-level info, and so on."
@@ -158,8 +159,9 @@ def _explain(error: LakeplanError) -> None:
 
 def main() -> None:
     interrupt_on_sigterm()
+    try:
+        set_environment(safe_environment(os.environ))
+    except UsageError as error:
+        _explain(error)
+        sys.exit(error.exit_code)
     sys.exit(run(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-    main()

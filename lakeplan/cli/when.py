@@ -17,8 +17,7 @@ def parse_time(text: str) -> datetime:
     except (ValueError, OverflowError, OSError):
         pass
     try:
-        # Python 3.10's fromisoformat knows no "Z".
-        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
+        moment = datetime.fromisoformat(text.strip().replace("z", "Z"))
     except ValueError:
         raise UsageError(
             f"{text!r} is not a time", hint="ISO 8601, such as 2026-03-31T12:00:00Z, or epoch seconds"

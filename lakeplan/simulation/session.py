@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -12,15 +13,18 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import IO
 
+import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from lakeplan.core.processes import SAFE_PATH, find_program, safe_environment, set_environment
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.archive import is_folder, write_code
 
@@ -63,6 +67,7 @@ def open_session(
     Raises SimulationFailed when Java is missing, too old, or Spark does not start."""
     active = SparkSession.getActiveSession()
     if active is not None:
+        active.sparkContext.environment[SAFE_PATH] = "1"
         yield active
         return
     session = _start(options, estimated_bytes, light=light)
@@ -133,6 +138,8 @@ def _settings(options: SparkOptions, estimated_bytes: int, *, light: bool = Fals
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
+        # `python -m pyspark.daemon` would import from the folder that it runs in.
+        f"spark.executorEnv.{SAFE_PATH}": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
         SHUFFLE_PARTITIONS: str(shuffle_partitions(estimated_bytes)),
@@ -193,8 +200,40 @@ def _context(conf: SparkConf, noise: IO[bytes]) -> SparkContext:
         # Spark and its workers talk on standard error; people hear of it only when it fails, or at debug.
         loud = _log.isEnabledFor(logging.DEBUG)
         streams = {} if loud else {"stdout": subprocess.DEVNULL, "stderr": noise}
-        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        with _spark_environment():
+            gateway = launch_gateway(conf, {**streams, "cwd": _own_folder()})  # type: ignore[no-untyped-call]
     return SparkContext(gateway=gateway, conf=conf)
+
+
+@contextmanager
+def _spark_environment() -> Iterator[None]:
+    """Where Java and its Python workers start: pyspark itself would look for Spark in ``..`` first."""
+    before = dict(os.environ)
+    safe = safe_environment(before)
+    safe["SPARK_HOME"] = before.get("SPARK_HOME") or str(_installed_spark())
+    try:
+        set_environment(safe)
+        yield
+    finally:
+        set_environment(before)
+
+
+def _installed_spark() -> Path:
+    """The Spark of the pyspark that is imported here: with it, or that it is a part of."""
+    package = Path(pyspark.__file__).parent
+    candidates = (package / "spark-distribution", package, package.parent.parent)
+    found = next((folder for folder in candidates if (folder / "bin" / "spark-submit").is_file()), None)
+    if found is None:
+        raise SimulationFailed("pyspark has no Spark beside it", hint="Set SPARK_HOME to Spark 4's folder.")
+    return found
+
+
+@cache
+def _own_folder() -> str:
+    """The folder that Java and its workers run in, for as long as this process lives: not the user's."""
+    folder = tempfile.mkdtemp(prefix="lakeplan-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _submitted() -> bool:
@@ -214,7 +253,7 @@ def _java() -> str | None:
     home = os.environ.get("JAVA_HOME")
     if home:
         return shutil.which(os.path.join(home, "bin", "java"))
-    return shutil.which("java")
+    return find_program("java", os.environ)
 
 
 def _not_started(error: Exception, noise: IO[bytes]) -> SimulationFailed:

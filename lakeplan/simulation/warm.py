@@ -1,6 +1,6 @@
 """Makes sessions start faster: an archive of the classes that Spark loads (class data sharing).
 
-    python -m lakeplan.simulation.warm
+    python -P -m lakeplan.simulation.warm
 
 runs one small simulation and has Java write down what it loaded (about 160 MB, beside the installation). From
 then on a session starts in about half the time. It is optional; nothing is different without it.

@@ -73,7 +73,7 @@ def sweep_parts(parts: Iterable[Part], work: Work) -> Iterator[PartEnd | Lakepla
         try:
             clock.check()
             yield _Part(part, work, throttle, waiting, clock).sweep()
-        except RoundOver:  # noqa: PERF203  # a part is thousands of requests
+        except RoundOver:  # a part is thousands of requests
             return
         except LakeplanError as error:
             yield error

@@ -25,6 +25,8 @@ from lakeplan.sandbox.seed.client import SeedClient
 from lakeplan.sandbox.seed.document import HELP, read_seed
 from lakeplan.sandbox.seed.runner import run_seed
 
+SANDBOX = "LAKEPLAN_SANDBOX"
+"""The variables of a server that is called sandbox begin with it."""
 DEFAULT_PORT = 8000
 DEFAULT_ENDPOINT = f"http://127.0.0.1:{DEFAULT_PORT}"
 _DEFAULTS = Options()
@@ -174,11 +176,11 @@ def seed_target(
     """The server and credentials of ``sandbox seed``: the options, then the variables of the server
     ``sandbox``, then the sandbox's defaults. The variables' key is only for their own endpoint, and a key
     that is not the sandbox's only for an endpoint that somebody named. Raises UsageError."""
-    own = environ.get("LAKEPLAN_SANDBOX_ENDPOINT_URL") or None
+    own = environ.get(f"{SANDBOX}_ENDPOINT_URL") or None
     chosen = endpoint or own or DEFAULT_ENDPOINT
     if own is not None and chosen.rstrip("/") == own.rstrip("/"):
-        access_key = access_key or environ.get("LAKEPLAN_SANDBOX_ACCESS_KEY_ID")
-        secret_key = secret_key or environ.get("LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY")
+        access_key = access_key or environ.get(f"{SANDBOX}_ACCESS_KEY_ID")
+        secret_key = secret_key or environ.get(f"{SANDBOX}_SECRET_ACCESS_KEY")
     target = SeedTarget(
         chosen, access_key or _DEFAULTS.access_key_id, secret_key or _DEFAULTS.secret_access_key
     )

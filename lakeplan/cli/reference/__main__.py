@@ -1,4 +1,4 @@
-"""``python -m lakeplan.cli.reference FOLDER``: writes the pages into a folder such as ``docs``."""
+"""``python -P -m lakeplan.cli.reference FOLDER``: writes the pages into a folder such as ``docs``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakeplan.cli.reference.pages import write_pages
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
-        sys.stderr.write("usage: python -m lakeplan.cli.reference FOLDER\n")
+        sys.stderr.write("usage: python -P -m lakeplan.cli.reference FOLDER\n")
         return 64
     for path in write_pages(Path(arguments[0])):
         sys.stdout.write(f"{path}\n")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
 from tests.cli.outputs.site import Site, Terminal
 
 ESCAPE = "\x1b["
+ROOT = Path(__file__).parents[3]
 
 
 def it_uses_what_a_wide_terminal_has(open_site: Callable[[str], Site]) -> None:
@@ -82,5 +84,5 @@ class DescribeWithoutATerminal:
 
 
 def it_is_a_plugin_of_lakectl() -> None:
-    (script,) = entry_points(group="console_scripts", name="lakectl-lakeplan")
-    assert script.value == "lakeplan.cli.main:main"
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["lakectl-lakeplan"] == scripts["lakeplan"]

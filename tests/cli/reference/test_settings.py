@@ -15,8 +15,11 @@ from lakeplan.cli.reference.environment import variables
 from lakeplan.cli.reference.settings import SECTIONS, Section, keys_of, settings_page
 from lakeplan.config.schemas import load_schema
 
-NOT_OURS = {"HOME", "PYSPARK_GATEWAY_PORT", "LAKEPLAN_VAR"}
-"""The user's folder, what spark-submit sets for its program, and how a tree's variables begin."""
+NOT_OURS = {
+    *("HOME", "PATH", "PWD", "PYSPARK_GATEWAY_PORT", "AZURE_CONFIG_DIR", "AZURE_FEDERATED_TOKEN_FILE"),
+    *("LAKEPLAN_VAR", "LAKEPLAN_SANDBOX"),
+}
+"""What the user's shell, spark-submit and Azure's library have, and how a tree's variables begin."""
 PACKAGE = Path(lakeplan.__file__).parent
 
 
