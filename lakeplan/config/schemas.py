@@ -7,6 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
 from lakeplan.errors import UsageError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -32,6 +35,15 @@ def load_schema(name: str) -> dict[str, Any]:
         raise UsageError(f"there is no schema {name!r}", hint=f"one of {', '.join(schema_names())}")
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document
+
+
+def schema_problem(name: str, document: Any) -> str:
+    """The first thing that a schema finds wrong with a document, with its place; "" when there is none."""
+    error = best_match(Draft202012Validator(load_schema(name)).iter_errors(document))
+    if error is None:
+        return ""
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
+    return f"{place.lstrip('.') or 'the document'}: {error.message}"
 
 
 def bundled_schema(name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, datetime
 from enum import Enum
@@ -102,11 +102,16 @@ def dump_plan(plan: Plan) -> str:
     return _writable(json.dumps(to_document(plan), indent=2, sort_keys=True, ensure_ascii=False)) + "\n"
 
 
-def load_plan(text: str, *, where: str) -> Plan:
-    """Reads a plan file. Raises LakeplanError (naming the file) when it is cut, edited or of another kind."""
+def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = None) -> Plan:
+    """The plan in the text of a plan file, which may come from a stranger. ``problem`` says what a schema
+    finds wrong with the document, or "".
+
+    Raises LakeplanError (naming the file) when the file is cut, edited or of another kind, or has anything
+    that lakeplan does not write: what can be computed from the rest has to be what is computed.
+    """
     hint = "make it again with: lakeplan plan --out FILE"
     try:
-        document = parse_json(text, limit=PLAN_BYTES)
+        document = parse_json(text, limit=PLAN_BYTES, pairs=_without_duplicates)
     except ValueError as error:
         what = str(error) if isinstance(error, TooLarge) else "it is cut or is not JSON"
         raise LakeplanError(
@@ -119,11 +124,30 @@ def load_plan(text: str, *, where: str) -> Plan:
     if document.get("digest") != digest_of(document):
         raise LakeplanError("the plan was changed after it was made", where=where, hint=hint)
     try:
-        return typing.cast(Plan, decode(document, Plan))
-    except (KeyError, TypeError, ValueError) as error:
+        if problem is not None and (found := problem(document)):
+            raise ValueError(found)
+        plan = typing.cast(Plan, decode(document, Plan))
+        if len({r.key for r in plan.repositories}) != len(plan.repositories):
+            raise ValueError("a repository is in it twice")
+        if to_document(plan)["digest"] != document["digest"]:
+            raise ValueError("its totals or ETags are not those of its repositories")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise LakeplanError(
-            "the plan lacks a field or has one of another kind", where=where, hint=hint, detail=repr(error)
+            f"the plan is not one that lakeplan makes: {_briefly(error)}", where=where, hint=hint
         ) from None
+    return plan
+
+
+def _briefly(error: Exception) -> str:
+    text = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _without_duplicates(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is in it twice")
+    return found
 
 
 def digest_of(document: Mapping[str, Json]) -> str:

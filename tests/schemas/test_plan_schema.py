@@ -9,8 +9,9 @@ import re
 import unicodedata
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -19,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from lakeplan.api import read_plan
 from lakeplan.config.schemas import load_schema
 from lakeplan.core.diff import action_of, diff_rules
 from lakeplan.core.lifecycle.consequences import MOMENTS
@@ -398,6 +400,41 @@ class DescribeAPlanFile:
         assert edit[0] in text
         with pytest.raises(LakeplanError, match="changed after it was made"):
             load_plan(text.replace(edit[0], edit[1], 1), where="plan.json")
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            (lambda d: d.update(tolerance=1), "tolerance"),
+            (lambda d: d["repositories"][0].update(trusted=True), "trusted"),
+            (lambda d: d["repositories"][0]["impact"].update(ranges_read=-1), "ranges_read: -1"),
+            (lambda d: d.update(impact_tolerance_percent=-5), "impact_tolerance_percent: -5"),
+            (lambda d: d.update(as_of="2026-03-31"), "as_of"),
+            (lambda d: d["summary"].update(objects_expire=0, bytes_expire=0, add=7), "totals or ETags"),
+            (lambda d: d["repositories"][0].update(after_etag="0" * 64), "totals or ETags"),
+            (lambda d: d["repositories"].append(d["repositories"][0]), "twice"),
+            (lambda d: d.pop("allowed"), "allowed"),
+        ],
+    )
+    def it_is_refused_with_anything_that_lakeplan_does_not_write(
+        self, tmp_path: Path, change: Any, says: str
+    ) -> None:
+        """Edited by somebody who makes the digest again."""
+        document = to_document(a_plan())
+        change(document)
+        document["digest"] = digest_of(document)
+        file = tmp_path / "plan.json"
+        file.write_text(json.dumps(document))
+        with pytest.raises(LakeplanError, match="not one that lakeplan makes") as caught:
+            read_plan(file)
+        assert says in caught.value.message
+
+    @pytest.mark.parametrize("value", ["NaN", "Infinity", "1e999", '1, "read_only": true'])
+    def it_is_refused_with_numbers_and_keys_that_json_does_not_know(self, value: str) -> None:
+        """NaN as a tolerance would let anything pass: no figure is above it."""
+        document = to_document(replace(a_plan(), impact_tolerance_percent=77.5))
+        text = json.dumps(document).replace("77.5", value)
+        with pytest.raises(LakeplanError, match="not a whole plan file"):
+            load_plan(text, where="plan.json")
 
     @SOME
     @given(st.data())
