@@ -58,6 +58,11 @@ def _look(repository: Repository, reader: BranchReader) -> list[Found]:
         ("one branch", "fs:ReadBranch", lambda: reader.find_branch(name, default)),
         ("uncommitted changes", "fs:ListObjects", lambda: reader.staged(name, default)),
         ("open pull requests", "pr:ListPullRequests", lambda: next(iter(reader.open_pulls(name)), None)),
+        (
+            "branch protection rules",
+            "branches:GetBranchProtectionRules",
+            lambda: next(iter(reader.protected_patterns(name)), None),
+        ),
     ]
     return [_tried(what, permission, ask) for what, permission, ask in asked]
 

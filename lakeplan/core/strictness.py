@@ -151,6 +151,7 @@ LIFECYCLE = (
     Setting("lifecycle.min_keep", "min_keep", MORE),
     Setting("lifecycle.keep_with_uncommitted", "keep_with_uncommitted", ON),
     Setting("lifecycle.keep_with_open_pull_request", "keep_with_open_pull_request", ON),
+    Setting("lifecycle.keep_protected", "keep_protected", ON),
     Setting("lifecycle.assume_created", "assume_created", one_of("never", "head_commit")),
 )
 TREE = (

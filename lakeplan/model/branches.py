@@ -64,6 +64,7 @@ class Keep(str, Enum):
     EXEMPT = "exempt"
     UNCOMMITTED = "uncommitted"
     OPEN_PULL_REQUEST = "open_pull_request"
+    PROTECTED = "protected"
     NOT_MERGED = "not_merged"
     MIN_KEEP = "min_keep"
     HELD = "held"

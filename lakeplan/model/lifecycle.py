@@ -31,6 +31,8 @@ class LifecycleSettings:
     reaches. ``min_keep``: so many of the branches that a policy matches stay, the most recently written.
     ``assume_created``: ``head_commit`` takes the HEAD commit's date for the creation time of branches that
     were there when lakeplan first looked; ``never`` counts from that first look.
+    ``keep_protected``: what a branch protection rule of the server matches stays, although the server itself
+    lets an administrator delete it.
     """
 
     exempt: tuple[str, ...] = ()
@@ -39,6 +41,7 @@ class LifecycleSettings:
     keep_with_uncommitted: bool = True
     keep_with_open_pull_request: bool = True
     assume_created: Literal["never", "head_commit"] = "never"
+    keep_protected: bool = True
 
 
 class Evidence(str, Enum):

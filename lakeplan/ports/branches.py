@@ -27,6 +27,9 @@ class BranchReader(Protocol):
 
     def open_pulls(self, repository: str) -> Iterator[PullRequest]: ...
 
+    def protected_patterns(self, repository: str) -> Iterator[str]:
+        """The globs of its branch protection rules."""
+
     def server_time(self, repository: str) -> datetime | None:
         """The server's clock, to the second; None when it does not tell."""
 

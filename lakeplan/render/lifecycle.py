@@ -23,6 +23,7 @@ _REASONS = {
     "exempt": "exempt by the tree",
     "uncommitted": "uncommitted changes",
     "open_pull_request": "an open pull request",
+    "protected": "protected on the server",
     "not_merged": "not merged into the default branch",
     "min_keep": "kept by min_keep",
     "held": "kept by a legal hold",
@@ -39,10 +40,12 @@ _ENDS = {
     "deleted": Cell("deleted", "red"),
     "moved": Cell("kept: moved", "cyan"),
     "written": Cell("kept: written", "cyan"),
+    "newly_kept": Cell("kept", "cyan"),
     "gone": Cell("already gone", "dim"),
     "not_reviewed": Cell("kept: not reviewed", "cyan"),
     "hook_refused": Cell("kept: a hook refused", "yellow"),
     "failed": Cell("FAILED", "bold red"),
+    "uncertain": Cell("UNCERTAIN", "bold red"),
     "stopped": Cell("kept: stopped", "yellow"),
     "gate_refused": Cell("kept: a gate refused", "yellow"),
 }
@@ -331,7 +334,7 @@ def render_lifecycle_undo(document: Json, console: Console) -> None:
     for repository in document["repositories"]:
         page.heading(repository["repository"], f"run {repository['of_run']} of {moment(repository['at'])}")
         for branch in repository["branches"]:
-            style = {"restored": "green", "exists": "dim", "failed": "bold red"}[branch["outcome"]]
+            style = {"restored": "green", "exists": "dim"}.get(branch["outcome"], "bold red")
             parts = [
                 page.join(
                     Cell(_name(branch), "bold"),
@@ -354,5 +357,6 @@ def render_lifecycle_undo(document: Json, console: Console) -> None:
     page.line(
         Cell("Lifecycle undo:", "bold"),
         f" {count(summary['restored'])} restored, {count(summary['exists'])} exist already, "
-        f"{count(summary['failed'])} failed.",
+        f"{count(summary['failed'])} failed",
+        f", {count(summary['uncertain'])} uncertain." if summary["uncertain"] else ".",
     )

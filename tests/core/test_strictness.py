@@ -113,7 +113,7 @@ def it_weakens_every_setting_of_a_sweep_but_the_neutral_one():
 
 def it_keeps_every_branch_that_either_lifecycle_keeps():
     careful = LifecycleSettings(("keep-*",), require_merged=True, min_keep=3)
-    loose = LifecycleSettings(("hot-*",), False, 1, False, False, "head_commit")
+    loose = LifecycleSettings(("hot-*",), False, 1, False, False, "head_commit", False)
     exempt = ("hot-*", "keep-*")
     assert stricter_lifecycle(careful, loose) == replace(careful, exempt=exempt)
     assert len(list(weakened(LIFECYCLE, careful, loose))) == len(LIFECYCLE)

@@ -84,13 +84,48 @@ def parse_json(
     repository: str | None = None,
 ) -> T:
     """``parse`` of the body's fields; UnexpectedAnswer when it is not JSON or not of that shape."""
+    return _parsed(
+        response,
+        lambda body: parse(Fields.of(body)),
+        transport=transport,
+        operation=operation,
+        repository=repository,
+    )
+
+
+def parse_list(
+    response: requests.Response,
+    parse: Callable[[Fields], T],
+    *,
+    transport: Transport,
+    operation: str,
+    repository: str | None = None,
+) -> list[T]:
+    """The same for an answer that is a list, without pages."""
+    return _parsed(
+        response,
+        lambda body: [parse(Fields.of(item)) for item in Fields({"": body}).items("")],
+        transport=transport,
+        operation=operation,
+        repository=repository,
+    )
+
+
+def _parsed(
+    response: requests.Response,
+    parse: Callable[[object], T],
+    *,
+    transport: Transport,
+    operation: str,
+    repository: str | None,
+) -> T:
     try:
         try:
             body = response.json()
         except ValueError:
             kind = response.headers.get("Content-Type", "").partition(";")[0] or "an unnamed kind"
             raise Malformed(f"the answer is {kind}, not JSON") from None
-        return parse(Fields.of(body))
+        return parse(body)
     except Malformed as error:
         raise UnexpectedAnswer(
             f"cannot {operation}: {error}",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from lakeplan.adapters.lakefs import answers
-from lakeplan.adapters.lakefs.answers import PAGE, Fields, Malformed, list_all, parse_json
+from lakeplan.adapters.lakefs.answers import PAGE, Fields, Malformed, list_all, parse_json, parse_list
 from lakeplan.adapters.lakefs.client import connection_of
 from lakeplan.adapters.lakefs.secret import Credentials
 from lakeplan.adapters.lakefs.transport import READS, Clock, Connection, RetryPolicy, Timeouts, Transport
@@ -121,6 +121,22 @@ class LakeFSBranchReader:
             )
         except FeatureMissing:
             return  # a server from before pull requests has none
+
+    def protected_patterns(self, repository: str) -> Iterator[str]:
+        operation = "read the branch protection rules"
+        response = self._transport.request(
+            *("GET", "repositories", repository, "settings", "branch_protection"),
+            operation=operation,
+            repository=repository,
+        )
+        found = parse_list(
+            response,
+            lambda rule: rule.name("pattern"),
+            transport=self._transport,
+            operation=operation,
+            repository=repository,
+        )
+        return iter(found)
 
     def server_time(self, repository: str) -> datetime | None:
         response = self._transport.request(

@@ -53,6 +53,7 @@ PERMISSIONS = {
     "list objects of a commit": "fs:ListObjects",
     "read an object": "fs:ReadObject",
     "list pull requests": "pr:ListPullRequests",
+    "read the branch protection rules": "branches:GetBranchProtectionRules",
     "delete a branch": "fs:DeleteBranch",
     "create a branch": "fs:CreateBranch",
     "dump the refs": _DUMP,

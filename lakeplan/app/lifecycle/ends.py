@@ -15,34 +15,45 @@ from lakeplan.model.plan import Failure, GateResult
 
 class Outcome(str, Enum):
     """How one branch ended. ``MOVED``: its HEAD moved since it was judged; ``WRITTEN``: its uncommitted
-    changes are others; ``GONE``: somebody else deleted it; ``NOT_REVIEWED``: not in the plan file."""
+    changes are others; ``NEWLY_KEPT``: something keeps it that did not when it was judged; ``GONE``: somebody
+    else deleted it; ``NOT_REVIEWED``: not in the plan file; ``UNCERTAIN``: it is not known whether it was
+    deleted, or will be."""
 
     DELETED = "deleted"
     MOVED = "moved"
     WRITTEN = "written"
+    NEWLY_KEPT = "newly_kept"
     GONE = "gone"
     NOT_REVIEWED = "not_reviewed"
     HOOK_REFUSED = "hook_refused"
     FAILED = "failed"
+    UNCERTAIN = "uncertain"
     STOPPED = "stopped"
     GATE_REFUSED = "gate_refused"
 
 
 @dataclass(frozen=True)
 class BranchEnd:
-    """``uncertain``: the server did not answer, so the branch may still go."""
+    """``maybe_deleted``: an answer was lost, so the branch that was judged may have been deleted, whatever is
+    there now. ``found``: another HEAD that a branch of its name had then."""
 
     outlook: BranchOutlook
     outcome: Outcome
     message: str = ""
-    uncertain: bool = False
+    maybe_deleted: bool = False
+    found: str | None = None
 
     @property
     def fate(self) -> Fate:
-        """What the record says of it: undo looks for what is deleted or uncertain."""
+        """What the record says of it: undo brings back what is deleted or may be."""
         if self.outcome is Outcome.DELETED:
             return Fate.DELETED
-        return Fate.INTENDED if self.uncertain else Fate.KEPT
+        return Fate.INTENDED if self.maybe_deleted else Fate.KEPT
+
+    @property
+    def is_new(self) -> bool:
+        """Whether a branch that has its name from now on may be another one."""
+        return self.maybe_deleted or self.outcome in (Outcome.DELETED, Outcome.GONE)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ class Fate(str, Enum):
 @dataclass(frozen=True)
 class Deletion:
     """One branch of a record. ``uncommitted`` counts what was staged and cannot come back (``more``: at
-    least); ``safe_until`` as ISO 8601 text."""
+    least); ``safe_until`` as ISO 8601 text. ``found``: another HEAD that a branch of its name had after the
+    run set out to delete it."""
 
     head: str
     hidden: bool = False
@@ -73,6 +74,7 @@ class Deletion:
     uncommitted: int = 0
     uncommitted_more: bool = False
     message: str = ""
+    found: str | None = None
 
 
 @dataclass
@@ -107,8 +109,9 @@ class DeletionRecord:
         data = (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
         self.version = self.state.write(self.key, data, if_version=self.version)
 
-    def settle(self, branch_id: str, fate: Fate, message: str = "") -> None:
-        self.branches[branch_id] = replace(self.branches[branch_id], fate=fate, message=message)
+    def settle(self, branch_id: str, fate: Fate, message: str = "", found: str | None = None) -> None:
+        before = self.branches[branch_id]
+        self.branches[branch_id] = replace(before, fate=fate, message=message, found=found or before.found)
 
 
 def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBranch], run: Run) -> None:
@@ -229,6 +232,7 @@ def _row(deletion: Deletion) -> dict[str, Any]:
         "uncommitted": deletion.uncommitted,
         "uncommitted_more": deletion.uncommitted_more,
         "message": deletion.message,
+        "found": deletion.found,
     }
 
 

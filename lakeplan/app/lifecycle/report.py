@@ -186,7 +186,8 @@ def run_exit_code(report: LifecycleReport) -> ExitCode:
     if any(g.outcome is GateOutcome.REFUSED for g in every):
         return ExitCode.REFUSED
     ends = [b.outcome for r in report.repositories for b in r.branches]
-    return ExitCode.PARTLY_DONE if Outcome.FAILED in ends or Outcome.STOPPED in ends else ExitCode.OK
+    partly = {Outcome.FAILED, Outcome.UNCERTAIN, Outcome.STOPPED}
+    return ExitCode.PARTLY_DONE if partly & set(ends) else ExitCode.OK
 
 
 # ---- undo
@@ -227,6 +228,8 @@ def _restored(end: BranchRestored) -> Mapping[str, Any]:
 def undo_exit_code(report: UndoReport) -> ExitCode:
     ends = [b.outcome for r in report.repositories for b in r.branches]
     failed: Iterable[Failure] = [r.failure for r in report.repositories if r.failure is not None]
+    if Restored.UNCERTAIN in ends:
+        return ExitCode.PARTLY_DONE
     if any(failed) or Restored.FAILED in ends:
         return ExitCode.PARTLY_DONE if Restored.RESTORED in ends else ExitCode.ERROR
     return ExitCode.OK

@@ -1,4 +1,4 @@
-"""``lifecycle run``: looks, records, deletes. Each branch is read again just before it goes.
+"""``lifecycle run``: looks, records, deletes. Each branch is judged again just before (``deleting``).
 
 Order, so that a run may be killed at any point: lease; look; record of what is about to go (with HEADs);
 deletions one by one; ledger; record finished. A run that finds an unfinished record takes branches it names
@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from lakeplan.app.lifecycle.deleting import Deleter
 from lakeplan.app.lifecycle.ends import BranchEnd, LifecycleReport, Outcome, RepositoryEnd
 from lakeplan.app.lifecycle.follow import follow, what_follows
+from lakeplan.app.lifecycle.keeping import Keeping
 from lakeplan.app.lifecycle.memory import (
     Deletion,
     DeletionRecord,
@@ -41,13 +43,7 @@ from lakeplan.app.state import LEASE_SECONDS, Lease
 from lakeplan.app.write import Run
 from lakeplan.core.lifecycle.ledger import without
 from lakeplan.core.planning import gates
-from lakeplan.errors import (
-    LakeplanError,
-    NotFound,
-    PreconditionFailed,
-    RepositoryNotFound,
-    ServerUnreachable,
-)
+from lakeplan.errors import LakeplanError
 from lakeplan.model.branches import BranchOutlook
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.plan import Failure, GateOutcome, GateResult
@@ -243,18 +239,19 @@ class _Runner:
         going = held.survey.deleted
         record = self._record(held, going)
         record.save()
+        deleter = self._deleter(held)
         try:
             for number, outlook in enumerate(going, 1):
-                end = self._delete_one(held, outlook)
+                end = self._delete_one(outlook, deleter)
                 ends.append(end)
                 step()
-                record.settle(outlook.id, end.fate, end.message)
+                record.settle(outlook.id, end.fate, end.message, end.found)
                 if number % SAVE_EVERY == 0:
                     record.save()
         except LakeplanError:
             self._save_fates(held, ends)
             raise
-        self._remember(held, tuple(e.outlook.id for e in ends if e.outcome is Outcome.DELETED))
+        self._remember(held, tuple(e.outlook.id for e in ends if e.is_new))
         record.finished = True
         record.save()
 
@@ -264,66 +261,27 @@ class _Runner:
         if fresh is None:
             return
         for end in ends:
-            if end.fate is Fate.DELETED:
-                fresh.settle(end.outlook.id, end.fate, end.message)
+            if end.fate is not Fate.KEPT:
+                fresh.settle(end.outlook.id, end.fate, end.message, end.found)
         fresh.save()
 
-    def _delete_one(self, held: _Held, outlook: BranchOutlook) -> BranchEnd:
+    def _delete_one(self, outlook: BranchOutlook, deleter: Deleter) -> BranchEnd:
         if self._ports.stop():
             return BranchEnd(outlook, Outcome.STOPPED, "the run was asked to stop")
-        self._renew(held)
-        reader = self._ports.readers(held.desired.server).branches
-        name, branch = held.desired.name, outlook.id
-        try:
-            why = self._changed(held, outlook)
-        except RepositoryNotFound as error:
-            return BranchEnd(outlook, Outcome.FAILED, str(error))
-        except NotFound:
-            return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
-        except LakeplanError as error:
-            return BranchEnd(outlook, Outcome.FAILED, str(error))
-        if why is not None:
-            return why
-        try:
-            self._ports.writer(held.desired.server).delete_branch(name, branch)
-        except PreconditionFailed as error:
-            return BranchEnd(outlook, Outcome.HOOK_REFUSED, error.message)
-        except RepositoryNotFound as error:
-            return BranchEnd(outlook, Outcome.FAILED, str(error))
-        except NotFound:
-            # Asked again after a lost answer: the first try deleted it.
-            return BranchEnd(outlook, Outcome.DELETED)
-        except LakeplanError as error:
-            try:
-                still_there = reader.find_branch(name, branch) is not None
-            except LakeplanError:
-                still_there = True
-            if still_there:
-                lost = isinstance(error, ServerUnreachable)
-                return BranchEnd(outlook, Outcome.FAILED, str(error), uncertain=lost)
-        return BranchEnd(outlook, Outcome.DELETED)
+        return deleter.delete(outlook)
 
-    def _changed(self, held: _Held, outlook: BranchOutlook) -> BranchEnd | None:
-        """What is different from the look, or from the reviewed plan."""
-        name, branch = held.desired.name, outlook.id
-        judged = outlook.facts.commit_id
-        if self._reviewed is not None:
-            head = self._reviewed.get(held.desired.key, {}).get(branch)
-            if head is None:
-                return BranchEnd(outlook, Outcome.NOT_REVIEWED, "not among the deletions of the plan")
-            if head != judged:
-                return BranchEnd(outlook, Outcome.MOVED, f"its HEAD was {head[:12]} in the plan")
-        reader = self._ports.readers(held.desired.server).branches
-        staged = reader.staged(name, branch) if outlook.staged is not None else None
-        head = reader.find_branch(name, branch)
-        if head is None:
-            return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
-        if head != judged:
-            return BranchEnd(outlook, Outcome.MOVED, f"its HEAD moved to {head[:12]} meanwhile")
-        before = outlook.staged
-        if staged is None or before is None or staged.fingerprint != before.fingerprint:
-            return BranchEnd(outlook, Outcome.WRITTEN, "its uncommitted changes are others than a moment ago")
-        return None
+    def _deleter(self, held: _Held) -> Deleter:
+        desired, readers = held.desired, self._ports.readers(held.desired.server)
+        reviewed = None if self._reviewed is None else dict(self._reviewed.get(desired.key, {}))
+        return Deleter(
+            held.survey,
+            readers,
+            self._ports.writer(desired.server),
+            Keeping(held.survey, readers, self._run.now),
+            self._run,
+            lambda: self._renew(held),
+            reviewed,
+        )
 
     def _record(self, held: _Held, going: tuple[BranchOutlook, ...]) -> DeletionRecord:
         return DeletionRecord(

@@ -136,10 +136,13 @@ class _Surveyor:
         settings = self._desired.lifecycle
         outlooks = self._held(outlooks)
         merged = self._merged() if settings.require_merged else None
+        protected: tuple[str, ...] = ()
+        if settings.keep_protected and any(o.verdict.goes for o in outlooks.values()):
+            protected = tuple(self._readers.branches.protected_patterns(self._desired.name))
         for name, outlook in outlooks.items():
             if outlook.verdict.goes:
                 is_merged = outlook.facts.commit_id in merged if merged is not None else None
-                why = keepers.keeper_of(outlook, settings, merged=is_merged)
+                why = keepers.keeper_of(outlook, settings, merged=is_merged, protected=protected)
                 outlooks[name] = keepers.keep(outlook, why) if why else outlook
         outlooks = keepers.spare_newest(outlooks, self._policies, settings.min_keep)
         rules = None
@@ -238,10 +241,8 @@ class _Surveyor:
     def _with_pulls(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
         if not self._whole and not any(o.verdict.goes for o in outlooks.values()):
             return outlooks
-        pulls: dict[str, list[PullRequest]] = {}
-        for pull in self._readers.branches.open_pulls(self._desired.name):
-            pulls.setdefault(pull.source_branch, []).append(pull)
-        return {n: replace(o, pulls=tuple(pulls.get(n, ()))) for n, o in outlooks.items()}
+        pulls = pulls_by_source(self._readers.branches, self._desired.name)
+        return {n: replace(o, pulls=pulls.get(n, ())) for n, o in outlooks.items()}
 
     def _with_tags(self, outlook: BranchOutlook, rules: GcRules | None) -> BranchOutlook:
         tagged = replace(outlook, tags=self._tags.get(outlook.id, ()))
@@ -299,6 +300,14 @@ def check_default_branch(desired: DesiredRepository, default_branch: str) -> Non
             where=f"{desired.key} ({setting.source})",
             hint="the default branch is never deleted: write patterns that leave it out",
         )
+
+
+def pulls_by_source(reader: BranchReader, repository: str) -> dict[str, tuple[PullRequest, ...]]:
+    """Open pull requests by the branch that they come from."""
+    found: dict[str, tuple[PullRequest, ...]] = {}
+    for pull in reader.open_pulls(repository):
+        found[pull.source_branch] = (*found.get(pull.source_branch, ()), pull)
+    return found
 
 
 def in_parallel(work: Callable[[str], T], items: Iterable[str], workers: int = WORKERS) -> list[T]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -10,9 +9,10 @@ from enum import Enum
 from lakeplan.app.lifecycle.memory import Deletion, DeletionRecord, Fate, list_runs, read_deletions, text_of
 from lakeplan.app.lifecycle.run import RunPorts
 from lakeplan.app.plan import Selection, failure_of
+from lakeplan.app.read_back import read_back
 from lakeplan.app.state import Lease
 from lakeplan.app.write import Run
-from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.errors import LakeplanError, UsageError, WriteUncertain, may_have_acted, may_still_act
 from lakeplan.model.branches import LiveBranch
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.plan import Failure
@@ -24,11 +24,13 @@ SAMPLE = 10
 
 
 class Restored(str, Enum):
-    """``EXISTS``: there is a branch of that name, which is left alone."""
+    """``EXISTS``: there is a branch of that name, which is left alone. ``UNCERTAIN``: the answer was lost,
+    and the server may still create it."""
 
     RESTORED = "restored"
     EXISTS = "exists"
     FAILED = "failed"
+    UNCERTAIN = "uncertain"
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _undo(
                 if ports.stop():
                     break
                 lease.renew()
-                end = _restore(desired.name, name, deletion, reader, writer, run.now)
+                end = _restore(desired.name, name, deletion, reader, writer, run)
                 done.append(end)
                 if end.outcome is Restored.RESTORED:
                     fresh.settle(name, Fate.RESTORED, f"by {run.run_id}")
@@ -150,17 +152,21 @@ def _restore(
     deletion: Deletion,
     reader: BranchReader,
     writer: BranchWriter,
-    now: Callable[[], datetime],
+    run: Run,
 ) -> BranchRestored:
     try:
         head = reader.find_branch(repository, name)
-        if head is not None:
+        taken = head is not None
+        if head is None:
+            head = _create(repository, LiveBranch(name, deletion.head, deletion.hidden), reader, writer, run)
+        if taken or head != deletion.head:
             text = f"there is a branch of this name, at {head[:12]}: it is left alone"
             return BranchRestored(name, deletion, Restored.EXISTS, text)
-        writer.create_branch(repository, LiveBranch(name, deletion.head, deletion.hidden))
+    except WriteUncertain as error:
+        return BranchRestored(name, deletion, Restored.UNCERTAIN, str(error))
     except LakeplanError as error:
         return BranchRestored(name, deletion, Restored.FAILED, str(error))
-    warnings = _warnings(deletion, now())
+    warnings = _warnings(deletion, run.now())
     try:
         sampled, gone = reader.readable_sample(repository, deletion.head, SAMPLE)
     except LakeplanError as error:
@@ -171,6 +177,28 @@ def _restore(
             f"a collection ran since: {gone} of {sampled} objects that were read are gone for good"
         )
     return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
+
+
+def _create(repository: str, branch: LiveBranch, reader: BranchReader, writer: BranchWriter, run: Run) -> str:
+    """The HEAD of the branch that is there then. Sent once: a branch of that name may be somebody's by the
+    time of a second request."""
+    try:
+        writer.create_branch(repository, branch)
+    except LakeplanError as error:
+        if not may_have_acted(error):
+            raise
+        try:
+            head = read_back(lambda: reader.find_branch(repository, branch.id), bool, run.sleep)
+        except LakeplanError as other:
+            raise WriteUncertain(
+                f"{error.message}; whether the branch is there cannot be read: {other.message}"
+            ) from error
+        if head:
+            return head
+        if may_still_act(error):
+            raise WriteUncertain(f"{error.message}; the server may still create the branch") from error
+        raise
+    return branch.commit_id
 
 
 def _warnings(deletion: Deletion, now: datetime) -> list[str]:

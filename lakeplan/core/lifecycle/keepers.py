@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -11,6 +12,9 @@ from lakeplan.core.lifecycle.verdicts import takes
 from lakeplan.model.branches import BranchOutlook, Keep
 from lakeplan.model.lifecycle import LifecycleSettings, Policy
 
+_DIALECT = re.compile(r"\[[^\]]*\]?|\{[^}]*\}?|\\.?|[\]},!^]")
+"""What a glob of a branch protection rule may have beside ``*``, ``?`` and characters of branch names."""
+
 _NEVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
@@ -18,11 +22,21 @@ def is_exempt(branch_id: str, settings: LifecycleSettings) -> bool:
     return any(matches(branch_id, pattern) for pattern in settings.exempt)
 
 
+def is_protected(branch_id: str, patterns: Iterable[str]) -> bool:
+    """Whether a branch protection rule may match a branch. Rules are globs of another dialect than policies:
+    every class, group and escape counts as ``*``, which matches all that it could mean."""
+    return any(p == branch_id or matches(branch_id, _DIALECT.sub("*", p)) for p in patterns)
+
+
 def keeper_of(
-    outlook: BranchOutlook, settings: LifecycleSettings, *, merged: bool | None = None
+    outlook: BranchOutlook,
+    settings: LifecycleSettings,
+    *,
+    merged: bool | None = None,
+    protected: Iterable[str] = (),
 ) -> Keep | None:
-    """The first setting that keeps a branch. ``merged`` None: it could not be told, which keeps a branch
-    under ``require_merged``."""
+    """The first setting that keeps a branch. ``merged`` None: it is not known, which keeps a branch under
+    ``require_merged``. ``protected`` are the patterns of the repository's branch protection rules."""
     if is_exempt(outlook.id, settings):
         return Keep.EXEMPT
     staged = outlook.staged
@@ -30,6 +44,8 @@ def keeper_of(
         return Keep.UNCOMMITTED
     if settings.keep_with_open_pull_request and outlook.pulls:
         return Keep.OPEN_PULL_REQUEST
+    if settings.keep_protected and is_protected(outlook.id, protected):
+        return Keep.PROTECTED
     if settings.require_merged and merged is not True:
         return Keep.NOT_MERGED
     return None

@@ -99,6 +99,16 @@ class DescribeReading:
         (pull,) = lake.reader.open_pulls("analytics")
         assert (pull.source_branch, pull.destination_branch, pull.title) == ("a", "main", "t")
 
+    def it_lists_the_patterns_of_branch_protection_rules(self, lake):
+        assert list(lake.reader.protected_patterns("analytics")) == []
+        lake.call("PUT", "/settings/branch_protection", json=[{"pattern": "main"}, {"pattern": "rel*"}])
+        assert sorted(lake.reader.protected_patterns("analytics")) == ["main", "rel*"]
+
+    def it_does_not_take_a_missing_permission_for_no_protection(self, lake):
+        lake.handle.faults.deny("GET .*/branch_protection")
+        with pytest.raises(PermissionDenied, match="branches:GetBranchProtectionRules"):
+            lake.reader.protected_patterns("analytics")
+
     def it_takes_a_server_from_before_pull_requests_to_have_none(self, lake):
         lake.handle.faults.deny("GET .*/pulls", status=404, message="invalid API endpoint")
         assert list(lake.reader.open_pulls("analytics")) == []

@@ -94,6 +94,9 @@ class MemoryLakeFS:
         self.staged_on: dict[str, StagedData] = {}
         self.times: dict[str, datetime] = {}
         self.pulls: list[PullRequest] = []
+        self.protected: list[str] = []
+        self.default_branch = "main"
+        self.created = 7
         self.rules: GcRules | None = None
         self.read_only = False
         self.gone_objects = 0
@@ -129,7 +132,7 @@ class MemoryLakeFS:
     def get_repository(self, repository: str) -> Repository:
         if repository != "analytics":
             raise RepositoryNotFound("the repository does not exist", where=repository)
-        return Repository(repository, "mem://a", "main", 7, read_only=self.read_only)
+        return Repository(repository, "mem://a", self.default_branch, self.created, read_only=self.read_only)
 
     def get_gc_rules(self, repository: str) -> GcRules | None:
         return self.rules
@@ -169,7 +172,19 @@ class MemoryLakeFS:
         return self.times.get(f"{branch_id}/{path}")
 
     def open_pulls(self, repository: str) -> Iterator[PullRequest]:
+        self.requests.append("pulls")
         return iter(self.pulls)
+
+    def protected_patterns(self, repository: str) -> Iterator[str]:
+        self.requests.append("protection")
+        return iter(self.protected)
+
+    def log_commits(self, repository: str, ref: str) -> Iterator[Commit]:
+        left = [self.branches[ref].commit_id]
+        while left:
+            commit = self.commits[left.pop()]
+            left += commit.parents
+            yield commit
 
     def server_time(self, repository: str) -> datetime | None:
         return self.clock.now + self.skew
@@ -203,6 +218,9 @@ class Clock:
 
     def wait(self, days: float) -> None:
         self.now += timedelta(days=days)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
 
 
 class MemoryTree:
@@ -302,16 +320,18 @@ class World:
             {"user": "me", "pid": self.runs},
             lambda: self.clock.now,
             lambda _: self.gone,
+            sleep=self.clock.sleep,
         )
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    monkeypatch.setattr(
-        "lakeplan.app.lifecycle.survey.read_all_refs",
-        lambda reader, repository, *, read_only: (reader.refs(), ()),
-    )
+    for module in ("survey", "keeping"):
+        monkeypatch.setattr(
+            f"lakeplan.app.lifecycle.{module}.read_all_refs",
+            lambda reader, repository, *, read_only: (reader.refs(), ()),
+        )
     return made
 
 

@@ -13,7 +13,6 @@ from lakeplan.errors import (
     ConfigError,
     PermissionDenied,
     PreconditionFailed,
-    ServerUnreachable,
     UsageError,
 )
 from lakeplan.model.branches import Keep, PullRequest, StagedData
@@ -296,16 +295,6 @@ class DescribeRefusals:
         report = idle.run()
         assert [e.outcome.value for e in report.repositories[0].branches] == ["failed", "deleted"]
         assert run_exit_code(report) == 3
-
-    def it_looks_again_when_the_answer_to_a_deletion_was_lost(self, idle):
-        lakefs, original = idle.lakefs, idle.lakefs.delete_branch
-
-        def lose_answer(repository, branch):
-            original(repository, branch)
-            raise ServerUnreachable("no answer within the time limit")
-
-        lakefs.delete_branch = lose_answer
-        assert set(idle.ends().values()) == {"deleted"}
 
     def it_does_not_trust_a_clock_that_disagrees_with_the_server(self, idle):
         idle.lakefs.skew = timedelta(minutes=6)

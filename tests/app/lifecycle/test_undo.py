@@ -9,7 +9,7 @@ import pytest
 
 from lakeplan.app.lifecycle.memory import list_runs, read_deletions, record_heads
 from lakeplan.app.lifecycle.report import undo_exit_code
-from lakeplan.errors import PermissionDenied, ServerUnreachable, UsageError
+from lakeplan.errors import PermissionDenied, ServerUnreachable, UnexpectedAnswer, UsageError
 from lakeplan.model.lifecycle import LifecycleSettings
 from lakeplan.model.rules import GcRules
 
@@ -139,9 +139,50 @@ def it_finds_a_branch_whose_deletion_was_never_answered(world):
         raise ServerUnreachable("no answer within the time limit")
 
     world.lakefs.delete_branch = hang
-    assert world.ends() == {"feature-1": "failed"}
+    assert world.ends() == {"feature-1": "uncertain"}
     original("analytics", "feature-1")  # the server gets to it later
     assert ends(world.undo()) == {"feature-1": "restored"}
+
+
+class DescribeALostAnswer:
+    @pytest.fixture
+    def one(self, world):
+        """A run deleted ``feature-1``."""
+        world.lakefs.branch("feature-1")
+        world.run()
+        world.clock.wait(4)
+        assert world.ends() == {"feature-1": "deleted"}
+        return world
+
+    @staticmethod
+    def lost(world, monkeypatch, error, act):
+        def lose(repository, branch):
+            world.lakefs.requests.append(f"create {branch.id}")
+            act(branch)
+            raise error
+
+        monkeypatch.setattr(world.lakefs, "create_branch", lose)
+
+    @pytest.fixture(params=[ServerUnreachable("no answer"), UnexpectedAnswer("boom", status=500)])
+    def error(self, request):
+        return request.param
+
+    def it_is_restored_when_the_branch_is_there(self, one, monkeypatch, error):
+        branches = one.lakefs.branches
+        self.lost(one, monkeypatch, error, lambda branch: branches.update({branch.id: branch}))
+        assert ends(one.undo()) == {"feature-1": "restored"}
+
+    def it_leaves_alone_what_somebody_created_meanwhile(self, one, monkeypatch, error):
+        self.lost(one, monkeypatch, error, lambda branch: one.lakefs.commit("feature-1", "main"))
+        assert ends(one.undo()) == {"feature-1": "exists"}
+        assert one.lakefs.requests.count("create feature-1") == 1
+
+    def it_is_uncertain_only_where_the_server_did_not_answer_at_all(self, one, monkeypatch, error):
+        self.lost(one, monkeypatch, error, lambda branch: None)
+        report = one.undo()
+        uncertain = isinstance(error, ServerUnreachable)
+        assert ends(report) == {"feature-1": "uncertain" if uncertain else "failed"}
+        assert undo_exit_code(report) == (3 if uncertain else 1)
 
 
 def it_brings_back_what_a_server_s_own_job_deleted_when_it_was_seen(world):

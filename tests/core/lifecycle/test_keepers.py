@@ -45,6 +45,22 @@ class DescribeKeeping:
         assert found is (Keep.NOT_MERGED if why else None)
 
 
+class DescribeProtection:
+    @pytest.mark.parametrize(
+        "pattern", ["feature-1", "feature-*", "*", "feature-?", "f*1", "{feature,release}-*", "feature-[0-9]",
+                    "feature-[!2]", "feature-[^2]", "[a-z]*", "**", "feat\\\\ure-1", "feature-{1"],
+    )  # fmt: skip
+    def it_keeps_what_a_rule_may_match_in_any_dialect(self, draw, pattern):
+        found = keeper_of(outlook(draw), LifecycleSettings(), protected=["main", pattern])
+        assert found is Keep.PROTECTED
+        settings = LifecycleSettings(keep_protected=False)
+        assert keeper_of(outlook(draw), settings, protected=[pattern]) is None
+
+    @pytest.mark.parametrize("pattern", ["main", "feature", "feature-2", "release-*", "feature-??", "x{1,2}"])
+    def it_keeps_nothing_that_no_rule_matches(self, draw, pattern):
+        assert keeper_of(outlook(draw), LifecycleSettings(), protected=[pattern]) is None
+
+
 class DescribeMinKeep:
     def names(self, draw, outlooks, min_keep) -> set[str]:
         spared = spare_newest({o.id: o for o in outlooks}, [draw.policy(age=1)], min_keep)

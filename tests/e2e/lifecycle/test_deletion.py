@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 
 class DescribeDeletion:
     def it_takes_the_standard_path_so_a_pre_hook_that_refuses_keeps_the_branch(self, lake):
@@ -63,6 +65,34 @@ class DescribeDeletion:
         lake.api.call("POST", "/repositories/analytics/pulls", json=body)
         assert lake.verdicts()["feature-1"] == ("keep", "open_pull_request")
         assert lake.verdicts()["feature-2"] == ("delete", "policy")
+
+    def it_keeps_protected_branches_which_the_server_would_let_be_deleted(self, lake):
+        lake.observed("feature-1", "feature-2")
+        path = "/repositories/analytics/settings/branch_protection"
+        lake.api.call("PUT", path, json=[{"pattern": "*-1"}])
+        assert lake.verdicts()["feature-1"] == ("keep", "protected")
+        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        assert lake.live() == {"main", "feature-1"}
+
+    @pytest.mark.parametrize("status", [None, 500, 503])
+    @pytest.mark.parametrize("work", ["commit", "upload"])
+    def it_leaves_a_branch_made_again_with_new_work_when_an_answer_was_lost(self, lake, status, work):
+        lake.observed("feature-1")
+
+        def make_again():
+            lake.api.branch("analytics", "feature-1")
+            if work == "commit":
+                lake.api.commit("analytics", "feature-1", 0, new=3)
+            else:
+                lake.api.upload("analytics", "feature-1", "new", b"x")
+
+        lake.handle.faults.lose_next(status, "DELETE .*/branches/feature-1", make_again)
+        lake.handle.faults.forget()
+        lake.lifecycle("run")
+        deletions = [r for r in lake.handle.faults.requests if r.method == "DELETE"]
+        assert len(deletions) == 1
+        assert lake.live() == {"main", "feature-1"}
+        assert lake.lifecycle("undo").json["summary"]["exists"] == 1
 
     def it_refuses_policies_that_match_the_default_branch(self, lake):
         lake.policies('{id: all, patterns: ["m*"], max_age: 1d}')
