@@ -1,6 +1,7 @@
 """Keys that lakeplan writes in a namespace, below ``_lakeplan/``: neither lakeFS nor a collector looks there.
 
-``owner.json``; ``marks/<mark id>/`` (``mark.json``, ``going/``, ``kept/``, ``seen.json``);
+``owner.json``; ``holds/<hold>/<commit>.json`` (what holds kept);
+``marks/<mark id>/`` (``mark.json``, ``going/``, ``kept/``, ``seen.json``);
 ``sweeps/<mark id>/`` (``begun/``, ``copied/``, ``results/``, ``summary.json``);
 ``quarantine/<mark id>/<address>``. And where collectors leave their reports.
 """
@@ -16,6 +17,7 @@ from lakeplan.model.sweep import LAKEPLAN_PREFIX
 OWNER_KEY = f"{LAKEPLAN_PREFIX}owner.json"
 MARKS_PREFIX = f"{LAKEPLAN_PREFIX}marks/"
 SWEEPS_PREFIX = f"{LAKEPLAN_PREFIX}sweeps/"
+HOLDS_PREFIX = f"{LAKEPLAN_PREFIX}holds/"
 QUARANTINE_PREFIX = f"{LAKEPLAN_PREFIX}quarantine/"
 MARK_FILE = "mark.json"
 SEEN_FILE = "seen.json"

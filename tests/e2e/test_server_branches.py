@@ -257,4 +257,4 @@ class DescribeHeldBranches:
         assert planned.code == 4
         (gate,) = planned.json["repositories"][0]["gates"]
         assert (gate["gate"], gate["outcome"]) == ("held-branch", "refused")
-        assert "feature-1 (quick, at " in gate["text"]
+        assert "feature-1 (quick, at " in gate["message"]

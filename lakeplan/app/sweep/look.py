@@ -11,6 +11,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from lakeplan.app.gather import read_all_refs
+from lakeplan.app.sweep.hold_records import keep_held
 from lakeplan.app.sweep.ports import Site
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, by_date
@@ -177,6 +178,7 @@ def _keep_rules(
         before=before,
         protected_tags=desired.safety.protected_tags,
         holds=desired.holds,
+        recorded=keep_held(site, refs, now),
     )
 
 
