@@ -83,7 +83,7 @@ PAGES = 1_000_000
 """Pages of one listing."""
 PAGE_ITEMS = 10_000
 """Items on one page; lakeFS sends 1,000."""
-LOCATION_CHARACTERS = 16 * KIB
+URL_CHARACTERS = 16 * KIB
 
 # Programs.
 GIT_BYTES = 64 * MIB

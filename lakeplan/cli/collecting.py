@@ -15,7 +15,7 @@ from lakeplan.app.plan import Selection
 from lakeplan.app.sweep.collector_runs import collector_reports
 from lakeplan.app.sweep.ports import Site
 from lakeplan.cli.outputs import Output, emit
-from lakeplan.cli.sweeping import sweep_ports
+from lakeplan.cli.sweeping import bind_storage, sweep_ports
 from lakeplan.cli.wiring import Session, parse_spark_conf
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.collector_command import LakefsAccess, check_conf
@@ -69,6 +69,7 @@ def open_collector(session: Session, site: Site, options: CollectorOptions) -> S
     conf = parse_spark_conf(options.conf)
     credentials = session.credentials(site.server.name)
     storage = site.server.storages.get(site.repository.storage_id)
+    bind_storage(site.server, storage, session.environ)
     return SparkSubmit(
         SubmitOptions(options.spark_submit, options.client, conf),
         LakefsAccess(

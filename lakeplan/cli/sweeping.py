@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakeplan.adapters.lakefs.collection import connect_preparer
-from lakeplan.adapters.lakefs.credentials import check_binding, variable
+from lakeplan.adapters.lakefs.credentials import check_binding, storage_variable
 from lakeplan.adapters.lakefs.transport import Timeouts
 from lakeplan.adapters.storage import open_sweep_store
+from lakeplan.adapters.storage.urls import AzureLocation, folder_of, parse_location
 from lakeplan.app.sweep.ports import SweepPorts
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.wiring import Session, parse_spark_conf
 from lakeplan.errors import LakeplanError
 from lakeplan.model.desired import ServerConfig, StorageConfig
 from lakeplan.model.repository import Repository
+from lakeplan.model.urls import parse_web_url, scheme_of, shown_url
 from lakeplan.ports.sweep_storage import SweepStore
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 ESTIMATED_BYTES = 1 << 30
 """How much a mark reads is not known when the session starts; this gives 64 shuffle partitions, which
 Spark folds together when there is less."""
-LOCAL = "local://"
+KINDS: Mapping[str, Literal["s3", "azure"]] = {"s3": "s3", "https": "azure", "http": "azure"}
+"""Types of storage by the schemes of namespaces."""
 
 
 @dataclass
@@ -100,29 +102,30 @@ def open_store(
     namespace = repository.storage_namespace
     config = server.storages.get(repository.storage_id)
     where = f"servers.{server.name}.storages"
-    if namespace.startswith(LOCAL):
+    scheme = scheme_of(namespace) or ""
+    if scheme == "local":
         if config is None or config.type != "local" or config.path is None:
             raise LakeplanError(
-                f"the repository lies in a folder of the server ({namespace}): the tree does not say where",
+                f"the repository lies in a folder of the server ({shown_url(namespace)}):"
+                " the tree does not say where",
                 where=where,
                 hint=f'add "{repository.storage_id}": {{type: local, path: /the/server/s/folder}}',
             )
-        folder = os.path.join(os.path.abspath(config.path), namespace.removeprefix(LOCAL).strip("/"))
-        return open_sweep_store(folder)
-    config = config or StorageConfig("azure" if namespace.startswith("http") else "s3")
-    expected = "azure" if namespace.startswith("http") else "s3"
+        return open_sweep_store(folder_of(namespace, config.path))
+    expected = KINDS.get(scheme)
+    if expected is None:
+        parse_location(namespace)  # says why, for the kinds that have a reason
+        raise LakeplanError(
+            "a server's namespace is in S3, in Azure or in its own folder", where=shown_url(namespace)
+        )
+    config = config or StorageConfig(expected)
     if config.type != expected:
         raise LakeplanError(
-            f"the namespace is {namespace}, and the tree says its storage is {config.type}", where=where
+            f"the namespace is {shown_url(namespace)}, and the tree says its storage is {config.type}",
+            where=where,
         )
-    name = variable(server.name, "STORAGE_URL")
-    check_binding(
-        f"storage of server {server.name}",
-        config.endpoint_url,
-        environ.get(name),
-        variable=name,
-        is_terminal=sys.stdin.isatty(),
-    )
+    bind_storage(server, config, environ)
+    _check_gateway(namespace, config, where)
     return open_sweep_store(
         namespace,
         endpoint_url=config.endpoint_url,
@@ -130,3 +133,32 @@ def open_store(
         connect_seconds=timeouts.connect if timeouts else None,
         read_seconds=timeouts.read if timeouts else None,
     )
+
+
+def bind_storage(server: ServerConfig, config: StorageConfig | None, environ: Mapping[str, str]) -> None:
+    """Raises CredentialsError for an ``endpoint_url`` of the tree that the storage's credentials are not
+    bound to."""
+    name = storage_variable(server.name)
+    check_binding(
+        f"storage of server {server.name}",
+        config.endpoint_url if config else None,
+        environ.get(name),
+        variable=name,
+        is_terminal=sys.stdin.isatty(),
+    )
+
+
+def _check_gateway(namespace: str, config: StorageConfig, where: str) -> None:
+    """The server names the host of an Azure namespace. One that is neither Azure's nor this machine's must be
+    in the tree, where it is bound."""
+    location = parse_location(namespace)
+    if not isinstance(location, AzureLocation) or location.is_azure:
+        return
+    found = parse_web_url(location.account_url)
+    listed = config.endpoint_url and parse_web_url(config.endpoint_url).origin == found.origin
+    if not listed and not found.is_loopback:
+        raise LakeplanError(
+            f"the namespace is at {found.origin}, which the tree does not name",
+            where=where,
+            hint="check the server; add endpoint_url to this storage if the address is right",
+        )

@@ -20,7 +20,14 @@ from lakeplan.adapters.lakefs import (
 )
 from lakeplan.adapters.lakefs.branches import LakeFSBranchReader, connect_branch_reader
 from lakeplan.adapters.lakefs.branches_writer import LakeFSBranchWriter, connect_branch_writer
-from lakeplan.adapters.lakefs.credentials import STATE_URL, check_binding, find_credentials, variable
+from lakeplan.adapters.lakefs.credentials import (
+    STATE_URL,
+    check_binding,
+    find_credentials,
+    several,
+    storage_variable,
+    variable,
+)
 from lakeplan.adapters.lakefs.lakectl import LakectlSettings, read_lakectl
 from lakeplan.adapters.lakefs.probe import identify
 from lakeplan.adapters.lakefs.transport import Timeouts
@@ -90,7 +97,12 @@ class Session:
         """Raises CredentialsError when there are none, or when they belong to another endpoint."""
         if server not in self._readers:
             config = self.tree.servers[server]
-            self._readers[server] = connect(config, self.credentials(server), timeouts=self.timeouts)
+            self._readers[server] = connect(
+                config,
+                self.credentials(server),
+                timeouts=self.timeouts,
+                storage=several(self.environ.get(storage_variable(server), "")),
+            )
         return self._readers[server]
 
     def connection(self, server: str) -> ServerConnection:

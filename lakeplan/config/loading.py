@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
-from urllib.parse import urlsplit
 
 from lakeplan.config.checks import Bounds, SettingsCheck, text_of
 from lakeplan.config.crosscheck import (
@@ -21,6 +20,7 @@ from lakeplan.config.files import ROOT_FILE, TreeFiles
 from lakeplan.config.keys import KeyReader
 from lakeplan.config.layers import Layer, make_layer
 from lakeplan.config.overrides import RETIRED, read_overrides
+from lakeplan.config.places import why_no_state
 from lakeplan.config.problems import Path as ProblemPath
 from lakeplan.config.problems import Problems
 from lakeplan.config.root import read_bounds, read_places, read_safety
@@ -175,9 +175,8 @@ class TreeReader:
     def _state_url(self, state: MapNode) -> str | None:
         node = state.items.get("url")
         url = text_of(node)
-        if node is not None and url is not None and "@" in urlsplit(url).netloc:
-            text = "a URL with a user or a password in it: credentials come from the environment"
-            self._problems.add(node.source, ("state", "url"), text)
+        if node is not None and url is not None and (why := why_no_state(url)):
+            self._problems.add(node.source, ("state", "url"), why)
         return url
 
     def _broken_profiles(self) -> set[str]:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, cast
-from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
 from lakeplan.config.checks import text_of
@@ -16,8 +15,10 @@ from lakeplan.config.yaml_nodes import MapNode, ScalarNode
 from lakeplan.core.cron import parse_cron
 from lakeplan.model.desired import ServerConfig, Source, StorageConfig
 from lakeplan.model.price import Price
+from lakeplan.model.urls import BadUrl, parse_web_url
 
 Engine = Literal["server", "lakeplan", "none"]
+EXAMPLE = "https://lakefs.example.com"
 COST = "cost_per_gb_month"
 VARIABLE_PREFIX = "LAKEPLAN_VAR_"
 SERVER_SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
@@ -28,6 +29,7 @@ RESERVED_WORDS = ("STATE", "TEST", "VAR")
 ``LAKEPLAN_TEST_*`` name the server of the contract suite: no server's variables may begin like these."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
+_REGION = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9]){0,62}", re.ASCII)
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -131,7 +133,7 @@ class ServersReader:
         return StorageConfig(
             type=cast(Literal["s3", "azure", "local"], kind),
             endpoint_url=self._url(node, path),
-            region=self._text(node, "region", path),
+            region=self._region(node, path),
             path=self._text(node, "path", path),
         )
 
@@ -139,10 +141,25 @@ class ServersReader:
         url = self._text(node, "endpoint_url", path)
         if url is None:
             return None
-        if why := _why_no_endpoint(url):
-            self._problems.add(node.items["endpoint_url"].source, (*path, "endpoint_url"), why)
+        try:
+            parse_web_url(url)
+        except BadUrl as error:
+            self._problems.add(
+                node.items["endpoint_url"].source,
+                (*path, "endpoint_url"),
+                f"{error}; write a URL such as {EXAMPLE}",
+            )
             return None
         return url.rstrip("/")
+
+    def _region(self, node: MapNode, path: Path) -> str | None:
+        """A region becomes a part of a host's name."""
+        region = self._text(node, "region", path)
+        if region is None or _REGION.fullmatch(region):
+            return region
+        text = "a region has letters, digits and - only, such as eu-central-1"
+        self._problems.add(node.items["region"].source, (*path, "region"), text)
+        return None
 
     def _time_zone(self, node: MapNode, path: Path) -> str:
         zone = self._text(node, "time_zone", path)
@@ -191,19 +208,3 @@ class ServersReader:
             self._problems.add(at, path, text)
             return None
         return value
-
-
-def _why_no_endpoint(url: str) -> str | None:
-    """Never repeats the URL: it may hold a password."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        return "this is not a URL"
-    if parts.scheme not in ("http", "https") or not host or any(c.isspace() for c in url):
-        return "expected a URL such as https://lakefs.example.com"
-    if parts.username is not None or parts.password is not None:
-        return "a URL in a tree holds no user or password: credentials come from the environment"
-    if parts.query or parts.fragment:
-        return "an endpoint has no ? or # part"
-    return None

@@ -14,6 +14,7 @@ from lakeplan.config.entries import Directory, Entry
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.layers import Layer
 from lakeplan.config.loading import TreeReader
+from lakeplan.config.places import relative_folder
 from lakeplan.config.problems import TOP, Problem, Problems, TreeError
 from lakeplan.config.resolve import build, check_complete, conflict_text, describe
 from lakeplan.model.desired import DesiredRepository, Override, Safety, ServerConfig, Source
@@ -136,6 +137,5 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
 
 def _absolute(url: str, root: Path) -> str:
     """A relative ``file://`` URL is relative to the tree."""
-    if not url.startswith("file://") or url.startswith("file:///"):
-        return url
-    return f"file://{(root.resolve() / url.removeprefix('file://')).as_posix()}"
+    relative = relative_folder(url)
+    return url if relative is None else f"{root.resolve().as_uri().rstrip('/')}/{relative}"

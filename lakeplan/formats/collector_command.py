@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from lakeplan.errors import UsageError
 from lakeplan.model.collector import CollectorJob
+from lakeplan.model.urls import scheme_of
 
 MAIN_CLASS = "io.treeverse.gc.GarbageCollection"
 NO_DELETE = "lakefs.debug.gc.no_delete"
@@ -102,7 +102,7 @@ def _s3(access: S3Access) -> dict[str, str]:
         found |= {
             "fs.s3a.endpoint": access.endpoint_url,
             "fs.s3a.path.style.access": "true",
-            "fs.s3a.connection.ssl.enabled": str(urlsplit(access.endpoint_url).scheme != "http").lower(),
+            "fs.s3a.connection.ssl.enabled": str(scheme_of(access.endpoint_url) != "http").lower(),
         }
     return found
 

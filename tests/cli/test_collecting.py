@@ -43,7 +43,7 @@ def started(tmp_path: Path, namespace: str, environ: dict[str, str], **options: 
     storages = {"": StorageConfig("s3", "http://127.0.0.1:9000", "eu-west-1")}
     server = ServerConfig("prod", "http://127.0.0.1:8000", storages=storages)
     session: Any = SimpleNamespace(
-        environ=environ,
+        environ={"LAKEPLAN_PROD_STORAGE_URL": "http://127.0.0.1:9000", **environ},
         credentials=lambda name: Credentials(Secret(f"AKIA-{name}"), Secret("lake-secret")),
     )
     site: Any = SimpleNamespace(
@@ -68,6 +68,13 @@ def it_gives_the_job_the_server_the_tree_s_storage_and_their_credentials(tmp_pat
         "spark.master=local[2]",
     ):
         assert setting in text.splitlines()
+
+
+def it_starts_no_job_with_s3_keys_for_an_address_that_is_not_bound(tmp_path: Path) -> None:
+    for bound in ("", "https://s3.example.com"):
+        with pytest.raises(CredentialsError, match="nothing was sent"):
+            started(tmp_path, "s3://bucket/lake", {"LAKEPLAN_PROD_STORAGE_URL": bound})
+    assert not (tmp_path / "start.json").exists()
 
 
 def it_sends_no_s3_key_to_a_job_that_a_person_gave_a_role(tmp_path: Path) -> None:

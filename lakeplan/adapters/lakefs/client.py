@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lakeplan.adapters.lakefs import answers, dump, policies
 from lakeplan.adapters.lakefs.answers import Fields, list_all, parse_json
@@ -32,9 +32,12 @@ def connect(
     timeouts: Timeouts | None = None,
     retries: RetryPolicy | None = None,
     clock: Clock | None = None,
+    storage: Sequence[str] = (),
 ) -> LakeFSServer:
-    """A reader of one server; no request is made yet. Raises CredentialsError for a bad endpoint URL."""
-    return LakeFSServer(connection_of(server, credentials, timeouts, retries, clock, READS_AND_DUMPS))
+    """A reader of one server; no request is made yet. ``storage``: bound addresses of its storage, which
+    presigned URLs may lead to. Raises CredentialsError for a bad endpoint URL."""
+    connection = connection_of(server, credentials, timeouts, retries, clock, READS_AND_DUMPS)
+    return LakeFSServer(dataclasses.replace(connection, storage=tuple(storage)))
 
 
 def connection_of(
@@ -205,9 +208,10 @@ class LakeFSServer:
     def metadata_reader(self, repository: str) -> LakeFSMetadata:
         """Asks for the repository and (once per server) for the configuration, to know whether its store
         offers presigned URLs. The reader's own connection can only GET."""
-        presign = self._offers_presigned_urls(self.get_repository(repository).storage_id)
+        found = self.get_repository(repository)
+        presign = self._offers_presigned_urls(found.storage_id)
         connection = dataclasses.replace(self._transport.connection, allowed=re.compile(r"GET .*"))
-        return LakeFSMetadata(connection, repository, presign=presign)
+        return LakeFSMetadata(connection, repository, found.storage_namespace, presign=presign)
 
     def _offers_presigned_urls(self, storage_id: str) -> bool:
         with self._lock:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import urlsplit
 
 from lakeplan.adapters.lakefs.endpoint import normalise_endpoint
 from lakeplan.adapters.lakefs.lakectl import LakectlSettings
 from lakeplan.adapters.lakefs.secret import Credentials, Secret
 from lakeplan.errors import CredentialsError
 from lakeplan.model.desired import ServerConfig
+from lakeplan.model.urls import BadUrl, parse_bucket_url, parse_folder_url, scheme_of, shown_url
 
 STATE_URL = "LAKEPLAN_STATE_URL"
 SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
+BUCKETS = frozenset({"s3", "gs"})
 RESERVED_PREFIX = "LAKEPLAN_VAR"
 """``${VAR}`` in server settings reads ``LAKEPLAN_VAR_*`` (the design)."""
 
@@ -100,9 +101,10 @@ def find_credentials(
 def check_binding(what: str, url: str | None, bound: str | None, *, variable: str, is_terminal: bool) -> None:
     """Refuses to send credentials to an address that only the tree names (a pull request can change it).
 
-    ``url`` is the tree's, ``bound`` the value of ``variable``. They must name the same place; without a
-    terminal ``bound`` is required. Nothing needs a binding when the tree names no address (None), or a
-    folder: no credentials go there. ``what`` begins the messages ("state", "storage of server prod").
+    ``url`` is the tree's, ``bound`` the value of ``variable``, which may name several places: one of them
+    must be that one. Without a terminal ``bound`` is required. Nothing needs a binding when the tree names no
+    address (None), or a folder: no credentials go there. ``what`` begins the messages ("state", "storage of
+    server prod").
     """
     if url is None or url.startswith(("/", "file://", "local://")):
         return
@@ -112,26 +114,36 @@ def check_binding(what: str, url: str | None, bound: str | None, *, variable: st
         raise CredentialsError(
             "without a terminal its address has to be bound: nothing was sent",
             where=what,
-            hint=f"set {variable} to {_shown(url)} where the credentials are set",
+            hint=f"set {variable} to {shown_url(url)} where the credentials are set",
         )
-    if normalise_url(url, what=what) != normalise_url(bound, what=variable):
+    own = normalise_url(url, what=what)
+    if own not in (normalise_url(one, what=variable) for one in several(bound)):
         raise CredentialsError(
-            f"the tree says {_shown(url)}, {variable} says {_shown(bound)}: nothing was sent",
+            f"the tree says {shown_url(url)}, {variable} says {shown_url(bound)}: nothing was sent",
             where=what,
             hint="change the tree, or the variable where the credentials are set",
         )
 
 
+def several(bound: str) -> list[str]:
+    """The addresses in a variable; white space or commas separate them."""
+    return bound.replace(",", " ").split()
+
+
 def normalise_url(url: str, *, what: str = "") -> str:
     """One form of a URL: http(s) as endpoints are compared; others with the scheme in lower case and no slash
-    at the end."""
+    at the end. Raises CredentialsError for a URL that two programs could read differently."""
     text = url.strip()
-    if text.lower().startswith(("http://", "https://")):
+    scheme = scheme_of(text)
+    if scheme in ("http", "https"):
         return normalise_endpoint(text, what=what)
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        return text.rstrip("/")
-    return f"{scheme.lower()}://{rest.rstrip('/')}"
+    try:
+        if scheme in BUCKETS:
+            found = parse_bucket_url(text, BUCKETS)
+            return f"{found.scheme}://{found.bucket}/{found.prefix}".rstrip("/")
+        return parse_folder_url(text)
+    except BadUrl as error:
+        raise CredentialsError(f"the URL cannot be used: {error}", where=what) from None
 
 
 def _check_endpoint(
@@ -167,16 +179,3 @@ def _check_text(found: Credentials, where: str) -> None:
 def _how(server: str, only_server: bool) -> str:
     own = f"set {variable(server, 'ACCESS_KEY_ID')} and {variable(server, 'SECRET_ACCESS_KEY')}"
     return own + (", or set lakectl up" if only_server else "; with several servers lakectl's are not used")
-
-
-def _shown(url: str) -> str:
-    """A URL for a message, without what may be secret in it."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return "a URL without a scheme"
-    if scheme.lower() in ("http", "https"):
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-        return f"{scheme}://{host}{parts.path}"
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import requests
 
+from lakeplan import limits
+from lakeplan.adapters.lakefs.presigned import may_follow
 from lakeplan.adapters.lakefs.transport import Connection, NoAuth, Transport, new_session
 from lakeplan.errors import UnexpectedAnswer
 from lakeplan.ports.lakefs import MetadataKind
@@ -25,18 +27,20 @@ class LakeFSMetadata:
     the Spark workers of this run and for nothing else. May be used from several threads.
 
     With ``presign`` the server redirects to a signed URL of the object store, which is fetched without the
-    lakeFS credentials. When that fails the file is streamed through the server instead; and when the store
-    cannot be reached at all from here, later files are streamed straight away.
+    lakeFS credentials, and only from the storage of ``namespace`` (``presigned.may_follow``). When that fails
+    the file is streamed through the server instead. When the store cannot be reached at all from here, later
+    files are streamed straight away.
     """
 
-    def __init__(self, connection: Connection, repository: str, *, presign: bool) -> None:
+    def __init__(self, connection: Connection, repository: str, namespace: str, *, presign: bool) -> None:
         self._transport = Transport(connection)
         self._repository = repository
+        self._namespace = namespace
         self._presign = presign
         self._local = threading.local()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (self._transport.connection, self._repository, self._presign))
+        return (_rebuild, (self._transport.connection, self._repository, self._namespace, self._presign))
 
     def __repr__(self) -> str:
         server = self._transport.connection
@@ -62,14 +66,17 @@ class LakeFSMetadata:
         answer = self._get(kind, id, presign=True)
         if answer.status_code not in REDIRECTS:
             return self._whole(answer)  # a server that does not know the parameter streams
-        target = urljoin(answer.url, answer.headers.get("Location", ""))
-        if urlsplit(target).scheme not in ("http", "https"):
+        location = answer.headers.get("Location", "")[: limits.URL_CHARACTERS + 1]
+        target = urljoin(answer.url, location)
+        server = self._transport.connection
+        if not may_follow(target, server=server.endpoint, namespace=self._namespace, bound=server.storage):
+            log.debug("a presigned URL leads to another host than the storage: streaming")
             return None
-        limits = self._transport.connection.timeouts
+        timeouts = self._transport.connection.timeouts
         try:
             # One try, no redirects further on, and nothing of ours but the signed URL itself.
             response = self._store().get(
-                target, auth=NoAuth(), timeout=(limits.connect, limits.read), allow_redirects=False
+                target, auth=NoAuth(), timeout=(timeouts.connect, timeouts.read), allow_redirects=False
             )
         except (requests.ConnectionError, requests.Timeout) as error:
             log.debug("a presigned URL cannot be reached (%s): streaming", type(error).__name__)
@@ -100,8 +107,8 @@ class LakeFSMetadata:
         return session
 
 
-def _rebuild(connection: Connection, repository: str, presign: bool) -> LakeFSMetadata:
-    return LakeFSMetadata(connection, repository, presign=presign)
+def _rebuild(connection: Connection, repository: str, namespace: str, presign: bool) -> LakeFSMetadata:
+    return LakeFSMetadata(connection, repository, namespace, presign=presign)
 
 
 def _complete(response: requests.Response) -> bool:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
 from urllib.parse import quote
 
 import requests
@@ -97,6 +98,8 @@ class Connection:
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     clock: Clock = field(default_factory=Clock)
     allowed: re.Pattern[str] = READS
+    storage: tuple[str, ...] = ()
+    """Addresses of storage that the server's presigned URLs may lead to, next to the vendors' own."""
 
 
 class Transport:
@@ -217,10 +220,21 @@ def _worth_retrying(method: str, response: requests.Response) -> bool:
     return status in (RETRIED_STATUSES - {500} if method == "POST" else RETRIED_STATUSES)
 
 
+class Session(requests.Session):
+    """Follows no redirect, and does not take one apart either: requests raises ValueError for some
+    ``Location`` headers. Keeps no cookies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headers["User-Agent"] = f"lakeplan/{__version__}"
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        return None
+
+
 def new_session() -> requests.Session:
-    session = requests.Session()
-    session.headers["User-Agent"] = f"lakeplan/{__version__}"
-    return session
+    return Session()
 
 
 def quiet_vendor_logs() -> None:

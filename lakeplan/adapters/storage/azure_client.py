@@ -8,15 +8,15 @@ import os
 import threading
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_azure_error
-from lakeplan.adapters.storage.urls import AZURE_SUFFIXES, AzureLocation
+from lakeplan.adapters.storage.urls import AzureLocation
 from lakeplan.errors import StorageDenied, StorageError
+from lakeplan.model.urls import parse_web_url
 
 # The library's own first wait is 15 seconds.
 RETRIES: dict[str, Any] = {
@@ -91,7 +91,8 @@ class AzureClient:
         connect_seconds, read_seconds, once = self._limits
         given = {"connection_timeout": connect_seconds, "read_timeout": read_seconds}
         limits = LIMITS | {name: seconds for name, seconds in given.items() if seconds is not None}
-        return limits | ({"retry_total": 0} if once else RETRIES)
+        # A redirect would be signed again, for whatever host the store names.
+        return limits | {"permit_redirects": False} | ({"retry_total": 0} if once else RETRIES)
 
 
 def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:
@@ -109,6 +110,12 @@ def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:
     if key := environ.get("AZURE_STORAGE_KEY", "").strip():
         return AzureNamedKeyCredential(location.account, key)
     if sas := environ.get("AZURE_STORAGE_SAS_TOKEN", "").strip():
+        if not account and location.is_azure:
+            raise StorageDenied(
+                "a SAS is sent only to the account that it is for: AZURE_STORAGE_ACCOUNT is not set",
+                where=location.url,
+                hint="set AZURE_STORAGE_ACCOUNT where AZURE_STORAGE_SAS_TOKEN is set",
+            )
         return _sas(location, sas)
     return _default_chain(location)
 
@@ -121,9 +128,14 @@ def _from_connection_string(location: AzureLocation, text: str) -> Any:
     endpoint = fields.get("BlobEndpoint", "").rstrip("/")
     if endpoint and endpoint.lower() != location.account_url.lower():
         raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names another endpoint")
+    suffix = fields.get("EndpointSuffix", "").lower()
+    if suffix and not endpoint and not location.account_url.endswith(f".blob.{suffix}"):
+        raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names another endpoint")
     if key := fields.get("AccountKey"):
         return AzureNamedKeyCredential(location.account, key)
     if sas := fields.get("SharedAccessSignature"):
+        if not account and not endpoint:
+            raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names no account for its SAS")
         return _sas(location, sas)
     raise StorageDenied(
         "AZURE_STORAGE_CONNECTION_STRING has neither AccountKey nor SharedAccessSignature",
@@ -132,9 +144,7 @@ def _from_connection_string(location: AzureLocation, text: str) -> Any:
 
 
 def _sas(location: AzureLocation, sas: str) -> AzureSasCredential:
-    parts = urlsplit(location.account_url)
-    loopback = (parts.hostname or "") in ("localhost", "127.0.0.1", "::1")
-    if not loopback and not _is_azure(location):
+    if not parse_web_url(location.account_url).is_loopback and not location.is_azure:
         raise _other(location, "a SAS is sent to Azure's own addresses only")
     return AzureSasCredential(sas)
 
@@ -149,14 +159,9 @@ def _default_chain(location: AzureLocation) -> Any:
             message="no Azure credentials: set AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY or"
             " AZURE_STORAGE_SAS_TOKEN, or install azure-identity",
         ) from None
-    if not _is_azure(location):
+    if not location.is_azure:
         raise _other(location, "a token is sent to Azure's own addresses only")
     return identity.DefaultAzureCredential()
-
-
-def _is_azure(location: AzureLocation) -> bool:
-    parts = urlsplit(location.account_url)
-    return parts.scheme == "https" and (parts.hostname or "").endswith(AZURE_SUFFIXES)
 
 
 def _other(location: AzureLocation, message: str) -> StorageError:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-import ipaddress
+import os
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import quote, unquote, urlsplit
+from typing import TypeVar
+from urllib.parse import quote
 
 from lakeplan.errors import StorageError
+from lakeplan.model.urls import (
+    BadUrl,
+    WebUrl,
+    parse_bucket_url,
+    parse_folder_url,
+    parse_local_url,
+    parse_web_url,
+    scheme_of,
+    shown_url,
+)
+
+T = TypeVar("T")
 
 AZURE_SUFFIXES = (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net")
+AZURE_EXAMPLE = "https://<account>.blob.core.windows.net/<container>/<path>"
+_NAME = re.compile(r"\$(root|web|logs)|[a-z0-9](-?[a-z0-9]){0,62}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -44,6 +61,11 @@ class AzureLocation:
     prefix: str
 
     @property
+    def is_azure(self) -> bool:
+        """Whether the host is Azure's own."""
+        return self.account_url in {f"https://{self.account}{suffix}" for suffix in AZURE_SUFFIXES}
+
+    @property
     def url(self) -> str:
         return f"{self.account_url}/{self.container}" + (f"/{quote(self.prefix)}" if self.prefix else "")
 
@@ -54,106 +76,92 @@ Location = FolderLocation | S3Location | AzureLocation
 def parse_location(url: str) -> Location:
     """Takes a URL apart: ``file:///…`` or an absolute path, ``s3://bucket/prefix``, or an Azure blob URL.
 
-    Raises StorageError for any other kind, by its name, and for a URL that carries a user, a password or
-    a query (a SAS): those belong into the environment, and their text is not repeated in the message.
+    Raises StorageError for any other kind, by its name, and for what ``lakeplan.model.urls`` refuses: a user,
+    a password or a query (a SAS) among it. Their text is not repeated in the message.
     """
     if url.startswith("/"):
-        return FolderLocation(_folder(url))
-    scheme, separator, rest = url.partition("://")
-    scheme = scheme.lower()
-    if not separator:
+        return FolderLocation(_strict(parse_folder_url, url, "/absolute/path"))
+    scheme = scheme_of(url)
+    if scheme is None:
         raise StorageError(
             "a storage URL has a scheme, or is an absolute path",
-            where=url,
+            where=shown_url(url),
             hint="for example file:///data/repo, s3://bucket/repo",
         )
     if scheme == "file":
-        return _file(url, rest)
-    _refuse_credentials(scheme, rest)
+        return FolderLocation(_strict(parse_folder_url, url, "file:///absolute/path"))
     if scheme == "s3":
-        return _s3(url, rest)
+        found = _strict(parse_bucket_url, url, "s3://bucket/prefix")
+        return S3Location(found.bucket, found.prefix)
     if scheme in ("https", "http"):
         return _azure(url)
     if scheme == "gs":
         raise StorageError(
             "Google Cloud Storage (gs://) cannot be read directly",
-            where=url,
+            where=shown_url(url),
             hint="plan reads its metadata through the lakeFS API; simulate needs file://, s3:// or Azure",
         )
     if scheme in ("local", "mem"):
         raise StorageError(
             f"{scheme}:// names a place inside a lakeFS server",
-            where=url,
+            where=shown_url(url),
             hint="give the folder that holds it as file:///…",
         )
     raise StorageError(
-        f"unknown kind of storage {scheme}://", where=url, hint="file://, s3:// or https://<account>.blob…"
+        f"unknown kind of storage {scheme}://",
+        where=shown_url(url),
+        hint="file://, s3:// or https://<account>.blob…",
     )
 
 
-def _folder(path: str) -> str:
-    return "/" + "/".join(part for part in path.split("/") if part)
-
-
-def _file(url: str, rest: str) -> FolderLocation:
-    host, slash, path = rest.partition("/")
-    if not slash or host not in ("", "localhost"):
+def folder_of(namespace: str, root: str) -> str:
+    """The folder of a ``local://`` namespace below a server's own folder ``root``. Raises StorageError for
+    one that leads out of it, by ``..`` or through a symbolic link."""
+    top = os.path.abspath(root)
+    folder = os.path.join(top, *_strict(parse_local_url, namespace, "local://folder"))
+    real = os.path.realpath(top)
+    if os.path.commonpath((os.path.realpath(folder), real)) != real:
         raise StorageError(
-            "a file URL has three slashes and an absolute path", where=url, hint="file:///absolute/path"
+            "the namespace leads out of the server's folder through a symbolic link",
+            where=shown_url(namespace),
+            hint="check storages.*.path in the tree",
         )
-    return FolderLocation(_folder(unquote("/" + path)))
-
-
-def _s3(url: str, rest: str) -> S3Location:
-    bucket, _, prefix = rest.partition("/")
-    if not bucket:
-        raise StorageError("the bucket is missing", where=url, hint="s3://bucket/prefix")
-    return S3Location(bucket, prefix.strip("/"))
+    return folder
 
 
 def _azure(url: str) -> AzureLocation:
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    path = [unquote(part) for part in parts.path.split("/") if part]
-    root = f"{parts.scheme}://{parts.netloc.lower()}"
-    if host.endswith(AZURE_SUFFIXES):
-        account = host.split(".", 1)[0]
-    elif _is_path_style(host) and path:
+    found = _strict(parse_web_url, url, AZURE_EXAMPLE)
+    parts = list(found.parts)
+    root = found.origin
+    if (account := _azure_account(found)) is None:
+        if not (found.host == "localhost" or found.address is not None) or not parts:
+            raise StorageError("not an Azure blob URL", where=shown_url(url), hint=AZURE_EXAMPLE)
+        if found.address is not None and found.address.is_link_local:
+            raise StorageError("a link-local address is no storage", where=shown_url(url), hint=AZURE_EXAMPLE)
         # Azurite, and gateways that are reached by address, carry the account in the path.
-        account = path.pop(0)
+        account = parts.pop(0)
         root = f"{root}/{account}"
-    else:
+    if not parts:
+        raise StorageError("the container is missing", where=root, hint=f"{root}/<container>/<path>")
+    if not _NAME.fullmatch(parts[0]) or not _NAME.fullmatch(account):
+        raise StorageError("not the name of a container or an account", where=shown_url(url))
+    return AzureLocation(root, account, parts[0], "/".join(parts[1:]))
+
+
+def _azure_account(found: WebUrl) -> str | None:
+    """The account of an address that is Azure's own, by HTTPS on its own port; None for any other host."""
+    account, _, rest = found.host.partition(".")
+    if f".{rest}" not in AZURE_SUFFIXES:
+        return None
+    if found.scheme != "https" or found.port is not None:
         raise StorageError(
-            "not an Azure blob URL",
-            where=url,
-            hint="https://<account>.blob.core.windows.net/<container>/<path>",
+            "an address of Azure has the scheme https:// and no port", where=found.origin, hint=AZURE_EXAMPLE
         )
-    if not path:
-        raise StorageError("the container is missing", where=url, hint=f"{root}/<container>/<path>")
-    return AzureLocation(root, account, path[0], "/".join(path[1:]))
+    return account
 
 
-def _is_path_style(host: str) -> bool:
-    if host == "localhost":
-        return True
+def _strict(parse: Callable[[str], T], url: str, example: str) -> T:
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _refuse_credentials(scheme: str, rest: str) -> None:
-    authority, _, _ = rest.partition("/")
-    if "@" in authority:
-        where = f"{scheme}://…@{authority.rpartition('@')[2]}"
-        raise StorageError(
-            "a storage URL carries no credentials", where=where, hint="set them in the environment"
-        )
-    if scheme != "s3" and ("?" in rest or "#" in rest):
-        where = f"{scheme}://{rest.partition('?')[0].partition('#')[0]}"
-        raise StorageError(
-            "a storage URL carries no query",
-            where=where,
-            hint="set a SAS as AZURE_STORAGE_SAS_TOKEN in the environment",
-        )
+        return parse(url)
+    except BadUrl as error:
+        raise StorageError(str(error), where=shown_url(url), hint=f"for example {example}") from None

@@ -14,7 +14,8 @@ _SERVER: Mapping[str, str] = {
     "SECRET_ACCESS_KEY": "Its secret.",
     "ENDPOINT_URL": "Binds the two: they are sent only where the tree's `endpoint_url` equals it. Required "
     "without a terminal.",
-    "STORAGE_URL": "Binds an `endpoint_url` in the server's `storages` in the same way.",
+    "STORAGE_URL": "Binds an `endpoint_url` in the server's `storages` in the same way. Presigned addresses "
+    "may lead here too. Several are separated by spaces.",
 }
 
 OTHERS: Mapping[str, str] = {
@@ -33,7 +34,7 @@ OTHERS: Mapping[str, str] = {
     "AZURE_STORAGE_CONNECTION_STRING": "An Azure account with its key or SAS.",
     "AZURE_STORAGE_KEY": "The key of an Azure account.",
     "AZURE_STORAGE_ACCOUNT": "Binds key and SAS to this account: they are sent to no other.",
-    "AZURE_STORAGE_SAS_TOKEN": "A SAS, in place of a key.",
+    "AZURE_STORAGE_SAS_TOKEN": "A SAS, in place of a key. Requires `AZURE_STORAGE_ACCOUNT`.",
     "AZURE_TENANT_ID": "With the next two a service principal, as azure-identity reads it; the official "
     "collector takes it too.",
     "AZURE_CLIENT_ID": "The service principal's id.",

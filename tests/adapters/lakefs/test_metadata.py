@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,10 +22,16 @@ def config(*, presign: bool) -> Answer:
 
 
 def open_reader(
-    scripted: Scripted, credentials: Credentials, fake_clock: FakeClock, *, presign: bool
+    scripted: Scripted,
+    credentials: Credentials,
+    fake_clock: FakeClock,
+    *,
+    presign: bool,
+    storage: Sequence[str] = (),
 ) -> LakeFSMetadata:
     scripted.script = [REPOSITORY, config(presign=presign)]
-    reader = connect(scripted.config(), credentials, clock=fake_clock.clock()).metadata_reader("repo")
+    server = connect(scripted.config(), credentials, clock=fake_clock.clock(), storage=storage)
+    reader = server.metadata_reader("repo")
     scripted.seen.clear()
     return reader
 
@@ -56,7 +63,7 @@ def it_follows_a_presigned_url_without_credentials(
     with open(netrc, "w") as file:  # requests would send what stands here for any host
         file.write("machine 127.0.0.1 login SOMEBODY password SOMETHING\n")
     monkeypatch.setenv("NETRC", netrc)
-    reader = open_reader(scripted, credentials, fake_clock, presign=True)
+    reader = open_reader(scripted, credentials, fake_clock, presign=True, storage=[elsewhere.url])
     scripted.script = [signed(elsewhere)]
     elsewhere.script = [Answer(200, b"stored")]
     assert reader.read_metadata("range", ID) == b"stored"
@@ -72,7 +79,7 @@ def it_follows_a_presigned_url_without_credentials(
 def it_streams_when_a_presigned_url_fails(
     scripted: Scripted, elsewhere: Scripted, credentials: Credentials, fake_clock: FakeClock, status: int
 ) -> None:
-    reader = open_reader(scripted, credentials, fake_clock, presign=True)
+    reader = open_reader(scripted, credentials, fake_clock, presign=True, storage=[elsewhere.url])
     elsewhere.script = [Answer(status, b"<Error/>", {"Location": scripted.url})]
     scripted.script = [signed(elsewhere), Answer(200, b"streamed")]
     assert reader.read_metadata("range", ID) == b"streamed"
@@ -82,7 +89,7 @@ def it_streams_when_a_presigned_url_fails(
 def it_says_that_data_is_gone(
     scripted: Scripted, elsewhere: Scripted, credentials: Credentials, fake_clock: FakeClock
 ) -> None:
-    reader = open_reader(scripted, credentials, fake_clock, presign=True)
+    reader = open_reader(scripted, credentials, fake_clock, presign=True, storage=[elsewhere.url])
     elsewhere.script = [Answer(404, b"<Error><Code>NoSuchKey</Code></Error>")]
     scripted.script = [signed(elsewhere), Answer(410, {"message": "No data"})]
     with pytest.raises(DataGone, match="No data") as caught:
@@ -93,7 +100,7 @@ def it_says_that_data_is_gone(
 def it_stops_asking_for_urls_that_cannot_be_reached(
     scripted: Scripted, elsewhere: Scripted, credentials: Credentials, fake_clock: FakeClock
 ) -> None:
-    reader = open_reader(scripted, credentials, fake_clock, presign=True)
+    reader = open_reader(scripted, credentials, fake_clock, presign=True, storage=[elsewhere.url])
     elsewhere.stop()
 
     def answer(request: Seen) -> Answer:
@@ -102,6 +109,32 @@ def it_stops_asking_for_urls_that_cannot_be_reached(
     scripted.script = [answer]
     assert [reader.read_metadata("range", ID) for _ in range(3)] == [b"streamed"] * 3
     assert [bool(seen.query) for seen in scripted.seen] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "{elsewhere}/bucket/x",
+        "//127.0.0.1:1/x",
+        "http://169.254.169.254/latest/meta-data/iam/security-credentials/",
+        "http://metadata.google.internal/computeMetadata/v1/",
+        "{server}@{host}/x",
+        "{elsewhere}\\.s3.amazonaws.com/b/x",
+    ],
+)
+def it_sends_nothing_to_a_host_that_is_not_the_storage(
+    scripted: Scripted,
+    elsewhere: Scripted,
+    credentials: Credentials,
+    fake_clock: FakeClock,
+    location: str,
+) -> None:
+    reader = open_reader(scripted, credentials, fake_clock, presign=True)
+    target = location.format(server=scripted.url, elsewhere=elsewhere.url, host=elsewhere.url[7:])
+    scripted.script = [Answer(302, b"", {"Location": target}), Answer(200, b"streamed")]
+    elsewhere.script = [Answer(200, b"stolen")]
+    assert reader.read_metadata("range", ID) == b"streamed"
+    assert elsewhere.seen == []
 
 
 def it_streams_when_the_redirect_leads_to_no_url(
@@ -115,7 +148,7 @@ def it_streams_when_the_redirect_leads_to_no_url(
 def it_tries_again_when_a_file_breaks_off(
     scripted: Scripted, elsewhere: Scripted, credentials: Credentials, fake_clock: FakeClock
 ) -> None:
-    reader = open_reader(scripted, credentials, fake_clock, presign=True)
+    reader = open_reader(scripted, credentials, fake_clock, presign=True, storage=[elsewhere.url])
     elsewhere.script = [Answer(200, b"half", cut_short_by=4)]
     scripted.script = [signed(elsewhere), Answer(200, b"who", cut_short_by=2), Answer(200, b"whole")]
     assert reader.read_metadata("range", ID) == b"whole"

@@ -12,6 +12,7 @@ from lakeplan.adapters.storage.azure_client import find_credential
 from lakeplan.adapters.storage.urls import AzureLocation, parse_location
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.ports.storage import NamespaceReader
+from tests.adapters.lakefs.conftest import Answer, Scripted
 from tests.adapters.storage.storage_contract import Put, StorageContract
 
 
@@ -63,6 +64,20 @@ class DescribeAzureReader(StorageContract):
         with pytest.raises(StorageError, match="cannot be reached"):
             open_namespace("http://127.0.0.1:1/account/container").read("x")
 
+    def it_follows_no_redirect(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        store, elsewhere = Scripted(), Scripted()
+        try:
+            store.script = [Answer(307, b"", {"Location": f"{elsewhere.url}/account/container/x"})]
+            elsewhere.script = [Answer(200, b"foreign")]
+            monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=SECRET")
+            with pytest.raises(StorageError):
+                open_namespace(f"{store.url}/account/container").read("x")
+            assert elsewhere.seen == []
+            assert len(store.seen) == 1
+        finally:
+            store.stop()
+            elsewhere.stop()
+
 
 def location(url: str) -> AzureLocation:
     found = parse_location(url)
@@ -76,7 +91,24 @@ ACCOUNT = location("https://acme.blob.core.windows.net/c/p")
 class DescribeFindCredential:
     def it_takes_key_and_sas_from_the_environment(self) -> None:
         assert isinstance(find_credential(ACCOUNT, {"AZURE_STORAGE_KEY": "a2V5"}), AzureNamedKeyCredential)
-        assert isinstance(find_credential(ACCOUNT, {"AZURE_STORAGE_SAS_TOKEN": "sig=1"}), AzureSasCredential)
+        named = {"AZURE_STORAGE_ACCOUNT": "acme", "AZURE_STORAGE_SAS_TOKEN": "sig=1"}
+        assert isinstance(find_credential(ACCOUNT, named), AzureSasCredential)
+
+    @pytest.mark.parametrize(
+        "environ",
+        [
+            {"AZURE_STORAGE_SAS_TOKEN": "sig=SECRET"},
+            {"AZURE_STORAGE_CONNECTION_STRING": "SharedAccessSignature=sig=SECRET"},
+            {
+                "AZURE_STORAGE_CONNECTION_STRING": "AccountName=acme;EndpointSuffix=core.chinacloudapi.cn;"
+                "SharedAccessSignature=sig=SECRET"
+            },
+        ],
+    )
+    def it_sends_a_sas_only_to_the_account_that_it_is_for(self, environ: dict[str, str]) -> None:
+        with pytest.raises(StorageDenied) as caught:
+            find_credential(ACCOUNT, environ)
+        assert "SECRET" not in f"{caught.value} {caught.value.hint}"
 
     def it_takes_a_connection_string_of_this_account(self) -> None:
         text = "AccountName=acme;AccountKey=a2V5==;EndpointSuffix=core.windows.net"

@@ -1,0 +1,262 @@
+"""URLs of servers, stores, namespaces and state, taken apart in this one place.
+
+URLs come from trees that a pull request changes, and from servers. Libraries read the same odd URL in
+different ways: one of them would check a host, and another would connect elsewhere. Here every character is
+on a list, and whatever two readers could disagree about is refused: backslashes, white space, control
+characters, user info, percent-encoded hosts, numbers that mean addresses, empty and ``..`` parts of a path.
+
+The errors name the fault and never repeat the URL: it may hold a password or a signature.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from urllib.parse import quote, unquote_to_bytes
+
+from lakeplan import limits
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31})://(.*)", re.DOTALL)
+_ALLOWED = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]*", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+_BUCKET = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,253}[A-Za-z0-9])?", re.ASCII)
+_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,31}://[A-Za-z0-9._:/\[\]-]*", re.ASCII)
+
+
+class BadUrl(ValueError):
+    """The fault in a URL, in words that fit behind what the URL is of."""
+
+
+@dataclass(frozen=True)
+class WebUrl:
+    """An http(s) URL. ``host`` is in lower case, IPv6 without brackets; ``port`` is None for the scheme's
+    own. ``parts`` are the decoded parts of the path."""
+
+    scheme: str
+    host: str
+    port: int | None
+    parts: tuple[str, ...]
+    query: str = ""
+
+    @property
+    def origin(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}" + (f":{self.port}" if self.port is not None else "")
+
+    @property
+    def url(self) -> str:
+        """Without the query."""
+        return self.origin + "".join(f"/{quote(part, safe=_UNQUOTED)}" for part in self.parts)
+
+    @property
+    def is_loopback(self) -> bool:
+        address = self.address
+        return self.host == "localhost" or (address is not None and address.is_loopback)
+
+    @property
+    def address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+        """None for a name."""
+        return _address(self.host)
+
+
+_UNQUOTED = "-._~!$&'()*+,;=:@"
+
+
+@dataclass(frozen=True)
+class BucketUrl:
+    """``s3://bucket/prefix``: ``prefix`` has no slash at either end, and nothing in it is encoded."""
+
+    scheme: str
+    bucket: str
+    prefix: str
+
+
+def scheme_of(text: str) -> str | None:
+    """The scheme in lower case; None for a text without one."""
+    found = _SCHEME.fullmatch(text)
+    return found.group(1).lower() if found else None
+
+
+def parse_web_url(
+    text: str, schemes: Container[str] = frozenset({"http", "https"}), *, query: bool = False
+) -> WebUrl:
+    """An http(s) URL of a server or a store; with a query only where ``query`` allows it. Raises BadUrl."""
+    scheme, rest = _split_scheme(text, schemes)
+    if odd := _ALLOWED.sub("", rest, count=1):
+        raise BadUrl(f"{_character(odd[0])} cannot be part of a URL")
+    rest, mark, asked = rest.partition("?")
+    if "#" in rest + asked:
+        raise BadUrl("a URL has no fragment (#) here")
+    if mark and not query:
+        raise BadUrl("a URL has no query (?) here: credentials come from the environment")
+    authority, _, path = rest.partition("/")
+    if "@" in authority:
+        raise BadUrl("a URL has no user or password here: credentials come from the environment")
+    host, port = _host_and_port(authority)
+    return WebUrl(
+        scheme, host, None if port == DEFAULT_PORTS.get(scheme) else port, _decoded_parts(path), asked
+    )
+
+
+def parse_signed_url(text: str) -> WebUrl:
+    """Scheme, host and port of a signed URL or a redirect. What it asks for there is the store's matter: the
+    path is not taken apart, and a query is expected. Raises BadUrl."""
+    scheme, rest = _split_scheme(text, DEFAULT_PORTS)
+    if odd := _ALLOWED.sub("", rest, count=1):
+        raise BadUrl(f"{_character(odd[0])} cannot be part of a URL")
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    return parse_web_url(f"{scheme}://{authority}")
+
+
+def parse_bucket_url(text: str, schemes: Container[str] = frozenset({"s3"})) -> BucketUrl:
+    """``s3://bucket/prefix``. Raises BadUrl, also for escapes: readers disagree about what they name."""
+    scheme, rest = _split_scheme(text, schemes)
+    bucket, _, prefix = rest.partition("/")
+    if "@" in bucket:
+        raise BadUrl("a URL has no user or password here: credentials come from the environment")
+    if not bucket:
+        raise BadUrl("the bucket is missing")
+    if not _BUCKET.fullmatch(bucket) or ".." in bucket:
+        raise BadUrl("the bucket's name has characters that no bucket has")
+    return BucketUrl(scheme, bucket, "/".join(_plain_parts(prefix)))
+
+
+def parse_folder_url(text: str) -> str:
+    """The absolute path of ``file:///path``, decoded, or of a path. Raises BadUrl."""
+    if text.startswith("/"):
+        parts = tuple(part for part in text.split("/") if part)
+        _check_parts(parts)
+        return "/" + "/".join(parts)
+    _, rest = _split_scheme(text, {"file"})
+    host, slash, path = rest.partition("/")
+    if not slash or host not in ("", "localhost"):
+        raise BadUrl("a file URL has three slashes and an absolute path")
+    return "/" + "/".join(_decoded_parts(path))
+
+
+def parse_local_url(text: str) -> tuple[str, ...]:
+    """The parts of ``local://folder/…``, a place below a folder of the lakeFS server. Raises BadUrl."""
+    _, rest = _split_scheme(text, {"local"})
+    parts = _plain_parts(rest)
+    if not parts:
+        raise BadUrl("the folder is missing")
+    return parts
+
+
+def shown_url(text: str) -> str:
+    """A URL for a message, without what may be secret in it, or what a terminal would act on."""
+    start = _PLAIN.match(text)
+    if start is None:
+        return "a URL without a scheme" if "://" not in text else "a URL that cannot be read"
+    if "@" in text:
+        return f"{start.group().partition('://')[0]}://…"
+    return start.group() + ("…" if start.end() < len(text) else "")
+
+
+def _split_scheme(text: str, schemes: Container[str]) -> tuple[str, str]:
+    if len(text) > limits.URL_CHARACTERS:
+        raise BadUrl(f"a URL has at most {limits.URL_CHARACTERS:,} characters")
+    for character in text:
+        if character.isspace() or not character.isprintable() or character == "\\":
+            raise BadUrl(f"{_character(character)} cannot be part of a URL")
+    found = _SCHEME.fullmatch(text)
+    if found is None:
+        raise BadUrl("a URL begins with a scheme such as https://")
+    scheme = found.group(1).lower()
+    if scheme not in schemes:
+        raise BadUrl(f"the scheme {scheme}:// is not supported here")
+    return scheme, found.group(2)
+
+
+def _host_and_port(authority: str) -> tuple[str, int | None]:
+    if "%" in authority:
+        raise BadUrl("a host is not percent-encoded")
+    host, colon, port = authority, "", ""
+    if authority.startswith("["):
+        host, bracket, rest = authority[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")) or ":" not in host:
+            raise BadUrl("the host is not an address in brackets")
+        colon, port = rest[:1], rest[1:]
+    elif ":" in authority:
+        host, colon, port = authority.partition(":")
+    return _checked_host(host.lower()), _checked_port(port) if colon else None
+
+
+def _checked_host(host: str) -> str:
+    if not host:
+        raise BadUrl("the host is missing")
+    if ":" in host:
+        if _address(host) is None:
+            raise BadUrl("the host is not an IPv6 address")
+        return str(_address(host))
+    host = host.removesuffix(".")
+    labels = host.split(".")
+    if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise BadUrl("the host has characters or empty parts that no host has")
+    if _NUMBER.fullmatch(labels[-1]) and _address(host) is None:
+        raise BadUrl("the host is a number that some programs read as an address: write it as 192.0.2.1")
+    return host
+
+
+def _checked_port(port: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) or not 1 <= int(port) <= 65535:
+        raise BadUrl("the port is not a number from 1 to 65535")
+    return int(port)
+
+
+def _decoded_parts(path: str) -> tuple[str, ...]:
+    if _ESCAPE.search(path):
+        raise BadUrl("a % is not followed by two hexadecimal digits")
+    try:
+        parts = tuple(unquote_to_bytes(part).decode() for part in _without_end(path.split("/")))
+    except UnicodeDecodeError:
+        raise BadUrl("the path has escapes that are not UTF-8 text") from None
+    _check_parts(parts)
+    return parts
+
+
+def _plain_parts(path: str) -> tuple[str, ...]:
+    for character in "%?#":
+        if character in path:
+            raise BadUrl(f"{character!r} in the path means different things to different programs")
+    parts = tuple(_without_end(path.split("/")))
+    _check_parts(parts)
+    return parts
+
+
+def _without_end(parts: list[str]) -> list[str]:
+    """One slash at the end changes nothing."""
+    return parts[:-1] if parts[-1] == "" else parts
+
+
+def _check_parts(parts: Iterable[str]) -> None:
+    for part in parts:
+        if part in (".", ".."):
+            raise BadUrl(f"{part!r} is a part of the path: it could lead out of its folder")
+        if not part:
+            raise BadUrl("the path has an empty part (//)")
+        if any(c in "/\\" or not c.isprintable() for c in part):
+            raise BadUrl("the path has a slash, a backslash or a control character inside a part")
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return None if getattr(found, "scope_id", None) else found
+
+
+def _character(character: str) -> str:
+    if character == "\\":
+        return "a backslash"
+    if character.isspace():
+        return "white space"
+    if not character.isprintable():
+        return "a control character"
+    return "a character that is not ASCII" if not character.isascii() else f"the character {character!r}"
