@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -19,7 +20,11 @@ from tests.chaos.world import REPOSITORY, ChaosWorld, Process, Watcher, keys_of
 HOUR_US = 3_600_000_000
 UNITS = {"s": 1_000_000, "m": 60_000_000, "h": HOUR_US, "d": DAY_US}
 BRANCHES = f"/api/v1/repositories/{REPOSITORY}/branches"
-BRANCH = re.compile(rf"/api/v1/repositories/{REPOSITORY}/branches/([^/]+)")
+BRANCH = re.compile(rf"{BRANCHES}/([^/]+)")
+DIFF = re.compile(rf"{BRANCHES}/([^/]+)/diff")
+PULLS = f"/api/v1/repositories/{REPOSITORY}/pulls"
+FRESH_US = 20_000_000
+"""Pull requests are at most 15 seconds old when a branch is deleted; and a retry."""
 RULES = f"/api/v1/repositories/{REPOSITORY}/settings/gc_rules"
 PREPARE = f"/api/v1/repositories/{REPOSITORY}/gc/prepare_uncommited"
 QUARANTINE = "_lakeplan/quarantine/"
@@ -45,15 +50,22 @@ class Born:
 
 @dataclass
 class Checker(Watcher):
-    """``lowered_us``: when lakeplan itself last lowered the stored rules. ``races``: addresses that were
-    deleted though something began to hold them after the inspection; a report has to name how many."""
+    """``lowered_us``: when lakeplan itself last lowered the stored rules. ``deletions`` counts objects,
+    copies and branches; ``swept`` are addresses whose deletion was right when it happened."""
 
     world: ChaosWorld
     done: Counter[str] = field(default_factory=Counter)
     born: dict[str, Born] = field(default_factory=dict)
     lowered_us: int | None = None
     held_once: dict[str, set[str]] = field(default_factory=dict)
-    lost: set[str] = field(default_factory=set)
+    found: Violation | None = None
+    deletions: int = 0
+    swept: set[str] = field(default_factory=set)
+
+    def violation(self, text: str) -> Violation:
+        """Remembered, too: nobody can swallow it."""
+        self.found = self.found or Violation(text)
+        return self.found
 
     def __post_init__(self) -> None:
         self.world.watcher = self
@@ -99,43 +111,46 @@ class Checker(Watcher):
 
     def _copies(self, source: str, target: str) -> None:
         if target.startswith("data/") and target in self.world.truth.stored(REPOSITORY):
-            raise Violation(f"restore overwrites {target}, which is there")
+            raise self.violation(f"restore overwrites {target}, which is there")
 
     def _deletes(self, keys: list[str], stored: Mapping[str, int]) -> None:
         """Data of the repository is about to be deleted."""
         process = self._process()
         if process.inspected is None:
-            raise Violation("data is deleted by a process that inspected nothing")
+            raise self.violation("data is deleted by a process that inspected nothing")
         held = self.held()
         self._not_held(keys, held, process.inspected)
         self._settings_allow(keys, stored, process)
-        self.lost |= {key for key in keys if key in held}
-        self.done["objects deleted"] += len(keys)
-        process.doing["deletes"] = process.doing.get("deletes", 0) + len(keys)
+        self.swept |= set(keys)
+        self._count("objects deleted", len(keys))
 
     def _not_held(self, keys: Iterable[str], held: Mapping[str, str], inspected: Mapping[str, str]) -> None:
         for key in keys:
             # what nothing held at the inspection, and something does now, no tool can know of
             if key in held and key in inspected:
-                raise Violation(f"{key} is deleted, though it is kept by {held[key]}")
+                raise self.violation(f"{key} is deleted, though it is kept by {held[key]}")
 
     def _settings_allow(self, keys: Sequence[str], stored: Mapping[str, int], process: Process) -> None:
         settings, now = {**DEFAULTS, **self.world.sweep}, self.world.truth.now_us()
         if self.world.gc == "clear":
-            raise Violation("data is deleted, though the tree clears the rules")
+            raise self.violation("data is deleted, though the tree clears the rules")
         committed = self.world.truth.ever_committed(REPOSITORY)
         for key in keys:
             if now - stored[key] < span_us(settings["min_age"]):
-                raise Violation(f"{key} is deleted, though it is younger than the tree's sweep.min_age")
+                raise self.violation(
+                    f"{key} is deleted {(now - stored[key]) / HOUR_US:.1f} hours after it was written; min_age: {settings['min_age']}"
+                )
             if settings["never_committed"] == "keep" and key not in committed:
-                raise Violation(f"{key} is deleted, though the tree keeps what was never committed")
+                raise self.violation(f"{key} is deleted, though the tree keeps what was never committed")
             if settings["mode"] == "quarantine" and not self._copy_of(key):
-                raise Violation(f"{key} is deleted, though the tree wants it in quarantine, and no copy is")
+                raise self.violation(
+                    f"{key} is deleted, though the tree wants it in quarantine, and no copy is"
+                )
         if self.lowered_us is not None and now - self.lowered_us < span_us(settings["settle"]):
-            raise Violation("data is deleted before sweep.settle has passed since rules were lowered")
+            raise self.violation("data is deleted before sweep.settle has passed since rules were lowered")
         self._gates(settings, process)
         if unseen := set(keys) - process.doing.get("shown", set(keys)):
-            raise Violation(f"{len(unseen)} objects are deleted by themselves that no plan showed")
+            raise self.violation(f"{len(unseen)} objects are deleted by themselves that no plan showed")
 
     def _gates(self, settings: Mapping[str, Any], process: Process) -> None:
         mark = process.doing.get("mark")
@@ -143,12 +158,14 @@ class Checker(Watcher):
             return
         total, candidates = mark["going"], mark["candidates"]
         if total > settings.get("max_objects", 10_000_000):
-            raise Violation(
+            raise self.violation(
                 f"{total} objects of a mark are deleted; the tree allows {settings['max_objects']}"
             )
         percent = self.world.safety.get("max_expired_objects_percent", 30)
         if candidates and 100 * total > percent * candidates:
-            raise Violation(f"{total} of {candidates} objects are deleted; the tree allows {percent} percent")
+            raise self.violation(
+                f"{total} of {candidates} objects are deleted; the tree allows {percent} percent"
+            )
 
     def _copy_of(self, key: str) -> bool:
         root = self.world.lake.handle.namespace_folder(REPOSITORY)
@@ -167,9 +184,10 @@ class Checker(Watcher):
             address = key.removeprefix(QUARANTINE).partition("/")[2]
             known = process.inspected is None or address in process.inspected
             if address in held and address not in stored and known:
-                raise Violation(f"the last copy of {address} is purged, though it is kept by {held[address]}")
-            self.done["copies purged"] += 1
-            process.doing["deletes"] = process.doing.get("deletes", 0) + 1
+                raise self.violation(
+                    f"the last copy of {address} is purged, though it is kept by {held[address]}"
+                )
+            self._count("copies purged", 1)
 
     # ---- the server
     def heard(self, request: Request, response: Response) -> None:
@@ -196,51 +214,76 @@ class Checker(Watcher):
             self._writes_rules(process, request)
 
     def told(self, process: Process, request: Request, response: Response) -> None:
+        """What a process knows of branches and rules, and how old what it knew was."""
         if request.method != "GET" or response.status not in (200, 404):
             return
-        branch = BRANCH.fullmatch(request.path)
-        if branch is not None and response.status == 200:
-            process.read[branch[1]] = json.loads(response.body)["commit_id"]
+        now, there = self.world.truth.now_us(), response.status == 200
         if request.path == RULES:
-            process.read["rules"] = days_of(json.loads(response.body)) if response.status == 200 else None
+            process.read["rules"] = days_of(json.loads(response.body)) if there else None
+        elif there and (branch := BRANCH.fullmatch(request.path)):
+            born = self.born.get(branch[1], Born(0, 0))
+            head = json.loads(response.body)["commit_id"]
+            process.read[branch[1]] = (head, now - born.made, now - born.written)
+        elif there and (diff := DIFF.fullmatch(request.path)):
+            process.read[f"staged on {diff[1]}"] = bool(json.loads(response.body)["results"])
+        elif there and request.path == PULLS:
+            found = json.loads(response.body)["results"]
+            process.read["pulls"] = ({one["source_branch"] for one in found}, now)
 
     def _writes_rules(self, process: Process, request: Request) -> None:
         before = self.world.truth.days(REPOSITORY)
-        if process.read.get("rules", "nothing") != before:
-            raise Violation(f"rules are written over {before}, which the process has not read")
+        if "rules" not in process.read:
+            raise self.violation(f"rules are written over {before} by a process that has not read them again")
+        del process.read["rules"]
         after: Days | None = days_of(json.loads(request.body)) if request.method == "PUT" else None
         if lowers(before, after):
             self.lowered_us = self.world.truth.now_us()
         self.done["rules written"] += 1
 
     def _deletes_branch(self, process: Process, name: str) -> None:
+        """Judged by what the process was told since its last try: between the last reading and the deletion
+        no tool can know, because lakeFS has no conditional deletion."""
         history = self.world.truth.history(REPOSITORY)
         if name not in history.branches or name == "main":
             return
-        if process.read.get(name) != history.branches[name]:
-            raise Violation(f"branch {name} is deleted at a HEAD that the process has not read")
+        read = process.read.pop(name, None)
+        if read is None:
+            raise self.violation(f"branch {name} is deleted by a process that has not read it again")
+        head, age, idle = read
+        self._old_enough(name, age, idle)
         for hold in self.world.holds:
-            if self._in_force(hold) and hold.get("branch") == name:
-                raise Violation(f"branch {name} is deleted, though {hold} holds it")
-        if self.world.lifecycle.get("keep_with_uncommitted", True) and any(
-            branch == name for branch, _ in history.staged
-        ):
-            raise Violation(f"branch {name} is deleted with uncommitted data")
-        if name in self.world.wire.pulls:
-            raise Violation(f"branch {name} is deleted, though a pull request is open")
-        self._old_enough(name)
-        self.done["branches deleted"] += 1
-        process.doing["deletes"] = process.doing.get("deletes", 0) + 1
+            if self._in_force(hold) and fnmatchcase(name, hold.get("branch", "")):
+                raise self.violation(f"branch {name} is deleted, though {hold} holds it")
+        if process.read.pop(f"staged on {name}", True):
+            raise self.violation(f"branch {name} is deleted, with uncommitted data that was not read again")
+        pulls, at = process.read.get("pulls", (set(), 0))
+        if name in pulls:
+            raise self.violation(f"branch {name} is deleted, though a pull request is open")
+        if self.world.truth.now_us() - at > FRESH_US:
+            raise self.violation(f"branch {name} is deleted by pull requests that were read long before")
+        self._is_on_record(name, head)
+        process.doing.setdefault("heads", {})[name] = head
+        self._count("branches deleted", 1)
 
-    def _old_enough(self, name: str) -> None:
-        born, now = self.born[name], self.world.truth.now_us()
+    def _is_on_record(self, name: str, head: str) -> None:
+        """Before a branch is deleted, undo knows its HEAD."""
+        for key, record in self.world.memory.records.items():
+            if key.startswith("deletions/"):
+                row = json.loads(record.data)["branches"].get(name)
+                if row is not None and row["head"] == head:
+                    return
+        raise self.violation(f"branch {name} is deleted, and no record names its HEAD {head[:8]}")
+
+    def _old_enough(self, name: str, age: int, idle: int) -> None:
         for policy in self.world.policies:
-            age = span_us(policy["max_age"]) if "max_age" in policy else 0
-            idle = span_us(policy["max_idle_age"]) if "max_idle_age" in policy else 0
             # the ledger and the server's dates are whole seconds
-            if now - born.made + UNITS["s"] >= age and now - born.written + UNITS["s"] >= idle:
+            if all(
+                span_us(policy[key]) <= since + UNITS["s"]
+                for key, since in (("max_age", age), ("max_idle_age", idle))
+                if key in policy
+            ):
                 return
-        raise Violation(f"branch {name} is deleted; it is {(now - born.made) / HOUR_US:.1f} hours old")
+        raise self.violation(f"branch {name} is deleted; it is {age / HOUR_US:.1f} hours old")
 
     # ---- reports
     def going(self, mark_id: str) -> set[str]:
@@ -256,41 +299,43 @@ class Checker(Watcher):
         gone = self.going(mark_id) - set(stored)
         if document["deleted"]["objects"] != len(gone):
             told = document["deleted"]["objects"]
-            raise Violation(f"the report of {mark_id} says {told} deleted; {len(gone)} are gone")
+            raise self.violation(f"the report of {mark_id} says {told} deleted; {len(gone)} are gone")
         back = {key for key in gone if key in held}
         if document["came_back"] is not None and document["came_back"] < len(back):
-            raise Violation(
+            raise self.violation(
                 f"the report of {mark_id} says {document['came_back']} came back; {len(back)} have no data"
             )
 
     def check_restore(self, document: Mapping[str, Any], before: set[str]) -> None:
         came = set(self.world.truth.stored(REPOSITORY)) - before
         if document["restored"] != len(came):
-            raise Violation(f"restore says {document['restored']} came back; {len(came)} did")
+            raise self.violation(f"restore says {document['restored']} came back; {len(came)} did")
 
     def check_purge(self, documents: Iterable[Mapping[str, Any]], deleted: int) -> None:
         told = sum(document["deleted"] for document in documents)
         if told != deleted:
-            raise Violation(f"purge says {told} copies were deleted; {deleted} are gone")
+            raise self.violation(f"purge says {told} copies were deleted; {deleted} are gone")
 
-    def check_lifecycle(self, report: Any, before: Mapping[str, str]) -> None:
-        """What a run says it deleted is gone, what is gone it says it deleted, at the HEAD it had."""
+    def check_lifecycle(self, report: Any, process: Process) -> None:
+        """What a run says it deleted is what it deleted, at the HEAD it had."""
+        heads: dict[str, str] = process.doing.get("heads", {})
         for repository in report.repositories:
             told = {e.outlook.id: e.outlook.facts.commit_id for e in repository.branches if _is_deleted(e)}
-            gone = set(before) - set(self.world.truth.history(REPOSITORY).branches)
-            unsure = {e.outlook.id for e in repository.branches if e.outcome.value == "gone" or e.uncertain}
-            if not told.keys() <= gone | unsure or not gone <= told.keys() | unsure:
-                raise Violation(f"lifecycle run says {sorted(told)} are deleted; {sorted(gone)} are gone")
-            for name, head in told.items():
-                if before.get(name) != head:
-                    raise Violation(f"lifecycle run deleted {name} at {before.get(name)}, and says {head}")
+            unsure = {e.outlook.id for e in repository.branches if e.uncertain}
+            if repository.failure is None and heads.keys() - unsure != told.keys() - unsure:
+                raise self.violation(f"lifecycle run deleted {sorted(heads)}, and says {sorted(told)}")
+            for name in told.keys() & heads.keys():
+                if told[name] != heads[name]:
+                    raise self.violation(
+                        f"lifecycle run deleted {name} at {heads[name]}, and says {told[name]}"
+                    )
 
     def check_undo(self, report: Any) -> None:
         branches = self.world.truth.history(REPOSITORY).branches
         for repository in report.repositories:
             for one in repository.branches:
                 if one.outcome.value == "restored" and branches.get(one.branch_id) != one.deletion.head:
-                    raise Violation(
+                    raise self.violation(
                         f"undo says that {one.branch_id} is at {one.deletion.head}, and it is not"
                     )
 
@@ -299,7 +344,20 @@ class Checker(Watcher):
         tree, stored = self.world.tree_days, self.world.truth.days(REPOSITORY)
         for one in report.results:
             if one.setting == "gc" and one.outcome.value == "applied" and stored != tree:
-                raise Violation(f"apply says it wrote {tree}; the server has {stored}")
+                raise self.violation(f"apply says it wrote {tree}; the server has {stored}")
+
+    def check_all_there(self) -> None:
+        """What is held is stored, unless it was deleted while nothing held it."""
+        stored = self.world.truth.stored(REPOSITORY)
+        for address, why in self.held().items():
+            if address.startswith("data/") and address not in stored and address not in self.swept:
+                raise self.violation(f"{address} has no data, though it is kept by {why}")
+
+    def _count(self, what: str, number: int) -> None:
+        process = self._process()
+        self.done[what] += number
+        self.deletions += number
+        process.doing["deletes"] = process.doing.get("deletes", 0) + number
 
     def _process(self) -> Process:
         assert self.world.process is not None, "somebody deletes outside of a process"

@@ -39,6 +39,8 @@ class Interruption:
     meanwhile: Callable[[], None] = lambda: None
     then: Callable[[], None] = lambda: None
     """Called when it was met: what others do before the process tries again."""
+    count: Counter[str] = field(default_factory=Counter)
+    """Where what was met is counted, by kind."""
 
     def __str__(self) -> str:
         return f"{self.kind} at call {self.at}{f' of {self.only!r}' if self.only else ''}"
@@ -58,7 +60,6 @@ class Calls:
     """The calls of one process. ``around`` lets one through, or does to it what the interruption says."""
 
     interruption: Interruption | None = None
-    met: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     dead: bool = False
     _number: int = 0
@@ -79,27 +80,28 @@ class Calls:
     def _meet(self, fault: Interruption, port: str, writes: bool, act: Callable[[], Any]) -> Any:
         kind = fault.kind
         if kind == "meanwhile":
-            self.met[kind] += 1
+            fault.count[kind] += 1
             self.interruption = None
             fault.meanwhile()
             return act()
         if kind in KILLS:
             if kind == "kill after":
                 act()
-            self.met[kind] += 1
+            fault.count[kind] += 1
             self.dead = True
             raise Killed(str(fault))
         try:
             if port == "server":
-                return self._at_server(kind, act)
-            return self._at_store(kind, port, writes, act)
+                return self._at_server(fault, act)
+            return self._at_store(fault, port, writes, act)
         finally:
             fault.then()
 
-    def _at_server(self, kind: str, act: Callable[[], Any]) -> Any:
+    def _at_server(self, fault: Interruption, act: Callable[[], Any]) -> Any:
+        kind = fault.kind
         if kind not in (*SERVER_ONLY, "lost answer"):
             return act()
-        self.met[kind] += 1
+        fault.count[kind] += 1
         if kind.endswith("after") or kind == "lost answer":
             act()
         if kind == "lost answer":
@@ -109,16 +111,17 @@ class Calls:
         body = json.dumps({"message": "an injected fault"}).encode()
         return Response(int(kind[:3]), body, {"Content-Type": "application/json"})
 
-    def _at_store(self, kind: str, port: str, writes: bool, act: Callable[[], Any]) -> Any:
+    def _at_store(self, fault: Interruption, port: str, writes: bool, act: Callable[[], Any]) -> Any:
+        kind = fault.kind
         if kind == "disk full" and writes:
-            self.met[kind] += 1
+            fault.count[kind] += 1
             raise StorageError("no space left on device", where=port)
         if kind == "lost answer":
-            self.met[kind] += 1
+            fault.count[kind] += 1
             act()
             raise StorageError("the connection was closed before the answer came", where=port)
         if kind in ("store busy", "store error"):
-            self.met[kind] += 1
+            fault.count[kind] += 1
             text = "an injected fault"
             raise StoreBusy(text, where=port) if kind == "store busy" else StorageError(text, where=port)
         return act()

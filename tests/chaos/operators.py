@@ -17,6 +17,7 @@ from lakeplan.app.sweep.purge import list_quarantines, purge
 from lakeplan.app.sweep.restore import RestoreOptions, restore
 from lakeplan.app.sweep.run import close_sweep
 from lakeplan.core.planning.gates import GATES
+from lakeplan.errors import LakeplanError
 from lakeplan.model.mark import Mark
 from lakeplan.model.simulation import Amount
 from lakeplan.ports.progress import Silent
@@ -110,11 +111,11 @@ class Operator:
         return done
 
     def lifecycle(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
-        world, before = self.world, self.world.truth.history(REPOSITORY).branches
-        with world.running(interruption, skew_hours=skew_hours):
+        world = self.world
+        with world.running(interruption, skew_hours=skew_hours) as process:
             options = LifecycleOptions(world.now(), world.now(), simulate=False)
             report = run_lifecycle(world.tree(), options, world.lifecycle_ports(), world.run_of())
-        self.checker.check_lifecycle(report, before)
+        self.checker.check_lifecycle(report, process)
         return report
 
     def undo(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
@@ -149,4 +150,4 @@ class Operator:
 
 class _NoSimulator:
     def impact(self, requests: Any) -> Any:
-        raise AssertionError("nothing is to be simulated")
+        return {request.key: LakeplanError("nothing is simulated here") for request in requests}

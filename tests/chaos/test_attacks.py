@@ -36,7 +36,6 @@ def test_a_sweep_deletes_and_the_checker_agrees(operator: Operator, repo: LakeRe
     assert operator.checker.done["objects deleted"] == 3
 
 
-@open_line("A1")
 @pytest.mark.parametrize(
     "tightened", [{"min_age": "30d"}, {"never_committed": "keep"}], ids=lambda value: next(iter(value))
 )
@@ -52,7 +51,6 @@ def test_settings_are_tightened_after_the_approval(operator, world, repo, tighte
     try_to(operator.sweep, mark)
 
 
-@open_line("A2")
 def test_a_gate_is_tightened_after_the_approval(operator, world, repo) -> None:
     mark = operator.mark()
     operator.approve(mark)
@@ -60,7 +58,6 @@ def test_a_gate_is_tightened_after_the_approval(operator, world, repo) -> None:
     try_to(operator.sweep, mark)
 
 
-@open_line("A2")
 def test_days_are_raised_in_the_tree_after_the_approval(operator, world, repo) -> None:
     mark = operator.mark()
     operator.approve(mark)
@@ -143,7 +140,6 @@ def test_an_older_ledger_is_put_back(operator, world, repo) -> None:
     try_to(operator.lifecycle)
 
 
-@open_line("A13")
 def test_a_branch_is_made_again_while_the_answer_of_its_deletion_is_lost(operator, world, repo) -> None:
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
     repo.branch("feature-x", oldest_commit(world))
@@ -158,7 +154,6 @@ def test_a_branch_is_made_again_while_the_answer_of_its_deletion_is_lost(operato
     try_to(operator.lifecycle, with_work)
 
 
-@open_line("A13")
 def test_rules_are_raised_while_the_answer_of_a_write_is_lost(operator, world, repo) -> None:
     world.gc = {"default_retention_days": 5}
     with_raise = Interruption("lost answer", 1, only="PUT /api/v1/repositories/repo1/settings/gc_rules")

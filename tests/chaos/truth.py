@@ -96,7 +96,8 @@ class Truth:
         found = self._lake.rows(sql, repository)
         if not found:
             return None
-        return days_of(json.loads(found[0][0]))
+        rules = json.loads(found[0][0])
+        return int(rules["default_retention_days"]), {b: int(d) for b, d in rules["branches"].items()}
 
     def stored(self, repository: str) -> dict[str, int]:
         """Keys of data that is there → when it was written (microseconds)."""

@@ -75,6 +75,7 @@ class WireLake(Lake):
     def session(self, meddle: Meddle | None = None) -> requests.Session:
         """A session of an operator's, or of somebody with whom nothing meddles."""
         session = requests.Session()
+        session.trust_env = False  # looking for proxies takes as long as an answer
         session.mount("http://", _Wire(self, meddle or (lambda request, ask: self.meddle(request, ask))))
         return session
 

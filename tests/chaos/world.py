@@ -153,6 +153,7 @@ class ChaosWorld(SweepWorld):
         self._processes = 0
         self._loaded: tuple[str, Tree] | None = None
         self.marker.rows = 2
+        self.sweeper.by_the_clock = True
 
     @property
     def wire(self) -> WireLake:

@@ -1,0 +1,306 @@
+"""Steps without end: something happens to a repository, its tree and its state; then a command runs, and is
+interrupted or not. A world lasts ``WORLD_STEPS`` steps, and every world has a seed of its own."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+from lakeplan.errors import LakeplanError
+from lakeplan.model.mark import Mark
+from tests.chaos import faults
+from tests.chaos.checker import Checker, Violation
+from tests.chaos.faults import Killed
+from tests.chaos.operators import Operator
+from tests.chaos.trees import edit_tree, first_tree
+from tests.chaos.users import Users
+from tests.chaos.wire import no_threads_no_waiting
+from tests.chaos.world import ChaosWorld
+
+WORLD_STEPS = 40
+HOURS = (0, 0, 1, 12, 25, 25, 50, 24 * 8)
+SKEWS = (0,) * 12 + (25, -25)
+"""Hours by which a process's clock is wrong."""
+
+
+@dataclass
+class Counts:
+    """What a campaign did: one that deletes nothing would prove nothing."""
+
+    steps: int = 0
+    deleting: int = 0
+    commands: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    users: Counter[str] = field(default_factory=Counter)
+    tree: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
+
+    def text(self) -> str:
+        share = 100 * self.deleting / max(1, self.steps)
+        lines = [f"{self.steps:,} steps; {self.deleting:,} of them deleted something ({share:.0f} %)"]
+        for name in ("commands", "ends", "faults", "users", "tree", "done"):
+            counts: Counter[str] = getattr(self, name)
+            lines.append(f"{name}: " + ", ".join(f"{k} {v:,}" for k, v in sorted(counts.items())))
+        return "\n".join(lines)
+
+
+class Lost(AssertionError):
+    """A violation, with how to see it again and what led to it."""
+
+
+def campaign(
+    seed: int,
+    steps: int,
+    *,
+    mirror: Callable[[Path], Any] | None = None,
+    only_world: int | None = None,
+    counts: Counts | None = None,
+) -> Counts:
+    """Runs so many steps. Raises Lost at the first violation."""
+    counts = counts or Counts()
+    number = only_world or 0
+    while counts.steps < steps:
+        _World(seed, number, counts, mirror).live(min(WORLD_STEPS, steps - counts.steps))
+        if only_world is not None:
+            break
+        number += 1
+    return counts
+
+
+class _World:
+    """One world and its steps. ``diary`` is what happened, for a person to read."""
+
+    def __init__(self, seed: int, number: int, counts: Counts, mirror: Callable[[Path], Any] | None) -> None:
+        self.seed, self.number, self.counts, self._mirror = seed, number, counts, mirror
+        self.random = Random(f"{seed}/{number}")
+        self.diary: list[str] = []
+        self._snapshots: list[tuple[dict[str, Any], int | None]] = []
+        self._restored: set[str] = set()
+        self._open: Mark | None = None
+
+    def live(self, steps: int) -> None:
+        random.seed(f"{self.seed}/{self.number}")  # the sandbox shuffles its answers
+        folder = Path(tempfile.mkdtemp(prefix="lakeplan-chaos-"))
+        try:
+            self.world = ChaosWorld(folder, self._mirror)
+            with (
+                # Power cuts have tests of their own; thousands of small files are quicker without the disk.
+                mock.patch.object(os, "fsync", return_value=None),
+                no_threads_no_waiting(lambda: self.world.wire),
+            ):
+                self._begin()
+                for _ in range(steps):
+                    self._step()
+        except Violation as violation:
+            last = "\n  ".join(self.diary[-25:])
+            raise Lost(
+                f"{violation}\n  {last}\nsee it again: make chaos CHAOS_ARGS="
+                f'"--seed {self.seed} --world {self.number}"'
+            ) from violation
+        finally:
+            self.world.lake.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _begin(self) -> None:
+        self.checker = Checker(self.world)
+        self.operator = Operator(self.world, self.checker)
+        first_tree(self.world, self.random)
+        self.users = Users(self.world, self.random)
+        self.users.begin()
+
+    def _step(self) -> None:
+        self.counts.steps += 1
+        before = self.checker.deletions
+        for _ in range(self.random.randint(0, 3)):
+            self.users.act()
+        self._sometimes(0.3, self._edit_tree)
+        self._sometimes(0.1, self._accident)
+        self.world.lake.clock.advance(hours=self.random.choice(HOURS))
+        (command,) = self.random.choices(*zip(*self._commands(), strict=True))
+        self._run(command)
+        self.checker.check_all_there()
+        self.counts.deleting += self.checker.deletions > before
+        self.counts.done += self.checker.done
+        self.checker.done.clear()
+        self.counts.users += self.users.done
+        self.users.done.clear()
+
+    def _commands(self) -> list[tuple[Callable[[], Any], int]]:
+        return [
+            (self._whole_sweep, 40),
+            (self._sweep_again, 10),
+            (self._close, 4),
+            (self._automatic, 6),
+            (self._restore, 6),
+            (self._purge, 8),
+            (self._lifecycle, 16),
+            (self._undo, 3),
+            (self._apply, 8),
+        ]
+
+    def _run(self, command: Callable[[], Any]) -> None:
+        name = command.__name__.strip("_")
+        self.counts.commands[name] += 1
+        self.diary.append(f"{self.world.lake.clock():%m-%d %H:%M} {name}")
+        try:
+            end = command()
+            text = "fine" if end is None else str(end)
+        except Killed as killed:
+            text = "killed"
+            self.diary.append(f"    killed {killed}")
+        except LakeplanError as error:
+            text = type(error).__name__
+            self.diary.append(f"    {text}: {error}")
+        if self.checker.found is not None:  # whoever swallowed it
+            raise self.checker.found
+        self.counts.ends[text] += 1
+
+    def _sometimes(self, chance: float, act: Callable[[], None]) -> None:
+        if self.random.random() < chance:
+            act()
+
+    def _edit_tree(self) -> None:
+        text = edit_tree(self.world, self.random)
+        self.diary.append(f"    tree: {text}")
+        self.counts.tree[text.partition(" ")[0]] += 1
+
+    def _accident(self) -> None:
+        """Of the state: copied, lost, an older copy put back."""
+        memory = self.world.memory
+        kind = self.random.choice(("copied", "copied", "copied", "lost", "put back"))
+        if kind == "copied":
+            self._snapshots.append((dict(memory.records), self.checker.lowered_us))
+            return
+        if kind == "lost":
+            memory.records = {}
+        elif self._snapshots:
+            records, self.checker.lowered_us = self.random.choice(self._snapshots)
+            memory.records = dict(records)
+        self.counts.faults[f"state {kind}"] += 1
+        self.diary.append(f"    the state is {kind}")
+
+    def _fault(self) -> dict[str, Any]:
+        """Arguments of a command: its interruption and its clock."""
+        interruption = faults.draw(self.random, self._meanwhile)
+        skew = self.random.choice(SKEWS)
+        if skew:
+            self.counts.faults["clock"] += 1
+            self.diary.append(f"    its clock is {skew:+} hours wrong")
+        if interruption is not None:
+            self.diary.append(f"    {interruption}")
+            interruption.then = self._after_a_fault
+            interruption.count = self.counts.faults
+        return {"interruption": interruption, "skew_hours": skew}
+
+    def _after_a_fault(self) -> None:
+        """Others act before a process tries again."""
+        if self.random.random() < 0.5:
+            self.users.act()
+
+    def _meanwhile(self) -> None:
+        """Somebody acts between two calls of a process: users, time, or a second operator."""
+        kind = self.random.choice(("users", "revive", "time", "operator"))
+        self.diary.append(f"    meanwhile: {kind}")
+        if kind == "users":
+            self.users.act()
+        elif kind == "revive":
+            self._revive()
+        elif kind == "time":
+            self.world.lake.clock.advance(hours=self.random.choice((0.006, 0.2, 1)))
+        else:
+            (command,) = self.random.choices(*zip(*self._commands(), strict=True))
+            self._run(command)
+
+    def _between(self) -> None:
+        """Between mark and approval, approval and run, two rounds."""
+        what = self.random.choice((None, None, None, self.users.act, self._revive, self._edit_tree, "time"))
+        if what == "time":
+            self.world.lake.clock.advance(hours=self.random.choice((1, 25, 50)))
+        elif callable(what):
+            what()
+
+    def _revive(self) -> None:
+        marks = self.operator.marks
+        if marks:
+            self.users.revive(self.checker.going(marks[-1].mark_id))
+
+    # ---- commands
+    def _whole_sweep(self) -> None:
+        if self._open is not None:  # a new mark would be refused
+            mark, self._open = self._open, None
+            self._sweep(mark) if self.random.random() < 0.7 else self._close()
+            return
+        if self.random.random() < 0.7:
+            self.users.churn()
+        mark = self.operator.mark(**self._fault())
+        self._between()
+        self.operator.approve(mark, **self._fault())
+        self._between()
+        self._sweep(mark)
+
+    def _sweep(self, mark: Mark) -> None:
+        def between(number: int) -> None:
+            if number == 1:
+                self._between_rounds()
+
+        try:
+            document = self.operator.sweep(mark, **self._fault(), between_rounds=between)
+        except BaseException:
+            self._open = mark if self.random.random() < 0.8 else None
+            raise
+        self.diary.append(f"    {document['deleted']['objects']} deleted, {document['problem']}")
+        self._open = None if document["finished"] else mark
+
+    def _between_rounds(self) -> None:
+        """The tree is read once a command: it does not change for a command that runs."""
+        what = self.random.choice((None, None, self.users.act, self._revive))
+        if what is not None:
+            what()
+
+    def _sweep_again(self) -> None:
+        marks = [m for m in self.operator.marks[-4:] if m.mark_id not in self._restored]
+        if marks:
+            self._sweep(self.random.choice(marks))
+
+    def _close(self) -> None:
+        if self.operator.marks:
+            self.operator.sweep(self.operator.marks[-1], **self._fault(), close=True)
+
+    def _automatic(self) -> None:
+        shown = self.checker.expired()
+        self._between()
+        before = self.world.sweep.get("automatic")
+        self.world.sweep["automatic"] = True
+        try:
+            self.operator.automatic(shown, self._fault()["interruption"])
+        finally:
+            self.world.sweep["automatic"] = bool(before)
+
+    def _restore(self) -> None:
+        marks = [m for m in self.operator.marks[-4:] if m.settings.mode == "quarantine"]
+        if marks:
+            mark = self.random.choice(marks)
+            self._restored.add(mark.mark_id)
+            self.operator.restore(mark, **self._fault())
+
+    def _purge(self) -> None:
+        self.operator.purge(**self._fault(), older_hours=self.random.choice((0, 0, 24)))
+
+    def _lifecycle(self) -> None:
+        self.operator.lifecycle(**self._fault())
+
+    def _undo(self) -> None:
+        self.operator.undo(**self._fault())
+
+    def _apply(self) -> None:
+        self.operator.apply(**self._fault())

@@ -1,0 +1,86 @@
+"""Random edits of a tree, as people push them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from tests.chaos.users import BRANCHES, PATHS
+from tests.chaos.world import REPOSITORY, ChaosWorld
+
+SWEEP: dict[str, tuple[Any, ...]] = {
+    "mode": ("delete", "quarantine"),
+    "never_committed": ("keep", "collect"),
+    "min_age": ("24h", "24h", "48h", "10d"),
+    "settle": ("0s", "0s", "24h"),
+    "margin": ("0s", "0s", "26h"),
+    "verify": ("sample", "all"),
+    "versions": ("marker", "all"),
+    "max_objects": (1_000, 1_000, 3, 1),
+}
+PERCENT = (100, 100, 100, 60, 20, 1)
+DAYS = (3, 3, 7, 14, 30)
+
+
+def first_tree(world: ChaosWorld, random: Random) -> None:
+    world.sweep = {name: random.choice(values[:2]) for name, values in SWEEP.items()}
+    world.safety = {"max_expired_objects_percent": 100, "max_deleted_branches": 20}
+    world.policies = [_policy(random)]
+
+
+def edit_tree(world: ChaosWorld, random: Random) -> str:
+    """Changes one thing; what, in a few words."""
+    kind = random.choice(("sweep", "sweep", "safety", "gc", "gc", "holds", "holds", "policies", "lifecycle"))
+    if kind == "sweep":
+        name = random.choice(sorted(SWEEP))
+        world.sweep = {**world.sweep, name: random.choice(SWEEP[name])}
+        return f"sweep {name}: {world.sweep[name]}"
+    if kind == "safety":
+        world.safety = {**world.safety, "max_expired_objects_percent": random.choice(PERCENT)}
+        return f"safety {world.safety}"
+    if kind == "gc":
+        world.gc = _gc(random)
+        return f"gc {world.gc}"
+    if kind == "holds":
+        hold = _hold(world, random)
+        others = [h for h in world.holds if _named(h) != _named(hold)]
+        world.holds = [] if others and random.random() < 0.5 else [*others, hold]
+        return f"holds {world.holds}"
+    if kind == "policies":
+        world.policies = [_policy(random)]
+        return f"policies {world.policies}"
+    world.lifecycle = {"assume_created": random.choice(("never", "never", "head_commit"))}
+    return f"lifecycle {world.lifecycle}"
+
+
+def _gc(random: Random) -> Any:
+    if random.random() < 0.1:
+        return "clear"
+    own = [{"branch_id": random.choice(BRANCHES), "retention_days": random.choice(DAYS)}]
+    return {"default_retention_days": random.choice(DAYS), "branches": own if random.random() < 0.5 else []}
+
+
+def _policy(random: Random) -> dict[str, Any]:
+    which = random.choice(({"max_age": "3d"}, {"max_age": "1d"}, {"max_idle_age": "2d"}))
+    return {"id": "features", "patterns": ["feature-*", "fix"], **which}
+
+
+def _hold(world: ChaosWorld, random: Random) -> dict[str, Any]:
+    history = world.truth.history(REPOSITORY)
+    named: list[dict[str, Any]] = [
+        {"branch": random.choice(sorted(history.branches))},
+        {"commit": random.choice(sorted(history.commits))},
+        {"prefix": random.choice(PATHS).partition("/")[0] + "/"},
+    ]
+    if history.tags:
+        named.append({"tag": random.choice(sorted(history.tags))})
+    hold: dict[str, Any] = {**random.choice(named), "reason": "legal"}
+    if random.random() < 0.5:
+        day = world.lake.clock().date() + timedelta(days=random.choice((-1, 2, 20)))
+        hold["until"] = day.isoformat()
+    return hold
+
+
+def _named(hold: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in hold.items() if key not in ("until", "reason")}
