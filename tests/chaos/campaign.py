@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -124,7 +125,7 @@ class _World:
         for _ in range(self.random.randint(0, 3)):
             self.users.act()
         self._sometimes(0.3, self._edit_tree)
-        self._sometimes(0.1, self._accident)
+        self._sometimes(0.08, self._accident)
         self.world.lake.clock.advance(hours=self.random.choice(HOURS))
         (command,) = self.random.choices(*zip(*self._commands(), strict=True))
         self._run(command)
@@ -137,14 +138,14 @@ class _World:
 
     def _commands(self) -> list[tuple[Callable[[], Any], int]]:
         return [
-            (self._whole_sweep, 40),
+            (self._whole_sweep, 55),
             (self._sweep_again, 10),
             (self._close, 4),
             (self._automatic, 6),
             (self._restore, 6),
             (self._purge, 8),
             (self._lifecycle, 16),
-            (self._undo, 3),
+            (self._undo, 2),
             (self._apply, 8),
         ]
 
@@ -177,12 +178,13 @@ class _World:
     def _accident(self) -> None:
         """Of the state: copied, lost, an older copy put back."""
         memory = self.world.memory
-        kind = self.random.choice(("copied", "copied", "copied", "lost", "put back"))
+        kind = self.random.choice(("copied", "copied", "copied", "copied", "lost", "put back"))
         if kind == "copied":
             self._snapshots.append((dict(memory.records), self.checker.lowered_us))
             return
         if kind == "lost":
             memory.records = {}
+            self._open = None
         elif self._snapshots:
             records, self.checker.lowered_us = self.random.choice(self._snapshots)
             memory.records = dict(records)
@@ -225,7 +227,7 @@ class _World:
         """Between mark and approval, approval and run, two rounds."""
         what = self.random.choice((None, None, None, self.users.act, self._revive, self._edit_tree, "time"))
         if what == "time":
-            self.world.lake.clock.advance(hours=self.random.choice((1, 25, 50)))
+            self.world.lake.clock.advance(hours=self.random.choice((1, 25)))
         elif callable(what):
             what()
 
@@ -268,7 +270,9 @@ class _World:
             what()
 
     def _sweep_again(self) -> None:
+        oldest = self.world.lake.clock() - timedelta(hours=self.random.choice((72, 72, 100)))
         marks = [m for m in self.operator.marks[-4:] if m.mark_id not in self._restored]
+        marks = [m for m in marks if m.marked_at > oldest]
         if marks:
             self._sweep(self.random.choice(marks))
 

@@ -137,8 +137,9 @@ class Checker(Watcher):
         committed = self.world.truth.ever_committed(REPOSITORY)
         for key in keys:
             if now - stored[key] < span_us(settings["min_age"]):
+                hours = (now - stored[key]) / HOUR_US
                 raise self.violation(
-                    f"{key} is deleted {(now - stored[key]) / HOUR_US:.1f} hours after it was written; min_age: {settings['min_age']}"
+                    f"{key} is deleted, {hours:.1f} hours old; min_age: {settings['min_age']}"
                 )
             if settings["never_committed"] == "keep" and key not in committed:
                 raise self.violation(f"{key} is deleted, though the tree keeps what was never committed")
@@ -321,7 +322,7 @@ class Checker(Watcher):
         heads: dict[str, str] = process.doing.get("heads", {})
         for repository in report.repositories:
             told = {e.outlook.id: e.outlook.facts.commit_id for e in repository.branches if _is_deleted(e)}
-            unsure = {e.outlook.id for e in repository.branches if e.uncertain}
+            unsure = {e.outlook.id for e in repository.branches if e.maybe_deleted}
             if repository.failure is None and heads.keys() - unsure != told.keys() - unsure:
                 raise self.violation(f"lifecycle run deleted {sorted(heads)}, and says {sorted(told)}")
             for name in told.keys() & heads.keys():

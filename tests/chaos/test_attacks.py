@@ -87,7 +87,6 @@ def test_a_copy_that_is_needed_again_is_purged(operator, world, repo) -> None:
     try_to(operator.purge)
 
 
-@open_line("A5")
 def test_a_branch_under_a_hold_is_deleted_by_lifecycle_run(operator, world, repo) -> None:
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
     world.holds = [{"branch": "feature-x", "reason": "legal"}]
@@ -97,7 +96,6 @@ def test_a_branch_under_a_hold_is_deleted_by_lifecycle_run(operator, world, repo
     try_to(operator.lifecycle)
 
 
-@open_line("A5")
 def test_the_branch_of_a_hold_is_deleted_by_somebody(operator, world, repo) -> None:
     world.holds = [{"branch": "feature-x", "reason": "legal"}]
     repo.branch("feature-x", oldest_commit(world))

@@ -13,13 +13,13 @@ SWEEP: dict[str, tuple[Any, ...]] = {
     "mode": ("delete", "quarantine"),
     "never_committed": ("keep", "collect"),
     "min_age": ("24h", "24h", "48h", "10d"),
-    "settle": ("0s", "0s", "24h"),
+    "settle": ("0s", "0s", "0s", "24h"),
     "margin": ("0s", "0s", "26h"),
     "verify": ("sample", "all"),
     "versions": ("marker", "all"),
-    "max_objects": (1_000, 1_000, 3, 1),
+    "max_objects": (1_000,) * 6 + (3, 1),
 }
-PERCENT = (100, 100, 100, 60, 20, 1)
+PERCENT = (100,) * 5 + (60, 20, 1)
 DAYS = (3, 3, 7, 14, 30)
 
 

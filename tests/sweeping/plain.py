@@ -200,12 +200,13 @@ def _row(
 
 class PlainSweeper:
     """``lakeplan.ports.sweep.Sweeper`` in this process. A round takes ``parts_a_round`` parts (None: all),
-    those named in ``last`` at the end: rounds by the clock are the worker's business and have tests of their
-    own. ``before_round`` and ``after_round`` are called with the number of the round, from 1."""
+    those named in ``last`` at the end, and lasts as long as it takes unless ``by_the_clock``.
+    ``before_round`` and ``after_round`` are called with the number of the round, from 1."""
 
     def __init__(self) -> None:
         self.parts_a_round: int | None = None
         self.last: frozenset[str] = frozenset()
+        self.by_the_clock = False
         self.rounds = 0
         self.before_round: Callable[[int], None] = _nothing_of
         self.after_round: Callable[[int], None] = _nothing_of
@@ -223,7 +224,7 @@ class PlainSweeper:
             keep_never_committed=request.keep_never_committed,
             begun=request.begun,
             rate=request.settings.rate,
-            until=None,
+            until=request.until.timestamp() if self.by_the_clock and request.until else None,
         )
         parts = sorted(request.parts, key=lambda part: part.name in self.last)
         answers = list(sweep_parts(parts[: self.parts_a_round], work))
