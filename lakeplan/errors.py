@@ -26,6 +26,7 @@ The tree (the exit code stands behind those that set their own)::
     ├── LeaseHeld                       5   another writer holds the repository
     ├── StalePlan                       5   a plan that no longer describes what is there
     ├── GateRefused                     4   a safety gate
+    ├── ClockSkew                       1   clocks that differ: ages cannot be judged
     ├── WriteUncertain                  3   a write that may have taken effect, or may still do so
     ├── PartlyDone                      3   some repositories failed, the others are done
     └── SimulationFailed                1   Spark or a worker stopped; the cause is in the hint
@@ -187,6 +188,10 @@ class LeaseHeld(LakeplanError):
 
 class StalePlan(LakeplanError):
     exit_code = ExitCode.STALE
+
+
+class ClockSkew(LakeplanError):
+    pass
 
 
 class GateRefused(LakeplanError):

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from lakeplan.app.clocks import MAX_DIFFERENCE
 from lakeplan.errors import LakeplanError, PermissionDenied
 
 POLICIES = "docs/permissions.md has the whole policy"
 SHOWN = 5
 SKEW_WARN_SECONDS = 60
-SKEW_FAIL_SECONDS = 3600
+SKEW_FAIL_SECONDS = MAX_DIFFERENCE.total_seconds()
 Purpose = Literal["plan", "apply", "lifecycle", "sweep"]
 Word = Literal["ok", "warn", "fail"]
 _RANK: dict[Word, int] = {"ok": 0, "warn": 1, "fail": 2}

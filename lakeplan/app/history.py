@@ -97,6 +97,28 @@ def list_runs(state: StateReader, *, repository: str | None = None, limit: int |
     return Runs(tuple(runs), tuple(damaged))
 
 
+@dataclass(frozen=True)
+class RunSince:
+    """A run by the time in its id. ``record`` None: it is damaged."""
+
+    began: datetime
+    record: RunRecord | None
+
+
+def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
+    """Runs that began at a moment or later, newest first. Older ones are not read."""
+    found = []
+    for run_id in reversed(_run_ids(state)):
+        began = began_at(run_id) or moment
+        if began < moment.replace(microsecond=0):
+            break
+        try:
+            found.append(RunSince(began, _read(state, run_id)))
+        except LakeplanError:
+            found.append(RunSince(began, None))
+    return found
+
+
 def find_run(state: StateReader, name: str) -> RunRecord:
     """A run by its id, by what only its id begins with, or ``last``. Raises UsageError when there is none or
     several, LakeplanError when its record is damaged."""
@@ -120,6 +142,14 @@ def find_change(state: StateReader, name: str) -> RunRecord:
         if any(step.replaced or any(s.replaced for s in step.settings) for step in run.steps):
             return run
     raise UsageError("no run that replaced anything is recorded", hint="List the runs: lakeplan history.")
+
+
+def began_at(run_id: str) -> datetime | None:
+    """The time that a run id begins with, UTC to the second; None for one that has none."""
+    try:
+        return datetime.strptime(f"{run_id[: len('20260301T000000')]}Z", "%Y%m%dT%H%M%S%z")
+    except ValueError:
+        return None
 
 
 def _is_called(key: str, name: str) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
+from lakeplan.app.clocks import clock_warning
 from lakeplan.app.lifecycle.follow import follow, request_of, what_follows
 from lakeplan.app.lifecycle.memory import read_ledger
 from lakeplan.app.lifecycle.stale import find_stale, stale_request, with_stale
@@ -18,7 +19,6 @@ from lakeplan.app.lifecycle.survey import (
     Readers,
     Survey,
     When,
-    clock_problem,
     in_parallel,
     survey,
     under,
@@ -93,7 +93,7 @@ def look_at_branches(
     zone = ZoneInfo(server.time_zone)
     try:
         readers = ports.readers(desired.server)
-        clock = clock_problem(readers, desired.name, look.now)
+        clock = clock_warning(readers.refs, desired.name, look.now)
         found = survey(
             desired,
             readers,

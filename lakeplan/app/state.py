@@ -24,7 +24,10 @@ ATTEMPTS_KEPT = 5
 """Writes of one setting whose end is not known, one after the other."""
 
 LEASE_SECONDS = 120
-"""One repository's check, write and read-back take seconds; a killed run blocks it for this long at most."""
+"""One repository's check, write and read-back take seconds; a killed run blocks it for this long and
+``LEASE_GRACE`` at most."""
+LEASE_GRACE = timedelta(minutes=10)
+"""Two machines' clocks may each differ from the server's by five minutes (``lakeplan.app.clocks``)."""
 
 
 def repository_key(kind: str, repository: str) -> str:
@@ -113,13 +116,15 @@ def _record(
 
 @dataclass
 class Lease:
-    """One writer per repository. Taken over once expired, or when its process is gone from this host."""
+    """One writer per repository. Taken over when its process is gone from this host, or ``LEASE_GRACE`` after
+    it expired by every clock: ``confirm`` gives the earliest of them, and is asked only then."""
 
     state: StateWriter
     repository: str
     holder: Mapping[str, Any]
     now: Callable[[], datetime]
     is_gone: Callable[[Mapping[str, Any]], bool]
+    confirm: Callable[[], datetime]
     seconds: int = LEASE_SECONDS
     _version: str = field(default="", init=False)
 
@@ -128,7 +133,7 @@ class Lease:
         current = self.state.read(key)
         if current is not None:
             held, until = _held(current.data, self.repository, key)
-            if until > self.now() and not self.is_gone(held.get("holder", {})):
+            if not self.is_gone(held.get("holder", {})) and not self._is_over(until):
                 raise LeaseHeld(
                     f"another run writes this repository until {held['until']}"
                     f" ({_who(held.get('holder', {}))})",
@@ -148,6 +153,10 @@ class Lease:
                 hint="wait for it, then apply again",
             ) from None
         return self
+
+    def _is_over(self, until: datetime) -> bool:
+        end = until + LEASE_GRACE
+        return end < self.now() and end < self.confirm()
 
     def renew(self) -> None:
         """Holds it for as long again. Raises LeaseHeld when somebody took it over meanwhile."""

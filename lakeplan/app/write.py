@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lakeplan.app.attempt import Attempt
+from lakeplan.app.clocks import server_clock
 from lakeplan.app.gather_settings import ENFORCED_BY_LAKEPLAN
 from lakeplan.app.run import Applied as Applied
 from lakeplan.app.run import ApplyPorts as ApplyPorts
@@ -114,8 +115,11 @@ def _write_one(
         return [a.ended(Outcome.FAILED, failure.message, failure.hint, failure.exit_code) for a in attempts]
     done: list[Applied] = []
     try:
-        with Lease(ports.state, repository.key, run.holder, run.now, run.is_gone):
-            connection = ports.connect(repository.server)
+        connection = ports.connect(repository.server)
+
+        # A lowering that is recorded with a wrong time would shorten sweep.settle.
+        clocks = server_clock(connection.reader, repository.name, run.now, where=repository.key)
+        with Lease(ports.state, repository.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest):
             for attempt in attempts:
                 outcome = attempt.run_it(connection)
                 done.append(attempt.ended(outcome))

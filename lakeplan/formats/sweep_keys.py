@@ -1,6 +1,6 @@
 """Keys that lakeplan writes in a namespace, below ``_lakeplan/``: neither lakeFS nor a collector looks there.
 
-``owner.json``; ``holds/<hold>/<commit>.json`` (what holds kept);
+``owner.json``; ``rules.json``; ``holds/<hold>/<commit>.json`` (what holds kept);
 ``marks/<mark id>/`` (``mark.json``, ``going/``, ``kept/``, ``seen.json``);
 ``sweeps/<mark id>/`` (``begun/``, ``copied/``, ``results/``, ``summary.json``);
 ``quarantine/<mark id>/<address>``. And where collectors leave their reports.
@@ -21,6 +21,10 @@ HOLDS_PREFIX = f"{LAKEPLAN_PREFIX}holds/"
 QUARANTINE_PREFIX = f"{LAKEPLAN_PREFIX}quarantine/"
 MARK_FILE = "mark.json"
 SEEN_FILE = "seen.json"
+CLOCK_FILE = "clock.json"
+"""Written again before every round: when the store says it was written is the store's time."""
+RULES_KEY = f"{LAKEPLAN_PREFIX}rules.json"
+"""The GC rules as they were last seen, beside the state's own record of them."""
 SUMMARY_FILE = "summary.json"
 OFFICIAL_FILE = "official.json"
 """Names the run under which a sweep writes the official report: written before the report itself."""

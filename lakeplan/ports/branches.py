@@ -30,9 +30,6 @@ class BranchReader(Protocol):
     def protected_patterns(self, repository: str) -> Iterator[str]:
         """The globs of its branch protection rules."""
 
-    def server_time(self, repository: str) -> datetime | None:
-        """The server's clock, to the second; None when it does not tell."""
-
     def readable_sample(self, repository: str, commit_id: str, count: int) -> tuple[int, int]:
         """Of at most ``count`` objects of a commit: how many were asked for, and how many of these are gone
         (410)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Literal, Protocol
 
 from lakeplan.model.refs import Branch, Commit, RefsDumpIds, Tag
@@ -28,6 +29,9 @@ class LakeFSReader(SettingsReader, Protocol):
         """The server's name in the tree."""
 
     def version(self) -> str: ...
+    def server_time(self, repository: str) -> datetime | None:
+        """The server's clock, to the second; None when it does not say."""
+
     def list_repositories(self, prefix: str = "") -> Iterator[Repository]: ...
     def get_repository(self, repository: str) -> Repository: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime, timezone
 
 import pytest
 
@@ -47,6 +48,7 @@ class MemoryServer:
         self.rules = dict(rules)
         self.log: list[str] = []
         self.denied: set[str] = set()
+        self.time = datetime(2026, 1, 1, tzinfo=timezone.utc)
         self.fails: dict[str, LakeplanError] = {}
         self.stores: dict[str, GcRules] = {}
 
@@ -57,6 +59,9 @@ class MemoryServer:
     @property
     def writer(self) -> MemoryServer:
         return self
+
+    def server_time(self, repository: str) -> datetime:
+        return self.time
 
     def get_gc_rules(self, repository: str) -> GcRules | None:
         self.log.append(f"get {repository}")

@@ -7,15 +7,19 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lakeplan.app.state import History, Lease, known_repositories, record_applied, repository_key
+from lakeplan.app.state import LEASE_GRACE, History, Lease, known_repositories, record_applied, repository_key
 from lakeplan.errors import LeaseHeld, WriteConflict
 from lakeplan.model.rules import GcRules
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
-def lease(state, holder: str = "me", now: datetime = NOW, gone: bool = False) -> Lease:
-    return Lease(state, "prod/analytics", {"user": holder}, lambda: now, lambda _: gone)
+def lease(
+    state, holder: str = "me", now: datetime = NOW, gone: bool = False, confirmed: datetime | None = None
+) -> Lease:
+    return Lease(
+        state, "prod/analytics", {"user": holder}, lambda: now, lambda _: gone, lambda: confirmed or now
+    )
 
 
 class DescribeLease:
@@ -31,7 +35,13 @@ class DescribeLease:
     def it_is_taken_over_when_it_expired(self, state):
         first = lease(state)
         first.__enter__()
-        with lease(state, "other", NOW + timedelta(seconds=121)):
+        over = NOW + timedelta(seconds=121) + LEASE_GRACE
+        for soon in (over - timedelta(seconds=2), NOW + timedelta(seconds=121)):
+            with pytest.raises(LeaseHeld), lease(state, "other", soon):
+                pass  # the other machine's clock may be behind this one's
+        with pytest.raises(LeaseHeld), lease(state, "other", NOW + timedelta(hours=25), confirmed=NOW):
+            pass  # this machine's clock is ahead
+        with lease(state, "other", over):
             held = json.loads(state.read(repository_key("leases", "prod/analytics")).data)
             assert held["holder"] == {"user": "other"}
             first.__exit__()  # the late one must not delete what is not its own

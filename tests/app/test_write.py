@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -59,6 +59,16 @@ def it_sets_clears_and_adds(server, state):
 def it_checks_just_before_and_reads_back_just_after(server, state):
     applied(server, state, A)
     assert server.log == ["get a", "set a", "get a"]
+
+
+@pytest.mark.parametrize("hours", [25, -25])
+def it_writes_nothing_while_its_clock_differs_from_the_server_s(server, state, hours):
+    """A lowering that is recorded 25 hours early would end sweep.settle before it began."""
+    server.time += timedelta(hours=hours)
+    report = applied(server, state, A, force=True)
+    assert ends(report) == {"prod/a": "failed"}
+    assert "clock" in report.results[0].message
+    assert (server.log, state.list_keys("applied/"), state.list_keys("leases/")) == ([], [], [])
 
 
 @pytest.mark.parametrize("force", [False, True])

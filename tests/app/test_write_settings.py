@@ -51,6 +51,9 @@ class Enterprise:
         items = self.items[kind]
         return f'"{hash(items)}"' if items else ""
 
+    def server_time(self, _: str) -> datetime:
+        return NOW
+
     def get_gc_rules(self, _: str) -> GcRules | None:
         return self.rules
 

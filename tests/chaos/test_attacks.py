@@ -108,7 +108,6 @@ def test_the_branch_of_a_hold_is_deleted_by_somebody(operator, world, repo) -> N
         try_to(operator.sweep, mark)
 
 
-@open_line("A6")
 def test_the_clock_of_the_sweep_is_a_day_ahead(operator, world, repo) -> None:
     world.sweep["settle"] = "24h"
     world.gc = {"default_retention_days": 5}

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,21 @@ class FakeTime:
 
     def waiting(self, jitter: float = 0.0) -> Waiting:
         return Waiting(self.monotonic, self.sleep, lambda: jitter)
+
+
+class TimedStore:
+    """A folder store whose clock is the test's: what is put has its time."""
+
+    def __init__(self, store: SweepStore, folder: Path, now: Callable[[], datetime]) -> None:
+        self._store, self._folder, self._now = store, folder, now
+
+    def put(self, key: str, data: bytes) -> None:
+        self._store.put(key, data)
+        at = self._now().timestamp()
+        os.utime(self._folder / key, (at, at))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 Fault = Callable[[str, tuple[Any, ...]], None]

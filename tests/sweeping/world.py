@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from lakeplan.ports.sweep import UncommittedPreparer, UncommittedRun
 from lakeplan.ports.sweep_storage import SweepStore
 from tests.sweeping.lake import Lake
 from tests.sweeping.plain import PlainMarker, PlainSweeper
+from tests.sweeping.stores import TimedStore
 
 ONE_TRY = RetryPolicy(tries=1)
 NO_WAIT = {"settle": "0s", "margin": "0s"}
@@ -49,8 +50,9 @@ NO_WAIT = {"settle": "0s", "margin": "0s"}
 @dataclass
 class SweepWorld:
     """``sweep``, ``gc``, ``holds`` and ``safety`` are what the tree says of every repository, ``entry`` how
-    it names them. ``chosen`` are a person's options for a mark, ``grace_seconds`` the server's. ``wrap`` may
-    put something in front of the store, ``between`` runs between uncommitted data and the refs dump."""
+    it names them. ``chosen`` are a person's options for a mark, ``grace_seconds`` the server's. ``skew`` is
+    how far this machine's clock is ahead of the server's, ``store_skew`` the store's. ``wrap`` may put
+    something in front of the store, ``between`` runs between uncommitted data and the refs dump."""
 
     folder: Path
     lake: Lake
@@ -62,6 +64,8 @@ class SweepWorld:
     entry: str = "repo*"
     chosen: Callable[[SweepSettings], SweepSettings] = lambda settings: settings
     grace_seconds: int | None = None
+    skew: timedelta = timedelta()
+    store_skew: timedelta = timedelta()
     allowed: frozenset[str] = frozenset()
     wrap: Callable[[SweepStore], Any] = lambda store: store
     between: Callable[[], None] = lambda: None
@@ -79,7 +83,11 @@ class SweepWorld:
         )
 
     def now(self) -> datetime:
-        return self.lake.clock()
+        """This machine's clock."""
+        return self.lake.clock() + self.skew
+
+    def store_now(self) -> datetime:
+        return self.lake.clock() + self.store_skew
 
     # ---- the tree
     def tree(self) -> Tree:
@@ -109,7 +117,9 @@ class SweepWorld:
     def ports(self) -> SweepPorts:
         def store(server: ServerConfig, repository: Repository) -> SweepStore:
             name = repository.storage_namespace.removeprefix("local://")
-            wrapped: SweepStore = self.wrap(open_sweep_store(str(self.lake.folder / name)))
+            folder = self.lake.folder / name
+            timed: Any = TimedStore(open_sweep_store(str(folder)), folder, self.store_now)
+            wrapped: SweepStore = self.wrap(timed)
             return wrapped
 
         if self._connections is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
@@ -137,16 +136,6 @@ class LakeFSBranchReader:
             repository=repository,
         )
         return iter(found)
-
-    def server_time(self, repository: str) -> datetime | None:
-        response = self._transport.request(
-            "GET", "repositories", repository, operation="read the repository", repository=repository
-        )
-        try:
-            moment = email.utils.parsedate_to_datetime(response.headers.get("Date", ""))
-        except ValueError:
-            return None
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
 
     def readable_sample(self, repository: str, commit_id: str, count: int) -> tuple[int, int]:
         """One byte of each: HEAD and stat answer 200 for collected data too (api.md)."""

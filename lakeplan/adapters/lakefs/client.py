@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import email.utils
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
 
 from lakeplan.adapters.lakefs import answers, dump, policies
 from lakeplan.adapters.lakefs.answers import Fields, list_all, parse_json
@@ -80,6 +82,16 @@ class LakeFSServer:
         return parse_json(
             response, lambda fields: fields.text("version"), transport=self._transport, operation=operation
         )
+
+    def server_time(self, repository: str) -> datetime | None:
+        response = self._transport.request(
+            "GET", "repositories", repository, operation="read the repository", repository=repository
+        )
+        try:
+            moment = email.utils.parsedate_to_datetime(response.headers.get("Date", ""))
+        except ValueError:
+            return None
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
 
     def list_repositories(self, prefix: str = "") -> Iterator[Repository]:
         return list_all(

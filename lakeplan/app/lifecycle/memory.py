@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from lakeplan.app.history import began_at
 from lakeplan.app.run import Run
 from lakeplan.app.state import repository_key
 from lakeplan.core.lifecycle.ledger import Ledger, dump_ledger, load_ledger
@@ -151,12 +152,8 @@ def forget_seen(state: StateWriter, repository: str, now: datetime) -> None:
 
 
 def _began_after(run_id: str, moment: datetime) -> bool:
-    """By the time that a run id begins with, UTC to the second; False for one that has none."""
-    try:
-        began = datetime.strptime(f"{run_id[: len('20260301T000000')]}Z", "%Y%m%dT%H%M%S%z")
-    except ValueError:
-        return False
-    return began > moment
+    began = began_at(run_id)
+    return began is not None and began > moment
 
 
 def list_runs(state: StateReader, repository: str) -> list[str]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from lakeplan.app.clocks import clock_warning
 from lakeplan.app.lifecycle.follow import follow, request_of, what_follows
 from lakeplan.app.lifecycle.memory import read_ledger
 from lakeplan.app.lifecycle.stale import find_stale, stale_request, with_stale
-from lakeplan.app.lifecycle.survey import Readers, Survey, When, clock_problem, survey
+from lakeplan.app.lifecycle.survey import Readers, Survey, When, survey
 from lakeplan.app.plan import Selection, failure_of
 from lakeplan.core.lifecycle.consequences import Consequences
 from lakeplan.core.lifecycle.stale import StaleBranches
@@ -151,7 +152,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
         zone = ZoneInfo(tree.servers[desired.server].time_zone)
         try:
             readers = ports.readers(desired.server)
-            warning = clock_problem(readers, desired.name, options.now)
+            warning = clock_warning(readers.refs, desired.name, options.now)
             found = survey(
                 desired,
                 readers,

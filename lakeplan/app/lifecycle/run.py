@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from lakeplan.app.clocks import Clocks, server_clock
 from lakeplan.app.lifecycle.deleting import Deleter
 from lakeplan.app.lifecycle.ends import BranchEnd, LifecycleReport, Outcome, RepositoryEnd
 from lakeplan.app.lifecycle.follow import follow, what_follows
@@ -37,7 +38,7 @@ from lakeplan.app.lifecycle.plan import (
     select,
     whole_gates,
 )
-from lakeplan.app.lifecycle.survey import Readers, Survey, When, clock_problem, survey
+from lakeplan.app.lifecycle.survey import Readers, Survey, When, survey
 from lakeplan.app.plan import failure_of
 from lakeplan.app.state import LEASE_SECONDS, Lease
 from lakeplan.app.write import Run
@@ -78,6 +79,7 @@ class _Held:
     survey: Survey
     stack: ExitStack
     old: list[DeletionRecord]
+    clocks: Clocks
     gates: tuple[GateResult, ...] = field(default=())
 
 
@@ -142,8 +144,10 @@ class _Runner:
         """One look under the repository's lease; it stays held where something is to be deleted."""
         with ExitStack() as stack:
             try:
-                lease = stack.enter_context(self._lease(desired))
-                held = self._survey(desired, lease, stack)
+                refs = self._ports.readers(desired.server).refs
+                clocks = server_clock(refs, desired.name, self._run.now, where=desired.key)
+                lease = stack.enter_context(self._lease(desired, clocks))
+                held = self._survey(desired, lease, stack, clocks)
                 if held.survey.deleted:
                     held.stack = stack.pop_all()
                     return held
@@ -151,19 +155,20 @@ class _Runner:
             except LakeplanError as error:
                 return RepositoryEnd(desired, failure=failure_of(error))
 
-    def _lease(self, desired: DesiredRepository) -> Lease:
-        return Lease(self._ports.state, desired.key, self._run.holder, self._run.now, self._run.is_gone)
+    def _lease(self, desired: DesiredRepository, clocks: Clocks) -> Lease:
+        run = self._run
+        return Lease(
+            self._ports.state, desired.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest
+        )
 
-    def _survey(self, desired: DesiredRepository, lease: Lease, stack: ExitStack) -> _Held:
+    def _survey(self, desired: DesiredRepository, lease: Lease, stack: ExitStack, clocks: Clocks) -> _Held:
         readers = self._ports.readers(desired.server)
-        problem = clock_problem(readers, desired.name, self._options.now)
-        if problem is not None:
-            raise LakeplanError(problem, where=desired.key, hint="set the clocks right, then run again")
         old = unfinished(self._ports.state, desired.key)
         kept = read_ledger(self._ports.state, desired.key)
         before = without(kept.ledger, maybe_new(old)) if kept.ledger is not None else None
         zone = ZoneInfo(self._tree.servers[desired.server].time_zone)
-        when = When(self._options.now, self._options.now, zone)
+        # What is first seen now is as young as the latest clock says, and judged by the earliest.
+        when = When(clocks.latest, min(self._options.now, clocks.earliest), zone)
         found = survey(desired, readers, before, when, whole=False)
         if found.deleted and found.hold_problems:
             raise LakeplanError(
@@ -171,7 +176,7 @@ class _Runner:
                 where=desired.key,
                 hint="correct the hold in the tree, or remove it",
             )
-        return _Held(desired, lease, self._run.now(), kept, found, stack, old)
+        return _Held(desired, lease, self._run.now(), kept, found, stack, old, clocks)
 
     def _nothing_to_delete(self, held: _Held) -> RepositoryEnd:
         self._remember(held, deleted=())
@@ -193,7 +198,8 @@ class _Runner:
     # ---- gates
     def weigh(self, held: list[_Held]) -> tuple[GateResult, ...]:
         """Gates of each repository, and those over all of them."""
-        openers = gates.Openers(self._options.allowed, tuple(self._tree.overrides), self._options.now.date())
+        today = max((item.clocks.latest for item in held), default=self._options.now).date()
+        openers = gates.Openers(self._options.allowed, tuple(self._tree.overrides), today)
         outlooks = []
         for item in held:
             item.gates = repository_gates(item.desired, self._followed(item).deleted, openers)

@@ -33,7 +33,6 @@ T = TypeVar("T")
 NOT_SEEN_BEFORE = "first seen now: its age counts from the next lifecycle run on"
 RECREATED = "its first HEAD is not on its line any more (made anew, or reset): age counts from the last move"
 WORKERS = 8
-SKEW_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -314,14 +313,3 @@ def in_parallel(work: Callable[[str], T], items: Iterable[str], workers: int = W
     """In the order of ``items``."""
     with ThreadPoolExecutor(max_workers=workers) as pool:
         return list(pool.map(work, items))
-
-
-def clock_problem(readers: Readers, repository: str, now: datetime) -> str | None:
-    """Ages are told by this machine's clock: what is wrong with it, compared with the server's."""
-    server = readers.branches.server_time(repository)
-    if server is None or abs((now - server).total_seconds()) <= SKEW_SECONDS:
-        return None
-    return (
-        f"this machine's clock says {now:%Y-%m-%dT%H:%M:%SZ} and the server's {server:%Y-%m-%dT%H:%M:%SZ}:"
-        " ages of branches cannot be told"
-    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from lakeplan.app.clocks import server_clock
 from lakeplan.app.lifecycle.memory import Deletion, DeletionRecord, Fate, list_runs, read_deletions, text_of
 from lakeplan.app.lifecycle.run import RunPorts
 from lakeplan.app.plan import Selection, failure_of
@@ -127,7 +128,12 @@ def _undo(
     done: list[BranchRestored] = []
     failure = None
     try:
-        with Lease(ports.state, desired.key, run.holder, run.now, run.is_gone) as lease:
+        refs = ports.readers(desired.server).refs
+
+        def confirm() -> datetime:
+            return server_clock(refs, desired.name, run.now, where=desired.key).earliest
+
+        with Lease(ports.state, desired.key, run.holder, run.now, run.is_gone, confirm) as lease:
             # Read again under the lease: another undo may have been first.
             fresh = read_deletions(ports.state, desired.key, record.run_id) or record
             reader = ports.readers(desired.server).branches

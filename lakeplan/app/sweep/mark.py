@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lakeplan.app.run import Run
-from lakeplan.app.sweep.clock import earlier_clock
+from lakeplan.app.sweep.clock import site_clocks
 from lakeplan.app.sweep.look import Look, foreign_ranges, read_rules, take_look
 from lakeplan.app.sweep.places import mark_index_key
 from lakeplan.app.sweep.ports import Site, SweepPorts
@@ -24,7 +24,7 @@ from lakeplan.core.holds import held_prefixes
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.gates import mark_gates
 from lakeplan.errors import StorageError
-from lakeplan.formats.sweep_keys import COLLECTOR_RUNS, MARK_FILE, SEEN_FILE, mark_prefix
+from lakeplan.formats.sweep_keys import CLOCK_FILE, COLLECTOR_RUNS, MARK_FILE, SEEN_FILE, mark_prefix
 from lakeplan.model.mark import Mark, digest_of
 from lakeplan.model.moments import utc_text
 from lakeplan.model.simulation import Amount
@@ -49,7 +49,7 @@ def make_mark(site: Site, ports: SweepPorts, options: MarkOptions, run: Run) -> 
     check_site(site)
     check_no_open_sweep(site)
     prefix = mark_prefix(options.mark_id)
-    now = earlier_clock(site, f"{prefix}started.json", ports.now(), by=by_text(run))
+    now = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by_text(run)).earliest
     cutoff = now - timedelta(seconds=settings.min_age_seconds)
     collectors = collector_runs(site)
     listing = ports.marker.list_candidates(site.store, prefix, older_than=cutoff)
@@ -82,9 +82,10 @@ def _judge(
     """Everything after the listing. ``moments``: when the mark began, and what is too young for it."""
     settings, prefix = options.settings, mark_prefix(options.mark_id)
     now, cutoff = moments
-    looked_at = earlier_clock(site, f"{prefix}looked.json", ports.now(), by=by_text(run))
+    clocks = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by_text(run))
+    looked_at = clocks.earliest
     stored = read_rules(site)
-    seen = see_rules(ports.state, site.key, stored, looked_at)
+    seen = see_rules(site, ports.state, stored, clocks, settle_seconds=settings.settle_seconds)
     look = take_look(site, stored, now=looked_at, before=seen.before)
     foreign, unreadable = foreign_ranges(site)
     marked = ports.marker.mark(_request(site, options, listing, look, foreign))

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from lakeplan.app.run import Run
-from lakeplan.app.state import Lease
+from lakeplan.app.sweep.clock import site_clocks, site_lease
+from lakeplan.app.sweep.mark import by_text
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.record import record_purge
-from lakeplan.app.sweep.run import LEASE_SECONDS
 from lakeplan.app.sweep.safeguards import is_over, read_summary
 from lakeplan.errors import LakeplanError
-from lakeplan.formats.sweep_keys import QUARANTINE_PREFIX
+from lakeplan.formats.sweep_keys import CLOCK_FILE, QUARANTINE_PREFIX, sweep_prefix
 from lakeplan.model.moments import utc_text
 from lakeplan.model.simulation import Amount
 from lakeplan.ports.sweep import DeleteSettings
@@ -61,8 +61,10 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
         cutoff_us=0,
         rate=site.desired.sweep.rate,
     )
+    clocks = site_clocks(site, sweep_prefix(quarantine.mark_id) + CLOCK_FILE, ports.now, by=by_text(run))
+    older_than -= ports.now() - clocks.earliest
     limit_us = round(older_than.timestamp() * 1_000_000)
-    lease = Lease(ports.state, site.key, run.holder, run.now, run.is_gone, seconds=LEASE_SECONDS)
+    lease = site_lease(site, ports.state, run)
     with lease:
         _check_over(site, quarantine.mark_id)
         prefix = f"{QUARANTINE_PREFIX}{quarantine.mark_id}/"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeplan.app.run import Run
-from lakeplan.app.state import Lease
+from lakeplan.app.sweep.clock import site_lease
 from lakeplan.app.sweep.look import read_rules, take_look
 from lakeplan.app.sweep.ports import Site, SweepPorts
-from lakeplan.app.sweep.run import LEASE_SECONDS, MAX_SAVED
+from lakeplan.app.sweep.run import MAX_SAVED
 from lakeplan.app.sweep.store_marks import StoredMark
 from lakeplan.errors import LakeplanError, StorageError, StorageNotFound, UsageError
 from lakeplan.formats.mark_parts import read_part
@@ -55,7 +55,7 @@ def restore(
             where=f"{site.key}: mark {mark.mark_id}",
             hint="sweep.mode: quarantine keeps them until sweep purge",
         )
-    lease = Lease(ports.state, site.key, run.holder, run.now, run.is_gone, seconds=LEASE_SECONDS)
+    lease = site_lease(site, ports.state, run)
     with lease:
         chosen_paths = dict(_chosen(site, mark, ports, options))
         chosen = sorted(address for address, takes in chosen_paths.items() if takes)

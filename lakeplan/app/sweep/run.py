@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
+from lakeplan.app.clocks import Clocks
 from lakeplan.app.run import Run
-from lakeplan.app.state import Lease
 from lakeplan.app.sweep.approve import check_readable
-from lakeplan.app.sweep.clock import earlier_clock
+from lakeplan.app.sweep.clock import site_clocks, site_lease
 from lakeplan.app.sweep.judge import held_to_approval, judge_again
 from lakeplan.app.sweep.look import foreign_ranges, only_new, read_rules, take_look
 from lakeplan.app.sweep.mark import by_text, collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.app.sweep.rules_seen import see_rules
 from lakeplan.app.sweep.safeguards import check_site
 from lakeplan.app.sweep.store_marks import SeenAtMark, StoredMark, load_approval, load_seen
 from lakeplan.core.holds import held_prefixes
@@ -28,6 +29,7 @@ from lakeplan.core.sweep.settling import proven_absent, window
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan, StorageNotFound, UsageError
 from lakeplan.formats.mark_parts import end_of, read_part
 from lakeplan.formats.sweep_keys import (
+    CLOCK_FILE,
     OFFICIAL_FILE,
     mark_prefix,
     part_id,
@@ -44,8 +46,6 @@ from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RecheckRequest, 
 
 ROUND = timedelta(minutes=10)
 """The longest time between two looks."""
-LEASE_SECONDS = 30 * 60
-"""A round, its look, and room: a killed run on another machine blocks the repository for this long."""
 MAX_SAVED = 1_000_000
 """When more than this comes back to life, the mark no longer describes the repository."""
 HELD_AGAIN = "something holds it again"
@@ -92,10 +92,11 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
     (not approved, not settled, stale, another collector ran); what fails on the way is in the answer."""
     mark = stored.mark
     approval = load_approval(ports.state, stored)
-    lease = Lease(ports.state, site.key, run.holder, run.now, run.is_gone, seconds=LEASE_SECONDS)
+    lease = site_lease(site, ports.state, run)
+    site = held_to_approval(site, mark, approval)
+    check_clocks(site, mark, ports, by_text(run))
     with lease:
-        site = held_to_approval(site, mark, approval)
-        check_may_run(site, mark, ports.now())
+        check_round(site, mark, approval, ports, by_text(run))
         check_site(site)
         runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
         end = SweepEnd(mark, approval)
@@ -115,8 +116,8 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 break
             try:
                 lease.renew()
-                check_alone(site, mark)
-                judge_again(site, mark, approval, ports.now().date())
+                if end.looks:
+                    check_round(site, mark, approval, ports, by_text(run))
                 round_end = runner.round(left, end)
             except LakeplanError as error:
                 if not end.ends:
@@ -145,7 +146,7 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
     nobody began."""
     mark = stored.mark
     approval = load_approval(ports.state, stored)
-    lease = Lease(ports.state, site.key, run.holder, run.now, run.is_gone, seconds=LEASE_SECONDS)
+    lease = site_lease(site, ports.state, run)
     with lease:
         runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
         end = SweepEnd(mark, approval)
@@ -161,13 +162,28 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
         return end
 
 
-def check_may_run(site: Site, mark: Mark, now: datetime) -> None:
+def check_clocks(site: Site, mark: Mark, ports: SweepPorts, by: str) -> Clocks:
+    """The clocks that a sweep is judged by now. Raises ClockSkew when they differ."""
+    return site_clocks(site, mark_prefix(mark.mark_id) + CLOCK_FILE, ports.now, by=by)
+
+
+def check_round(site: Site, mark: Mark, approval: Approval, ports: SweepPorts, by: str) -> None:
+    """Raises LakeplanError, by name, when no round of the mark may begin now: clocks, rules that were lowered
+    since, other collectors, gates. ``site`` comes from ``held_to_approval``."""
+    clocks = check_clocks(site, mark, ports, by)
+    settle = site.desired.sweep.settle_seconds
+    seen = see_rules(site, ports.state, read_rules(site), clocks, settle_seconds=settle)
+    check_may_run(site, mark, clocks, seen.lowered_at)
+    judge_again(site, mark, approval, clocks.latest.date())
+
+
+def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) -> None:
     """Raises StalePlan or GateRefused, by name, when the mark may not be swept now by the site's settings."""
     where = f"{site.key}: mark {mark.mark_id}"
     check_readable(mark)
-    times = window(mark, site.desired.sweep.settle_seconds)
-    if problem := times.problem(now):
-        if now < times.opens:
+    times = window(mark, site.desired.sweep.settle_seconds, lowered_at=lowered_at)
+    if problem := times.problem(earliest=clocks.earliest, latest=clocks.latest):
+        if clocks.latest < times.closes:
             raise GateRefused(problem, where=where, hint="run it again then")
         raise StalePlan(problem, where=where, hint="mark again")
     check_alone(site, mark)
@@ -175,7 +191,7 @@ def check_may_run(site: Site, mark: Mark, now: datetime) -> None:
         mark.storage_namespace != site.repository.storage_namespace
     ):
         raise StalePlan("the mark was made at another server or namespace", where=where, hint="mark again")
-    new = sorted(set(held_prefixes(site.desired.holds, now)) - set(mark.held_prefixes))
+    new = sorted(set(held_prefixes(site.desired.holds, clocks.earliest)) - set(mark.held_prefixes))
     if new:
         raise StalePlan(
             f"the tree holds {new[0]}, which the mark did not know", where=where, hint="mark again"
@@ -312,7 +328,7 @@ class _Runner:
             name, why = next(iter(unreadable.items()))
             raise GateRefused(f"repository {name} of the server cannot be read: {why}", where=site.key)
         looked_at = self._ports.now()
-        now = earlier_clock(site, f"{mark_prefix(mark.mark_id)}look.json", looked_at, by=self._by)
+        now = check_clocks(site, mark, self._ports, self._by).earliest
         look = take_look(site, read_rules(site), now=now, before=None)
         held = self._ports.marker.held_again(
             RecheckRequest(

@@ -28,21 +28,23 @@ class Window:
     opens: datetime
     closes: datetime
 
-    def problem(self, now: datetime) -> str:
-        """Why it may not be swept now; "" when it may."""
-        if now >= self.closes:
+    def problem(self, *, earliest: datetime, latest: datetime) -> str:
+        """Why it may not be swept now, by the earliest and the latest clock; "" when it may."""
+        if latest >= self.closes:
             hours = MARK_MAX_AGE_SECONDS // 3600
             return f"the mark is older than {hours} hours: too much may have happened since"
-        if now < self.opens:
+        if earliest < self.opens:
             at = f"{self.opens:%Y-%m-%d %H:%M}"
             return f"a rule was lowered less than sweep.settle ago: the mark may be swept from {at} UTC"
         return ""
 
 
-def window(mark: Mark, settle_seconds: int) -> Window:
-    """When a mark may be swept: its rules have settled, and it has not grown old."""
+def window(mark: Mark, settle_seconds: int, *, lowered_at: datetime | None = None) -> Window:
+    """When a mark may be swept: its rules have settled, and it has not grown old. ``lowered_at``: when a rule
+    was last lowered, as far as that is known by now."""
+    since = max(mark.lowered_at, lowered_at or mark.lowered_at)
     return Window(
-        opens=mark.lowered_at + timedelta(seconds=settle_seconds),
+        opens=since + timedelta(seconds=settle_seconds) if settle_seconds else mark.marked_at,
         closes=mark.marked_at + timedelta(seconds=MARK_MAX_AGE_SECONDS),
     )
 

@@ -118,10 +118,6 @@ class DescribeReading:
         with pytest.raises(PermissionDenied, match="pr:ListPullRequests"):
             list(lake.reader.open_pulls("analytics"))
 
-    def it_reads_the_server_s_clock(self, lake):
-        moment = lake.reader.server_time("analytics")
-        assert abs(moment - datetime.now(timezone.utc)) < timedelta(minutes=1)
-
     def it_reads_objects_to_see_whether_they_are_there(self, lake):
         lake.upload("main", "a")
         lake.upload("main", "b")

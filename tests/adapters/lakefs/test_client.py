@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -46,6 +47,12 @@ class DescribeRepositories:
         assert server.get_repository("repo") == Repository(
             "repo", "s3://bucket/repo", "main", 1700000000, "eu", True
         )
+
+    def it_reads_the_server_s_clock(self, scripted: Scripted, server: LakeFSServer) -> None:
+        scripted.script = [Answer(200, REPOSITORY)]
+        moment = server.server_time("repo")
+        assert moment is not None
+        assert abs(moment - datetime.now(timezone.utc)) < timedelta(minutes=1)
 
     def it_takes_storage_and_read_only_as_absent(self, scripted: Scripted, server: LakeFSServer) -> None:
         scripted.script = [page(REPOSITORY)]

@@ -8,6 +8,7 @@ import pytest
 
 from lakeplan.app.lifecycle.memory import list_runs, read_deletions
 from lakeplan.app.lifecycle.report import run_exit_code
+from lakeplan.app.state import LEASE_GRACE
 from lakeplan.model.lifecycle import Policy
 
 KEY = "prod/analytics"
@@ -37,9 +38,9 @@ class DescribeTwoRunsAtOnce:
 
     def it_stops_when_its_lease_was_taken_over(self, idle):
         def stall(branch):
-            # 121 seconds pass and another run takes the repository.
+            # The lease and its grace pass, and another run takes the repository.
             idle.lakefs.before_delete = lambda branch: None
-            idle.clock.now += timedelta(seconds=121)
+            idle.clock.now += timedelta(seconds=121) + LEASE_GRACE
             idle.gone = False
             other.append(idle.run())
 

@@ -296,13 +296,25 @@ class DescribeRefusals:
         assert [e.outcome.value for e in report.repositories[0].branches] == ["failed", "deleted"]
         assert run_exit_code(report) == 3
 
-    def it_does_not_trust_a_clock_that_disagrees_with_the_server(self, idle):
-        idle.lakefs.skew = timedelta(minutes=6)
+    @pytest.mark.parametrize("skew", [timedelta(minutes=6), timedelta(hours=25), timedelta(hours=-25)])
+    def it_does_not_trust_a_clock_that_disagrees_with_the_server(self, idle, skew):
+        idle.lakefs.skew = skew
         (repository,) = idle.run().repositories
         assert "clock" in repository.failure.message
         assert len(idle.lakefs.branches) == 3
+        assert idle.state.list_keys("leases/") == []
         idle.lakefs.skew = timedelta(minutes=4)
         assert len(idle.ends()) == 2
+
+    def it_judges_ages_by_the_earlier_clock(self, world):
+        world.tree.policies = (Policy("old", ("feature-*",), max_age_seconds=DAY),)
+        world.lakefs.branch("feature-1")
+        world.run()
+        world.clock.now += timedelta(days=1, minutes=2)
+        world.lakefs.skew = timedelta(minutes=-4)
+        assert world.ends() == {}
+        world.lakefs.skew = timedelta(minutes=4)
+        assert set(world.ends()) == {"feature-1"}
 
     def it_does_nothing_where_the_server_deletes_itself(self, idle):
         idle.tree.engine = "server"

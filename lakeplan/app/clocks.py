@@ -1,0 +1,94 @@
+"""Clocks. Whatever time opens or ends is judged by the safest of all clocks that take part: this machine's,
+the server's (``Date`` of its answers) and the store's (the modification time of a file written for this).
+
+A clock that is wrong by hours would make young things old, or old approvals young: nothing is deleted then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Protocol
+
+from lakeplan.errors import ClockSkew, LakeplanError
+from lakeplan.ports.sweep_storage import SweepStore
+
+MAX_DIFFERENCE = timedelta(minutes=5)
+"""Between this machine's clock and any other."""
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """``earliest`` judges what opens with time: ages, waits, the end of a hold. ``latest`` judges what ends
+    with it: old marks, overrides that expire."""
+
+    earliest: datetime
+    latest: datetime
+
+
+class TellsTime(Protocol):
+    def server_time(self, repository: str) -> datetime | None:
+        """The server's clock, to the second; None when it does not say."""
+
+
+def read_clocks(
+    now: Callable[[], datetime], others: Mapping[str, Callable[[], datetime | None]], *, where: str
+) -> Clocks:
+    """Reads every other clock between two readings of ours (``now``). Raises ClockSkew, naming the clocks,
+    when one differs by more than ``MAX_DIFFERENCE`` or none tells the time."""
+    found = [now()]
+    for name, read in others.items():
+        before = now()
+        at = read()
+        after = now()
+        if at is None:
+            continue
+        if not before - MAX_DIFFERENCE <= at <= after + MAX_DIFFERENCE:
+            raise ClockSkew(
+                f"this machine's clock says {_text(after)} and {name} says {_text(at)}:"
+                " ages cannot be judged, so nothing is deleted",
+                where=where,
+                hint="Set the clocks right (NTP), then run the command again.",
+            )
+        found += [at, after]
+    if len(found) == 1:
+        raise ClockSkew(
+            f"only this machine's clock is known: {', '.join(others)} did not say the time",
+            where=where,
+            hint="Check that no proxy removes the Date header of the server's answers.",
+        )
+    return Clocks(min(found), max(found))
+
+
+def server_clock(server: TellsTime, repository: str, now: Callable[[], datetime], *, where: str) -> Clocks:
+    """This machine's clock and the server's. Raises ClockSkew, ServerError."""
+    return read_clocks(now, {"the server's clock": lambda: server.server_time(repository)}, where=where)
+
+
+def clock_warning(server: TellsTime, repository: str, now: datetime) -> str | None:
+    """What is wrong with this machine's clock, for a plan; None when nothing is. Raises ServerError."""
+    try:
+        server_clock(server, repository, lambda: now, where=repository)
+    except ClockSkew as error:
+        return error.message
+    return None
+
+
+def store_time(store: SweepStore, key: str, record: Mapping[str, str]) -> datetime:
+    """The store's clock: the modification time of a small file that is written to ``key``. Raises
+    StorageError."""
+    store.put(key, (json.dumps(record, sort_keys=True) + "\n").encode())
+    facts = store.stat(key)
+    if facts is None:
+        raise LakeplanError(
+            "a file that was just written does not exist",
+            where=f"{store.url}/{key}",
+            hint="Check that nothing else removes files below _lakeplan/.",
+        )
+    return datetime.fromtimestamp(0, tz=timezone.utc) + timedelta(microseconds=facts.modified_us)
+
+
+def _text(at: datetime) -> str:
+    return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
