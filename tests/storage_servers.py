@@ -11,6 +11,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,15 +36,24 @@ def no_credentials_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
 
 
-@pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """moto's endpoint."""
     from moto.server import ThreadedMotoServer  # a second to import: only tests that need it pay
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    with s3_server() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
@@ -60,8 +70,8 @@ def s3_bucket(s3_endpoint: str, no_credentials_of_this_machine: None, monkeypatc
     return name
 
 
-@pytest.fixture(scope="session")
-def azurite() -> Iterator[str]:
+@contextmanager
+def azurite_server() -> Iterator[str]:
     """The URL of Azurite's account, or a skip with the reason."""
     program = _azurite_program()
     with socket.socket() as probe:
@@ -82,6 +92,13 @@ def azurite() -> Iterator[str]:
                 yield f"http://127.0.0.1:{port}/{AZURITE_ACCOUNT}"
             finally:
                 process.terminate()
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[str]:
+    """The URL of Azurite's account, or a skip with the reason."""
+    with azurite_server() as account:
+        yield account
 
 
 @pytest.fixture

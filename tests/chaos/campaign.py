@@ -87,7 +87,7 @@ class _World:
         self.diary: list[str] = []
         self._snapshots: list[tuple[dict[str, Any], int | None]] = []
         self._restored: set[str] = set()
-        self._open: Mark | None = None
+        self._approved: list[Mark] = []
 
     def live(self, steps: int) -> None:
         random.seed(f"{self.seed}/{self.number}")  # the sandbox shuffles its answers
@@ -102,6 +102,8 @@ class _World:
                 self._begin()
                 for _ in range(steps):
                     self._step()
+                    if self._is_stuck():
+                        break
         except Violation as violation:
             last = "\n  ".join(self.diary[-25:])
             raise Lost(
@@ -135,6 +137,11 @@ class _World:
         self.checker.done.clear()
         self.counts.users += self.users.done
         self.users.done.clear()
+
+    def _is_stuck(self) -> bool:
+        """Whether the state was lost in the middle of a sweep: nobody can go on with it."""
+        mark = self._unfinished()
+        return mark is not None and not any(mark.mark_id in key for key in self.world.memory.records)
 
     def _commands(self) -> list[tuple[Callable[[], Any], int]]:
         return [
@@ -184,7 +191,6 @@ class _World:
             return
         if kind == "lost":
             memory.records = {}
-            self._open = None
         elif self._snapshots:
             records, self.checker.lowered_us = self.random.choice(self._snapshots)
             memory.records = dict(records)
@@ -238,15 +244,16 @@ class _World:
 
     # ---- commands
     def _whole_sweep(self) -> None:
-        if self._open is not None:  # a new mark would be refused
-            mark, self._open = self._open, None
-            self._sweep(mark) if self.random.random() < 0.7 else self._close()
+        unfinished = self._unfinished()
+        if unfinished is not None:  # a new mark would be refused
+            self._sweep(unfinished) if self.random.random() < 0.7 else self._close()
             return
         if self.random.random() < 0.7:
             self.users.churn()
         mark = self.operator.mark(**self._fault())
         self._between()
         self.operator.approve(mark, **self._fault())
+        self._approved.append(mark)
         self._between()
         self._sweep(mark)
 
@@ -255,13 +262,8 @@ class _World:
             if number == 1:
                 self._between_rounds()
 
-        try:
-            document = self.operator.sweep(mark, **self._fault(), between_rounds=between)
-        except BaseException:
-            self._open = mark if self.random.random() < 0.8 else None
-            raise
+        document = self.operator.sweep(mark, **self._fault(), between_rounds=between)
         self.diary.append(f"    {document['deleted']['objects']} deleted, {document['problem']}")
-        self._open = None if document["finished"] else mark
 
     def _between_rounds(self) -> None:
         """The tree is read once a command: it does not change for a command that runs."""
@@ -269,16 +271,24 @@ class _World:
         if what is not None:
             what()
 
+    def _unfinished(self) -> Mark | None:
+        """A mark whose sweep began and has not ended."""
+        for mark in reversed(self._approved):
+            folder = self.users.repo.folder / f"_lakeplan/sweeps/{mark.mark_id}"
+            if (folder / "begun").is_dir() and mark.mark_id not in self.operator.finished:
+                return mark
+        return None
+
     def _sweep_again(self) -> None:
         oldest = self.world.lake.clock() - timedelta(hours=self.random.choice((72, 72, 100)))
-        marks = [m for m in self.operator.marks[-4:] if m.mark_id not in self._restored]
-        marks = [m for m in marks if m.marked_at > oldest]
+        marks = [m for m in self._approved[-4:] if m.mark_id not in self._restored and m.marked_at > oldest]
         if marks:
             self._sweep(self.random.choice(marks))
 
     def _close(self) -> None:
-        if self.operator.marks:
-            self.operator.sweep(self.operator.marks[-1], **self._fault(), close=True)
+        mark = self._unfinished()
+        if mark is not None:
+            self.operator.sweep(mark, **self._fault(), close=True)
 
     def _automatic(self) -> None:
         shown = self.checker.expired()

@@ -26,6 +26,7 @@ PULLS = f"/api/v1/repositories/{REPOSITORY}/pulls"
 FRESH_US = 20_000_000
 """Pull requests are at most 15 seconds old when a branch is deleted; and a retry."""
 RULES = f"/api/v1/repositories/{REPOSITORY}/settings/gc_rules"
+DUMP = f"/api/v1/repositories/{REPOSITORY}/refs/dump"
 PREPARE = f"/api/v1/repositories/{REPOSITORY}/gc/prepare_uncommited"
 QUARANTINE = "_lakeplan/quarantine/"
 DEFAULTS = {"min_age": "24h", "settle": "24h", "never_committed": "keep", "mode": "delete"}
@@ -88,12 +89,18 @@ class Checker(Watcher):
         """What a plan with its backlog shows: everything stored that nothing holds."""
         return set(self.world.truth.stored(REPOSITORY)) - set(self.held())
 
-    def note_holds(self) -> None:
-        """A process inspects the repository: what holds keep now is known from here on."""
+    def ended(self, process: Process) -> None:
+        """A process inspected the repository to the end: what holds kept then is known from here on, for as
+        long as they are in the tree and in force."""
+        found = process.doing.pop("holds", None)
+        if found is not None:
+            self.held_once = {
+                name: commits or self.held_once.get(name, set()) for name, commits in found.items()
+            }
+
+    def _named_by_holds(self) -> dict[str, set[str]]:
         history = self.world.truth.history(REPOSITORY)
-        for hold in self.world.holds:
-            if found := held_commits(history, hold):
-                self.held_once[_name(hold)] = found
+        return {_name(hold): held_commits(history, hold) for hold in self.world.holds if self._in_force(hold)}
 
     # ---- the store
     def before_store(self, name: str, args: tuple[Any, ...]) -> None:
@@ -118,6 +125,7 @@ class Checker(Watcher):
         process = self._process()
         if process.inspected is None:
             raise self.violation("data is deleted by a process that inspected nothing")
+        self.ended(process)
         held = self.held()
         self._not_held(keys, held, process.inspected)
         self._settings_allow(keys, stored, process)
@@ -207,7 +215,8 @@ class Checker(Watcher):
     def before_server(self, process: Process, request: Request) -> None:
         if request.method == "POST" and request.path == PREPARE:
             process.inspected = self.held()
-            self.note_holds()
+        if request.path == DUMP and process.inspected is not None:
+            process.doing["holds"] = self._named_by_holds()
         branch = BRANCH.fullmatch(request.path)
         if request.method == "DELETE" and branch is not None:
             self._deletes_branch(process, branch[1])

@@ -33,6 +33,8 @@ class Operator:
     def __init__(self, world: ChaosWorld, checker: Checker) -> None:
         self.world, self.checker = world, checker
         self.marks: list[Mark] = []
+        self.finished: set[str] = set()
+        """Marks whose last report says so."""
         self._facts: dict[str, dict[str, int]] = {}
 
     def mark(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Mark:
@@ -69,6 +71,8 @@ class Operator:
             else:
                 end = world.run(mark)
             document = world.finish(end)
+        if document["finished"] and document["came_back"] is not None:
+            self.finished.add(mark.mark_id)
         self.checker.check_sweep(mark.mark_id, document)
         return document
 

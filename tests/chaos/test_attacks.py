@@ -158,6 +158,16 @@ def test_rules_are_raised_while_the_answer_of_a_write_is_lost(operator, world, r
     try_to(operator.apply, with_raise)
 
 
+@open_line("A17")
+def test_an_object_is_written_again_under_its_key(operator, world, repo) -> None:
+    mark = operator.mark()
+    operator.approve(mark)
+    address = min(operator.checker.going(mark.mark_id))
+    (repo.folder / address).write_bytes(b"anew")
+    repo.touch(address)
+    try_to(operator.sweep, mark)
+
+
 def oldest_commit(world: ChaosWorld) -> str:
     """The oldest one with data."""
     commits = world.truth.history("repo1").commits.values()

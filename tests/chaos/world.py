@@ -132,6 +132,9 @@ class Watcher:
     def told(self, process: Process, request: Request, response: Response) -> None:
         """A process got this answer."""
 
+    def ended(self, process: Process) -> None:
+        """It ended without an error."""
+
 
 class ChaosWorld(SweepWorld):
     """``policies`` and ``lifecycle`` are the tree's too. ``mirror`` may put a real store in front of the
@@ -176,6 +179,7 @@ class ChaosWorld(SweepWorld):
         self.alive.add(process.number)
         try:
             yield process
+            self.watcher.ended(process)
         finally:
             self.alive.discard(process.number)
             self.process, self._connections = before, connections

@@ -1,0 +1,67 @@
+"""The long run: ``make chaos CHAOS_ARGS="--seed 7 --steps 10000"``.
+
+--seed N        the same seed does the same steps; by default a new one, which is printed
+--steps N       how many (10,000)
+--store NAME    folder, s3 (moto) or azurite
+--world N       only this world of the seed, to see a violation again
+--taken-back [NAME ...]
+                take back one fix after the other, and show at which step the checker notices
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+import time
+
+from tests.chaos.campaign import Counts, Lost, campaign
+from tests.chaos.mirrors import STORES
+from tests.chaos.taken_back import FIXES, steps_until_caught
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--store", choices=tuple(STORES), default="folder")
+    parser.add_argument("--world", type=int)
+    parser.add_argument("--taken-back", nargs="*", choices=(*FIXES, []), metavar="NAME")
+    options = parser.parse_args()
+    # what lakeplan warns about is its commands' own output
+    logging.getLogger("lakeplan").setLevel(logging.CRITICAL)
+    if options.taken_back is not None:
+        return _take_back(options.taken_back or list(FIXES), options.seed, options.steps or 2_000)
+    return _run(options.seed, options.steps or 10_000, options.store, options.world)
+
+
+def _run(seed: int, steps: int, store: str, world: int | None) -> int:
+    print(f"seed {seed}, {steps:,} steps, {store}", flush=True)
+    counts, began = Counts(), time.process_time()
+    try:
+        with STORES[store]() as mirror:
+            campaign(seed, steps, mirror=mirror, only_world=world, counts=counts)
+    except Lost as lost:
+        print(f"VIOLATION {lost}", file=sys.stderr)
+        return 1
+    finally:
+        took = time.process_time() - began
+        print(f"seed {seed}: {counts.text()}")
+        print(f"{took:.0f} s of one core, {1000 * took / max(1, counts.steps):.0f} ms a step")
+    print("nothing was lost, and every report was true")
+    return 0
+
+
+def _take_back(names: list[str], seed: int, steps: int) -> int:
+    missed = 0
+    for name in names:
+        found = steps_until_caught(name, seed, steps)
+        missed += found is None
+        text = f"not caught in {steps:,} steps" if found is None else f"step {found[0]:,}: {found[1]}"
+        print(f"{FIXES[name].line:4} {name}: {text}", flush=True)
+    return 1 if missed else 0
+
+
+sys.exit(main())
