@@ -65,6 +65,9 @@ GLOB_CHARACTERS = 1_000
 
 # Files named on the command line.
 PLAN_BYTES = 256 * MIB
+SHOWN_RECORDS = 10_000_000
+"""Objects and commits that one plan names one by one, 17 bytes each. A repository beyond is not swept without
+a person."""
 FILE_BYTES = 64 * MIB
 """Rules files, tests, configuration files and any other."""
 

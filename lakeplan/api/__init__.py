@@ -6,7 +6,7 @@ examples that the tests run. All other modules are lakeplan's own and change wit
 """
 
 from lakeplan.api.histories import CommitVerdict, judge, read_entries, read_refs
-from lakeplan.api.plans import read_plan
+from lakeplan.api.plans import objects_path, read_plan
 from lakeplan.api.rules import read_rules, rules_of
 from lakeplan.api.simulations import simulate
 from lakeplan.api.trees import find_repository, load_tree
@@ -51,6 +51,7 @@ __all__ = [
     "find_repository",
     "judge",
     "load_tree",
+    "objects_path",
     "read_entries",
     "read_metarange",
     "read_plan",

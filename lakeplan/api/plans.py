@@ -7,13 +7,21 @@ from typing import Any
 
 from lakeplan.config.schemas import schema_problem
 from lakeplan.errors import LakeplanError
-from lakeplan.limits import PLAN_BYTES, read_file, why_unreadable
+from lakeplan.limits import PLAN_BYTES, SHOWN_RECORDS, TooLarge, read_file, why_unreadable
 from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import load_plan
+from lakeplan.model.plan_document import beside, load_plan, with_objects
+from lakeplan.model.shown import RECORD
+
+OBJECTS_BYTES = 2 * SHOWN_RECORDS * RECORD.itemsize
+
+
+def objects_path(path: Path | str) -> Path:
+    """The file beside a plan file, which names the objects that would be deleted when there are many."""
+    return Path(f"{path}.objects")
 
 
 def read_plan(path: Path | str) -> Plan:
-    """A plan file that ``lakeplan plan --out FILE`` wrote.
+    """A plan file that ``lakeplan plan --out FILE`` wrote, with the file beside it where there is one.
 
     Raises LakeplanError that names the file when it cannot be read, was edited, or is of another version.
     """
@@ -24,7 +32,23 @@ def read_plan(path: Path | str) -> Plan:
         raise LakeplanError(
             f"cannot read the plan: {reason}", where=str(path), hint="make one with: lakeplan plan --out FILE"
         ) from None
-    return load_plan(text, where=str(path), problem=_problem)
+    plan = load_plan(text, where=str(path), problem=_problem)
+    return _with_objects(plan, objects_path(path)) if beside(plan) else plan
+
+
+def _with_objects(plan: Plan, path: Path) -> Plan:
+    """Without the file the plan can still be shown; what compares its objects says that they are missing."""
+    try:
+        return with_objects(plan, read_file(path, OBJECTS_BYTES))
+    except FileNotFoundError:
+        return plan
+    except (OSError, ValueError) as error:
+        reason = why_unreadable(error) if isinstance(error, (OSError, TooLarge)) else str(error)
+        raise LakeplanError(
+            f"cannot use the objects of the plan: {reason}",
+            where=str(path),
+            hint="keep the two files of one `lakeplan plan --format json --out FILE` together",
+        ) from None
 
 
 def _problem(document: dict[str, Any]) -> str:

@@ -13,10 +13,11 @@ from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.write import ApplyPorts, ApplyReport, Run, gate_text, write
 from lakeplan.core.diff import action_of
 from lakeplan.core.planning import ceiling
+from lakeplan.core.planning.gates import UNKNOWN_IMPACT, Openers
 from lakeplan.core.planning.loosening import held_to
 from lakeplan.errors import GateRefused, StalePlan, UsageError
 from lakeplan.model.desired import Safety
-from lakeplan.model.plan import APPLY, GateOutcome, GateResult, Plan, RepositoryPlan
+from lakeplan.model.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.tree import DesiredTree
 
@@ -55,6 +56,7 @@ def apply_plan(
             for d in tree.resolve(server, _names(live, server))
         },
         held_to(reviewed, tree.safety),
+        Openers(options.allowed, tuple(tree.overrides), run.now().date()),
     )
     steps = check(reviewed, live, limits, now=run.now(), force=options.force, allowed=options.allowed)
     later = _later_branches(steps, live) if options.refresh_patterns else {}
@@ -120,10 +122,12 @@ def _later_branches(steps: Iterable[RepositoryPlan], live: Plan) -> dict[str, fr
 
 @dataclass(frozen=True)
 class _Limits:
-    """Safety limits as the tree has them now: by ``server/name``, and of the whole plan."""
+    """Safety limits as the tree has them now: by ``server/name``, and of the whole plan; and what overrides
+    gates now."""
 
     by_repository: Mapping[str, Safety]
     of_plan: Safety
+    openers: Openers
 
 
 def check(
@@ -193,13 +197,23 @@ def _refusals(
         found += [gate_text(g) for g in repository.gates if _refuses(g, allowed)]
         # What opened a gate at the review must still open it: an override may have been taken out
         # of the tree, have expired or be exceeded, a warning may be a refusal by now.
-        told = {g.gate for g in repository.gates if _refuses(g, frozenset())}
-        found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in told]
+        known = {g.gate for g in repository.gates if _refuses(g, frozenset())}
+        found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in known]
+        if repository.impact.status is ImpactStatus.UNKNOWN:
+            # No figure was reviewed that could be exceeded: that needs an override of today, too.
+            unknown = limits.openers.decide(_not_known_then(repository.key), repository)
+            found += [gate_text(unknown)] if _refuses(unknown, allowed) else []
         safety = limits.by_repository.get(repository.key, limits.of_plan)
         found += [
-            f"{repository.key}: {text}" for text in ceiling.growth(repository, current, safety, age=age)
+            f"{repository.key}: {text}"
+            for text in ceiling.growth(repository, current, safety, age=age, now=now)
         ]
     return found
+
+
+def _not_known_then(key: str) -> GateResult:
+    text = "what expires was not known when the plan was reviewed"
+    return GateResult(UNKNOWN_IMPACT, key, GateOutcome.REFUSED, text)
 
 
 def _refuses(gate: GateResult, allowed: frozenset[str]) -> bool:

@@ -24,12 +24,14 @@ from lakeplan.app.plan_branches import (
 from lakeplan.core.globs import matches
 from lakeplan.core.holds import active_holds
 from lakeplan.core.planning import gates, impact
+from lakeplan.core.planning.shown import named_transitions, shown_of
 from lakeplan.core.planning.verdicts import Verdicts, expire_name, judge, transitions
 from lakeplan.core.retention import CommitGraph
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.desired import DesiredRepository, ServerConfig
 from lakeplan.model.plan import Failure, Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.model.refs import Refs
+from lakeplan.model.shown import Shown
 from lakeplan.model.simulation import ImpactResult
 from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.progress import Progress
@@ -231,7 +233,8 @@ def _plan_all(
         if isinstance(item, RepositoryPlan):
             plans.append(item)
             continue
-        plan = replace(item.gathered.plan, impact=_fold(item, results, backlog=options.backlog))
+        folded = replace(_fold(item, results, backlog=options.backlog), shown=_shown(item, results))
+        plan = replace(item.gathered.plan, impact=folded)
         if item.branches is not None:
             plan = replace(plan, lifecycle=branches_plan(item.branches, results, _look(options)))
         plan = replace(
@@ -323,7 +326,8 @@ def _judge_rules(
     if not verdicts.changes_sides(backlog=options.backlog):
         return _Judged(gathered, impact=impact.unaffected(verdicts, blind_to))
     if options.simulate == "none":
-        return _Judged(gathered, impact=impact.unknown(verdicts, "not simulated (--no-simulate)", blind_to))
+        unread = impact.unknown(verdicts, "not simulated (--no-simulate)", blind_to)
+        return _Judged(gathered, verdicts=verdicts, impact=unread)
     request = ImpactRequest(
         key=desired.key,
         storage_namespace=gathered.repository.storage_namespace,
@@ -333,6 +337,7 @@ def _judge_rules(
         detail=expire_name(Horizon.NOW),
         tags=impact.tag_metaranges(verdicts),
         tag_transitions=tuple(expire_name(horizon) for horizon in Horizon),
+        shown=named_transitions(backlog=options.backlog),
     )
     return _Judged(gathered, request, verdicts, blind_to)
 
@@ -357,6 +362,15 @@ def _with_losses(gathered: Gathered, refs: Refs | None, ports: BranchPorts | Non
     readers = ports.readers(gathered.desired.server)
     known = with_losses(policies, gathered.desired, readers, refs, default)
     return replace(gathered, plan=replace(gathered.plan, branch_lifecycle=known))
+
+
+def _shown(item: _Judged, results: Mapping[str, ImpactResult | LakeplanError]) -> Shown | None:
+    """What expires, one by one; commits alone where no object was read."""
+    if item.verdicts is None:
+        return None
+    key = item.gathered.desired.key
+    result = results.get(key)
+    return shown_of(key, item.verdicts, result.shown if isinstance(result, ImpactResult) else b"")
 
 
 def _fold(item: _Judged, results: Mapping[str, ImpactResult | LakeplanError], *, backlog: bool) -> Impact:

@@ -126,8 +126,13 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _write(path: Path, text: str, *, named: Path | None = None) -> None:
+    write_bytes(path, text.encode(), named=named)
+
+
+def write_bytes(path: Path, data: bytes, *, named: Path | None = None) -> None:
+    """Raises LakeplanError that names the file (``named``: as the user knows it)."""
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(data)
     except OSError as error:
         raise LakeplanError(
             f"cannot write: {error.strerror}",

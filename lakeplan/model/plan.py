@@ -18,6 +18,7 @@ from lakeplan.model.price import Price
 from lakeplan.model.redaction import path_digest
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
+from lakeplan.model.shown import Shown
 from lakeplan.model.sweep import Hold, SweepSettings
 
 PLAN_FORMAT = "lakeplan.plan/v1"
@@ -129,6 +130,8 @@ class Impact:
     """SHA-256 over all commits kept now, with the verdicts that keep them: equal digests, equal impact."""
     blind_to: tuple[str, ...] = ()
     """What could not be seen, in words: dangling commits under ``--read-only``, staged data always."""
+    shown: Shown | None = None
+    """What expires, one by one. None: nothing was judged, or there are too many."""
 
     @property
     def now(self) -> HorizonImpact | None:

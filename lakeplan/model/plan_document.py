@@ -10,7 +10,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from datetime import date, datetime
 from enum import Enum
 
@@ -20,8 +20,10 @@ from lakeplan.model.branches import SETTLED
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan import PLAN_FORMAT, Action, Horizon, Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules
+from lakeplan.model.shown import INLINE_RECORDS, RECORD, Shown
 
 Json = typing.Any
+OBJECTS_HEAD = b"lakeplan.plan-objects/v1\n"
 
 
 def to_document(plan: Plan) -> dict[str, Json]:
@@ -131,11 +133,64 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
             raise ValueError("a repository is in it twice")
         if to_document(plan)["digest"] != document["digest"]:
             raise ValueError("its totals or ETags are not those of its repositories")
+        for repository in plan.repositories:
+            _check_shown(repository)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise LakeplanError(
             f"the plan is not one that lakeplan makes: {_briefly(error)}", where=where, hint=hint
         ) from None
     return plan
+
+
+def _check_shown(plan: RepositoryPlan) -> None:
+    """Raises ValueError when the records in the plan file are not those that it counts."""
+    shown = plan.impact.shown
+    if shown is None:
+        return
+    if bool(shown.inline) != (0 < shown.records <= INLINE_RECORDS):
+        raise ValueError(f"{plan.key} has its objects in the wrong place")
+    shown.read()
+
+
+def dump_objects(plan: Plan) -> bytes:
+    """The file beside a plan file: the records of every repository that has too many for the plan file, in
+    the plan's order. Empty when there is none."""
+    found = [r.impact.shown.data or b"" for r in _beside(plan) if r.impact.shown is not None]
+    return b"".join((OBJECTS_HEAD, *found)) if found else b""
+
+
+def with_objects(plan: Plan, data: bytes) -> Plan:
+    """A plan with the records of the file beside it. Raises ValueError when they are not the plan's."""
+    head, at = len(OBJECTS_HEAD), len(OBJECTS_HEAD)
+    known: dict[str, Shown] = {}
+    for repository in _beside(plan):
+        shown = repository.impact.shown
+        assert shown is not None
+        end = at + shown.records * RECORD.itemsize
+        known[repository.key] = replace(shown, data=data[at:end])
+        at = end
+    if data[:head] != OBJECTS_HEAD or at != len(data) or not all(s.read() for s in known.values()):
+        raise ValueError("it does not belong to the plan")
+    return with_shown(plan, known)
+
+
+def with_shown(plan: Plan, known: Mapping[str, Shown]) -> Plan:
+    """A plan with other records, by ``server/name``."""
+    repositories = (
+        replace(r, impact=replace(r.impact, shown=known[r.key])) if r.key in known else r
+        for r in plan.repositories
+    )
+    return replace(plan, repositories=tuple(repositories))
+
+
+def beside(plan: Plan) -> bool:
+    """Whether a plan file needs the file beside it."""
+    return bool(_beside(plan))
+
+
+def _beside(plan: Plan) -> list[RepositoryPlan]:
+    named = [r for r in plan.repositories if r.impact.shown is not None]
+    return [r for r in named if r.impact.shown and r.impact.shown.records > INLINE_RECORDS]
 
 
 def _briefly(error: Exception) -> str:
@@ -184,7 +239,7 @@ def encode(value: Json) -> Json:
     if isinstance(value, date):
         return value.isoformat()
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value) if not f.metadata.get("beside")}
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -234,6 +289,8 @@ def _decode_dataclass(data: Json, kind: Json) -> Json:
     hints = typing.get_type_hints(kind)
     values = {}
     for f in fields(kind):
+        if f.metadata.get("beside"):
+            continue
         if f.name in data:
             values[f.name] = decode(data[f.name], hints[f.name])
         elif f.default is MISSING and f.default_factory is MISSING:

@@ -52,7 +52,8 @@ class ImpactResult:
 
     When no range can change sides in any transition nothing is read: ``by_mask`` is then empty and
     ``ranges_read`` 0, and all transitions are zero. ``prefixes`` holds at most the 1,000 largest rows.
-    Figures come from metadata alone, so they say *at most*: what is no longer stored cannot go.
+    Figures come from metadata alone, so they say *at most*: what is no longer stored cannot go. ``shown`` are
+    records of the objects that were to be named (``lakeplan.model.shown``); None: there are too many.
     """
 
     by_mask: Mapping[int, Amount]
@@ -60,6 +61,7 @@ class ImpactResult:
     tags: Mapping[str, Amount] = field(default_factory=dict)
     ranges_read: int = 0
     entries_read: int = 0
+    shown: bytes | None = b""
 
     def amount(self, transition: Transition) -> Amount:
         """What goes in a transition."""

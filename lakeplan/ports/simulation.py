@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakeplan.errors import LakeplanError
+from lakeplan.model.shown import Bit
 from lakeplan.model.simulation import ImpactResult, Transition
 from lakeplan.ports.lakefs import MetadataReader
 
@@ -18,7 +19,7 @@ class ImpactRequest:
     verdict keeps to its mask (OR over the commits that share it); ``transitions`` are the changes asked
     about, by name. ``tags`` maps a tag to the metarange
     of its commit: for these, what they lose in any of ``tag_transitions`` is counted. Prefixes are broken
-    down for ``detail``."""
+    down for ``detail``. ``shown``: transitions whose objects are named one by one, with their ``Bit``."""
 
     key: str
     storage_namespace: str
@@ -28,6 +29,7 @@ class ImpactRequest:
     detail: str
     tags: Mapping[str, str] = field(default_factory=dict)
     tag_transitions: tuple[str, ...] = ()
+    shown: Mapping[str, Bit] = field(default_factory=dict)
 
 
 class Simulator(Protocol):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import digest_of, load_plan, to_document
+from lakeplan.model.plan_document import digest_of, load_plan, to_document, with_shown
 from lakeplan.model.redaction import is_digest, path_digest
 
 Json = Mapping[str, Any]
@@ -70,7 +70,8 @@ def redact_plan(plan: Plan) -> Plan:
     ]
     made["sweep_guards"] = {key: _no_reasons(guard) for key, guard in document["sweep_guards"].items()}
     made["digest"] = digest_of(made)
-    return load_plan(json.dumps(made), where="the redacted plan")
+    known = {r.key: r.impact.shown for r in plan.repositories if r.impact.shown is not None}
+    return with_shown(load_plan(json.dumps(made), where="the redacted plan"), known)
 
 
 def _no_reasons(guard: Json) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 from pyspark.storagelevel import StorageLevel
 
+from lakeplan import limits
 from lakeplan.errors import LakeplanError
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.progress import Progress, Silent
@@ -28,6 +29,7 @@ from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
 from lakeplan.simulation.reading import Source
 from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.session import SparkOptions, explained, open_session
+from lakeplan.simulation.shown import Told, records_in_spark, records_of
 from lakeplan.simulation.totals import ObjectClass
 from lakeplan.simulation.work import WorkItem
 from lakeplan.simulation.writing import is_few
@@ -49,6 +51,17 @@ class _Asked:
     @property
     def detail(self) -> Transition:
         return self.request.transitions[self.request.detail]
+
+    @property
+    def told(self) -> Told:
+        named = ((int(bit), self.request.transitions[name]) for name, bit in self.request.shown.items())
+        return Told(self.request.key, tuple((bit, t.before, t.after) for bit, t in named))
+
+    @property
+    def questions(self) -> list[Question]:
+        """An object that goes in any of them has a text."""
+        named = [self.request.transitions[name] for name in self.request.shown]
+        return [Question(t.before, t.after) for t in dict.fromkeys([self.detail, *named])]
 
     def tag_loses(self, mask: int) -> bool:
         asked = self.request.tag_transitions or (self.request.detail,)
@@ -111,11 +124,16 @@ class SparkSimulator:
             objects.frame.persist(StorageLevel.MEMORY_AND_DISK)
             try:
                 classes = classes_in(objects)
-                prefixes = _prefixes(objects, asked, _going(classes, asked))
+                going = _going(classes, asked)
+                few = few_objects_in(objects) if is_few(sum(going)) else None
+                prefixes = _prefixes(objects, asked, few) if sum(going) else {}
+                shown = _shown(objects, asked, going, few)
             finally:
                 objects.frame.unpersist()
         return {
-            one.request.key: _result(one, classes.get(source, []), prefixes.get(source, ()))
+            one.request.key: _result(
+                one, classes.get(source, []), prefixes.get(source, ()), shown.get(source)
+            )
             for source, one in enumerate(asked)
         }
 
@@ -151,7 +169,7 @@ def _counted(session: SparkSession, asked: list[_Asked], cache: RangeCache | Non
     sources = [
         (
             Source(one.request.key, one.request.metadata, Addresses((one.request.storage_namespace,))),
-            [Question(one.detail.before, one.detail.after)],
+            one.questions,
         )
         for one in asked
     ]
@@ -160,24 +178,42 @@ def _counted(session: SparkSession, asked: list[_Asked], cache: RangeCache | Non
     return counted(session, items, sources, entries=entries, listing=False, cache=cache)
 
 
-def _going(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list[_Asked]) -> int:
-    """How many objects go in the transition that is told by prefixes."""
-    return sum(
-        each.amount.objects
-        for source, found in classes.items()
-        if isinstance(found, list)
-        for each in found
-        if each.seen & CANDIDATES == CANDIDATES and asked[source].detail.goes(each.mask)
-    )
+def _going(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list[_Asked]) -> list[int]:
+    """How many objects of each repository have texts."""
+    return [
+        sum(
+            each.amount.objects
+            for each in found
+            if each.seen & CANDIDATES == CANDIDATES and any(q.goes(each.mask) for q in one.questions)
+        )
+        if isinstance(found := classes.get(source, []), list)
+        else 0
+        for source, one in enumerate(asked)
+    ]
 
 
-def _prefixes(objects: Counted, asked: list[_Asked], going: int) -> dict[int, list[PrefixAmount]]:
-    """Per repository, the largest prefixes of what goes in its ``detail`` transition."""
-    if not going:
-        return {}
-    if not is_few(going):
+def _shown(objects: Counted, asked: list[_Asked], going: list[int], few: pa.Table | None) -> dict[int, bytes]:
+    """Records of each repository's objects that are to be named; the smallest first, until the limit is
+    reached: the others have none."""
+    told: dict[int, Told] = {}
+    left = limits.SHOWN_RECORDS
+    for source in sorted(range(len(asked)), key=lambda source: going[source]):
+        if going[source] <= left:
+            left -= going[source]
+            told[source] = asked[source].told
+    if few is None:
+        found = records_in_spark(objects, told)
+    else:
+        tables = {source: few.filter(pc.equal(few["source"], source)) for source in told}
+        found = {source: records_of(table, told[source]) for source, table in tables.items()}
+    return {source: found.get(source, b"") for source in told}
+
+
+def _prefixes(objects: Counted, asked: list[_Asked], table: pa.Table | None) -> dict[int, list[PrefixAmount]]:
+    """Per repository, the largest prefixes of what goes in its ``detail`` transition. ``table``: the objects,
+    when they are few."""
+    if table is None:
         return _prefixes_in_spark(objects_in(objects), asked)
-    table = few_objects_in(objects)
     found = {}
     for source in pc.unique(table["source"]).to_pylist():
         of_source = table.filter(pc.equal(table["source"], source))
@@ -215,7 +251,10 @@ def _prefixes_in_spark(objects: DataFrame, asked: list[_Asked]) -> dict[int, lis
 
 
 def _result(
-    asked: _Asked, classes: list[ObjectClass] | LakeplanError, prefixes: Sequence[PrefixAmount]
+    asked: _Asked,
+    classes: list[ObjectClass] | LakeplanError,
+    prefixes: Sequence[PrefixAmount],
+    shown: bytes | None,
 ) -> ImpactResult | LakeplanError:
     if isinstance(classes, LakeplanError):
         return classes
@@ -232,4 +271,4 @@ def _result(
                 if holding >> bit & 1:
                     tags[tag] += each.amount
     collected = asked.collected
-    return ImpactResult(by_mask, tuple(prefixes), tags, len(collected.items), collected.entries)
+    return ImpactResult(by_mask, tuple(prefixes), tags, len(collected.items), collected.entries, shown)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+
 from lakeplan.app.apply import ApplyOptions, apply_plan
 from lakeplan.app.lifecycle.plan import LifecycleOptions
 from lakeplan.app.lifecycle.run import run_lifecycle
@@ -19,7 +21,7 @@ from lakeplan.app.sweep.run import close_sweep
 from lakeplan.core.planning.gates import GATES
 from lakeplan.errors import LakeplanError
 from lakeplan.model.mark import Mark
-from lakeplan.model.simulation import Amount
+from lakeplan.model.shown import object_digests
 from lakeplan.ports.progress import Silent
 from tests.chaos.checker import DEFAULTS, Checker, span_us
 from tests.chaos.faults import Interruption
@@ -84,7 +86,7 @@ class Operator:
                 world.mark_all(),
                 world.tree(),
                 world.ports(),
-                shown={f"prod/{REPOSITORY}": Amount(len(shown), 1000 * len(shown))},
+                shown={f"prod/{REPOSITORY}": np.sort(object_digests(f"prod/{REPOSITORY}", shown))},
                 openers=world.openers,
                 new_run=world.run_of,
                 new_official_id=lambda: world.new_official_id(),

@@ -118,7 +118,6 @@ def test_the_clock_of_the_sweep_is_a_day_ahead(operator, world, repo) -> None:
     try_to(operator.sweep, mark, skew_hours=25)
 
 
-@open_line("A7")
 def test_as_many_objects_as_were_shown_but_others(operator, world, repo) -> None:
     world.sweep["automatic"] = True
     shown = operator.checker.expired()

@@ -10,19 +10,22 @@ from typing import Any
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.approve import approve
 from lakeplan.app.sweep.finish import finish
-from lakeplan.app.sweep.ports import SweepPorts
+from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.run import run_sweep
 from lakeplan.app.sweep.service import MarkReport, open_mark
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.settling import window
 from lakeplan.errors import ExitCode, LakeplanError
+from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.sweep_keys import mark_prefix
 from lakeplan.model.mark import Mark
-from lakeplan.model.plan import Horizon, Plan
-from lakeplan.model.simulation import Amount
+from lakeplan.model.plan import Plan
+from lakeplan.model.shown import Bit, Digests, absent, object_digests
 from lakeplan.model.sweep import EXPIRED_CLASSES
 from lakeplan.ports.tree import DesiredTree
 
-REASON = "sweep.automatic: within what the plan had shown"
+REASON = "sweep.automatic: every object was in what the plan showed"
+_EXPIRED = frozenset(kind.value for kind in EXPIRED_CLASSES)
 
 
 @dataclass
@@ -42,20 +45,14 @@ class AutomaticEnd:
         return max(codes, default=ExitCode.OK)
 
 
-def shown_by(plan: Plan) -> dict[str, Amount]:
-    """What a plan told its reader would go today, by repository: what newly expires, and the backlog when it
-    was read. Unknown amounts are none: nothing may go by itself that nobody was shown."""
-    shown: dict[str, Amount] = {}
+def shown_by(plan: Plan) -> dict[str, Digests]:
+    """The objects that a plan showed as deleted at once, by repository: what newly expires, and the backlog
+    when it was read. Nothing may be deleted automatically that nobody was shown."""
+    shown: dict[str, Digests] = {}
     for repository in plan.repositories:
-        now = repository.impact.horizons.get(Horizon.NOW.value)
-        newly = Amount()
-        if now is not None:  # what is at risk was shown, too, and no sweep takes it
-            objects = (now.objects_expire or 0) - (now.objects_at_risk or 0)
-            newly = Amount(max(objects, 0), max((now.bytes_expire or 0) - (now.bytes_at_risk or 0), 0))
-        backlog = repository.impact.backlog
-        if backlog is not None and backlog.objects is not None:
-            newly += Amount(backlog.objects, backlog.size_bytes or 0)
-        shown[repository.key] = newly
+        named = repository.impact.shown.read() if repository.impact.shown is not None else None
+        if named is not None:
+            shown[repository.key] = named.of(Bit.NOW | Bit.BACKLOG)
     return shown
 
 
@@ -64,7 +61,7 @@ def sweep_marks(
     tree: DesiredTree,
     ports: SweepPorts,
     *,
-    shown: Mapping[str, Amount],
+    shown: Mapping[str, Digests],
     openers: Openers,
     new_run: Callable[[], Run],
     new_official_id: Callable[[], str],
@@ -74,28 +71,43 @@ def sweep_marks(
     for mark in report.marks:
         if not mark.goes.objects:
             continue
-        if why := _waits(mark, shown.get(mark.key, Amount())):
+        if why := _never_automatic(mark):
             end.waiting[mark.key] = why
             continue
-        _sweep_one(mark, tree, ports, end, openers, (new_run(), new_official_id()))
+        _sweep_one(mark, tree, ports, end, openers, shown.get(mark.key), (new_run(), new_official_id()))
     return end
 
 
-def _waits(mark: Mark, shown: Amount) -> str:
-    """Why a person has to approve a mark; "" when none has to."""
+def _never_automatic(mark: Mark) -> str:
+    """Why a person has to approve a mark whatever was shown; ""."""
     if not mark.settings.automatic:
         return "awaiting approval"
     if mark.settings.engine != "builtin":
         return "awaiting approval: the official engine is never run by itself"
-    goes = mark.goes
-    if goes != mark.marked.amount(*EXPIRED_CLASSES):
+    if mark.goes != mark.marked.amount(*EXPIRED_CLASSES):
         return "awaiting approval: no plan shows what was never committed"
-    if goes.objects > shown.objects or goes.size_bytes > shown.size_bytes:
-        return (
-            f"awaiting approval: {goes.objects:,} objects would go ({goes.size_bytes:,} bytes); the plan had"
-            f" shown {shown.objects:,} ({shown.size_bytes:,} bytes). plan --backlog shows what went before"
-        )
     return ""
+
+
+def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
+    """Why a person has to approve, since objects of the mark's parts are not among those of the plan; "".
+    The parts decide, object by object: as many others prove nothing."""
+    never, others = 0, 0
+    for part in mark.marked.going:
+        key = mark_prefix(mark.mark_id) + part.name
+        rows = read_part(site.store.read(key), name=f"{site.store.url}/{key}", sha256=part.sha256)
+        classes = rows.column("class").to_pylist()
+        never += sum(1 for each in classes if each not in _EXPIRED)
+        found = object_digests(mark.key, rows.column("address").to_pylist())
+        others += len(found) if shown is None else absent(found, shown)
+    if never:
+        return "awaiting approval: no plan shows what was never committed"
+    if not others:
+        return ""
+    return (
+        f"awaiting approval: {others:,} of {mark.goes.objects:,} objects are not among those that the plan"
+        " showed. plan --backlog shows what expired before"
+    )
 
 
 def _sweep_one(
@@ -104,11 +116,15 @@ def _sweep_one(
     ports: SweepPorts,
     end: AutomaticEnd,
     openers: Openers,
+    shown: Digests | None,
     run_and_id: tuple[Run, str],
 ) -> None:
     run, official_id = run_and_id
     try:
         site, stored = open_mark(tree, mark.mark_id, ports)
+        if why := _not_shown(site, stored.mark, shown):
+            end.waiting[mark.key] = why
+            return
         approve(site, stored, ports.state, run, reason=REASON, openers=openers, automatic=True)
         opens = window(stored.mark, site.desired.sweep.settle_seconds).opens
         if ports.now() < opens:

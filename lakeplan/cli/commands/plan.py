@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lakeplan.adapters.git import head_of
+from lakeplan.api import objects_path
 from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_plan
 from lakeplan.app.state import known_repositories
 from lakeplan.cli import caches, options, redaction
@@ -15,13 +16,13 @@ from lakeplan.cli.base import Base, read_base
 from lakeplan.cli.console import configure_logging, print_error, stderr
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.gates import check_gate_names, gate_names
-from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.outputs import Output, emit, pair_outputs, write_bytes
 from lakeplan.cli.redaction import plan_shown
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import to_document
+from lakeplan.model.plan_document import dump_objects, to_document
 from lakeplan.render.plan import render_plan
 
 HELP = """Show what would change in the rules, and what that does. Writes nothing.
@@ -165,6 +166,10 @@ def show_plan(
     if to_stderr:
         render_plan(document, stderr(no_color=no_color))
         return
+    objects = dump_objects(plan)
+    for output in outputs:
+        if output.format == "json" and output.path is not None and objects:
+            write_bytes(objects_path(output.path), objects)
     emit(
         outputs,
         plan_texts(plan, tree, document),

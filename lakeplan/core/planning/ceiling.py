@@ -10,9 +10,12 @@ from lakeplan.core.settings import same_setting, what_changed
 from lakeplan.model.desired import Safety
 from lakeplan.model.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
+from lakeplan.model.shown import Bit
 
 SettingPlans = PoliciesPlan | ObjectRulesPlan
 DAY = timedelta(days=1)
+OBJECTS_FILE = "PLAN.objects"
+"""How messages call the file beside a plan file."""
 CLOCK_SKEW = timedelta(hours=1)
 """How far the clock of the machine that planned may be ahead of the one that applies."""
 
@@ -75,15 +78,16 @@ def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
     )
 
 
-def growth(reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta) -> list[str]:
-    """In which figures the impact now exceeds what was reviewed by more than the tolerance.
+def growth(
+    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
+) -> list[str]:
+    """In what the impact now exceeds what was reviewed by more than the tolerance: in figures, and in
+    objects, commits and branches that the plan did not name.
 
     Objects at risk may not grow at all. A plan older than a day is held against what it showed for +7 days
-    where that is more, since time alone lets commits expire.
+    as well, since time alone lets commits expire.
     """
-    found = _branch_growth(reviewed, live, safety, age)
-    if live.impact.commits_digest and live.impact.commits_digest == reviewed.impact.commits_digest:
-        return found
+    found = _branch_growth(reviewed, live, safety, age, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN:
         # its objects were let through their own gate, unknown as they were; what was known still counts
         return found + _more_commits(reviewed, live, safety, age) + _new_tags(reviewed, live)
@@ -99,6 +103,7 @@ def growth(reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, ag
             found.append(
                 f"{value:,} {name} would expire, {_ceiling(reviewed.impact, measure, age):,} were reviewed"
             )
+    found += _not_named(reviewed, live, safety, age, "objects", (Bit.NOW, Bit.WEEK))
     at_risk = _ceiling(reviewed.impact, "objects_at_risk", age)
     if (current.objects_at_risk or 0) > at_risk:
         found.append(f"{current.objects_at_risk:,} objects would be at risk, {at_risk:,} were reviewed")
@@ -120,13 +125,36 @@ def _more_commits(
         return []
     ceiling = _ceiling(reviewed.impact, "commits_expire", age)
     value = live.impact.now.commits_expire
-    if value <= ceiling * (1 + safety.impact_tolerance_percent / 100):
+    if value > ceiling * (1 + safety.impact_tolerance_percent / 100):
+        return [f"{value:,} commits would expire, {ceiling:,} were reviewed"]
+    return _not_named(reviewed, live, safety, age, "commits", (Bit.COMMIT_NOW, Bit.COMMIT_WEEK))
+
+
+def _not_named(
+    reviewed: RepositoryPlan,
+    live: RepositoryPlan,
+    safety: Safety,
+    age: timedelta,
+    what: str,
+    bits: tuple[Bit, Bit],
+) -> list[str]:
+    """Objects or commits that expire now and that the plan did not name. As many others prove nothing."""
+    current = live.impact.shown.read() if live.impact.shown is not None else None
+    if current is None or not current.count(bits[0]):
         return []
-    return [f"{value:,} commits would expire, {ceiling:,} were reviewed"]
+    shown = reviewed.impact.shown
+    named = shown.read() if shown is not None else None
+    if named is None:
+        return [f"the plan does not name the {what} that expire, or the file {OBJECTS_FILE} is not beside it"]
+    either = bits[0] if age <= DAY else bits[0] | bits[1]
+    others, known = named.lacks(current.of(bits[0]), either), named.count(either)
+    if others <= known * safety.impact_tolerance_percent / 100:
+        return []
+    return [f"{others:,} {what} would expire that are not among the {known:,} reviewed ones"]
 
 
 def _branch_growth(
-    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta
+    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta, now: datetime
 ) -> list[str]:
     """Branches that the policies would let go now, beyond what was reviewed and the tolerance."""
     if live.branch_lifecycle is None:
@@ -135,9 +163,19 @@ def _branch_growth(
     horizons = [Horizon.NOW] if age <= DAY else [Horizon.NOW, Horizon.WEEK]
     most = max(shown.get(h.value, 0) for h in horizons)
     value = live.branch_lifecycle.deletions.get(Horizon.NOW.value, 0)
-    if value <= most * (1 + safety.impact_tolerance_percent / 100):
+    if value > most * (1 + safety.impact_tolerance_percent / 100):
+        return [f"{value:,} branches would be deleted, {most:,} were reviewed"]
+    last = now - age + timedelta(days=max(h.days for h in horizons))
+    fates = reviewed.branch_lifecycle.fates if reviewed.branch_lifecycle is not None else ()
+    named = {(f.branch_id, f.created) for f in fates if f.newly(last)}
+    others = [
+        f.branch_id
+        for f in live.branch_lifecycle.fates
+        if f.newly(now) and (f.branch_id, f.created) not in named
+    ]
+    if len(others) <= len(named) * safety.impact_tolerance_percent / 100:
         return []
-    return [f"{value:,} branches would go, {most:,} were reviewed"]
+    return [f"branches would be deleted that were not reviewed: {', '.join(sorted(others)[:5])}"]
 
 
 def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:

@@ -20,6 +20,8 @@ from lakeplan.model.plan import (
     TagLoss,
 )
 from lakeplan.model.rules import GcRules
+from lakeplan.model.setting_plan import BranchFate, PoliciesPlan
+from lakeplan.model.shown import Bit, Shown, commit_digests, object_digests, packed
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)
@@ -82,7 +84,9 @@ class DescribeStaleness:
 
 class DescribeGrowth:
     def grows(self, reviewed: Impact, live: Impact, age: timedelta = HOUR) -> list[str]:
-        return ceiling.growth(repository(impact=reviewed), repository(impact=live), Safety(), age=age)
+        return ceiling.growth(
+            repository(impact=reviewed), repository(impact=live), Safety(), age=age, now=NOW + age
+        )
 
     def it_lets_the_tolerance_pass_and_no_more(self):
         assert self.grows(impact(100), impact(110)) == []
@@ -123,8 +127,63 @@ class DescribeGrowth:
     def it_refuses_what_became_unknown(self):
         assert self.grows(impact(), Impact(ImpactStatus.UNKNOWN, reason="range is damaged"))
 
-    def it_trusts_equal_verdicts(self):
-        assert self.grows(impact(1, commits_digest="d"), impact(999, commits_digest="d")) == []
+    def it_trusts_no_digest(self):
+        assert self.grows(impact(1, commits_digest="d"), impact(999, commits_digest="d"))
+
+    def it_takes_no_others_for_the_reviewed_objects(self):
+        """Six were reviewed and six others would go."""
+        six = named({Bit.NOW: "abcdef"})
+        assert self.grows(impact(6, shown=six), impact(6, shown=six)) == []
+        (found,) = self.grows(impact(6, shown=six), impact(6, shown=named({Bit.NOW: "ghijkl"})))
+        assert found == "6 objects would expire that are not among the 6 reviewed ones"
+        assert self.grows(impact(6, shown=six), impact(6, shown=named({Bit.NOW: "abcdeX"})))
+
+    def it_lets_the_tolerance_of_others_pass(self):
+        ten = named({Bit.NOW: "abcdefghij"})
+        assert self.grows(impact(10, shown=ten), impact(10, shown=named({Bit.NOW: "abcdefghiX"}))) == []
+        assert self.grows(impact(10, shown=ten), impact(10, shown=named({Bit.NOW: "abcdefghXY"})))
+
+    def it_counts_what_was_shown_for_the_week_only_when_the_plan_is_older_than_a_day(self):
+        reviewed = impact(2, week=4, shown=named({Bit.NOW: "ab", Bit.WEEK: "abcd"}))
+        live = impact(2, shown=named({Bit.NOW: "cd"}))
+        assert self.grows(reviewed, live, age=HOUR)
+        assert self.grows(reviewed, live, age=timedelta(days=2)) == []
+        backlog = impact(2, week=4, shown=named({Bit.BACKLOG: "cd"}))
+        assert self.grows(backlog, live, age=timedelta(days=2)), "the backlog is no part of the change"
+
+    def it_refuses_a_plan_that_does_not_name_what_it_counts(self):
+        live = impact(6, shown=named({Bit.NOW: "abcdef"}))
+        beside = Shown(10_000, "0" * 64)
+        for reviewed in (impact(6), impact(6, shown=beside)):
+            assert "does not name the objects" in self.grows(reviewed, live)[0]
+
+    def it_takes_no_other_commits_for_those_of_an_unknown_impact(self):
+        at = {Horizon.NOW.value: HorizonImpact(NOW, 50, 40, 2, 0, 0)}
+        reviewed, live = (
+            Impact(ImpactStatus.UNKNOWN, horizons=at, shown=Shown.of(packed([(commit_digests("k", ids), 8)])))
+            for ids in ("ab", "cd")
+        )
+        assert self.grows(reviewed, reviewed) == []
+        assert "2 commits would expire that are not among the 2" in self.grows(reviewed, live)[0]
+
+    def it_takes_no_other_branches_for_the_reviewed_ones(self):
+        def policies(*names: str) -> PoliciesPlan:
+            fates = tuple(BranchFate(n, "c", NOW, None, "p", NOW, None) for n in names)
+            return PoliciesPlan(Action.CHANGE, fates=fates, deletions={"now": len(names)})
+
+        def grows(reviewed: PoliciesPlan, live: PoliciesPlan) -> list[str]:
+            pair = (repository(branch_lifecycle=p) for p in (reviewed, live))
+            return ceiling.growth(*pair, Safety(), age=HOUR, now=NOW + HOUR)
+
+        assert grows(policies("a", "b"), policies("b", "a")) == []
+        assert "not reviewed: c, d" in grows(policies("a", "b"), policies("c", "d"))[0]
+
+
+def named(objects: dict[Bit, str]) -> Shown:
+    """Objects of one letter, by why they expire."""
+    return Shown.of(
+        packed([(object_digests("prod/a", letters), int(bit)) for bit, letters in objects.items()])
+    )
 
 
 def it_tells_a_plan_that_is_too_old():

@@ -136,7 +136,8 @@ class DescribeTheCeiling:
     @pytest.mark.parametrize(("count", "refused"), [(10, False), (11, False), (12, True)])
     def it_holds_the_branches_that_go_to_what_was_reviewed(self, count, refused):
         live = replace(self.REVIEWED, branch_lifecycle=policies(OLD, deletions=deletions(count, 0, 0)))
-        found = ceiling.growth(self.REVIEWED, live, Safety(), age=timedelta(hours=1))
+        age = timedelta(hours=1)
+        found = ceiling.growth(self.REVIEWED, live, Safety(), age=age, now=NOW)
         assert bool(found) is refused
 
 
