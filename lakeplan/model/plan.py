@@ -18,7 +18,7 @@ from lakeplan.model.price import Price
 from lakeplan.model.redaction import path_digest
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
-from lakeplan.model.shown import Shown
+from lakeplan.model.shown import BESIDE, Shown
 from lakeplan.model.sweep import Hold, SweepSettings
 
 PLAN_FORMAT = "lakeplan.plan/v1"
@@ -236,7 +236,7 @@ class RepositoryPlan:
     storage_namespace: str = ""
     failure: Failure | None = None
     cost_per_gb_month: Price | None = None
-    held_deletions: tuple[str, ...] = ()
+    held_deletions: tuple[str, ...] = field(default=(), metadata=BESIDE)
     """Held branches that the server's policies would delete, in words; not in the plan file, whose gates say
     it."""
 
