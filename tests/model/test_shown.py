@@ -50,7 +50,7 @@ def it_tells_repositories_apart() -> None:
 )
 def it_refuses_records_that_are_cut_or_out_of_order(edit) -> None:
     data = packed([(object_digests("k", "abc"), 1)])
-    with pytest.raises(ValueError, match="cut|order"):
+    with pytest.raises(ValueError, match=r"cut|order"):
         Records(edit(data))
 
 
