@@ -133,9 +133,11 @@ def mark(store: SweepStore, prefix: str, keys: Sequence[str]) -> tuple[Part, ...
     """Parts as a mark writes them."""
     parts = []
     for number, rows in enumerate(chunks(keys, PART_ROWS)):
+        found = store.find(sorted(rows))
         columns: dict[str, Any] = {
             "address": rows,
             "size_bytes": [1] * len(rows),
+            "version": [found[key].version for key in rows],
             "paths": [["some/path"]] * len(rows),
             "last_commit_id": ["c" * 64] * len(rows),
             "reason": ["expired"] * len(rows),

@@ -22,10 +22,12 @@ from lakeplan.limits import TooLarge
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import PartEnd, Status
 
-LISTING = pa.schema(
-    [pa.field("address", pa.string(), nullable=False), pa.field("size_bytes", pa.int64(), nullable=False)]
+_OBJECT = (
+    pa.field("address", pa.string(), nullable=False),
+    pa.field("size_bytes", pa.int64(), nullable=False),
 )
-"""``address`` is relative to the namespace."""
+LISTING = pa.schema([*_OBJECT, pa.field("version", pa.int64(), nullable=False)])
+"""``address`` is relative to the namespace. ``version``: ``StoredObject.version`` when it was listed."""
 
 MARKED = pa.schema(
     [
@@ -41,7 +43,7 @@ MARKED = pa.schema(
 
 RESULTS = pa.schema(
     [
-        *LISTING,
+        *_OBJECT,
         pa.field("status", pa.string(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
     ]
@@ -86,6 +88,13 @@ def write_results(
     }
     data, _ = write_part(columns, RESULTS.with_metadata({"verified": str(verified)}))
     return data
+
+
+def read_results(data: bytes, *, name: str) -> dict[str, tuple[Status, str]]:
+    """Status and reason by address out of a record. Raises FormatError for a damaged one."""
+    table = read_part(data, name=name, sha256=None)
+    columns = (table.column(column).to_pylist() for column in ("address", "status", "reason"))
+    return {address: (Status(status), reason) for address, status, reason in zip(*columns, strict=True)}
 
 
 def end_of(name: str, data: bytes) -> PartEnd:

@@ -56,9 +56,16 @@ def copied_key(sweep: str, part: str) -> str:
     return f"{sweep}copied/{part_id(part)}.json"
 
 
-def result_key(sweep: str, part: str) -> str:
-    """Says what became of every object of a part."""
-    return f"{sweep}results/{part_id(part)}.parquet"
+def result_key(sweep: str, part: str, attempt: int = 0) -> str:
+    """Says what became of every object of a part. A later attempt at what failed has a record of its own,
+    which replaces the earlier ones."""
+    return f"{sweep}results/{part_id(part)}{f'.{attempt}' if attempt else ''}.parquet"
+
+
+def attempt_of(key: str) -> int:
+    """Which attempt's record has this key."""
+    number = key.rpartition("/")[2].split(".")[1]
+    return int(number) if number.isdecimal() else 0
 
 
 def part_id(name: str) -> str:

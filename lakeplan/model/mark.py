@@ -36,7 +36,9 @@ class Mark:
     ``looked_at``: when uncommitted data and refs were read. ``lowered_at``: when a rule was last lowered, or
     first seen as it is. ``collector_runs``: runs of collectors that were there already. ``unreadable``:
     repositories of the server that could not be read, with why: while there are any, nothing may go.
-    ``settings`` are those it was made with, ``tree_settings`` the tree's, which options may have replaced."""
+    ``settings`` are those it was made with, ``tree_settings`` the tree's, which options may have replaced.
+    ``repository_created``: epoch seconds; None in marks of releases that recorded neither this nor which
+    object they saw at an address."""
 
     mark_id: str
     server: str
@@ -59,6 +61,7 @@ class Mark:
     gates: tuple[GateResult, ...]
     by: str
     tree_commit: str | None = None
+    repository_created: int | None = None
 
     @property
     def key(self) -> str:
@@ -77,6 +80,7 @@ class Mark:
             "repository": self.repository,
             "endpoint_url": self.endpoint_url,
             "storage_namespace": self.storage_namespace,
+            "repository_created": self.repository_created,
             "marked_at": utc_text(self.marked_at),
             "cutoff": utc_text(self.cutoff),
             "looked_at": utc_text(self.looked_at),
@@ -157,6 +161,7 @@ def _mark(document: Mapping[str, Any]) -> Mark:
         ),
         by=document["by"],
         tree_commit=document["tree_commit"],
+        repository_created=document.get("repository_created"),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from hashlib import blake2b
 
 
 class AddressType(IntEnum):
@@ -46,8 +47,16 @@ class RangeInfo:
 @dataclass(frozen=True, slots=True)
 class StoredObject:
     """One key of a namespace listing. ``key`` is relative to the namespace; ``modified_us`` is the
-    storage's own time, UTC microseconds."""
+    storage's own time, UTC microseconds; ``e_tag`` as a listing writes it ("" where there are none)."""
 
     key: str
     size: int
     modified_us: int
+    e_tag: str = ""
+
+    @property
+    def version(self) -> int:
+        """A number (64 bits, signed) that another object at the same key does not share. The time alone would
+        not do: S3 dates a multipart upload at its start."""
+        text = f"{self.modified_us} {self.size} {self.e_tag}"
+        return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)

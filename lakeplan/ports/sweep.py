@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion, Versions
 from lakeplan.model.sweep import Marked, Part, PartEnd
 from lakeplan.ports.lakefs import MetadataReader
@@ -115,11 +116,12 @@ class DeleteSettings:
 
 @dataclass(frozen=True)
 class DeleteRequest:
-    """A round of deletions. ``prefix`` is the sweep's folder, ``quarantine_prefix`` where copies go.
-    ``saved`` maps addresses of these parts that must stay to why. ``begun`` are parts that an earlier run
-    began and did not finish. ``until``: no part is begun later. ``keep_never_committed``: why nothing that
-    was never committed may go yet; "" when it may. ``keep``: to be called now and then by who takes longer
-    than a round; it raises when the sweep must not go on."""
+    """A round of deletions. ``prefix`` is the sweep's folder, ``quarantine_prefix`` where copies are put.
+    ``saved`` maps addresses of these parts that must stay to why. ``attempts`` maps the names of parts that
+    have records already, with objects that failed, to the number of the record that is written now.
+    ``until``: no part is begun later. ``keep_never_committed``: why nothing that was never committed may be
+    deleted yet; "" when it may. ``keep``: to be called now and then by who takes longer than a round; it
+    raises when the sweep must not go on."""
 
     store: SweepStore
     parts: tuple[Part, ...]
@@ -129,7 +131,7 @@ class DeleteRequest:
     settings: DeleteSettings
     saved: Mapping[str, str]
     keep_never_committed: str = ""
-    begun: frozenset[str] = field(default=frozenset())
+    attempts: Mapping[str, int] = field(default_factory=dict)
     until: datetime | None = None
     keep: Callable[[], None] = lambda: None
 
@@ -145,11 +147,11 @@ class RoundEnd:
 
 
 class Sweeper(Protocol):
-    def delete_keys(
-        self, store: ObjectDeleter, keys: Sequence[str], settings: DeleteSettings
+    def delete_objects(
+        self, store: ObjectDeleter, objects: Sequence[StoredObject], settings: DeleteSettings
     ) -> list[Deletion]:
-        """Deletes objects that no mark names (a quarantine's), from here, waiting while the store is busy.
-        One answer a key. Raises StorageError."""
+        """Deletes objects that no mark names (a quarantine's), as they were listed, from here, waiting while
+        the store is busy. One answer an object. Raises StorageError."""
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
         """Deletes in parallel what the parts name, but ``saved``; every finished part has its record below

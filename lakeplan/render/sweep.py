@@ -151,13 +151,14 @@ def render_sweep(document: Json, console: Console) -> None:
     for reason, number in document["reasons"].items():
         page.line(f"{counted(number, 'object')} {reason}", indent=2)
     if document["came_back"] is None:
-        page.line(Cell("not known:", "bold yellow"), " whether anything deleted is held again", indent=2)
+        page.line(Cell("unknown:", "bold yellow"), " whether anything deleted is held again", indent=2)
     elif document["came_back"]:
-        page.line(
-            Cell("LOST:", "bold red"),
-            f" {counted(document['came_back'], 'object')} deleted and held again since: the data is gone",
-            indent=2,
-        )
+        back = f" {counted(document['came_back'], 'object')} deleted and held again since: "
+        if document["settings"]["mode"] == "quarantine":
+            page.line(Cell("MISSING:", "bold red"), f"{back}the data is in quarantine", indent=2)
+            page.line(f"lakeplan sweep restore {document['mark_id']}", indent=4)
+        else:
+            page.line(Cell("LOST:", "bold red"), f"{back}the data is gone", indent=2)
     if document["problem"]:
         page.line(Cell("stopped:", "bold red"), f" {document['problem']}", indent=2)
     if document["not_yet_reclaimed"]:

@@ -39,6 +39,9 @@ from lakeplan.simulation.work import Kind, WorkItem, pack
 
 OpenSession = Callable[[], AbstractContextManager[SparkSession]]
 
+NAME_BEGINS = 4
+"""Characters of a name: of those that lakeFS makes, as many as change about once an hour."""
+
 PARTS = StructType(
     [
         StructField("table", StringType(), False),
@@ -172,6 +175,13 @@ def _objects(session: SparkSession, items: Sequence[WorkItem], sources: Sequence
     return frames.objects(frames.sightings(session, bins, sources))
 
 
+def neighbourhood() -> Column:
+    """What addresses that a listing gives one after the other share: the folder, and the beginning of the
+    name (lakeFS gives neighbouring names to what is uploaded within an hour)."""
+    folder = F.regexp_extract(F.coalesce("address", F.lit("")), f"^(?:.*/)?[^/]{{0,{NAME_BEGINS}}}", 0)
+    return folder.alias("neighbourhood")
+
+
 def report() -> Column:
     """What a worker could not read, as text; null for an object."""
     return F.when(frames.has(Seen.ERROR), F.array_min("paths")).alias("report")
@@ -217,12 +227,15 @@ def _write(
         .select(
             "address",
             F.coalesce("stored_size", F.lit(0)).alias("size_bytes"),
+            F.coalesce("version", F.lit(0)).alias("version"),
             F.slice(F.array_sort("paths"), 1, MAX_NAMES).alias("paths"),
             "last_commit_id",
             F.when(committed, F.lit(EXPIRED)).otherwise(F.lit(NEVER_COMMITTED)).alias("reason"),
             "class",
             report(),
         )
+        # Neighbours in one part, so that a sweep finds its objects in few pages of a listing.
+        .repartition(neighbourhood())
         .sortWithinPartitions("address")
     )
     going = {kind.value for kind in EXPIRED_CLASSES}

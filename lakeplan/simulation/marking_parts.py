@@ -83,8 +83,9 @@ def list_into_parts(
             try:
                 while rows := list(islice(objects, LISTING_ROWS)):
                     sizes = [o.size for o in rows]
+                    versions = [o.version for o in rows]
                     data, sha256 = write_part(
-                        {"address": [o.key for o in rows], "size_bytes": sizes}, LISTING
+                        {"address": [o.key for o in rows], "size_bytes": sizes, "version": versions}, LISTING
                     )
                     name = f"{prefix}listing/part-{uuid4().hex}.parquet"
                     store.create(name, data)

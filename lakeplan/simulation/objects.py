@@ -53,6 +53,7 @@ def objects(seen: DataFrame) -> DataFrame:
             F.max("last").alias("last"),
             F.max("size").alias("size"),
             F.max("stored_size").alias("stored_size"),
+            F.max("version").alias("version"),
             F.collect_set("holders").alias("holders"),
             F.collect_set("path").alias("paths"),
         )

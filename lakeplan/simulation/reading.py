@@ -39,6 +39,7 @@ ARROW_SCHEMA = pa.schema(
         pa.field("path", pa.string()),
         pa.field("size", pa.int64()),
         pa.field("stored_size", pa.int64()),
+        pa.field("version", pa.int64()),
         pa.field("mask", pa.int64(), nullable=False),
         pa.field("alias_mask", pa.int64(), nullable=False),
         pa.field("last", pa.int64()),
@@ -207,10 +208,12 @@ def _from_part(data: bytes, item: WorkItem, source: Source) -> Iterator[pa.Recor
     part = read_part(data, name=where_of(source, item), sha256=item.sort_key.hex())
     seen = int(Seen.LISTED | Seen.OLD) if item.kind is Kind.LISTED else int(Seen.MARKED)
     addresses, sizes = part.column("address").to_pylist(), part.column("size_bytes").to_pylist()
+    versions = part.column("version").to_pylist() if item.kind is Kind.LISTED else None
     for start in range(0, len(addresses), BATCH_ROWS):
         rows = slice(start, start + BATCH_ROWS)
         texts = addresses[rows]
-        yield _batch(item, texts, seen=[seen] * len(texts), stored_size=sizes[rows])
+        some = None if versions is None else versions[rows]
+        yield _batch(item, texts, seen=[seen] * len(texts), stored_size=sizes[rows], version=some)
 
 
 def _staged(data: bytes, item: WorkItem, source: Source) -> Iterator[pa.RecordBatch]:
@@ -240,6 +243,7 @@ def _batch(
     path: list[str] | None = None,
     size: list[int] | None = None,
     stored_size: list[int] | None = None,
+    version: list[int] | None = None,
     mask: int = 0,
     alias_mask: int = 0,
 ) -> pa.RecordBatch:
@@ -258,6 +262,7 @@ def _batch(
             column(path, pa.string()),
             column(size, pa.int64()),
             column(stored_size, pa.int64()),
+            column(version, pa.int64()),
             repeat(mask, pa.int64()),
             repeat(alias_mask, pa.int64()),
             repeat(None if item.last < 0 else item.last, pa.int64()),

@@ -28,6 +28,8 @@ SIGHTINGS = StructType(
         StructField("size", LongType(), True),
         # bytes as the storage says
         StructField("stored_size", LongType(), True),
+        # which object was listed at the address (``StoredObject.version``); null unless a mark listed it
+        StructField("version", LongType(), True),
         # verdict bits of the commits that hold it, and of those that hold it under a doubtful full address
         StructField("mask", LongType(), False),
         StructField("alias_mask", LongType(), False),

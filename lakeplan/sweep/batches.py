@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from lakeplan.core.sweep.pacing import Throttle, backoff_seconds
 from lakeplan.errors import StorageError, StorageNotFound, StoreBusy
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion
 from lakeplan.ports.sweep import DeleteSettings
 from lakeplan.ports.sweep_storage import ObjectCopier, ObjectDeleter, ObjectProber
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,15 +32,17 @@ def delete_all(
     throttle: Throttle,
     waiting: Waiting,
     *,
+    expected: Mapping[str, StoredObject] | None = None,
     before_each: Callable[[], None] = lambda: None,
 ) -> Iterator[Deletion]:
-    """One answer a key. What the store answered as transient is asked for again. ``before_each`` is called
+    """One answer a key. What the store answered as transient is asked for again. ``expected``: what may be
+    deleted under these keys (``ObjectDeleter.delete``); None: whatever is there. ``before_each`` is called
     before every request, and may raise. Raises StoreBusy when the store stays busy for ``settings.tries``
     requests in a row, and StorageError when it cannot be done at all: nothing is known of the keys that
     have no answer yet."""
     for start in range(0, len(keys), store.batch_size):
         batch = keys[start : start + store.batch_size]
-        yield from _one_batch(store, batch, settings, throttle, waiting, before_each)
+        yield from _one_batch(store, batch, settings, throttle, waiting, expected, before_each)
 
 
 def _one_batch(
@@ -46,6 +51,7 @@ def _one_batch(
     settings: DeleteSettings,
     throttle: Throttle,
     waiting: Waiting,
+    expected: Mapping[str, StoredObject] | None,
     before_each: Callable[[], None],
 ) -> Iterator[Deletion]:
     failures = 0
@@ -53,7 +59,7 @@ def _one_batch(
         waiting.sleep(throttle.wait_seconds(len(keys), waiting.clock()))
         before_each()
         try:
-            answers = store.delete(keys, versions=settings.versions)
+            answers = store.delete(keys, versions=settings.versions, expected=expected)
         except StoreBusy:
             failures += 1
             if failures >= settings.tries:
@@ -76,6 +82,17 @@ def _one_batch(
 
 def _wait(failures: int, settings: DeleteSettings, waiting: Waiting) -> float:
     return backoff_seconds(failures, waiting.jitter(), least=settings.least_wait, most=settings.most_wait)
+
+
+def ask(request: Callable[[], T], settings: DeleteSettings, waiting: Waiting) -> T:
+    """The answer to a request that changes nothing. Raises StoreBusy when the store stays busy for
+    ``settings.tries`` requests."""
+    for failures in range(1, settings.tries):
+        try:
+            return request()
+        except StoreBusy:  # each try is a request over the network
+            waiting.sleep(_wait(failures, settings, waiting))
+    return request()
 
 
 class CopyStore(ObjectCopier, ObjectProber, Protocol):

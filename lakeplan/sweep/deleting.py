@@ -1,9 +1,10 @@
 """What runs in a Spark worker: one part of a mark after the other, each with a record before and after.
 
-Order, so that a run may be killed at any point: note that the part is begun; (copy into quarantine;) delete;
-ask again for a sample; write what became of every object. A part that was begun and has no record is gone
-over object by object by the next run: what is gone is deleted, what still is the marked object is deleted,
-what is younger than the mark is another object and stays.
+Order, so that a run may be killed at any point: note that the part is begun; list what is stored of a
+thousand of its objects; (copy them into quarantine;) delete those that are still what the mark listed, and
+that nothing saves; after the last of them ask again for a sample; write what became of every object. A run
+that finds a part begun does the same: what an earlier one deleted is gone, whatever holds it by now, and what
+somebody wrote since the mark is another object and stays.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakeplan.core.sweep.pacing import Throttle
 from lakeplan.errors import FormatError, LakeplanError, StorageNotFound, WriteConflict
-from lakeplan.formats.mark_parts import end_of, read_part, write_results
+from lakeplan.formats.mark_parts import end_of, read_part, read_results, write_results
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.sweep import EXPIRED_CLASSES, MarkClass, Part, PartEnd, Status
 from lakeplan.ports.sweep import DeleteSettings
 from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.sweep.batches import CopyEnd, Waiting, copy_one, delete_all
+from lakeplan.sweep.batches import CopyEnd, Waiting, ask, copy_one, delete_all
 
 SAMPLE = 20
 """Deleted objects of a part that are asked for again, unless all are: one in 500 of a full part."""
@@ -35,17 +38,21 @@ LONGEST_ROUND = 600.0
 """Seconds."""
 COPIES_A_BATCH = 500
 """Objects that are copied into quarantine before the first of them is deleted."""
+OBJECTS_A_LISTING = 1_000
+"""Objects that are listed at once, just before they are deleted."""
 CHANGED = "changed since it was marked"
 CLOSED = "the sweep was closed before its turn"
-GONE_BEFORE = "gone when it was looked at"
+GONE_BEFORE = "gone when it was inspected"
 MAY_GO = frozenset(kind.value for kind in (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED))
+GONE_AFTER = "gone, although the store did not confirm it"
 SILENT = "the store did not answer for it"
 
 
 @dataclass(frozen=True)
 class Work:
     """Everything a worker needs; it travels with the function, because the store may carry credentials.
-    Prefixes end in ``/``. ``rate`` is this worker's share. ``until`` is epoch seconds."""
+    Prefixes end in ``/``. ``attempts``: see ``DeleteRequest``. ``rate`` is this worker's share. ``until`` is
+    epoch seconds."""
 
     store: SweepStore
     mark_prefix: str
@@ -54,7 +61,7 @@ class Work:
     settings: DeleteSettings
     saved: Mapping[str, str]
     keep_never_committed: str
-    begun: frozenset[str]
+    attempts: Mapping[str, int]
     rate: float | None
     until: float | None
 
@@ -93,94 +100,108 @@ class _RoundClock:
             raise RoundOver
 
 
+@dataclass(frozen=True)
+class _Row:
+    """An object as the mark names it. ``version`` is None in marks of earlier releases, which can only be
+    closed."""
+
+    address: str
+    size: int
+    kind: str
+    version: int | None
+
+
 class _Part:
     def __init__(
         self, part: Part, work: Work, throttle: Throttle, waiting: Waiting, clock: _RoundClock
     ) -> None:
         self._part = part
         self._work = work
+        self._settings = work.settings
         self._throttle = throttle
         self._waiting = waiting
         self._clock = clock
         self._store = work.store
+        self._attempt = work.attempts.get(part.name, 0)
+        self._before: dict[str, tuple[Status, str]] = {}
         self._status: dict[str, tuple[Status, str]] = {}
-        self._sizes: dict[str, int] = {}
         self._verified = 0
         self._copied = 0
 
     def sweep(self) -> PartEnd:
-        if (done := self._recorded()) is not None:
-            return done
-        keys = self._read()
-        left = [key for key in keys if key not in self._status]
-        if self._begin():
-            left = self._still_there(left)
-        if self._work.settings.mode == "close":
-            for key in left:
-                self._status[key] = (Status.SAVED, CLOSED)
-            return self._record()
-        if self._work.settings.mode == "quarantine":
-            for start in range(0, len(left), COPIES_A_BATCH):
-                self._clock.check()
-                self._delete(self._quarantine(left[start : start + COPIES_A_BATCH]))
-        else:
+        if (done := self._recorded(self._attempt)) is not None:
+            return end_of(self._part.name, done)
+        rows = self._read()
+        if self._attempt:
+            self._before = self._earlier()
+        with suppress(WriteConflict):  # an earlier run began it, or an attempt of this one that Spark lost
+            self._store.create(begun_key(self._work.sweep_prefix, self._part.name), b"{}\n")
+        some = COPIES_A_BATCH if self._settings.mode == "quarantine" else OBJECTS_A_LISTING
+        for start in range(0, len(rows), some):
+            self._clock.check()
+            left = self._left(rows[start : start + some])
+            if self._settings.mode == "quarantine":
+                left = self._quarantine(left)
             self._delete(left)
         self._verify()
-        return self._record()
+        return self._record(rows)
 
     # ---- steps
-    def _begin(self) -> bool:
-        """Notes that the part is begun. Whether it had been already, by an earlier run or by an attempt of
-        this one that Spark lost: then nobody knows how far that came."""
-        if self._part.name in self._work.begun:
-            return True
-        try:
-            self._store.create(begun_key(self._work.sweep_prefix, self._part.name), b"{}\n")
-        except WriteConflict:
-            return True
-        return self._work.settings.mode == "close"
-
-    def _read(self) -> list[str]:
-        """The part's addresses; what must stay has its status already. Raises FormatError for a row that no
-        mark of ours writes."""
+    def _read(self) -> list[_Row]:
+        """The part's objects, by address. Raises FormatError for a row that no mark of ours writes."""
         key = self._work.mark_prefix + self._part.name
         where = f"{self._store.url}/{key}"
         table = read_part(self._store.read(key), name=where, sha256=self._part.sha256)
         keys: list[str] = table.column("address").to_pylist()
         kinds: list[str] = table.column("class").to_pylist()
+        sizes: list[int] = table.column("size_bytes").to_pylist()
         if not all(map(is_candidate_key, keys)) or not {*kinds} <= MAY_GO:
             raise FormatError("names what a sweep may never delete", where=where, hint="mark again")
-        self._sizes = dict(zip(keys, table.column("size_bytes").to_pylist(), strict=True))
-        for key, kind in zip(keys, kinds, strict=True):
-            if (why := self._work.saved.get(key)) is not None:
-                self._status[key] = (Status.SAVED, why)
-            elif kind == MarkClass.NEVER_COMMITTED.value and self._work.keep_never_committed:
-                self._status[key] = (Status.SAVED, self._work.keep_never_committed)
-        return keys
+        known = "version" in table.column_names
+        versions = table.column("version").to_pylist() if known else [None] * len(keys)
+        return [_Row(*values) for values in sorted(zip(keys, sizes, kinds, versions, strict=True))]
 
-    def _still_there(self, keys: Sequence[str]) -> list[str]:
-        """Of a part that was begun before: what is left to delete."""
-        left = []
-        for key, facts in zip(keys, self._each(self._store.stat, keys), strict=True):
-            if facts is None:
-                self._status[key] = (Status.DELETED, GONE_BEFORE)
-            elif facts.modified_us >= self._work.settings.cutoff_us:
-                self._status[key] = (Status.SAVED, CHANGED)
+    def _left(self, rows: Sequence[_Row]) -> dict[str, StoredObject]:
+        """What may be deleted of these, as it is stored now. All others get their status, by what the store
+        shows: whatever saves an object, one that is gone was not saved."""
+        keys = [row.address for row in rows]
+        stored = ask(lambda: self._store.find(keys), self._settings, self._waiting)
+        left: dict[str, StoredObject] = {}
+        for row in rows:
+            key = row.address
+            before = self._before.get(key)
+            if (now := stored.get(key)) is None:
+                known = before if before is not None and before[0] is Status.DELETED else None
+                self._status[key] = known or (Status.DELETED, GONE_BEFORE)
+            elif why := self._saves(row, now, before):
+                self._status[key] = (Status.SAVED, why)
             else:
-                left.append(key)
+                left[key] = now
         return left
 
-    def _quarantine(self, keys: Sequence[str]) -> list[str]:
+    def _saves(self, row: _Row, now: StoredObject, before: tuple[Status, str] | None) -> str:
+        """Why an object that is stored stays, or ""."""
+        if before is not None and before[0] is Status.SAVED:
+            return before[1]
+        if why := self._work.saved.get(row.address):
+            return why
+        if row.kind == MarkClass.NEVER_COMMITTED.value and self._work.keep_never_committed:
+            return self._work.keep_never_committed
+        if now.modified_us >= self._settings.cutoff_us or row.version not in (None, now.version):
+            return CHANGED
+        return CLOSED if self._settings.mode == "close" else ""
+
+    def _quarantine(self, objects: dict[str, StoredObject]) -> dict[str, StoredObject]:
         """Copies a batch, then writes down how much was copied; only then may it be deleted."""
 
         def copy(key: str) -> CopyEnd:
             target = self._work.quarantine_prefix + key
-            return copy_one(self._store, key, target, self._work.settings, self._waiting)
+            return copy_one(self._store, key, target, self._settings, self._waiting)
 
-        left = []
-        for key, end in zip(keys, self._each(copy, keys), strict=True):
+        left = {}
+        for key, end in zip(objects, self._each(copy, [*objects]), strict=True):
             if end.copied:
-                left.append(key)
+                left[key] = objects[key]
             elif end.problem:
                 self._status[key] = (Status.FAILED, end.problem)
             else:
@@ -192,21 +213,44 @@ class _Part:
         self._store.put(key, json.dumps(record).encode())
         return left
 
-    def _delete(self, keys: Sequence[str]) -> None:
-        settings, check = self._work.settings, self._clock.check
-        answers = delete_all(self._store, keys, settings, self._throttle, self._waiting, before_each=check)
-        for answer in answers:
-            status = Status.DELETED if answer.deleted else Status.FAILED
-            self._status[answer.key] = (status, answer.reason)
-        for key in keys:
-            self._status.setdefault(key, (Status.FAILED, SILENT))
+    def _delete(self, objects: dict[str, StoredObject]) -> None:
+        """Deletes what is still as it was listed. What the store refused may be gone all the same (an answer
+        may come too late): it is listed again."""
+        if not objects:
+            return
+        answers = {
+            answer.key: answer
+            for answer in delete_all(
+                self._store,
+                [*objects],
+                self._settings,
+                self._throttle,
+                self._waiting,
+                expected=objects,
+                before_each=self._clock.check,
+            )
+        }
+        failed: dict[str, str] = {}
+        for key in objects:
+            if (answer := answers.get(key)) is None:
+                failed[key] = SILENT
+            elif answer.changed:
+                self._status[key] = (Status.SAVED, CHANGED)
+            elif answer.deleted:
+                self._status[key] = (Status.DELETED, "")
+            else:
+                failed[key] = answer.reason
+        if failed:
+            there = ask(lambda: self._store.find([*failed]), self._settings, self._waiting)
+            for key, why in failed.items():
+                self._status[key] = (Status.FAILED, why) if key in there else (Status.DELETED, GONE_AFTER)
 
     def _verify(self) -> None:
         """What the store said is gone is asked for again, by GET: a sample, or all of it. One in the sample
         that is still there, and all are asked for."""
         gone = [key for key, (status, _) in self._status.items() if status is Status.DELETED]
         sample = gone
-        if not self._work.settings.verify_all and len(gone) > SAMPLE:
+        if not self._settings.verify_all and len(gone) > SAMPLE:
             sample = random.Random(self._part.sha256).sample(gone, SAMPLE)
         if not self._asked(sample) and len(sample) < len(gone):
             seen = {*sample}
@@ -223,17 +267,22 @@ class _Part:
         return all(answers)
 
     # ---- records
-    def _recorded(self) -> PartEnd | None:
-        """What an earlier attempt wrote down, when it finished this part."""
+    def _recorded(self, attempt: int) -> bytes | None:
+        """What an attempt wrote down, when it finished this part."""
         try:
-            data = self._store.read(result_key(self._work.sweep_prefix, self._part.name))
+            return self._store.read(result_key(self._work.sweep_prefix, self._part.name, attempt))
         except StorageNotFound:
             return None
-        return end_of(self._part.name, data)
 
-    def _record(self) -> PartEnd:
-        data = write_results(self._status, self._sizes, verified=self._verified)
-        key = result_key(self._work.sweep_prefix, self._part.name)
+    def _earlier(self) -> dict[str, tuple[Status, str]]:
+        """What the attempt before this one wrote down: only what failed is tried again."""
+        data = self._recorded(self._attempt - 1)
+        return {} if data is None else read_results(data, name=self._part.name)
+
+    def _record(self, rows: Sequence[_Row]) -> PartEnd:
+        sizes = {row.address: row.size for row in rows}
+        data = write_results(self._status, sizes, verified=self._verified)
+        key = result_key(self._work.sweep_prefix, self._part.name, self._attempt)
         try:
             self._store.create(key, data)
         except WriteConflict:

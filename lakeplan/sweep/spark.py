@@ -17,7 +17,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lakeplan.core.sweep.pacing import Throttle
 from lakeplan.errors import LakeplanError, StorageError
-from lakeplan.formats.sweep_keys import part_id
+from lakeplan.formats.sweep_keys import result_key
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion
 from lakeplan.model.sweep import Part, PartEnd
 from lakeplan.ports.progress import Progress, Silent, Step
@@ -53,15 +54,16 @@ class SparkSweeper:
         self._progress = progress or Silent()
         self._parallelism = parallelism
 
-    def delete_keys(
-        self, store: ObjectDeleter, keys: Sequence[str], settings: DeleteSettings
+    def delete_objects(
+        self, store: ObjectDeleter, objects: Sequence[StoredObject], settings: DeleteSettings
     ) -> list[Deletion]:
         """See the port. No Spark: quarantines are listed here anyway."""
         waiting = Waiting(time.monotonic, time.sleep, random.random)
         throttle = Throttle(settings.rate)
-        with self._progress.task("deleting", len(keys)) as step:
+        expected = {one.key: one for one in objects}
+        with self._progress.task("deleting", len(objects)) as step:
             answers = []
-            for answer in delete_all(store, keys, settings, throttle, waiting):
+            for answer in delete_all(store, [*expected], settings, throttle, waiting, expected=expected):
                 answers.append(answer)
                 step()
         return answers
@@ -132,17 +134,20 @@ def _told_of(request: DeleteRequest, step: Step | None) -> Iterator[None]:
     if step is None:
         yield
         return
-    waiting = {part_id(part.name): part.rows for part in request.parts}
+    waiting = {
+        result_key(request.prefix, part.name, request.attempts.get(part.name, 0)): part.rows
+        for part in request.parts
+    }
     over = threading.Event()
 
     def watch(told: Step) -> None:
         while not over.wait(LOOK_SECONDS):
             try:
-                done = [part_id(o.key) for o in request.store.list_objects(f"{request.prefix}results/")]
+                done = [o.key for o in request.store.list_objects(f"{request.prefix}results/")]
             except StorageError as error:
                 _log.debug("progress is not known: %s", error)
                 continue
-            told(sum(waiting.pop(name, 0) for name in done))
+            told(sum(waiting.pop(key, 0) for key in done))
 
     watcher = threading.Thread(target=watch, args=(step,), name="lakeplan-sweep-progress", daemon=True)
     watcher.start()
@@ -163,7 +168,7 @@ def _work_of(request: DeleteRequest, workers: int) -> Work:
         request.settings,
         request.saved,
         request.keep_never_committed,
-        request.begun,
+        request.attempts,
         None if rate is None else rate / workers,
         None if request.until is None else request.until.timestamp(),
     )

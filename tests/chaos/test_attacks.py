@@ -65,7 +65,6 @@ def test_days_are_raised_in_the_tree_after_the_approval(operator, world, repo) -
     try_to(operator.sweep, mark)
 
 
-@open_line("A3")
 def test_what_a_killed_sweep_moved_is_held_again(operator, world, repo) -> None:
     world.sweep |= {"mode": "quarantine"}
     mark = operator.mark()
@@ -157,7 +156,6 @@ def test_rules_are_raised_while_the_answer_of_a_write_is_lost(operator, world, r
     try_to(operator.apply, with_raise)
 
 
-@open_line("A17")
 def test_an_object_is_written_again_under_its_key(operator, world, repo) -> None:
     mark = operator.mark()
     operator.approve(mark)

@@ -31,7 +31,7 @@ class Scripted:
         self.asked: list[list[str]] = []
         self.gone: list[str] = []
 
-    def delete(self, keys: Sequence[str], *, versions: Versions) -> list[Deletion]:
+    def delete(self, keys: Sequence[str], **more: object) -> list[Deletion]:
         assert 0 < len(keys) <= self.batch_size
         self.asked.append(list(keys))
         step = self.script.pop(0) if self.script else set[str]()

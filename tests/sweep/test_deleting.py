@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from lakeplan.model.stored import Deletion, Versions
 from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
 from lakeplan.ports.sweep import DeleteSettings
 from lakeplan.sweep import deleting
-from lakeplan.sweep.deleting import CHANGED, GONE_BEFORE, SAMPLE, Work, sweep_parts
+from lakeplan.sweep.deleting import CHANGED, GONE_AFTER, GONE_BEFORE, SAMPLE, Work, sweep_parts
 from tests.sweeping.stores import (
     MARK_PREFIX,
     QUARANTINE_PREFIX,
@@ -74,7 +75,7 @@ class Sweep:
             settings=self.settings,
             saved=self.saved,
             keep_never_committed=self.never,
-            begun=begun_parts(self.store, self.parts),
+            attempts={},
             rate=None,
             until=None,
         )
@@ -208,12 +209,27 @@ class DescribeAStoreThatFails:
         assert end.reasons == {"failed: still there after it was deleted": 1}
         assert end.verified == 1
 
+    def it_lists_again_what_the_store_refused(self, sweep: Sweep) -> None:
+        """It deleted the object, and its answer was an error all the same."""
+        sweep.mark(["data/a", "data/b"])
+        store = FaultyStore(sweep.store)
+
+        def refuse(key: str) -> Deletion | None:
+            if key == "data/b":
+                os.unlink(sweep.folder / key)
+                return Deletion(key, "InternalError")
+            return None
+
+        store.refuses = refuse
+        sweep.run(store)
+        assert sweep.records == {"data/a": ("deleted", ""), "data/b": ("deleted", GONE_AFTER)}
+
     def it_gives_an_end_to_an_object_that_the_store_is_silent_about(self, sweep: Sweep) -> None:
         sweep.mark(["data/a", "data/b"])
 
         class Silent(FaultyStore):
-            def delete(self, keys: Sequence[str], *, versions: Versions) -> list[Deletion]:
-                return self.store.delete(keys[:1], versions=versions)
+            def delete(self, keys: Sequence[str], **more: Any) -> list[Deletion]:
+                return self.store.delete(keys[:1], **more)
 
         (end,) = ends(sweep.run(Silent(sweep.store)))
         assert end.amounts == {Status.DELETED: Amount(1, 1), Status.FAILED: Amount(1, 1)}
@@ -284,6 +300,74 @@ class DescribeGoingOn:
         # a second attempt that looked before the first one's record was written
         hidden.before = raising(deleting.StorageNotFound("not yet"), on="read", key="results/", times=1)
         assert ends(sweep.run(hidden)) == first
+
+    @pytest.mark.parametrize("mode", ["delete", "quarantine", "close"])
+    def it_reports_what_is_gone_as_deleted_whatever_holds_it_by_now(self, sweep: Sweep, mode: str) -> None:
+        """An attempt deleted it and was killed; then something began to hold it again."""
+        sweep.settings = replace(SETTINGS, mode=mode)  # type: ignore[arg-type]
+        sweep.mark(["data/a", "data/b"])
+        sweep.store.put(begun_key(SWEEP_PREFIX, sweep.parts[0].name), b"{}")
+        os.unlink(sweep.folder / "data/a")
+        sweep.saved = {"data/a": "held", "data/b": "held"}
+        (end,) = ends(sweep.run())
+        assert sweep.records == {"data/a": ("deleted", GONE_BEFORE), "data/b": ("saved", "held")}
+        assert end.amounts[Status.DELETED] == Amount(1, 1)
+
+    def it_tries_again_what_failed_and_nothing_else(self, sweep: Sweep) -> None:
+        sweep.saved = {"data/saved": "held"}
+        sweep.mark(["data/a", "data/failed", "data/gone", "data/saved"])
+        store = FaultyStore(sweep.store)
+        refused = {"data/failed", "data/gone"}
+        store.refuses = lambda key: Deletion(key, "AccessDenied") if key in refused else None
+        sweep.run(store)
+        sweep.saved = {}
+        os.unlink(sweep.folder / "data/gone")
+        put_object(sweep.folder, "data/a", b"another", modified=CUTOFF + 5)
+        again = {sweep.parts[0].name: 1}
+        first = sweep.records
+        sweep.run(attempts=again)
+        assert sweep.records == first, "the record of the first attempt stays"
+        assert records(sweep.store, sweep.parts, again) == {
+            "data/a": ("saved", CHANGED),
+            "data/failed": ("deleted", ""),
+            "data/gone": ("deleted", GONE_BEFORE),
+            "data/saved": ("saved", "held"),
+        }
+        assert sweep.there() == {"data/a", "data/saved"}
+
+
+class DescribeAnObjectThatWasWrittenAgain:
+    """Under the key that the mark names: nobody judged it."""
+
+    @pytest.mark.parametrize("mode", ["delete", "quarantine"])
+    @pytest.mark.parametrize("modified", [500.0, 999.0, CUTOFF, CUTOFF + 1])
+    def it_stays_however_old_it_looks(self, sweep: Sweep, mode: str, modified: float) -> None:
+        sweep.settings = replace(SETTINGS, mode=mode)  # type: ignore[arg-type]
+        sweep.mark(["data/a", "data/b"])
+        put_object(sweep.folder, "data/b", b"B", modified=modified)
+        sweep.run()
+        assert sweep.records == {"data/a": ("deleted", ""), "data/b": ("saved", CHANGED)}
+        assert sweep.store.read("data/b") == b"B"
+
+    def it_stays_when_it_was_written_while_its_batch_was_deleted(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b"])
+        store = FaultyStore(sweep.store)
+
+        def write(name: str, args: tuple[Any, ...]) -> None:
+            if name == "delete":
+                put_object(sweep.folder, "data/b", b"B")
+
+        store.before = write
+        sweep.run(store)
+        assert sweep.records == {"data/a": ("deleted", ""), "data/b": ("saved", CHANGED)}
+
+    def it_costs_one_request_a_thousand_objects(self, sweep: Sweep) -> None:
+        sweep.mark([f"data/{n:04}" for n in range(1_500)])
+        sweep.settings = replace(SETTINGS, verify_all=False)
+        store = FaultyStore(sweep.store)
+        sweep.run(store)
+        assert [len(keys) for (keys,) in store.called("find")] == [1_000, 500]
+        assert store.called("stat") == []
 
 
 class DescribeQuarantine:
@@ -363,6 +447,21 @@ def test_a_run_may_be_killed_at_every_single_call(
         _killed_at(sweep, 1 + number % 5, when)  # and again, while it goes on
         assert len(ends(sweep.run())) == 2
         _check_the_end(sweep, mode, changed, f"killed {when} call {number}")
+
+
+@pytest.mark.parametrize("mode", ["delete", "quarantine"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_a_killed_run_deleted_is_not_saved_by_the_next(
+    tmp_path: Path, time: FakeTime, mode: str, when: str
+) -> None:
+    for number in range(1, _calls_of_a_whole_run(tmp_path / "whole", mode) + 1):
+        sweep = _killable(tmp_path / str(number), mode)
+        _killed_at(sweep, number, when)
+        there = sweep.there()
+        sweep.saved = dict.fromkeys(["data/a", "data/b", "data/c", "data/d", "data/saved"], "held")
+        sweep.run()
+        saved = {key for key, (status, _) in sweep.records.items() if status == "saved"}
+        assert saved == there == sweep.there(), f"killed {when} call {number}"
 
 
 def _killed_at(sweep: Sweep, number: int, when: str) -> None:

@@ -16,7 +16,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.formats.mark_parts import LISTING, MARKED, read_part, write_part
 from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.formats.uncommitted import read_uncommitted
-from lakeplan.model.objects import AddressType, Entry
+from lakeplan.model.objects import AddressType, Entry, StoredObject
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Deletion
 from lakeplan.model.sweep import MarkClass, Marked, Part, PartEnd
@@ -58,18 +58,18 @@ class PlainMarker:
 
     def list_candidates(self, store: SweepStore, prefix: str, *, older_than: datetime) -> tuple[Part, ...]:
         found = sorted(
-            (o.key, o.size)
+            (o.key, o.size, o.version)
             for o in store.list_objects()
             if _is_candidate(o.key) and o.modified_us < to_us(older_than)
         )
         parts = []
         for start in range(0, len(found), self.rows):
             rows = found[start : start + self.rows]
-            columns = {"address": [key for key, _ in rows], "size_bytes": [size for _, size in rows]}
+            columns = {name: [row[n] for row in rows] for n, name in enumerate(LISTING.names)}
             data, sha256 = write_part(columns, LISTING)
             name = f"{prefix}listing/part-{start:06}.parquet"
             store.create(name, data)
-            parts.append(Part(name, len(rows), sum(size for _, size in rows), sha256))
+            parts.append(Part(name, len(rows), sum(row[1] for row in rows), sha256))
         self.listed()
         return tuple(parts)
 
@@ -109,7 +109,8 @@ class PlainMarker:
                 goes = kind in (MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED) or (
                     kind is MarkClass.NEVER_COMMITTED and request.collect_never_committed
                 )
-                (going if goes else kept).append(_row(address, size, known, kind, request.last_commits))
+                marked = {**row, **_row(known, kind, request.last_commits)}
+                (going if goes else kept).append(marked)
         return Marked(
             tuple(self._write(request, "going", going)), tuple(self._write(request, "kept", kept)), amounts
         )
@@ -185,12 +186,8 @@ def _is_candidate(key: str) -> bool:
     return key.startswith("data/") or ("/" not in key and key != "dummy")
 
 
-def _row(
-    address: str, size: int, known: Held | None, kind: MarkClass, last_commits: Mapping[int, str]
-) -> dict[str, object]:
+def _row(known: Held | None, kind: MarkClass, last_commits: Mapping[int, str]) -> dict[str, object]:
     return {
-        "address": address,
-        "size_bytes": size,
         "paths": sorted(known.paths)[:10] if known else [],
         "last_commit_id": last_commits[known.last] if known and known.last >= 0 else None,
         "reason": "expired" if known else "never_committed",
@@ -222,7 +219,7 @@ class PlainSweeper:
             settings=request.settings,
             saved=request.saved,
             keep_never_committed=request.keep_never_committed,
-            begun=request.begun,
+            attempts=request.attempts,
             rate=request.settings.rate,
             until=request.until.timestamp() if self.by_the_clock and request.until else None,
         )
@@ -232,11 +229,13 @@ class PlainSweeper:
         problem = next((str(answer) for answer in answers if isinstance(answer, LakeplanError)), "")
         return RoundEnd([answer for answer in answers if isinstance(answer, PartEnd)], problem)
 
-    def delete_keys(
-        self, store: ObjectDeleter, keys: Sequence[str], settings: DeleteSettings
+    def delete_objects(
+        self, store: ObjectDeleter, objects: Sequence[StoredObject], settings: DeleteSettings
     ) -> list[Deletion]:
         waiting = Waiting(time.monotonic, time.sleep, lambda: 0.0)
-        return list(delete_all(store, keys, settings, Throttle(settings.rate), waiting))
+        expected = {one.key: one for one in objects}
+        throttle = Throttle(settings.rate)
+        return list(delete_all(store, [*expected], settings, throttle, waiting, expected=expected))
 
 
 def _nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.formats.mark_parts import MARKED, read_part, write_part
 from lakeplan.formats.sweep_keys import part_id, result_key
-from lakeplan.model.stored import Deletion, Versions
+from lakeplan.model.stored import Deletion
 from lakeplan.model.sweep import MarkClass, Part
 from lakeplan.ports.sweep_storage import SweepStore
 from lakeplan.sweep.batches import Waiting
@@ -88,13 +88,13 @@ class FaultyStore:
     def batch_size(self) -> int:
         return self.store.batch_size
 
-    def delete(self, keys: Sequence[str], *, versions: Versions) -> list[Deletion]:
+    def delete(self, keys: Sequence[str], **more: Any) -> list[Deletion]:
         def asked() -> list[Deletion]:
             refused = {key: answer for key in keys if (answer := self.refuses(key)) is not None}
-            given = iter(self.store.delete([k for k in keys if k not in refused], versions=versions))
+            given = iter(self.store.delete([k for k in keys if k not in refused], **more))
             return [refused[key] if key in refused else next(given) for key in keys]
 
-        return self._call("delete", (tuple(keys), versions), asked)
+        return self._call("delete", (tuple(keys),), asked)
 
     def __getattr__(self, name: str) -> Any:
         target = getattr(self.store, name)
@@ -168,12 +168,14 @@ def put_part(
     kind: MarkClass | Callable[[str], MarkClass] = MarkClass.BACKLOG,
     prefix: str = MARK_PREFIX,
 ) -> Part:
-    """A part of a mark that names these keys, one byte each."""
+    """A part of a mark that names these keys as they are stored now, one byte each."""
     names = list(keys)
     kinds = [kind(key) if callable(kind) and not isinstance(kind, MarkClass) else kind for key in names]
+    found = store.find(sorted(names))
     columns = {
         "address": names,
         "size_bytes": [1] * len(names),
+        "version": [one.version if (one := found.get(key)) else 0 for key in names],
         "paths": [[] for _ in names],
         "last_commit_id": [None] * len(names),
         "reason": ["never_committed" if k is MarkClass.NEVER_COMMITTED else "expired" for k in kinds],
@@ -186,18 +188,20 @@ def put_part(
 
 
 def begun_parts(store: SweepStore, parts: Iterable[Part]) -> frozenset[str]:
-    """Which parts' deletions may have begun, as a run reads it."""
+    """Which parts' deletions may have begun."""
     begun = {part_id(found.key) for found in store.list_objects(f"{SWEEP_PREFIX}begun/")}
     return frozenset(part.name for part in parts if part_id(part.name) in begun)
 
 
-def records(store: SweepStore, parts: Iterable[Part]) -> dict[str, tuple[str, str]]:
-    """Status and reason by address out of the records of parts; an address that two of them name, or one
-    names twice, is an error."""
+def records(
+    store: SweepStore, parts: Iterable[Part], attempts: Mapping[str, int] | None = None
+) -> dict[str, tuple[str, str]]:
+    """Status and reason by address out of the records of parts (of these attempts, else of the first); an
+    address that two of them name, or one names twice, is an error."""
     found: dict[str, tuple[str, str]] = {}
     known = {stored.key for stored in store.list_objects(f"{SWEEP_PREFIX}results/")}
     for part in parts:
-        key = result_key(SWEEP_PREFIX, part.name)
+        key = result_key(SWEEP_PREFIX, part.name, (attempts or {}).get(part.name, 0))
         if key not in known:
             continue
         for row in read_part(store.read(key), name=key, sha256=None).to_pylist():

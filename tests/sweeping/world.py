@@ -22,13 +22,14 @@ from lakeplan.app.sweep.approve import approve
 from lakeplan.app.sweep.finish import finish
 from lakeplan.app.sweep.mark import MarkOptions, make_mark
 from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select_one
-from lakeplan.app.sweep.run import SweepEnd, run_sweep
+from lakeplan.app.sweep.results import newest_attempts
+from lakeplan.app.sweep.run import SweepEnd, close_sweep, run_sweep
 from lakeplan.app.sweep.service import MarkReport, mark_all
 from lakeplan.app.sweep.store_marks import StoredMark, load_mark
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.core.planning.gates import Openers
 from lakeplan.formats.mark_parts import read_part
-from lakeplan.formats.sweep_keys import mark_prefix, result_key, sweep_prefix
+from lakeplan.formats.sweep_keys import mark_prefix, part_id, result_key, sweep_prefix
 from lakeplan.formats.xid import XidSource
 from lakeplan.model.approval import Approval
 from lakeplan.model.desired import ServerConfig
@@ -185,6 +186,11 @@ class SweepWorld:
         site = self.site(mark.repository)
         return run_sweep(site, load_mark(site, self.state, mark.mark_id), self.ports(), self.run_of())
 
+    def close(self, mark: Mark) -> SweepEnd:
+        site = self.site(mark.repository)
+        stored = load_mark(site, self.state, mark.mark_id)
+        return close_sweep(site, stored, self.ports(), self.run_of())
+
     def finish(self, end: SweepEnd) -> dict[str, Any]:
         site = self.site(end.mark.repository)
         return finish(site, end, self.ports(), self.run_of(), run_id=self._xids.descending())
@@ -221,9 +227,10 @@ class SweepWorld:
         """What became of every object, by address, out of the records."""
         store = self.site(mark.repository).store
         found: dict[str, tuple[str, str]] = {}
+        attempts = newest_attempts(self.site(mark.repository), mark.mark_id)
         for part in mark.marked.going:
-            key = result_key(sweep_prefix(mark.mark_id), part.name)
-            if store.stat(key) is not None:
+            if (attempt := attempts.get(part_id(part.name))) is not None:
+                key = result_key(sweep_prefix(mark.mark_id), part.name, attempt)
                 for row in read_part(store.read(key), name=key, sha256=None).to_pylist():
                     assert row["address"] not in found
                     found[row["address"]] = (row["status"], row["reason"])

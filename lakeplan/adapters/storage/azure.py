@@ -8,6 +8,7 @@ from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobPrefix, BlobProperties
 
 from lakeplan.adapters.storage.azure_client import AzureClient
+from lakeplan.adapters.storage.azure_find import stored_object
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_azure_error
 from lakeplan.adapters.storage.urls import AzureLocation
 from lakeplan.model.objects import StoredObject
@@ -51,11 +52,10 @@ class AzureReader:
         for item in self._items(prefix, recursive=recursive):
             if isinstance(item, BlobPrefix):
                 continue
-            name, size, modified = item.name, item.size, item.last_modified
-            key = name[len(self._base) :]
-            if not key or _is_folder(item) or (key.endswith("/") and size == 0):
+            stored = stored_object(item, self._base)
+            if not stored.key or _is_folder(item) or (stored.key.endswith("/") and stored.size == 0):
                 continue
-            yield StoredObject(key, size, round(modified.timestamp() * 1_000_000))
+            yield stored
 
     def list_prefixes(self, prefix: str = "") -> list[str]:
         return sorted(

@@ -33,7 +33,7 @@ class AzureCopier:
         self._url = url
         self._block = block
 
-    def copy(self, source: str, target: str) -> StoredFacts:
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
         """``lakeplan.ports.sweep_storage.ObjectCopier.copy``: with metadata, content settings, access tier,
         encryption scope and tags. Both are equal when the SHA-256 of what was read of the source is that of
         what is then read of the target. Block blobs only."""
@@ -44,17 +44,21 @@ class AzureCopier:
         if not is_readable(found):
             raise error_of(Kind.ARCHIVED, self._where(source))
         try:
-            wanted = self._upload(source, target, found)
+            wanted, tag = self._upload(source, target, found, create=create)
             copied = self._properties(target)
             if self._digest(target, copied).digest() != wanted:
-                self._client.get().delete_blob(self._base + target)
+                # Only what was written here: somebody may have written another blob since.
+                self._client.get().delete_blob(
+                    self._base + target, etag=tag, match_condition=MatchConditions.IfNotModified
+                )
                 raise not_equal(source, self._where(target))
         except AzureError as error:
             raise translate_azure_error(error, self._where(target)) from None
         return facts_of(target, copied)
 
-    def _upload(self, source: str, target: str, found: BlobProperties) -> bytes:
-        """The SHA-256 of what was sent. The blob appears as a whole, with its last request."""
+    def _upload(self, source: str, target: str, found: BlobProperties, *, create: bool) -> tuple[bytes, str]:
+        """The SHA-256 of what was sent, and the new blob's ETag. The blob appears as a whole, with its last
+        request."""
         place = self._client.get().get_blob_client(self._base + target)
         size = int(found.size)
         block = max(self._block, -(-size // MOST_BLOCKS))
@@ -66,14 +70,16 @@ class AzureCopier:
             name = base64.b64encode(f"{number:08}".encode()).decode()
             place.stage_block(name, data, length=len(data), validate_content=True, **_scope(found))
             blocks.append(BlobBlock(name))
-        place.commit_block_list(
+        only_new: dict[str, Any] = {"match_condition": MatchConditions.IfMissing} if create else {}
+        written = place.commit_block_list(
             blocks,
             metadata=found.metadata or {},
             content_settings=_settings(found.content_settings, md5.digest()),
             **_scope(found),
             **self._options(source, found),
+            **only_new,
         )
-        return sha256.digest()
+        return sha256.digest(), str(written["etag"])
 
     def _digest(self, key: str, found: BlobProperties) -> Any:
         digest = hashlib.sha256()

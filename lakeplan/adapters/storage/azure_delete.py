@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import email.parser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.message import Message
 from typing import Any
 
+from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 
 from lakeplan.adapters.storage.azure_client import AzureClient
-from lakeplan.adapters.storage.checks import NO_KEY, NOT_NAMED, check_batch, in_order, reason_of
+from lakeplan.adapters.storage.checks import CHANGED, NO_KEY, NOT_NAMED, check_batch, in_order, reason_of
 from lakeplan.adapters.storage.translate import AZURE_CODES, Kind, error_of, translate_azure_error
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion, Versions
 
 BATCH = 256
@@ -37,7 +39,9 @@ class AzureDeleter:
         self._base = base
         self._url = url
 
-    def delete(self, keys: Sequence[str], *, versions: Versions) -> list[Deletion]:
+    def delete(
+        self, keys: Sequence[str], *, versions: Versions, expected: Mapping[str, StoredObject]
+    ) -> list[Deletion]:
         """``lakeplan.ports.sweep_storage.ObjectDeleter.delete``. ``Versions.ALL`` takes snapshots with a
         blob, and then what versioning kept of it. ``Versions.MARKER`` cannot delete a blob with snapshots:
         Azure refuses it, and so does the answer."""
@@ -45,18 +49,23 @@ class AzureDeleter:
         failed = {key: Deletion(key, reason) for key in keys if (reason := unusable(key))}
         wanted = list(dict.fromkeys(key for key in keys if key not in failed))
         snapshots = {"delete_snapshots": "include"} if versions is Versions.ALL else {}
-        blobs = [{"name": self._base + key, **snapshots} for key in wanted]
+        blobs = [{"name": self._base + key, **snapshots, **_only(expected.get(key))} for key in wanted]
         answers = self._send(wanted, blobs)
         failed |= {answer.key: answer for answer in answers if not answer.deleted}
         if versions is Versions.ALL:
-            failed |= self._delete_versions([key for key in wanted if key not in failed])
+            failed |= self._delete_versions([key for key in wanted if key not in failed], expected)
         return in_order(keys, failed, set(wanted) - set(failed))
 
-    def _delete_versions(self, keys: list[str]) -> dict[str, Deletion]:
+    def _delete_versions(self, keys: list[str], expected: Mapping[str, StoredObject]) -> dict[str, Deletion]:
         """What versioning kept of deleted blobs; the keys where something is left. A current version cannot
-        be named by its id, so this comes second."""
+        be named by its id, so this comes second. Versions that are newer than the expected ones stay."""
+
+        def versions_of(key: str) -> list[str] | Deletion:
+            known = expected.get(key)
+            return self._versions_of(key, None if known is None else known.modified_us)
+
         with ThreadPoolExecutor(LISTERS) as pool:
-            listed = list(pool.map(self._versions_of, keys))
+            listed = list(pool.map(versions_of, keys))
         failed = {one.key: one for one in listed if isinstance(one, Deletion)}
         found = [
             (key, {"name": self._base + key, "version_id": version})
@@ -73,7 +82,7 @@ class AzureDeleter:
                     failed[answer.key] = Deletion(answer.key, reason, answer.transient)
         return failed
 
-    def _versions_of(self, key: str) -> list[str] | Deletion:
+    def _versions_of(self, key: str, newest_us: int | None) -> list[str] | Deletion:
         """In a listing a blob's versions come before all blobs whose names only begin with its name."""
         name = self._base + key
         found = []
@@ -81,7 +90,8 @@ class AzureDeleter:
             for item in self._client.get().list_blobs(name_starts_with=name, include=["versions"]):
                 if item.name != name:
                     break
-                if item.version_id:
+                modified_us = round(item.last_modified.timestamp() * 1_000_000)
+                if item.version_id and (newest_us is None or modified_us <= newest_us):
                     found.append(str(item.version_id))
         except AzureError as error:
             translated = translate_azure_error(error, self._url)
@@ -128,6 +138,8 @@ class AzureDeleter:
             raise error_of(kind, self._url)
         if 200 <= part.status_code < 300 or code == "BlobNotFound":
             return Deletion(key)
+        if code == "ConditionNotMet":
+            return Deletion(key, CHANGED, changed=True)
         busy = kind is Kind.BUSY or part.status_code == 429 or part.status_code >= 500
         if code in WORDS:
             return Deletion(key, f"{code}: {WORDS[code]}")
@@ -140,6 +152,14 @@ class AzureDeleter:
             if kind := AZURE_CODES.get(code):
                 return error_of(kind, self._url, detail=code)
         return error_of(Kind.BROKEN, self._url, detail=f"{len(parts)} answers in one batch")
+
+
+def _only(expected: StoredObject | None) -> dict[str, Any]:
+    """The condition that a blob is still the expected one."""
+    if expected is None or not expected.e_tag:
+        return {}
+    tag = expected.e_tag if expected.e_tag.startswith('"') else f'"{expected.e_tag}"'
+    return {"etag": tag, "match_condition": MatchConditions.IfNotModified}
 
 
 def content_ids(response: Any) -> list[str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from azure.core.exceptions import AzureError
 
@@ -10,9 +10,11 @@ from lakeplan.adapters.storage.azure import AzureReader
 from lakeplan.adapters.storage.azure_client import AzureClient
 from lakeplan.adapters.storage.azure_copy import BLOCK, AzureCopier, facts_of
 from lakeplan.adapters.storage.azure_delete import BATCH, AzureDeleter, unusable
+from lakeplan.adapters.storage.azure_find import find
 from lakeplan.adapters.storage.translate import is_missing_object, translate_azure_error
 from lakeplan.adapters.storage.urls import AzureLocation
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion, StoredFacts, StoreFacts, Versions
 
 
@@ -36,8 +38,17 @@ class AzureStore(AzureReader):
     def batch_size(self) -> int:
         return BATCH
 
-    def delete(self, keys: Sequence[str], *, versions: Versions) -> list[Deletion]:
-        return self._deleter.delete(keys, versions=versions)
+    def delete(
+        self,
+        keys: Sequence[str],
+        *,
+        versions: Versions,
+        expected: Mapping[str, StoredObject] | None = None,
+    ) -> list[Deletion]:
+        return self._deleter.delete(keys, versions=versions, expected=expected or {})
+
+    def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
+        return find(self._client, self._base, keys, self.url)
 
     def stat(self, key: str) -> StoredFacts | None:
         try:
@@ -72,10 +83,10 @@ class AzureStore(AzureReader):
         listing shows one."""
         return StoreFacts(versioned=self._shows_versions() or None, soft_delete=self._soft_delete())
 
-    def copy(self, source: str, target: str) -> StoredFacts:
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
         self._name(source)
         self._name(target)
-        return self._copier.copy(source, target)
+        return self._copier.copy(source, target, create=create)
 
     def put(self, key: str, data: bytes) -> None:
         try:

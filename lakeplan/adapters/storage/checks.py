@@ -9,6 +9,7 @@ from lakeplan.errors import StorageError
 from lakeplan.model.stored import Deletion
 
 NOT_NAMED = "the answer does not name this key; not known to be deleted"
+CHANGED = "changed since it was listed"
 NO_KEY = "an empty key names no object"
 
 

@@ -15,6 +15,13 @@ from lakeplan.errors import StorageError, StorageNotFound
 from lakeplan.model.objects import StoredObject
 
 
+def stored_object(key: str, status: os.stat_result) -> StoredObject:
+    """A file, with its number and the time of its last change for an ETag: both times of a file can be the
+    same before and after somebody wrote it, but nobody can set this one."""
+    tag = f"{status.st_ino:x}-{status.st_ctime_ns:x}"
+    return StoredObject(key, status.st_size, status.st_mtime_ns // 1000, tag)
+
+
 class FolderReader:
     """Reads and lists one folder. Nothing outside it is read: a symbolic link that leads out of the folder
     is no object. Linked folders are not listed at all, so a link cannot make a listing endless.
@@ -81,7 +88,7 @@ class FolderReader:
             raise translate_os_error(error, f"{self._url}/{key}") from error
         if not stat.S_ISREG(status.st_mode):
             return None
-        return StoredObject(key, status.st_size, status.st_mtime_ns // 1000)
+        return stored_object(key, status)
 
     def _scan(self, folder: str) -> list[os.DirEntry[str]]:
         where = f"{self._url}/{folder}".rstrip("/")

@@ -6,15 +6,16 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import BinaryIO
 
-from lakeplan.adapters.storage.checks import NO_KEY, check_batch, check_copy, not_equal
-from lakeplan.adapters.storage.folder import FolderReader
+from lakeplan.adapters.storage.checks import CHANGED, NO_KEY, check_batch, check_copy, not_equal
+from lakeplan.adapters.storage.folder import FolderReader, stored_object
 from lakeplan.adapters.storage.folder_files import flush_file, flush_folder, written_beside
 from lakeplan.adapters.storage.translate import OS_ERRORS, Kind, error_of, translate_os_error
 from lakeplan.errors import StorageError, StorageNotFound
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion, StoredFacts, StoreFacts, Versions
 
 BATCH = 1_000
@@ -24,6 +25,7 @@ COPY = ".lakeplan-copy-"
 any object that nobody committed."""
 NO_NAMES = frozenset(("", ".", ".."))
 NO_FILE = "no file can have this key"
+ALREADY = "there is something already"
 LINKED = "a link is in its path: what it leads to is another object's place"
 
 
@@ -39,12 +41,37 @@ class FolderStore(FolderReader):
     def batch_size(self) -> int:
         return BATCH
 
-    def delete(self, keys: Sequence[str], *, versions: Versions) -> list[Deletion]:
+    def delete(
+        self,
+        keys: Sequence[str],
+        *,
+        versions: Versions,
+        expected: Mapping[str, StoredObject] | None = None,
+    ) -> list[Deletion]:
         """Files have no versions: ``versions`` changes nothing. Without the root folder (a disk that is not
         mounted, say) nothing is known to be deleted: StorageNotFound."""
         check_batch(keys, BATCH, self.url)
         with _Folders(self._root, self.url) as folders:
-            return [self._delete(key, folders) for key in keys]
+            return [self._delete(key, folders, (expected or {}).get(key)) for key in keys]
+
+    def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
+        with _Folders(self._root, self.url) as folders:
+            found = {key: self._find(key, folders) for key in keys}
+        return {key: stored for key, stored in found.items() if stored is not None}
+
+    def _find(self, key: str, folders: _Folders) -> StoredObject | None:
+        folder, _, name = key.rpartition("/")
+        try:
+            status = os.stat(name, dir_fd=folders.open(folder), follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):  # nearly always
+                return stored_object(key, status)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            pass
+        # Links and everything odd: as any reader finds it.
+        facts = self.stat(key)
+        return None if facts is None else StoredObject(key, facts.size, facts.modified_us)
 
     def stat(self, key: str) -> StoredFacts | None:
         try:
@@ -75,7 +102,7 @@ class FolderStore(FolderReader):
     def facts(self) -> StoreFacts:
         return StoreFacts(versioned=False, soft_delete=False)
 
-    def copy(self, source: str, target: str) -> StoredFacts:
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
         """The copy is written beside ``target``, flushed, read again, and takes its name only when its
         SHA-256 is the source's. Its modification time is new, as it is in an object store."""
         check_copy(source, target, self._where(target))
@@ -88,8 +115,10 @@ class FolderStore(FolderReader):
                 new.seek(0)
                 if _copy(new, None) != wanted:
                     raise not_equal(source, self._where(target))
-                os.replace(new.name, place)
+                self._name(new.name, place, create=create)
             flush_folder(os.path.dirname(place))
+        except FileExistsError:
+            raise error_of(Kind.CONFLICT, self._where(target), message=ALREADY) from None
         except OSError as error:
             raise translate_os_error(error, self._where(target)) from error
         found = self.stat(target)
@@ -98,39 +127,48 @@ class FolderStore(FolderReader):
         return found
 
     def put(self, key: str, data: bytes) -> None:
-        self._write(key, data, replace=True)
+        self._write(key, data, create=False)
 
     def create(self, key: str, data: bytes) -> None:
-        self._write(key, data, replace=False)
+        self._write(key, data, create=True)
 
-    def _write(self, key: str, data: bytes, *, replace: bool) -> None:
+    def _write(self, key: str, data: bytes, *, create: bool) -> None:
         place = self._place(key)
         try:
             with written_beside(place) as new:
                 new.write(data)
                 flush_file(new)
-                if replace:
-                    os.replace(new.name, place)
-                else:
-                    os.link(new.name, place, follow_symlinks=False)
+                self._name(new.name, place, create=create)
             flush_folder(os.path.dirname(place))
         except FileExistsError:
-            raise error_of(Kind.CONFLICT, self._where(key), message="there is something already") from None
+            raise error_of(Kind.CONFLICT, self._where(key), message=ALREADY) from None
         except OSError as error:
             raise translate_os_error(error, self._where(key)) from error
 
-    def _delete(self, key: str, folders: _Folders) -> Deletion:
+    @staticmethod
+    def _name(new: str, place: str, *, create: bool) -> None:
+        """Raises FileExistsError when ``create`` finds something at the place."""
+        if create:
+            os.link(new, place, follow_symlinks=False)
+        else:
+            os.replace(new, place)
+
+    def _delete(self, key: str, folders: _Folders, expected: StoredObject | None) -> Deletion:
         folder, slash, name = key.rpartition("/")
         if name in NO_NAMES or "\0" in key or (slash and not folder):
             return Deletion(key, NO_FILE if key else NO_KEY)
         try:
             place = folders.open(folder)
-            mode = os.stat(name, dir_fd=place, follow_symlinks=False).st_mode
-            if stat.S_ISREG(mode):  # nearly always: asked first
+            status = os.stat(name, dir_fd=place, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):  # nearly always: asked first
+                if expected is not None and stored_object(key, status) != expected:
+                    return Deletion(key, CHANGED, changed=True)
                 os.unlink(name, dir_fd=place)
-            elif stat.S_ISLNK(mode):
+            elif stat.S_ISLNK(status.st_mode):
                 if not self._inside(os.path.join(self._root, folder, name)):
                     return Deletion(key, "a link leads out of the folder")
+                if expected is not None and self._find(key, folders) != expected:
+                    return Deletion(key, CHANGED, changed=True)
                 os.unlink(name, dir_fd=place)
             # Under a folder's or a pipe's name there is no object.
         except (OSError, ValueError) as error:

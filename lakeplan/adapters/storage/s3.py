@@ -8,6 +8,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan.adapters.storage.s3_client import S3Client
+from lakeplan.adapters.storage.s3_find import stored_object
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_boto_error
 from lakeplan.adapters.storage.urls import S3Location
 from lakeplan.model.objects import StoredObject
@@ -69,8 +70,7 @@ class S3Reader:
                 key = item["Key"][len(self._base) :]
                 if (key.endswith("/") and item["Size"] == 0) or not key:
                     continue  # what consoles and file tools leave to show a folder
-                modified = item["LastModified"]
-                yield StoredObject(key, item["Size"], round(modified.timestamp() * 1_000_000))
+                yield stored_object(item, self._base)
 
     def list_prefixes(self, prefix: str = "") -> list[str]:
         return sorted(

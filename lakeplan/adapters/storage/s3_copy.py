@@ -66,7 +66,7 @@ class S3Copier:
         self._one_request = one_request
         self._part = part
 
-    def copy(self, source: str, target: str) -> StoredFacts:
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
         """``lakeplan.ports.sweep_storage.ObjectCopier.copy``: with metadata, tags, storage class and the
         store's own encryption. Objects under a customer's key (SSE-C) cannot be copied.
 
@@ -77,12 +77,15 @@ class S3Copier:
         head = self._head(source)
         if not is_readable(head):
             raise error_of(Kind.ARCHIVED, self._where(source))
+        only_new = {"IfNoneMatch": "*"} if create else {}
         if head["ContentLength"] <= self._one_request:
-            self._copy_at_once(source, target, head)
+            written = self._copy_at_once(source, target, head, only_new)
         else:
-            self._copy_in_parts(source, target, head)
+            written = self._copy_in_parts(source, target, head, only_new)
         copied = self._head(target)
         if not self._equal((source, head), (target, copied)):
+            if create and copied.get("ETag") != written:  # somebody has written since: that stays
+                raise error_of(Kind.CONFLICT, self._where(target))
             self._remove(target, copied)
             raise not_equal(source, self._where(target))
         if any(copied.get(name) != head.get(name) for name in ENCRYPTION if head.get(name) != "AES256"):
@@ -90,8 +93,9 @@ class S3Copier:
             raise StorageError("the copy is not encrypted as its source is", where=self._where(target))
         return facts_of(target, copied)
 
-    def _copy_at_once(self, source: str, target: str, head: dict[str, Any]) -> None:
-        self._call(
+    def _copy_at_once(self, source: str, target: str, head: dict[str, Any], condition: dict[str, str]) -> str:
+        """The ETag of the copy."""
+        answer = self._call(
             target,
             lambda client: client.copy_object(
                 **self._at(target),
@@ -99,22 +103,28 @@ class S3Copier:
                 MetadataDirective="COPY",
                 TaggingDirective="COPY",
                 **_kept(head, PLACED),
+                **condition,
             ),
         )
+        return str(answer["CopyObjectResult"]["ETag"])
 
-    def _copy_in_parts(self, source: str, target: str, head: dict[str, Any]) -> None:
+    def _copy_in_parts(
+        self, source: str, target: str, head: dict[str, Any], condition: dict[str, str]
+    ) -> str:
+        """The ETag of the copy."""
         options = _kept(head, PLACED + DESCRIBED) | self._tagging(source) | _checksum_options(head)
         upload = self._call(
             target, lambda client: client.create_multipart_upload(**self._at(target), **options)
         )["UploadId"]
         try:
             parts = self._copy_parts(source, target, head, upload)
-            self._call(
+            answer = self._call(
                 target,
                 lambda client: client.complete_multipart_upload(
-                    **self._at(target), UploadId=upload, MultipartUpload={"Parts": parts}
+                    **self._at(target), UploadId=upload, MultipartUpload={"Parts": parts}, **condition
                 ),
             )
+            return str(answer["ETag"])
         except BaseException:
             # What went wrong before is what matters; parts that stay are the bucket's lifecycle rule's.
             with contextlib.suppress(BotoCoreError, ClientError):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from lakeplan.adapters.storage.checks import NO_KEY, NOT_NAMED, check_batch, in_order, reason_of
+from lakeplan.adapters.storage.checks import CHANGED, NO_KEY, NOT_NAMED, check_batch, in_order, reason_of
 from lakeplan.adapters.storage.s3_client import S3Client
+from lakeplan.adapters.storage.s3_find import stored_object
 from lakeplan.adapters.storage.translate import S3_CODES, Kind, error_of, is_unsupported, translate_boto_error
-from lakeplan.errors import StorageDenied, StorageError, StoreBusy
+from lakeplan.errors import StorageDenied, StorageError, StoreBusy, WriteConflict
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion, Versions
 
 BATCH = 1_000
@@ -24,6 +26,11 @@ Version = tuple[str, str]
 """A whole key of the bucket, and the id of one of its versions."""
 Failure = tuple[str, bool]
 """A reason, and whether the same request may succeed later."""
+Tags = Mapping[str, str]
+"""By whole key: the ETag that an object must still have to be deleted."""
+UNCONDITIONAL = ("MalformedXML", "NotImplemented")
+"""How stores answer that know no condition for deletions."""
+GONE = ("NoSuchKey", "NoSuchVersion")
 T = TypeVar("T")
 
 
@@ -37,20 +44,28 @@ class S3Deleter:
         self._bucket = bucket
         self._base = base
         self._url = url
+        self._conditional = True
 
-    def delete(self, keys: Sequence[str], *, versions: Versions) -> list[Deletion]:
+    def delete(
+        self, keys: Sequence[str], *, versions: Versions, expected: Mapping[str, StoredObject]
+    ) -> list[Deletion]:
         """``lakeplan.ports.sweep_storage.ObjectDeleter.delete``. With ``Versions.ALL`` every version and
-        delete marker of a key goes, unless the bucket never kept versions; a key of which some version could
-        not be deleted has failed, and its reason says how many."""
+        delete marker of a key is deleted, unless the bucket never kept versions; a key of which some version
+        could not be deleted has failed, and its reason says how many."""
         check_batch(keys, BATCH, self._url)
         failed = {key: Deletion(key, reason) for key in keys if (reason := _unusable(key))}
         wanted = list(dict.fromkeys(key for key in keys if key not in failed))
         if versions is Versions.ALL and self._may_keep_versions():
             with ThreadPoolExecutor(LISTERS) as pool:
-                named = dict(zip(wanted, pool.map(self._versions_of, wanted), strict=True))
+                listed = pool.map(lambda key: self._versions_of(key, expected.get(key)), wanted)
+                all_of = dict(zip(wanted, listed, strict=True))
+            named = {key: found for key, found in all_of.items() if found is not None}
+            failed |= {key: Deletion(key, CHANGED, changed=True) for key in wanted if key not in named}
         else:
             named = {key: [(self._base + key, CURRENT)] for key in wanted}
-        failures = self._delete_versions([version for found in named.values() for version in found])
+        tags = {self._base + key: expected[key].e_tag for key in wanted if key in expected}
+        asked = [version for found in named.values() for version in found]
+        failures = self._delete_versions(asked, tags)
         for key, found in named.items():
             bad = [failures[version] for version in found if version in failures]
             if bad:
@@ -78,33 +93,49 @@ class S3Deleter:
             return False
         return True
 
-    def _versions_of(self, key: str) -> list[Version]:
+    def _versions_of(self, key: str, expected: StoredObject | None) -> list[Version] | None:
         """Every version and delete marker of exactly this key. In a listing it comes before all keys that
-        only begin with it."""
+        only begin with it. None when one of them is newer than the expected object, or took its place."""
         full = self._base + key
         found: list[Version] = []
         pages = self._client.get().get_paginator("list_object_versions")
         pages = iter(pages.paginate(Bucket=self._bucket, Prefix=full))
         while (page := self._call(lambda: next(pages, None))) is not None:
             items = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
+            if expected is not None and any(
+                _replaces(item, stored_object(item, self._base), expected)
+                for item in page.get("Versions", ())
+                if item["Key"] == full
+            ):
+                return None
             found += [(full, item["VersionId"]) for item in items if item["Key"] == full]
             if any(item["Key"] != full for item in items):
                 break
         return found
 
-    def _delete_versions(self, versions: list[Version]) -> dict[Version, Failure]:
+    def _delete_versions(self, versions: list[Version], tags: Tags) -> dict[Version, Failure]:
         """Those that were not deleted."""
         failures: dict[Version, Failure] = {}
         batched = [version for version in versions if _fits_xml(version[0])]
         for start in range(0, len(batched), BATCH):
-            failures |= self._delete_batch(batched[start : start + BATCH])
+            batch = batched[start : start + BATCH]
+            failed = self._delete_batch(batch, tags)
+            if failed is None:  # the store knows no condition: the listing of a moment ago has to do
+                self._conditional = False
+                failed = self._delete_batch(batch, tags) or {}
+            failures |= failed
         for version in versions:
-            if not _fits_xml(version[0]) and (failure := self._delete_alone(*version)) is not None:
+            if not _fits_xml(version[0]) and (failure := self._delete_alone(*version, tags)) is not None:
                 failures[version] = failure
         return failures
 
-    def _delete_batch(self, versions: list[Version]) -> dict[Version, Failure]:
-        objects = [{"Key": key, **_version_id(version)} for key, version in versions]
+    def _delete_batch(self, versions: list[Version], tags: Tags) -> dict[Version, Failure] | None:
+        """Those that were not deleted; None when the store cannot delete under a condition."""
+        objects = [
+            {"Key": key, **_version_id(version), **self._condition("ETag", key, version, tags)}
+            for key, version in versions
+        ]
+        conditional = any("ETag" in one for one in objects)
         client = self._once.get()
         request = {"Objects": objects, "Quiet": False}
         try:
@@ -113,8 +144,14 @@ class S3Deleter:
             # Some stores refuse the whole batch for one locked object: then each is asked for alone.
             if not _tells_of_lock(_answer_of(error.__cause__)):
                 raise
-            alone = ((version, self._delete_alone(*version)) for version in versions)
+            alone = ((version, self._delete_alone(*version, tags)) for version in versions)
             return {version: failure for version, failure in alone if failure is not None}
+        except StorageError as error:
+            if conditional and _answer_of(error.__cause__).get("Code") in UNCONDITIONAL:
+                return None
+            raise
+        if conditional and any(item.get("Code") in UNCONDITIONAL for item in answer.get("Errors", ())):
+            return None
         if not answer.get("Deleted") and not answer.get("Errors"):
             raise error_of(Kind.BROKEN, self._url, detail="an answer that names no key")
         left = dict.fromkeys(versions, (NOT_NAMED, True))
@@ -123,14 +160,26 @@ class S3Deleter:
             if len(named) == 1:
                 left.pop(named[0])
         for item in answer.get("Errors", ()):
-            left |= dict.fromkeys(_named_in(item, left), _failure(item))
+            named = _named_in(item, left)
+            if item.get("Code") in GONE and len(named) == 1:  # stores differ on what is not there any more
+                left.pop(named[0])
+            else:
+                left |= dict.fromkeys(named, _failure(item))
         return left
 
-    def _delete_alone(self, key: str, version: str) -> Failure | None:
+    def _condition(self, name: str, key: str, version: str, tags: Tags) -> dict[str, str]:
+        """That the current version still has its ETag. A version named by its id is the same for ever."""
+        tag = tags.get(key) if self._conditional and version == CURRENT else None
+        return {name: tag} if tag else {}
+
+    def _delete_alone(self, key: str, version: str, tags: Tags) -> Failure | None:
         """By a request of its own: the key travels in the URL, where it can be escaped."""
         client = self._once.get()
+        options = {**_version_id(version), **self._condition("IfMatch", key, version, tags)}
         try:
-            self._call(lambda: client.delete_object(Bucket=self._bucket, Key=key, **_version_id(version)))
+            self._call(lambda: client.delete_object(Bucket=self._bucket, Key=key, **options))
+        except WriteConflict:
+            return CHANGED, False
         except StoreBusy as error:
             return error.message, True
         except StorageDenied as error:
@@ -165,6 +214,13 @@ def _fits_xml(key: str) -> bool:
     return key.isprintable() and key == key.strip()
 
 
+def _replaces(item: dict[str, Any], version: StoredObject, expected: StoredObject) -> bool:
+    """Whether a version is newer than the expected object, or is current in its place."""
+    if version.modified_us > expected.modified_us:
+        return True
+    return bool(item.get("IsLatest")) and (version.size, version.e_tag) != (expected.size, expected.e_tag)
+
+
 def _version_id(version: str) -> dict[str, str]:
     return {} if version == CURRENT else {"VersionId": version}
 
@@ -188,9 +244,11 @@ def _answer_of(error: BaseException | None) -> dict[str, Any]:
 def _failure(item: dict[str, Any]) -> Failure:
     """The store's own text is not shown, but a lock is worth knowing of."""
     code = str(item.get("Code", ""))
+    if code == "PreconditionFailed":
+        return CHANGED, False
     kind = S3_CODES.get(code)
     reason = f"{code}: the object is locked" if _tells_of_lock(item) else reason_of(code, kind)
-    return reason, kind is Kind.BUSY
+    return reason, kind is Kind.BUSY or code == "ConditionalRequestConflict"
 
 
 def _tells_of_lock(item: dict[str, Any]) -> bool:
@@ -200,6 +258,8 @@ def _tells_of_lock(item: dict[str, Any]) -> bool:
 
 def _deletion(key: str, failures: list[Failure], versions: int) -> Deletion:
     reason = failures[0][0]
+    if reason == CHANGED:
+        return Deletion(key, reason, changed=True)
     if versions > 1:
         reason = f"{len(failures)} of {versions} versions not deleted: {reason}"
     return Deletion(key, reason, transient=all(transient for _, transient in failures))

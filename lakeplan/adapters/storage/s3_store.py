@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -11,6 +11,7 @@ from lakeplan.adapters.storage.s3 import S3Reader
 from lakeplan.adapters.storage.s3_client import S3Client
 from lakeplan.adapters.storage.s3_copy import ONE_REQUEST, PART, S3Copier
 from lakeplan.adapters.storage.s3_delete import BATCH, S3Deleter
+from lakeplan.adapters.storage.s3_find import find
 from lakeplan.adapters.storage.s3_head import facts_of
 from lakeplan.adapters.storage.translate import (
     Kind,
@@ -21,6 +22,7 @@ from lakeplan.adapters.storage.translate import (
 )
 from lakeplan.adapters.storage.urls import S3Location
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion, StoredFacts, StoreFacts, Versions
 
 
@@ -51,8 +53,17 @@ class S3Store(S3Reader):
     def batch_size(self) -> int:
         return BATCH
 
-    def delete(self, keys: Sequence[str], *, versions: Versions) -> list[Deletion]:
-        return self._deleter.delete(keys, versions=versions)
+    def delete(
+        self,
+        keys: Sequence[str],
+        *,
+        versions: Versions,
+        expected: Mapping[str, StoredObject] | None = None,
+    ) -> list[Deletion]:
+        return self._deleter.delete(keys, versions=versions, expected=expected or {})
+
+    def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
+        return find(self._client, self._location.bucket, self._base, keys, self.url)
 
     def stat(self, key: str) -> StoredFacts | None:
         try:
@@ -100,8 +111,16 @@ class S3Store(S3Reader):
         # Suspended, too, leaves older versions behind.
         return StoreFacts(versioned=bool(answer.get("Status")), soft_delete=False)
 
-    def copy(self, source: str, target: str) -> StoredFacts:
-        return self._copier.copy(source, target)
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
+        """With ``create`` as ``create`` does it."""
+        if create and not self.is_gone(target):
+            raise error_of(Kind.CONFLICT, self._where(target))
+        try:
+            return self._copier.copy(source, target, create=create)
+        except StorageError as error:
+            if not (create and is_unsupported(error)):
+                raise
+            return self._copier.copy(source, target)
 
     def put(self, key: str, data: bytes) -> None:
         self._put(key, data)

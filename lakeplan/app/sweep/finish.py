@@ -7,7 +7,6 @@ what was seen deleted: a mark there could be swept by the official job without a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -15,11 +14,11 @@ from lakeplan.app.run import Run
 from lakeplan.app.state import History
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.record import record_sweep
+from lakeplan.app.sweep.results import deleted
 from lakeplan.app.sweep.run import SweepEnd
 from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import LakeplanError, WriteConflict
-from lakeplan.formats.mark_parts import read_part
-from lakeplan.formats.sweep_keys import OFFICIAL_FILE, SUMMARY_FILE, result_key, sweep_prefix
+from lakeplan.formats.sweep_keys import OFFICIAL_FILE, SUMMARY_FILE, sweep_prefix
 from lakeplan.formats.unified import ADDRESSES_A_FILE, UnifiedRun
 from lakeplan.limits import parse_json
 from lakeplan.model.mark import settings_document
@@ -45,6 +44,7 @@ def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None 
         "storage_namespace": mark.storage_namespace,
         "at": utc_text(at),
         "finished": end.finished,
+        "closed": end.closed,
         "problem": end.problem,
         **{status.value: _amount(end.amount(status)) for status in Status},
         "pending": _amount(end.pending),
@@ -100,7 +100,7 @@ def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
         return run_id  # the collector's own report stands there
     report = UnifiedRun(run_id)
     count, number, waiting = 0, 0, list[str]()
-    for address in _deleted(site, end):
+    for address in deleted(site, end.mark):
         waiting.append(address)
         if len(waiting) == ADDRESSES_A_FILE:
             number = _write(site, report, number, waiting)
@@ -119,14 +119,6 @@ def _write(site: Site, report: UnifiedRun, number: int, addresses: list[str]) ->
     for key, data in report.files(number, addresses):
         site.store.put(key, data)
     return number + 1
-
-
-def _deleted(site: Site, end: SweepEnd) -> Iterator[str]:
-    prefix = sweep_prefix(end.mark.mark_id)
-    for part in end.mark.marked.going:
-        rows = read_part(site.store.read(result_key(prefix, part.name)), name=part.name, sha256=None)
-        pairs = zip(rows.column("address").to_pylist(), rows.column("status").to_pylist(), strict=True)
-        yield from (address for address, status in pairs if status == Status.DELETED.value)
 
 
 def _record(end: SweepEnd, ports: SweepPorts, run: Run, document: Json, *, versions_kept: bool) -> None:

@@ -105,6 +105,7 @@ def _judge(
         repository=site.desired.name,
         endpoint_url=site.server.endpoint_url,
         storage_namespace=site.repository.storage_namespace,
+        repository_created=site.repository.creation_date,
         marked_at=now,
         cutoff=cutoff,
         looked_at=looked_at,

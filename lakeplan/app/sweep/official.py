@@ -28,6 +28,7 @@ from lakeplan.formats.unified import UnifiedRun, read_deleted, read_summary
 from lakeplan.limits import parse_json
 from lakeplan.model.collector import CollectorJob
 from lakeplan.model.mark import Mark
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion, Versions
 from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
 from lakeplan.ports.collector import Collector
@@ -76,11 +77,11 @@ class OfficialSweeper:
         self._run: UnifiedRun | None = None
         self._addresses: frozenset[str] = frozenset()
 
-    def delete_keys(
-        self, store: ObjectDeleter, keys: Sequence[str], settings: DeleteSettings
+    def delete_objects(
+        self, store: ObjectDeleter, objects: Sequence[StoredObject], settings: DeleteSettings
     ) -> list[Deletion]:
         """See the port: what no mark names is not the collector's."""
-        return self._ports.sweeper.delete_keys(store, keys, settings)
+        return self._ports.sweeper.delete_objects(store, objects, settings)
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
         """See the port. Raises GateRefused, StalePlan when it may not go on; nothing was deleted then."""

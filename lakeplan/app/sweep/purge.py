@@ -68,13 +68,13 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
     with lease:
         _check_over(site, quarantine.mark_id)
         prefix = f"{QUARANTINE_PREFIX}{quarantine.mark_id}/"
-        sizes = {o.key: o.size for o in site.store.list_objects(prefix) if o.modified_us < limit_us}
+        copies = [o for o in site.store.list_objects(prefix) if o.modified_us < limit_us]
+        sizes = {o.key: o.size for o in copies}
         answers = []
-        keys = list(sizes)
-        for start in range(0, len(keys), KEYS_A_LEASE):
+        for start in range(0, len(copies), KEYS_A_LEASE):
             lease.renew()
-            some = keys[start : start + KEYS_A_LEASE]
-            answers += ports.sweeper.delete_keys(site.store, some, settings)
+            some = copies[start : start + KEYS_A_LEASE]
+            answers += ports.sweeper.delete_objects(site.store, some, settings)
     failed = {a.key: a.reason for a in answers if not a.deleted}
     deleted = [a.key for a in answers if a.deleted]
     size_bytes = sum(sizes[key] for key in deleted)

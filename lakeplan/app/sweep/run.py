@@ -21,20 +21,20 @@ from lakeplan.app.sweep.judge import held_to_approval, judge_again
 from lakeplan.app.sweep.look import foreign_ranges, only_new, read_rules, take_look
 from lakeplan.app.sweep.mark import by_text, collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.app.sweep.results import deleted, newest_attempts, read_record
 from lakeplan.app.sweep.rules_seen import see_rules
 from lakeplan.app.sweep.safeguards import check_site
 from lakeplan.app.sweep.store_marks import SeenAtMark, StoredMark, load_approval, load_seen
 from lakeplan.core.holds import held_prefixes
 from lakeplan.core.sweep.settling import proven_absent, window
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan, StorageNotFound, UsageError
-from lakeplan.formats.mark_parts import end_of, read_part
+from lakeplan.formats.mark_parts import end_of
 from lakeplan.formats.sweep_keys import (
     CLOCK_FILE,
     OFFICIAL_FILE,
     mark_prefix,
     part_id,
     quarantine_prefix,
-    result_key,
     sweep_prefix,
 )
 from lakeplan.limits import parse_json
@@ -68,9 +68,10 @@ class SweepEnd:
     pending: Amount = field(default_factory=Amount)
     problem: str = ""
     looks: int = 0
-    came_back: int | None = 0
-    """Objects that were deleted, and that something held at the last look: their data is gone. None when that
-    look could not be taken."""
+    came_back: int | None = None
+    """Objects that are gone, and that something held at the last inspection: in quarantine they can be
+    restored, else their data is lost. None while that is not known."""
+    closed: bool = False
 
     def amount(self, status: Status) -> Amount:
         total = Amount()
@@ -100,10 +101,13 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
         check_site(site)
         runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
         end = SweepEnd(mark, approval)
+        runner.read_records(end)
+        if mark.settings.engine == "builtin":  # lakeFS's own job deletes a whole mark or nothing
+            runner.try_failed_again(end)
         before, began = -1, ports.now()
         while True:
             runner.read_records(end)
-            left = runner.left(end)
+            left = runner.left()
             if not left:
                 break
             # a long round may end in the middle of a large part: the next one goes on with it
@@ -129,37 +133,27 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
             if round_end.problem:
                 end.problem = round_end.problem
                 break
-        runner.read_records(end)
-        end.pending = runner.pending(end)
-        if end.finished:
-            try:
-                end.came_back = runner.came_back(end)
-            except LakeplanError as error:
-                end.came_back = None
-                end.problem = f"the last look could not be taken: {error}"
-        return end
+        return runner.ended(end)
 
 
 def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
-    """Ends a sweep that cannot go on (its mark is too old, another collector ran). Deletes nothing: of parts
-    that were begun it looks what is gone; everything else stays. Raises LakeplanError for a sweep that
+    """Ends a sweep that cannot go on (its mark is too old, another collector ran). Deletes nothing: it finds
+    out what is gone and what of that is held; everything else stays. Raises LakeplanError for a sweep that
     nobody began."""
     mark = stored.mark
     approval = load_approval(ports.state, stored)
     lease = site_lease(site, ports.state, run)
     with lease:
         runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
-        end = SweepEnd(mark, approval)
+        end = SweepEnd(mark, approval, closed=True)
         runner.read_records(end)
-        if not runner.was_begun:
+        if not runner.was_begun():
             raise UsageError(
                 "nobody began to sweep this mark: there is nothing to close",
                 where=f"{site.key}: mark {mark.mark_id}",
             )
-        end.problem = runner.close(runner.left(end))
-        runner.read_records(end)
-        end.pending = runner.pending(end)
-        return end
+        end.problem = runner.close(runner.left())
+        return runner.ended(end)
 
 
 def check_clocks(site: Site, mark: Mark, ports: SweepPorts, by: str) -> Clocks:
@@ -186,6 +180,7 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
         if clocks.latest < times.closes:
             raise GateRefused(problem, where=where, hint="run it again then")
         raise StalePlan(problem, where=where, hint="mark again")
+    check_same_repository(site, mark)
     check_alone(site, mark)
     if mark.endpoint_url != site.server.endpoint_url or (
         mark.storage_namespace != site.repository.storage_namespace
@@ -195,6 +190,24 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
     if new:
         raise StalePlan(
             f"the tree holds {new[0]}, which the mark did not know", where=where, hint="mark again"
+        )
+
+
+def check_same_repository(site: Site, mark: Mark) -> None:
+    """Raises StalePlan when the repository was deleted and made again since the mark, under the same name."""
+    where = f"{site.key}: mark {mark.mark_id}"
+    if mark.repository_created is None:
+        raise StalePlan(
+            "an earlier release made this mark: it does not say which objects it saw",
+            where=where,
+            hint="mark again",
+        )
+    created = site.reader.get_repository(site.desired.name).creation_date
+    if created != mark.repository_created:
+        raise StalePlan(
+            "the repository was deleted and made again since the mark was made",
+            where=where,
+            hint="mark again",
         )
 
 
@@ -238,26 +251,49 @@ class _Runner:
         self._seen = seen
         self._keep = keep
         self._prefix = sweep_prefix(mark.mark_id)
-        self._begun: frozenset[str] = frozenset()
-        self._done: frozenset[str] = frozenset()
+        self._done: dict[str, int] = {}
+        self._read: dict[tuple[str, int], PartEnd] = {}
+        self._again: dict[str, int] = {}
 
     def read_records(self, end: SweepEnd) -> None:
-        """What is begun and what is finished, as the namespace tells it."""
-        begun = self._site.store.list_objects(f"{self._prefix}begun/")
-        self._begun = frozenset(part_id(stored.key) for stored in begun)
-        results = self._site.store.list_objects(f"{self._prefix}results/")
-        self._done = frozenset(part_id(stored.key) for stored in results)
-        known = {part_id(one.name) for one in end.ends}
+        """What is finished, as the namespace shows it."""
+        self._done = newest_attempts(self._site, self._mark.mark_id)
+        end.ends = []
         for part in self._mark.marked.going:
-            if part_id(part.name) in self._done - known:
-                end.ends.append(end_of(part.name, self._result(part)))
+            if (attempt := self._done.get(part_id(part.name))) is None:
+                continue
+            key = (part.name, attempt)
+            if key not in self._read:
+                data = read_record(self._site, self._mark.mark_id, part, attempt)
+                self._read[key] = end_of(part.name, data)
+            end.ends.append(self._read[key])
 
-    def left(self, end: SweepEnd) -> list[Part]:
-        return [part for part in self._mark.marked.going if part_id(part.name) not in self._done]
+    def try_failed_again(self, end: SweepEnd) -> None:
+        """From now on parts count as not finished while their records are those that this run found, and name
+        objects that failed."""
+        failed = {part_id(one.name) for one in end.ends if one.amounts.get(Status.FAILED, Amount()).objects}
+        self._again = {name: self._done[name] + 1 for name in failed}
 
-    def pending(self, end: SweepEnd) -> Amount:
-        left = self.left(end)
-        return Amount(sum(part.rows for part in left), sum(part.size_bytes for part in left))
+    def left(self) -> list[Part]:
+        """Parts that are not finished."""
+
+        def is_done(name: str) -> bool:
+            return self._done.get(name, -1) >= self._again.get(name, 0)
+
+        return [part for part in self._mark.marked.going if not is_done(part_id(part.name))]
+
+    def ended(self, end: SweepEnd) -> SweepEnd:
+        """What is left, and of what is gone how much is held: both as they are now."""
+        self.read_records(end)
+        never = [part for part in self._mark.marked.going if part_id(part.name) not in self._done]
+        end.pending = Amount(sum(part.rows for part in never), sum(part.size_bytes for part in never))
+        if end.finished:
+            try:
+                end.came_back = self._came_back(end)
+            except LakeplanError as error:
+                why = f"what was deleted and is held again is not known: {error}"
+                end.problem = "; ".join(text for text in (end.problem, why) if text)
+        return end
 
     def round(self, left: list[Part], end: SweepEnd) -> RoundEnd:
         """Looks again, then deletes until ten minutes have passed since."""
@@ -271,9 +307,9 @@ class _Runner:
             replace(request, saved=saved, keep_never_committed=never, until=until, keep=self._keep)
         )
 
-    @property
     def was_begun(self) -> bool:
-        return bool(self._begun or self._done)
+        begun = self._site.store.list_objects(f"{self._prefix}begun/")
+        return bool(self._done) or next(iter(begun), None) is not None
 
     def close(self, left: list[Part]) -> str:
         """Gives every object of these parts its end, and deletes none. Why that was not possible, or ""."""
@@ -297,27 +333,17 @@ class _Runner:
                 rate=settings.rate,
             ),
             saved={},
-            begun=frozenset(part.name for part in left if part_id(part.name) in self._begun),
+            attempts={part.name: self._again.get(part_id(part.name), 0) for part in left},
         )
 
-    def came_back(self, end: SweepEnd) -> int:
-        """Looks a last time: how many of the deleted objects something holds now. Nothing can be done for
-        them any more, but it must be said."""
+    def _came_back(self, end: SweepEnd) -> int:
+        """Inspects a last time: how many of the objects that are gone something holds now. What was restored
+        since is not among them."""
         if not end.amount(Status.DELETED).objects:
             return 0
-        parts = list(self._mark.marked.going)
-        held, _, _ = self._look(parts)
-        if not held:
-            return 0
-        deleted = 0
-        for part in parts:
-            rows = read_part(self._result(part), name=part.name, sha256=None)
-            pairs = zip(rows.column("address").to_pylist(), rows.column("status").to_pylist(), strict=True)
-            deleted += sum(address in held and status == Status.DELETED.value for address, status in pairs)
-        return deleted
-
-    def _result(self, part: Part) -> bytes:
-        return self._site.store.read(result_key(self._prefix, part.name))
+        held, _, _ = self._look(list(self._mark.marked.going))
+        gone = sorted(address for address in deleted(self._site, self._mark) if address in held)
+        return len(gone) - len(self._site.store.find(gone))
 
     def _look(self, left: list[Part]) -> tuple[Mapping[str, str], str, datetime]:
         """Addresses that are held again, with why; why nothing never committed may go, or ""; and when this

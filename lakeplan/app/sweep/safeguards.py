@@ -111,5 +111,15 @@ def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:
 
 
 def is_over(summary: Mapping[str, Any]) -> bool:
-    """Whether a summary is the last word: every object has an end, and the last look was taken."""
-    return bool(summary["finished"]) and summary["came_back"] is not None
+    """Whether nothing more is deleted: every object has an end, and what of that is held again is known, or
+    the sweep was closed."""
+    return bool(summary["finished"]) and (summary["came_back"] is not None or bool(summary.get("closed")))
+
+
+def needs_run(summary: Mapping[str, Any] | None, *, close: bool) -> bool:
+    """Whether ``sweep run`` (or ``--close``) may find something to do, or something else than is recorded."""
+    if summary is None or not is_over(summary):
+        return True
+    if close or not summary.get("closed"):
+        return bool(summary["came_back"] != 0 or (summary["failed"]["objects"] and not close))
+    return False

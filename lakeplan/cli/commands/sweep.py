@@ -22,7 +22,7 @@ from lakeplan.app.sweep.purge import purge as end_quarantine
 from lakeplan.app.sweep.restore import RestoreOptions
 from lakeplan.app.sweep.restore import restore as bring_back
 from lakeplan.app.sweep.run import close_sweep, run_sweep
-from lakeplan.app.sweep.safeguards import is_over, read_summary
+from lakeplan.app.sweep.safeguards import needs_run, read_summary
 from lakeplan.app.sweep.service import (
     MARKS_FORMAT,
     list_marks,
@@ -204,7 +204,7 @@ def run(
         this = this_run(tree)
         site, stored = open_mark(session.tree, mark_id, ports)
         document = read_summary(site, mark_id)
-        if document is None or not is_over(document):
+        if document is None or needs_run(document, close=close):
             if close:
                 withdraw(site, stored.mark)
                 end = close_sweep(site, stored, ports, this)
