@@ -72,20 +72,19 @@ FILE_BYTES = 64 * MIB
 """Rules files, tests, configuration files and any other."""
 
 # Answers over HTTP.
-HEAD_SECONDS = 120.0
-"""From a request to the whole head of its answer."""
 ANSWER_SECONDS = 300.0
 """One answer of the API, body included."""
 FILE_SECONDS = 1800.0
 """One file from a server or a store."""
 RATE_BYTES, RATE_GRACE_SECONDS = 4 * KIB, 30.0
 """A body must bring this many bytes a second on average, after the grace."""
-CONTENT_RATIO = 1100
-"""gzip cannot shrink anything to less than a 1,032nd."""
-PAGES = 1_000_000
-"""Pages of one listing."""
+LISTED, LISTED_COMMITS, LISTED_CHANGES = 2_000_000, 5_000_000, 50_000_000
+"""Entries of one listing: of anything, of commits, of uncommitted changes."""
+LISTING_SECONDS = 4 * 3600.0
+EMPTY_PAGES = 1000
+"""Pages of a listing beyond what its entries need."""
 PAGE_ITEMS = 10_000
-"""Items on one page; lakeFS sends 1,000."""
+"""Entries on one page; lakeFS sends 1,000."""
 URL_CHARACTERS = 16 * KIB
 
 # Programs.

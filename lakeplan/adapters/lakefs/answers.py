@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 import requests
 
+from lakeplan import limits
 from lakeplan.adapters.lakefs.transport import Transport
 from lakeplan.errors import UnexpectedAnswer
 from lakeplan.model.refs import Branch, Commit, RefsDumpIds, Tag
@@ -20,6 +21,8 @@ PAGE = 1000
 
 _LAST_SECOND = 253402300799
 """The end of the year 9999."""
+
+_LARGEST = 2**63
 
 HEX = frozenset("0123456789abcdef")
 
@@ -55,6 +58,8 @@ class Fields:
         value = self.data.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
             raise Malformed(f"{name} is {_kind(value)}, not an integer")
+        if abs(value) >= _LARGEST:
+            raise Malformed(f"{name} is a number that is too large")
         return value
 
     def flag(self, name: str, default: bool | None = None) -> bool:
@@ -121,7 +126,9 @@ def _parsed(
 ) -> T:
     try:
         try:
-            body = response.json()
+            body = limits.parse_json(response.content)
+        except limits.TooLarge as error:
+            raise Malformed(f"of the answer, {error}") from None
         except ValueError:
             kind = response.headers.get("Content-Type", "").partition(";")[0] or "an unnamed kind"
             raise Malformed(f"the answer is {kind}, not JSON") from None
@@ -142,10 +149,13 @@ def list_all(
     operation: str,
     repository: str | None = None,
     params: Mapping[str, str] | None = None,
+    most: int = limits.LISTED,
 ) -> Iterator[T]:
     """Every result of a listing, page by page. A page that is cut short or leads nowhere is an error: a
-    branch that a listing lost would look as if nobody kept its data."""
-    after = ""
+    branch that a listing lost would look as if nobody kept its data. So is one of more than ``most`` results,
+    or one that does not end."""
+    after, listed, clock = "", 0, transport.connection.clock
+    started, offsets = clock.monotonic(), set[str]()
     while True:
         query = {**(params or {}), "amount": str(PAGE)}
         if after:
@@ -161,13 +171,30 @@ def list_all(
         yield from page.results
         if not page.has_more:
             return
-        if not page.next_offset or page.next_offset == after:
+        offsets.add(after)
+        listed += len(page.results)
+        fault = _fault(page, offsets, listed=listed, most=most, seconds=clock.monotonic() - started)
+        if fault:
             raise UnexpectedAnswer(
-                f"cannot {operation}: the listing has more pages and does not say where",
+                f"cannot {operation}: {fault}",
                 status=response.status_code,
                 where=transport.where(repository),
+                hint="check that endpoint_url is a lakeFS server; docs/limits.md has the limits",
             )
         after = page.next_offset
+
+
+def _fault(page: _Page[T], offsets: set[str], *, listed: int, most: int, seconds: float) -> str:
+    """Why no further page of a listing is asked for; "" when nothing is wrong."""
+    if not page.next_offset:
+        return "the listing has more pages and does not say where"
+    if page.next_offset in offsets:
+        return "the listing has more pages and does not say where: it leads in a circle"
+    if listed > most or len(offsets) > most // 1000 + limits.EMPTY_PAGES:
+        return f"the listing does not end after {listed:,} entries"
+    if seconds > limits.LISTING_SECONDS:
+        return f"the listing does not end within {limits.LISTING_SECONDS / 3600:g} hours"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -180,6 +207,8 @@ class _Page(Generic[T]):
 def _page(fields: Fields, parse: Callable[[Fields], T]) -> _Page[T]:
     pagination = Fields.of(fields.data.get("pagination"))
     results = fields.items("results")
+    if len(results) > limits.PAGE_ITEMS:
+        raise Malformed(f"a page has more than {limits.PAGE_ITEMS:,} results")
     if pagination.integer("results", len(results)) != len(results):
         raise Malformed(f"the page says {pagination.integer('results')} results and has {len(results)}")
     return _Page(

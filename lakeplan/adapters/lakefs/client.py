@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
+from lakeplan import limits
 from lakeplan.adapters.lakefs import answers, dump, policies
 from lakeplan.adapters.lakefs.answers import Fields, list_all, parse_json
 from lakeplan.adapters.lakefs.endpoint import normalise_endpoint
@@ -178,6 +179,7 @@ class LakeFSServer:
             *(self._transport, "repositories", repository, "refs", ref, "commits"),
             parse=answers.commit_of,
             operation="list commits",
+            most=limits.LISTED_COMMITS,
             repository=repository,
         )
 
@@ -189,6 +191,7 @@ class LakeFSServer:
         changes = list_all(
             *(self._transport, "repositories", repository, "branches", branch, "diff"),
             parse=answers.change_of,
+            most=limits.LISTED_CHANGES,
             operation="list uncommitted changes",
             repository=repository,
             params=_prefix(prefix),

@@ -25,6 +25,7 @@ from lakeplan.errors import (
     ServerUnreachable,
     UnexpectedAnswer,
 )
+from lakeplan.limits import parse_json
 
 _RULES = "retention:SetGarbageCollectionRules"
 _DUMP = "fs:ListBranches, fs:ListTags and fs:ListCommits"
@@ -93,8 +94,19 @@ REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
 """Every error class of requests; ``tests`` fail when the library has one that is not here."""
 
 
+class BeyondLimit(vendor.RequestException):
+    """An answer that is too large or too slow; the text says how."""
+
+
 def unreachable(error: Exception, where: str, operation: str) -> ServerError:
     """A request that got no answer. The library's text is left out: it may hold a signed URL."""
+    if isinstance(error, BeyondLimit):
+        return ServerUnreachable(
+            f"cannot {operation}: its answer is not taken: {error}",
+            where=where,
+            hint="check that endpoint_url is a lakeFS server; docs/limits.md has the limits",
+            detail="ReadTimeout",
+        )
     kind = next((kind for kind in type(error).__mro__ if kind in REQUEST_ERRORS), vendor.RequestException)
     what, hint = REQUEST_ERRORS[kind]
     if type(error) is vendor.ConnectionError:
@@ -211,7 +223,7 @@ def _missing(said: str, operation: str, where: str, repository: str | None) -> S
 def server_message(response: requests.Response) -> str:
     """``message`` of a lakeFS error body, one line and short; "" when the body is none."""
     try:
-        body = response.json()
+        body = parse_json(response.content)
     except ValueError:
         return ""
     message = body.get("message") if isinstance(body, dict) else None

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from dataclasses import replace
 from urllib.parse import urljoin
 
 import requests
 
 from lakeplan import limits
+from lakeplan.adapters.bodies import TooSlow, within
 from lakeplan.adapters.lakefs.presigned import may_follow
-from lakeplan.adapters.lakefs.transport import Connection, NoAuth, Transport, new_session
+from lakeplan.adapters.lakefs.transport import (
+    Connection,
+    NoAuth,
+    Timeouts,
+    Transport,
+    new_session,
+    read_whole,
+)
 from lakeplan.errors import UnexpectedAnswer
 from lakeplan.ports.lakefs import MetadataKind
 
@@ -58,6 +68,8 @@ class LakeFSMetadata:
             operation=OPERATION,
             repository=self._repository,
             params={"presign": "true"} if presign else {},
+            limit=limits.TABLE_BYTES,
+            timeouts=self._timeouts,
             accept=REDIRECTS if presign else frozenset(),
         )
 
@@ -72,12 +84,14 @@ class LakeFSMetadata:
         if not may_follow(target, server=server.endpoint, namespace=self._namespace, bound=server.storage):
             log.debug("a presigned URL leads to another host than the storage: streaming")
             return None
-        timeouts = self._transport.connection.timeouts
+        session, timeouts = self._store(), self._timeouts
         try:
             # One try, no redirects further on, and nothing of ours but the signed URL itself.
-            response = self._store().get(
-                target, auth=NoAuth(), timeout=(timeouts.connect, timeouts.read), allow_redirects=False
-            )
+            response = within(timeouts.total, lambda: _fetch(session, target, timeouts))
+        except (TooSlow, limits.TooLarge) as error:
+            log.debug("a presigned URL's answer is not taken (%s): streaming", error)
+            self._local.session, self._presign = None, False
+            return None
         except (requests.ConnectionError, requests.Timeout) as error:
             log.debug("a presigned URL cannot be reached (%s): streaming", type(error).__name__)
             self._presign = False
@@ -100,6 +114,12 @@ class LakeFSMetadata:
             )
         return response.content
 
+    @property
+    def _timeouts(self) -> Timeouts:
+        """A file may take longer than an answer of the API."""
+        given = self._transport.connection.timeouts
+        return replace(given, total=max(given.total, limits.FILE_SECONDS))
+
     def _store(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
@@ -117,3 +137,16 @@ def _complete(response: requests.Response) -> bool:
     if not announced.isdecimal() or response.headers.get("Content-Encoding"):
         return True
     return len(response.content) == int(announced)
+
+
+def _fetch(session: requests.Session, url: str, timeouts: Timeouts) -> requests.Response:
+    """One try, no redirects further on, and nothing of ours but the signed URL itself."""
+    response = session.get(
+        url,
+        auth=NoAuth(),
+        timeout=(timeouts.connect, timeouts.read),
+        allow_redirects=False,
+        stream=True,
+    )
+    read_whole(response, limits.TABLE_BYTES, time.monotonic)
+    return response

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import email.utils
 import logging
 import random
@@ -12,15 +13,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
+from typing import Any
 from urllib.parse import quote
 
 import requests
 from requests.auth import AuthBase
+from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
 
-from lakeplan import __version__
+from lakeplan import __version__, limits
+from lakeplan.adapters.bodies import TooSlow, read_body, within
 from lakeplan.adapters.lakefs import faults
 from lakeplan.adapters.lakefs.endpoint import API_PATH
 from lakeplan.adapters.lakefs.secret import Credentials
+from lakeplan.limits import TooLarge
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +36,11 @@ READS = re.compile(r"GET .*")
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds to connect, and to wait for the next bytes of an answer."""
+    """Seconds to connect, to wait for the next bytes of an answer, and for the whole of one."""
 
     connect: float = 10.0
     read: float = 60.0
+    total: float = limits.ANSWER_SECONDS
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,8 @@ class Transport:
         accept: frozenset[int] = frozenset(),
         repeatable: bool = False,
         retry_timeouts: bool = True,
+        limit: int | None = None,
+        timeouts: Timeouts | None = None,
     ) -> requests.Response:
         """One answer of 200 to 299, or of a status in ``accept``. ``path`` are the parts below /api/v1.
 
@@ -146,10 +154,14 @@ class Transport:
         if not self.connection.allowed.fullmatch(f"{method} {relative}"):
             raise AssertionError(f"this connection may not {method} {relative}")
         policy, clock = self.connection.retries, self.connection.clock
+        timeouts, what = timeouts or self.connection.timeouts, (method, relative)
+        sent = {"params": dict(params or {}), "headers": dict(headers or {}), "json": body}
         where, attempt = self.where(repository), 1
         may_repeat = repeatable or method in READ_METHODS
         while True:
-            outcome = self._attempt(method, relative, params, headers, body)
+            outcome = self._attempt(
+                timeouts, lambda session: self._send(session, timeouts, limit, what, sent)
+            )
             retry_after = None
             if isinstance(outcome, requests.Response):
                 if 200 <= outcome.status_code < 300 or outcome.status_code in accept:
@@ -161,6 +173,7 @@ class Transport:
                 error = faults.unreachable(outcome, where, operation)
                 again = may_repeat and method != "POST"
                 again &= retry_timeouts or not isinstance(outcome, requests.ReadTimeout)
+                again &= not isinstance(outcome, faults.BeyondLimit)
             if not again or attempt >= policy.tries:
                 raise error
             pause = policy.wait(attempt, retry_after, clock.random())
@@ -169,40 +182,41 @@ class Transport:
             attempt += 1
 
     def _attempt(
-        self,
-        method: str,
-        relative: str,
-        params: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
-        body: object,
+        self, timeouts: Timeouts, send: Callable[[requests.Session], requests.Response]
     ) -> requests.Response | requests.RequestException:
+        session = self._session()
         try:
-            return self._send(method, relative, params, headers, body)
+            return within(timeouts.total, lambda: send(session))
+        except TooSlow as error:
+            self._local.session = None  # the request that was given up still has it
+            return faults.BeyondLimit(str(error))
+        except TooLarge as error:
+            return faults.BeyondLimit(str(error))
         except requests.RequestException as error:
             return error
 
     def _send(
         self,
-        method: str,
-        relative: str,
-        params: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
-        body: object,
+        session: requests.Session,
+        timeouts: Timeouts,
+        limit: int | None,
+        what: tuple[str, str],
+        sent: Mapping[str, Any],
     ) -> requests.Response:
-        limits = self.connection.timeouts
-        started = self.connection.clock.monotonic()
-        response = self._session().request(
-            method,
-            self.connection.endpoint + API_PATH + relative,
-            params=dict(params or {}),
-            headers=dict(headers or {}),
-            json=body,
+        clock = self.connection.clock
+        started = clock.monotonic()
+        response = session.request(
+            what[0],
+            self.connection.endpoint + API_PATH + what[1],
             auth=BasicAuth(self.connection.credentials),
-            timeout=(limits.connect, limits.read),
+            timeout=(timeouts.connect, timeouts.read),
             allow_redirects=False,
+            stream=True,
+            **sent,
         )
-        took = self.connection.clock.monotonic() - started
-        log.debug("%s %s: %d in %.0f ms", method, relative, response.status_code, took * 1000)
+        read_whole(response, limits.JSON_BYTES if limit is None else limit, clock.monotonic)
+        took = clock.monotonic() - started
+        log.debug("%s %s: %d in %.0f ms", *what, response.status_code, took * 1000)
         return response
 
     def _session(self) -> requests.Session:
@@ -227,6 +241,7 @@ class Session(requests.Session):
     def __init__(self) -> None:
         super().__init__()
         self.headers["User-Agent"] = f"lakeplan/{__version__}"
+        self.headers["Accept-Encoding"] = "gzip"
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
@@ -235,6 +250,26 @@ class Session(requests.Session):
 
 def new_session() -> requests.Session:
     return Session()
+
+
+def read_whole(response: requests.Response, limit: int, clock: Callable[[], float]) -> None:
+    """Reads a streamed answer's body within the limits; ``content`` then has it. Raises TooLarge, TooSlow,
+    and RequestException for a body that breaks off or cannot be decoded."""
+    encoding = response.headers.get("Content-Encoding", "")
+    with contextlib.ExitStack() as failed:
+        failed.callback(response.close)
+        try:
+            response._content = read_body(response.raw, limit, encoding=encoding, clock=clock)
+        except TooLarge:
+            raise
+        except ProtocolError as error:
+            raise requests.exceptions.ChunkedEncodingError(error) from error
+        except (ReadTimeoutError, SSLError) as error:
+            raise requests.ConnectionError(error) from error
+        except ValueError as error:
+            raise requests.exceptions.ContentDecodingError(error) from error
+        response._content_consumed = True  # type: ignore[attr-defined]
+        failed.pop_all()
 
 
 def quiet_vendor_logs() -> None:
@@ -254,5 +289,5 @@ def _retry_after(response: requests.Response, now: float) -> float | None:
         return float(value)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

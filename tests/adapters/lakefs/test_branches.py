@@ -168,9 +168,7 @@ def it_refuses_an_answer_that_is_not_what_the_api_says(lake, monkeypatch):
     class Odd:
         status_code = 200
         headers = ()
-
-        def json(self):
-            return {"results": [{"path": "a"}], "pagination": {"has_more": False}}
+        content = b'{"results": [{"path": "a"}], "pagination": {"has_more": false}}'
 
     monkeypatch.setattr(lake.reader._transport, "request", lambda *a, **k: Odd())
     with pytest.raises(UnexpectedAnswer, match="type"):

@@ -1,0 +1,112 @@
+"""Answers of servers and stores, read within limits of size, rate and total time."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+from lakeplan import limits
+
+T = TypeVar("T")
+_PIECE = 64 * limits.KIB
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class TooSlow(Exception):
+    """An answer takes longer than its limit. The message says which, in words that fit behind its name."""
+
+
+class Raw(Protocol):
+    """What is read: urllib3's response, whose ``read1`` returns what has arrived."""
+
+    def read1(self, amount: int, decode_content: bool | None = None) -> bytes: ...
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """What ``call`` returns or raises. Raises TooSlow when that takes longer.
+
+    No library limits the whole of a request: each limits the wait for the next bytes only, so that a head or
+    a body of one byte a second never ends. The call goes on in a thread of its own, which nobody waits for;
+    so it is for calls that may be given up at any point, which a request whose answer is lost is anyway.
+    """
+    outcome = _Outcome(call)
+    threading.Thread(target=outcome.run, name="lakeplan-request", daemon=True).start()
+    if not outcome.done.wait(seconds):
+        raise TooSlow(f"it takes longer than {seconds:g} seconds")
+    return outcome.get()
+
+
+class _Outcome(Generic[T]):
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._value: list[T] = []
+        self._error: BaseException | None = None
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._value.append(self._call())
+        except BaseException as error:  # noqa: BLE001  (it is raised in the thread that waits)
+            self._error = error
+        finally:
+            self.done.set()
+
+    def get(self) -> T:
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self._error = None  # no cycle through the traceback
+        return self._value[0]
+
+
+def read_body(
+    raw: Raw, limit: int, *, encoding: str = "", clock: Callable[[], float] = time.monotonic
+) -> bytes:
+    """The whole body, decoded. Raises limits.TooLarge beyond ``limit`` bytes, TooSlow below the least rate,
+    and ValueError for an encoding that nobody asked for or that is damaged."""
+    pieces = _received(raw, clock)
+    if encoding.lower() in ("", "identity"):
+        return _joined(pieces, limit)
+    if encoding.lower() == "gzip":
+        return _joined(_unzipped(pieces), limit)
+    raise ValueError("it has a Content-Encoding that is not supported")
+
+
+def _received(raw: Raw, clock: Callable[[], float]) -> Iterator[bytes]:
+    started, received = clock(), 0
+    while piece := raw.read1(_PIECE, decode_content=False):
+        received += len(piece)
+        elapsed = clock() - started
+        if elapsed > limits.RATE_GRACE_SECONDS and received < limits.RATE_BYTES * elapsed:
+            raise TooSlow(f"it brings less than {limits.RATE_BYTES:,} bytes a second")
+        yield piece
+
+
+def _unzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    unzip, received = zlib.decompressobj(_GZIP), False
+    try:
+        for piece in pieces:
+            waiting, received = piece, True
+            while waiting:
+                yield unzip.decompress(waiting, _PIECE)
+                waiting = unzip.unconsumed_tail
+            if unzip.unused_data:
+                raise ValueError("its gzip data is followed by something else")
+        while received and not unzip.eof and (rest := unzip.decompress(b"", _PIECE)):
+            yield rest
+    except zlib.error:
+        raise ValueError("its gzip data is damaged") from None
+    if received and not unzip.eof:
+        raise ValueError("its gzip data is cut short")
+
+
+def _joined(pieces: Iterator[bytes], limit: int) -> bytes:
+    body = bytearray()
+    for piece in pieces:
+        limits.check_size(len(body) + len(piece), limit)
+        body += piece
+    return bytes(body)
