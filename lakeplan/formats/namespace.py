@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lakeplan.errors import FormatError
+
 METADATA_PREFIX = "_lakefs/"
 DATA_PREFIX = "data/"
 DUMMY_KEY = "_lakefs/dummy"
@@ -26,6 +28,16 @@ def commits_csv_key(run_id: str) -> str:
 def uncommitted_prefix(run_id: str) -> str:
     """The folder of one run of uncommitted addresses, with its final slash."""
     return f"{GC_UNCOMMITTED_PREFIX}{run_id}/uncommitted/"
+
+
+def check_not_nested(key: str) -> None:
+    """Raises FormatError for a key that shows that another repository's namespace is below ``data/``."""
+    at = f"/{key}".find(f"/{METADATA_PREFIX}")
+    if key.startswith(DATA_PREFIX) and at >= 0:
+        raise FormatError(
+            f"another repository has its storage namespace inside this one's, at {key[: at - 1]}",
+            hint="neither can be swept; move one of them to a namespace of its own",
+        )
 
 
 def is_candidate_key(key: str) -> bool:

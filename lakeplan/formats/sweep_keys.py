@@ -1,6 +1,6 @@
 """Keys that lakeplan writes in a namespace, below ``_lakeplan/``: neither lakeFS nor a collector looks there.
 
-``owner.json``; ``rules.json``; ``holds/<hold>/<commit>.json`` (what holds kept);
+``owner.json``; ``probe.json``; ``rules.json``; ``holds/<hold>/<commit>.json`` (what holds kept);
 ``marks/<mark id>/`` (``mark.json``, ``going/``, ``kept/``, ``seen.json``);
 ``sweeps/<mark id>/`` (``begun/``, ``copied/``, ``results/``, ``summary.json``);
 ``quarantine/<mark id>/<address>``. And where collectors leave their reports.
@@ -15,6 +15,8 @@ from lakeplan.formats.namespace import GC_PREFIX
 from lakeplan.model.sweep import LAKEPLAN_PREFIX
 
 OWNER_KEY = f"{LAKEPLAN_PREFIX}owner.json"
+PROBE_KEY = f"{LAKEPLAN_PREFIX}probe.json"
+"""Written anew by every check for other repositories in the same storage."""
 MARKS_PREFIX = f"{LAKEPLAN_PREFIX}marks/"
 SWEEPS_PREFIX = f"{LAKEPLAN_PREFIX}sweeps/"
 HOLDS_PREFIX = f"{LAKEPLAN_PREFIX}holds/"

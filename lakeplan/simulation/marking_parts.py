@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.mark_parts import LISTING, MARKED, write_part
-from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
+from lakeplan.formats.namespace import DATA_PREFIX, check_not_nested, is_candidate_key
 from lakeplan.model.objects import StoredObject
 from lakeplan.model.sweep import MarkClass
 from lakeplan.ports.sweep_storage import RecordWriter
@@ -110,6 +110,7 @@ def _old(objects: Iterable[StoredObject], source: Source) -> Iterator[StoredObje
     """Candidates that are old enough. Keys that are no UTF-8 are none: lakeFS writes no such key, and what
     cannot be written down exactly is not deleted."""
     for stored in objects:
+        check_not_nested(stored.key)
         if stored.modified_us < source.young_from_us and is_candidate_key(stored.key):
             try:
                 stored.key.encode()

@@ -14,6 +14,7 @@ from lakeplan.core.sweep.keep import Keep
 from lakeplan.core.sweep.pacing import Throttle
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.mark_parts import LISTING, MARKED, read_part, write_part
+from lakeplan.formats.namespace import check_not_nested
 from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.formats.uncommitted import read_uncommitted
 from lakeplan.model.objects import AddressType, Entry, StoredObject
@@ -57,9 +58,12 @@ class PlainMarker:
         self._number = 0
 
     def list_candidates(self, store: SweepStore, prefix: str, *, older_than: datetime) -> tuple[Part, ...]:
+        stored = list(store.list_objects())
+        for each in stored:
+            check_not_nested(each.key)
         found = sorted(
             (o.key, o.size, o.version)
-            for o in store.list_objects()
+            for o in stored
             if _is_candidate(o.key) and o.modified_us < to_us(older_than)
         )
         parts = []

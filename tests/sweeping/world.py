@@ -28,6 +28,7 @@ from lakeplan.app.sweep.service import MarkReport, mark_all
 from lakeplan.app.sweep.store_marks import StoredMark, load_mark
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.core.planning.gates import Openers
+from lakeplan.errors import ServerUnreachable
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.sweep_keys import mark_prefix, part_id, result_key, sweep_prefix
 from lakeplan.formats.xid import XidSource
@@ -68,6 +69,9 @@ class SweepWorld:
     skew: timedelta = timedelta()
     store_skew: timedelta = timedelta()
     allowed: frozenset[str] = frozenset()
+    servers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """More servers of the tree; those in ``lost`` do not answer."""
+    lost: frozenset[str] = frozenset()
     wrap: Callable[[SweepStore], Any] = lambda store: store
     between: Callable[[], None] = lambda: None
     stop: Callable[[], bool] = lambda: False
@@ -101,7 +105,11 @@ class SweepWorld:
             repository["gc"] = self.gc
         document = {
             "apiVersion": "lakeplan/v1",
-            "servers": {"prod": {"endpoint_url": self.lake.handle.endpoint_url, "storages": storages}},
+            "servers": {
+                "prod": {"endpoint_url": self.lake.handle.endpoint_url, "storages": storages},
+                **self.servers,
+            },
+            "defaults": {"server": "prod"},
             "state": {"url": f"file://{self.folder}/state"},
             "safety": self.safety,
             "repositories": {self.entry: repository},
@@ -130,8 +138,14 @@ class SweepWorld:
                 connect_preparer(server, self._credentials, retries=ONE_TRY),
             )
         reader, preparer = self._connections
+
+        def read(name: str) -> LakeFSReader:
+            if name in self.lost:
+                raise ServerUnreachable("connection refused", where=name)
+            return reader
+
         return SweepPorts(
-            reader=lambda name: reader,
+            reader=read,
             preparer=lambda name: _Preparer(preparer, lambda: self.between(), self.grace_seconds),
             store=store,
             marker=self.marker,

@@ -46,7 +46,7 @@ class MarkOptions:
 def make_mark(site: Site, ports: SweepPorts, options: MarkOptions, run: Run) -> Mark:
     """Marks one repository. Raises LakeplanError, by name, for whatever makes a collection unsafe."""
     settings = options.settings
-    check_site(site)
+    check_site(site, ports.now().date())
     check_no_open_sweep(site)
     prefix = mark_prefix(options.mark_id)
     now = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by_text(run)).earliest

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from lakeplan.app.plan import Selection
@@ -35,6 +34,18 @@ class SweepPorts:
 
 
 @dataclass(frozen=True)
+class Neighbour:
+    """Another repository; ``name`` as messages call it."""
+
+    server: ServerConfig
+    name: str
+    repository: Repository
+
+    def __hash__(self) -> int:
+        return hash((self.server.name, self.repository))
+
+
+@dataclass(frozen=True)
 class Site:
     """A repository to mark or sweep, its server, and its namespace opened."""
 
@@ -44,9 +55,11 @@ class Site:
     reader: LakeFSReader
     preparer: UncommittedPreparer
     store: SweepStore
-    neighbours: tuple[Repository, ...] = ()
-    """Repositories (``server/name``) of the tree's other servers on the same storage, as far as these servers
-    could be asked."""
+    open_store: Callable[[ServerConfig, Repository], SweepStore]
+    neighbours: tuple[Neighbour, ...] = ()
+    """Repositories of the tree's other servers."""
+    unread_servers: Mapping[str, str] = field(default_factory=dict)
+    """Those of the other servers that could not be asked, with why."""
     overrides: tuple[Override, ...] = ()
     """Of the whole tree."""
 
@@ -68,7 +81,7 @@ def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) 
             hint="plan works; reclaim storage with the official collector",
         )
     store = ports.store(server, repository)
-    neighbours = _neighbours(server, repository, tree, ports)
+    neighbours, unread = _neighbours(server, tree, ports)
     return Site(
         desired,
         server,
@@ -76,25 +89,29 @@ def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) 
         reader,
         ports.preparer(desired.server),
         store,
-        neighbours,
+        ports.store,
+        tuple(neighbours),
+        unread,
         tuple(tree.overrides),
     )
 
 
 def _neighbours(
-    server: ServerConfig, repository: Repository, tree: DesiredTree, ports: SweepPorts
-) -> tuple[Repository, ...]:
-    storage = server.storages.get(repository.storage_id)
-    found: list[Repository] = []
+    server: ServerConfig, tree: DesiredTree, ports: SweepPorts
+) -> tuple[list[Neighbour], dict[str, str]]:
+    """The repositories of the tree's other servers, and the servers that could not be asked, with why."""
+    found: list[Neighbour] = []
+    unread: dict[str, str] = {}
     for name, other in tree.servers.items():
         if name == server.name:
             continue
-        with suppress(LakeplanError):  # a server that does not answer shows nothing
-            listed = ports.reader(name).list_repositories()
-            found += [
-                replace(r, id=f"{name}/{r.id}") for r in listed if other.storages.get(r.storage_id) == storage
-            ]
-    return tuple(found)
+        try:
+            listed = list(ports.reader(name).list_repositories())
+        except LakeplanError as error:
+            unread[f"server {name}"] = error.message
+            continue
+        found += [Neighbour(other, f"{name}/{repository.id}", repository) for repository in listed]
+    return found, unread
 
 
 def select(

@@ -98,7 +98,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
     check_clocks(site, mark, ports, by_text(run))
     with lease:
         check_round(site, mark, approval, ports, by_text(run))
-        check_site(site)
+        check_site(site, ports.now().date())
         runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
         end = SweepEnd(mark, approval)
         runner.read_records(end)

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
+from lakeplan.app.sweep.neighbours import check_neighbours
 from lakeplan.app.sweep.ports import Site
-from lakeplan.core.sweep.overlap import overlapping
 from lakeplan.errors import FormatError, LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
 from lakeplan.formats.sweep_keys import OWNER_KEY, SUMMARY_FILE, SWEEPS_PREFIX, sweep_prefix
 from lakeplan.limits import parse_json
 
 
-def check_site(site: Site) -> None:
+def check_site(site: Site, today: date) -> None:
     """Raises ReadOnlyRepository (a mark skips it), and LakeplanError for shared namespaces, a namespace that
     another server or repository owns, and stores that keep deleted data."""
     if site.repository.read_only:
         raise ReadOnlyRepository(
             "the repository is read-only: nothing is collected", where=site.key, hint="make it writable first"
         )
-    _check_overlap(site)
+    check_neighbours(site, today)
     _check_soft_delete(site)
     _check_owner(site)
-
-
-def _check_overlap(site: Site) -> None:
-    shared = overlapping(site.repository, [*site.reader.list_repositories(), *site.neighbours])
-    if shared:
-        other, how = shared[0]
-        more = f" (and {len(shared) - 1} more repositories)" if len(shared) > 1 else ""
-        raise LakeplanError(
-            f"repository {other.id} {how}{more}: a sweep by one would delete the other's data",
-            where=f"{site.key} ({site.repository.storage_namespace})",
-            hint="neither can be swept; move one of them to a namespace of its own",
-        )
 
 
 def _check_soft_delete(site: Site) -> None:

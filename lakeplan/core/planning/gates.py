@@ -39,6 +39,8 @@ MIN_AGE = "min-age"
 """``sweep.min_age`` is below the grace period that the server asks for."""
 HELD_BRANCH = "held-branch"
 """A server's own policies would delete a branch that a legal hold keeps."""
+UNREAD_NEIGHBOURS = "unread-neighbours"
+"""It is not known whether another repository has data in the storage that is swept."""
 SWEEP_LIMIT = "sweep-limit"
 """A mark names more than ``sweep.max_objects`` or ``sweep.max_bytes``."""
 GATES = (
@@ -54,6 +56,7 @@ GATES = (
     HELD_BRANCH,
     MIN_AGE,
     SWEEP_LIMIT,
+    UNREAD_NEIGHBOURS,
 )
 WHOLE_PLAN = "plan"
 

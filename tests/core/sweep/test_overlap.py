@@ -38,6 +38,12 @@ CONTAINS = "has a storage namespace that contains this one's"
         ("s3://b", "s3://b/", EQUAL),
         ("local://repo1", "local://repo1/data", INSIDE),
         ("https://a.blob.core.windows.net/c/ns", "https://A.blob.core.windows.net/c/ns/x", INSIDE),
+        ("s3://b/ns", "s3://b/x/../ns", EQUAL),
+        ("s3://b/ns", "s3://b/./n%73?x=1", EQUAL),
+        ("local://repo1", "local://x/../repo1/data", INSIDE),
+        ("https://a.blob.core.windows.net/c/ns", "https://a.dfs.core.windows.net//c/ns", EQUAL),
+        ("https://a.blob.core.windows.net/c/ns", "abfss://c@a.dfs.core.windows.net/ns/x", INSIDE),
+        ("https://a.blob.core.windows.net/c/ns", "http://127.0.0.1:10000/a/c/ns", EQUAL),
         ("s3://b/ns", "s3://b/ns2", ""),
         ("s3://b/ns", "s3://b/n", ""),
         ("s3://b/ns", "s3://other/ns", ""),
@@ -48,6 +54,13 @@ CONTAINS = "has a storage namespace that contains this one's"
 )
 def it_tells_how_two_namespaces_lie(own: str, other: str, expected: str) -> None:
     assert how(own, other) == expected
+
+
+def it_also_tells_what_another_name_of_the_storage_would_make_equal() -> None:
+    own = repository("own", "https://a.blob.core.windows.net/c/ns")
+    other = repository("other", "https://files.example.com/c/ns")
+    assert overlapping(own, [other]) == []
+    assert overlapping(own, [other], any_store=True) == [(other, EQUAL)]
 
 
 def it_names_every_repository_that_shares_and_never_itself() -> None:

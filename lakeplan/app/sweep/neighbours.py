@@ -1,0 +1,178 @@
+"""Other repositories in the storage of the one that is swept: those that are known share none of it.
+
+Names do not show everything: a folder may be a link, a bucket may have a second name or endpoint. So a small
+file is written into the namespace and looked for in every namespace that might be the same place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date
+from urllib.parse import unquote
+
+from lakeplan.app.sweep.ports import Neighbour, Site
+from lakeplan.core.planning.gates import UNREAD_NEIGHBOURS, Openers
+from lakeplan.core.sweep.overlap import overlapping, place_of
+from lakeplan.errors import GateRefused, LakeplanError, StorageNotFound
+from lakeplan.formats.namespace import METADATA_PREFIX
+from lakeplan.formats.sweep_keys import PROBE_KEY
+from lakeplan.model.plan import GateOutcome, GateResult
+from lakeplan.ports.sweep_storage import SweepStore
+
+AT_ONCE = 8
+FILE = "file://"
+MOVE = "neither can be swept; move one of them to a namespace of its own"
+
+
+def check_neighbours(site: Site, today: date) -> None:
+    """Raises LakeplanError for storage that another repository shares, GateRefused while it is not known
+    whether one does."""
+    same_server = [Neighbour(site.server, r.id, r) for r in site.reader.list_repositories()]
+    same_server = [one for one in same_server if one.repository.id != site.desired.name]
+    _check_names(site, same_server)
+    _check_ancestors(site)
+    related = _related(site)
+    unread = dict(site.unread_servers)
+    for neighbour, how in _probed(site, same_server, related):
+        if isinstance(how, LakeplanError):
+            # of the same server, only names that overlap could be one place, and these were refused above
+            if neighbour in related:
+                unread[neighbour.name] = how.message
+        elif how:
+            _refuse(site, neighbour, how)
+    _check_unread(site, unread, today)
+
+
+def _check_names(site: Site, same_server: Iterable[Neighbour]) -> None:
+    storage = site.server.storages.get(site.repository.storage_id)
+    certain = [
+        *same_server,
+        *(n for n in site.neighbours if n.server.storages.get(n.repository.storage_id) == storage),
+    ]
+    for neighbour in certain:
+        other = replace(neighbour.repository, id=neighbour.name)
+        for _, how in overlapping(site.repository, [other]):
+            _refuse(site, neighbour, how)
+
+
+def _related(site: Site) -> list[Neighbour]:
+    """Repositories of other servers that share storage if their endpoint means this one's."""
+    return [
+        neighbour
+        for neighbour in site.neighbours
+        if overlapping(site.repository, [replace(neighbour.repository, id=neighbour.name)], any_store=True)
+    ]
+
+
+def _probed(
+    site: Site, same_server: Iterable[Neighbour], related: Iterable[Neighbour]
+) -> Iterator[tuple[Neighbour, str | LakeplanError]]:
+    """How each lies to this namespace, as their storage shows: "" for apart; why it could not be read."""
+    token = json.dumps({"probe": secrets.token_hex(16)}).encode()
+    site.store.put(PROBE_KEY, token)
+    # a folder of this machine may be reached by any path
+    local = [n for n in site.neighbours if site.store.url.startswith(FILE) and _is_local(n)]
+    chosen = list(dict.fromkeys([*same_server, *related, *local]))
+
+    def look(neighbour: Neighbour) -> str | LakeplanError:
+        try:
+            return _how(site, neighbour, site.open_store(neighbour.server, neighbour.repository), token)
+        except LakeplanError as error:
+            return error
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield from zip(chosen, pool.map(look, chosen), strict=True)
+
+
+def _is_local(neighbour: Neighbour) -> bool:
+    return neighbour.repository.storage_namespace.startswith("local://")
+
+
+def _how(site: Site, neighbour: Neighbour, store: SweepStore, token: bytes) -> str:
+    if site.store.url.startswith(FILE) and store.url.startswith(FILE):
+        own, theirs = _real(site.store.url), _real(store.url)
+        if own == theirs or _same_folder(own, theirs):
+            return "has the same folder by another path"
+        if f"{theirs}/".startswith(f"{own}/"):
+            return "has its folder inside this one's"
+        if f"{own}/".startswith(f"{theirs}/"):
+            return "has a folder that contains this one's"
+    ours = place_of(site.repository.storage_namespace).parts
+    other = place_of(neighbour.repository.storage_namespace).parts
+    if len(other) > len(ours) and other[: len(ours)] == ours:
+        inside = "/".join(other[len(ours) :])
+        if next(iter(site.store.list_objects(f"{inside}/{METADATA_PREFIX}")), None) is not None:
+            return "has its storage namespace inside this one's, by another name of the storage"
+        return ""
+    below = "/".join((*ours[len(other) :], PROBE_KEY)) if ours[: len(other)] == other else PROBE_KEY
+    for key in dict.fromkeys((PROBE_KEY, below)):
+        with suppress(StorageNotFound):
+            if store.read(key) == token:
+                return "shares this storage by another name of it"
+    return ""
+
+
+def _real(url: str) -> str:
+    return os.path.realpath(unquote(url.removeprefix(FILE)))
+
+
+def _same_folder(one: str, other: str) -> bool:
+    """By the file system itself: names may differ in case only, or lead over another mount."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def _check_ancestors(site: Site) -> None:
+    """A lakeFS namespace in a folder above, as far as that can be read, contains this one whoever has it."""
+    scheme, _, rest = site.repository.storage_namespace.rstrip("/").partition("://")
+    parts = [part for part in rest.split("/") if part]
+    least = 2 if scheme.startswith("http") else 0 if scheme == "local" else 1
+    for count in range(least, len(parts)):
+        above = f"{scheme}://{'/'.join(parts[:count])}"
+        if _is_namespace(site, above):
+            raise LakeplanError(
+                f"a repository has its storage namespace at {above}, which contains this one's: a sweep by"
+                " one would delete the other's data",
+                where=f"{site.key} ({site.repository.storage_namespace})",
+                hint=MOVE,
+            )
+
+
+def _is_namespace(site: Site, url: str) -> bool:
+    try:
+        store = site.open_store(site.server, replace(site.repository, storage_namespace=url))
+        return next(iter(store.list_objects(METADATA_PREFIX)), None) is not None
+    except LakeplanError:
+        return False  # it may not be read: nothing is known of it
+
+
+def _refuse(site: Site, neighbour: Neighbour, how: str) -> None:
+    raise LakeplanError(
+        f"repository {neighbour.name} {how}: a sweep by one would delete the other's data",
+        where=f"{site.key} ({site.repository.storage_namespace})",
+        hint=MOVE,
+    )
+
+
+def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
+    if not unread:
+        return
+    name, why = next(iter(sorted(unread.items())))
+    more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
+    text = f"it is not known whether {name}{more} has data in this storage: {why}"
+    gate = GateResult(UNREAD_NEIGHBOURS, site.key, GateOutcome.REFUSED, text, len(unread), 0, "neighbours")
+    if Openers(frozenset(), site.overrides, today).decide(gate, site.desired).outcome is GateOutcome.REFUSED:
+        raise GateRefused(
+            f"{UNREAD_NEIGHBOURS}: {text}",
+            where=f"{site.key} ({site.repository.storage_namespace})",
+            hint="make it readable; or, when it has no data there, list the gate under overrides in the tree:"
+            f" {{repository: {site.key}, gate: {UNREAD_NEIGHBOURS}, reason: …, expires: …}}",
+        )
