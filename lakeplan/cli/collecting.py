@@ -69,7 +69,7 @@ def open_collector(session: Session, site: Site, options: CollectorOptions) -> S
     conf = parse_spark_conf(options.conf)
     credentials = session.credentials(site.server.name)
     storage = site.server.storages.get(site.repository.storage_id)
-    bind_storage(site.server, storage, session.environ)
+    bind_storage(site.server, storage, session.environ, session.approve)
     return SparkSubmit(
         SubmitOptions(options.spark_submit, options.client, conf),
         LakefsAccess(

@@ -76,6 +76,18 @@ class TerminalProgress:
             self._running.append(task)
             return task
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The terminal without bars, for a question."""
+        with self._lock:
+            if self._live is not None:
+                self._live.stop()
+            try:
+                yield
+            finally:
+                if self._live is not None:
+                    self._live.start()
+
     def _step(self, task: _Task | None, count: int) -> None:
         with self._lock:
             if task is not None and task in self._running:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakeplan.adapters.lakefs.collection import connect_preparer
-from lakeplan.adapters.lakefs.credentials import check_binding, storage_variable
+from lakeplan.adapters.lakefs.credentials import Approve, check_binding, storage_variable
 from lakeplan.adapters.lakefs.transport import Timeouts
 from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.adapters.storage.urls import AzureLocation, folder_of, parse_location
@@ -79,7 +78,7 @@ def sweep_ports(
                 session.tree.servers[server], session.credentials(server), timeouts=session.timeouts
             ),
             store=lambda server, repository: open_store(
-                server, repository, session.environ, timeouts=session.timeouts
+                server, repository, session.environ, approve=session.approve, timeouts=session.timeouts
             ),
             marker=SparkMarker(engine.session, session.progress),
             sweeper=SparkSweeper(engine.session, session.progress, parallelism=parallelism, stop=stop),
@@ -95,6 +94,7 @@ def open_store(
     repository: Repository,
     environ: Mapping[str, str],
     *,
+    approve: Approve | None,
     timeouts: Timeouts | None = None,
 ) -> SweepStore:
     """The namespace of a repository, as ``servers.<name>.storages`` describes its storage. Raises
@@ -124,7 +124,7 @@ def open_store(
             f"the namespace is {shown_url(namespace)}, and the tree says its storage is {config.type}",
             where=where,
         )
-    bind_storage(server, config, environ)
+    bind_storage(server, config, environ, approve)
     _check_gateway(namespace, config, where)
     return open_sweep_store(
         namespace,
@@ -135,7 +135,12 @@ def open_store(
     )
 
 
-def bind_storage(server: ServerConfig, config: StorageConfig | None, environ: Mapping[str, str]) -> None:
+def bind_storage(
+    server: ServerConfig,
+    config: StorageConfig | None,
+    environ: Mapping[str, str],
+    approve: Approve | None,
+) -> None:
     """Raises CredentialsError for an ``endpoint_url`` of the tree that the storage's credentials are not
     bound to."""
     name = storage_variable(server.name)
@@ -144,7 +149,7 @@ def bind_storage(server: ServerConfig, config: StorageConfig | None, environ: Ma
         config.endpoint_url if config else None,
         environ.get(name),
         variable=name,
-        is_terminal=sys.stdin.isatty(),
+        approve=approve,
     )
 
 

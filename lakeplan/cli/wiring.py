@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +21,7 @@ from lakeplan.adapters.lakefs.branches import LakeFSBranchReader, connect_branch
 from lakeplan.adapters.lakefs.branches_writer import LakeFSBranchWriter, connect_branch_writer
 from lakeplan.adapters.lakefs.credentials import (
     STATE_URL,
+    Approve,
     check_binding,
     find_credentials,
     several,
@@ -34,6 +34,7 @@ from lakeplan.adapters.lakefs.transport import Timeouts
 from lakeplan.adapters.state import open_state
 from lakeplan.app.lifecycle.survey import Readers
 from lakeplan.app.plan_branches import BranchPorts
+from lakeplan.cli.addresses import address_question
 from lakeplan.cli.caches import CacheChoice
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
@@ -67,6 +68,8 @@ class Session:
     lakectl_config: Path | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     timeouts: Timeouts | None = None
+    approve: Approve | None = None
+    """Asks about an address that only the tree names; None without a terminal."""
     _readers: dict[str, LakeFSServer] = field(default_factory=dict, init=False)
     _branches: dict[str, LakeFSBranchReader] = field(default_factory=dict, init=False)
     _branch_writers: dict[str, LakeFSBranchWriter] = field(default_factory=dict, init=False)
@@ -86,6 +89,7 @@ class Session:
         """Loads the tree and settles the moment of the run. Raises ConfigError, UsageError."""
         shown = progress_for(shown=progress)
         return cls(
+            approve=address_question(tree, os.environ, shown),
             tree=load_tree(tree, os.environ),
             as_of=now_utc() if as_of is None else parse_time(as_of),
             progress=shown,
@@ -149,7 +153,7 @@ class Session:
         """The tree's state store. Raises CredentialsError when a remote one is not bound."""
         url = self.tree.state_url
         bound = self.environ.get(STATE_URL)
-        check_binding("state", url, bound, variable=STATE_URL, is_terminal=sys.stdin.isatty())
+        check_binding("state", url, bound, variable=STATE_URL, approve=self.approve)
         return open_state(url)
 
     def credentials(self, server: str) -> Credentials:
@@ -158,7 +162,7 @@ class Session:
         return find_credentials(
             self.tree.servers[server],
             self.environ,
-            is_terminal=sys.stdin.isatty(),
+            approve=self.approve,
             only_server=alone,
             lakectl=self._lakectl() if alone else None,
         )

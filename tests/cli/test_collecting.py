@@ -43,6 +43,7 @@ def started(tmp_path: Path, namespace: str, environ: dict[str, str], **options: 
     storages = {"": StorageConfig("s3", "http://127.0.0.1:9000", "eu-west-1")}
     server = ServerConfig("prod", "http://127.0.0.1:8000", storages=storages)
     session: Any = SimpleNamespace(
+        approve=None,
         environ={"LAKEPLAN_PROD_STORAGE_URL": "http://127.0.0.1:9000", **environ},
         credentials=lambda name: Credentials(Secret(f"AKIA-{name}"), Secret("lake-secret")),
     )

@@ -7,7 +7,7 @@ calls brings the environment, what lakectl has, and whether somebody sits at a t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from lakeplan.adapters.lakefs.endpoint import normalise_endpoint
 from lakeplan.adapters.lakefs.lakectl import LakectlSettings
@@ -15,6 +15,10 @@ from lakeplan.adapters.lakefs.secret import Credentials, Secret
 from lakeplan.errors import CredentialsError
 from lakeplan.model.desired import ServerConfig
 from lakeplan.model.urls import BadUrl, parse_bucket_url, parse_folder_url, scheme_of, shown_url
+
+Approve = Callable[[str, str], bool]
+"""Asks a person whether credentials may be sent to an address that only the tree names: what it is of, and
+the address in its one form. Without a terminal there is none."""
 
 STATE_URL = "LAKEPLAN_STATE_URL"
 SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
@@ -64,7 +68,7 @@ def find_credentials(
     server: ServerConfig,
     environ: Mapping[str, str],
     *,
-    is_terminal: bool,
+    approve: Approve | None,
     only_server: bool,
     lakectl: LakectlSettings | None = None,
 ) -> Credentials:
@@ -94,23 +98,32 @@ def find_credentials(
     else:
         raise CredentialsError("no credentials for it", where=where, hint=_how(server.name, only_server))
     _check_text(found, where)
-    _check_endpoint(server, bindings, endpoint_name, is_terminal)
+    _check_endpoint(server, bindings, endpoint_name, approve)
     return found
 
 
-def check_binding(what: str, url: str | None, bound: str | None, *, variable: str, is_terminal: bool) -> None:
+def check_binding(
+    what: str, url: str | None, bound: str | None, *, variable: str, approve: Approve | None
+) -> None:
     """Refuses to send credentials to an address that only the tree names (a pull request can change it).
 
     ``url`` is the tree's, ``bound`` the value of ``variable``, which may name several places: one of them
-    must be that one. Without a terminal ``bound`` is required. Nothing needs a binding when the tree names no
+    must be that one. Where ``bound`` is not set a person is asked (``approve``); without a
+    terminal that is None, and ``bound`` is required. Nothing needs a binding when the tree names no
     address (None), or a folder: no credentials go there. ``what`` begins the messages ("state", "storage of
     server prod").
     """
     if url is None or url.startswith(("/", "file://", "local://")):
         return
     if not bound:
-        if is_terminal:
-            return
+        if approve is not None:
+            if approve(what, normalise_url(url, what=what)):
+                return
+            raise CredentialsError(
+                "the address was not approved: nothing was sent",
+                where=what,
+                hint=f"answer yes, or set {variable} where the credentials are set",
+            )
         raise CredentialsError(
             "without a terminal its address has to be bound: nothing was sent",
             where=what,
@@ -147,7 +160,7 @@ def normalise_url(url: str, *, what: str = "") -> str:
 
 
 def _check_endpoint(
-    server: ServerConfig, bindings: Mapping[str, str | None], endpoint_name: str, is_terminal: bool
+    server: ServerConfig, bindings: Mapping[str, str | None], endpoint_name: str, approve: Approve | None
 ) -> None:
     """Every binding that is there must agree: lakectl's endpoint and the variable can both be set."""
     given = {name: value for name, value in bindings.items() if value}
@@ -157,12 +170,10 @@ def _check_endpoint(
             server.endpoint_url,
             None,
             variable=endpoint_name,
-            is_terminal=is_terminal,
+            approve=approve,
         )
     for name, value in given.items():
-        check_binding(
-            f"server {server.name}", server.endpoint_url, value, variable=name, is_terminal=is_terminal
-        )
+        check_binding(f"server {server.name}", server.endpoint_url, value, variable=name, approve=approve)
 
 
 def _check_text(found: Credentials, where: str) -> None:

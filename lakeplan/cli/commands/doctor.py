@@ -146,7 +146,9 @@ def _examine(
             spark,
             session.progress,
             lambda server: connect_preparer(tree.servers[server], session.credentials(server)),
-            lambda server, repository: open_store(server, repository, session.environ),
+            lambda server, repository: open_store(
+                server, repository, session.environ, approve=session.approve
+            ),
         ),
         purpose=purpose,
         now=now_utc,

@@ -13,7 +13,7 @@ _SERVER: Mapping[str, str] = {
     "ACCESS_KEY_ID": "The access key for a server of the tree.",
     "SECRET_ACCESS_KEY": "Its secret.",
     "ENDPOINT_URL": "Binds the two: they are sent only where the tree's `endpoint_url` equals it. Required "
-    "without a terminal.",
+    "without a terminal; at one, a person approves each new address.",
     "STORAGE_URL": "Binds an `endpoint_url` in the server's `storages` in the same way. Presigned addresses "
     "may lead here too. Several are separated by spaces.",
 }
@@ -30,6 +30,7 @@ OTHERS: Mapping[str, str] = {
     "CI": "Set on CI runners. `lifecycle run` and `sweep run` then refuse a state in a folder, and `drift` "
     "records no HEADs in one: it would vanish with the runner.",
     "XDG_CACHE_HOME": "Where the user's cache directory is; `~/.cache` without it.",
+    "XDG_CONFIG_HOME": "Where the addresses that a person approved are kept; `~/.config` without it.",
     "JAVA_HOME": "The Java that Spark starts with; else `java` of the PATH.",
     "AZURE_STORAGE_CONNECTION_STRING": "An Azure account with its key or SAS.",
     "AZURE_STORAGE_KEY": "The key of an Azure account.",

@@ -6,6 +6,7 @@ import pytest
 
 from lakeplan.adapters.lakefs import Credentials, Secret
 from lakeplan.adapters.lakefs.credentials import (
+    Approve,
     check_binding,
     check_server_names,
     find_credentials,
@@ -28,12 +29,22 @@ def find(
     environ: Mapping[str, str],
     lakectl: LakectlSettings | None = None,
     *,
-    is_terminal: bool = False,
+    approve: Approve | None = None,
     only_server: bool = True,
 ) -> Credentials:
-    return find_credentials(
-        SERVER, environ, is_terminal=is_terminal, only_server=only_server, lakectl=lakectl
-    )
+    return find_credentials(SERVER, environ, approve=approve, only_server=only_server, lakectl=lakectl)
+
+
+class Asked:
+    """A person at a terminal."""
+
+    def __init__(self, answer: bool) -> None:
+        self.answer = answer
+        self.questions: list[tuple[str, str]] = []
+
+    def __call__(self, what: str, url: str) -> bool:
+        self.questions.append((what, url))
+        return self.answer
 
 
 class DescribeOrder:
@@ -79,9 +90,21 @@ class DescribeBinding:
         with pytest.raises(CredentialsError, match="nothing was sent") as caught:
             find(KEYS)
         assert "LAKEPLAN_EU_PROD_ENDPOINT_URL" in caught.value.hint
-        assert find(KEYS, is_terminal=True).access_key_id == Secret("the-key")
 
-    @pytest.mark.parametrize("is_terminal", [True, False])
+    def it_asks_at_a_terminal(self) -> None:
+        person = Asked(True)
+        assert find(KEYS, approve=person).access_key_id == Secret("the-key")
+        assert person.questions == [("server eu-prod", "https://lakefs.example.com")]
+        with pytest.raises(CredentialsError, match="was not approved: nothing was sent"):
+            find(KEYS, approve=Asked(False))
+
+    def it_asks_nothing_where_the_credentials_are_bound(self) -> None:
+        person = Asked(False)
+        assert find(BOUND, approve=person).access_key_id == Secret("the-key")
+        assert find({}, LAKECTL, approve=person).access_key_id == Secret("lakectl-key")
+        assert person.questions == []
+
+    @pytest.mark.parametrize("approve", [None, Asked(True)])
     @pytest.mark.parametrize(
         "endpoint",
         [
@@ -92,12 +115,12 @@ class DescribeBinding:
             "https://lakefs.example.com.evil.com",
         ],
     )
-    def it_sends_nothing_elsewhere(self, endpoint: str, is_terminal: bool) -> None:
+    def it_sends_nothing_elsewhere(self, endpoint: str, approve: Approve | None) -> None:
         with pytest.raises(CredentialsError, match="nothing was sent"):
-            find({**KEYS, "LAKEPLAN_EU_PROD_ENDPOINT_URL": endpoint}, is_terminal=is_terminal)
+            find({**KEYS, "LAKEPLAN_EU_PROD_ENDPOINT_URL": endpoint}, approve=approve)
         lakectl = LakectlSettings(endpoint, Secret("k"), Secret("s"), "~/.lakectl.yaml")
         with pytest.raises(CredentialsError, match="nothing was sent"):
-            find({}, lakectl, is_terminal=is_terminal)
+            find({}, lakectl, approve=approve)
 
     def it_binds_lakectl_s_by_either_endpoint_and_by_both(self) -> None:
         without = LakectlSettings(None, Secret("k"), Secret("s"), "env")
@@ -116,15 +139,15 @@ class DescribeBinding:
     def it_refuses_an_endpoint_that_hides_another(self) -> None:
         tricky = ServerConfig("eu-prod", "https://lakefs.example.com@evil.example.com")
         with pytest.raises(CredentialsError) as caught:
-            find_credentials(tricky, BOUND, is_terminal=True, only_server=True)
+            find_credentials(tricky, BOUND, approve=Asked(True), only_server=True)
         assert "SECRET" not in str(caught.value)
 
 
 class DescribeCheckBinding:
     """State and storage URLs."""
 
-    def check(self, url: str | None, bound: str | None, *, is_terminal: bool = False) -> None:
-        check_binding("state", url, bound, variable="LAKEPLAN_STATE_URL", is_terminal=is_terminal)
+    def check(self, url: str | None, bound: str | None, *, approve: Approve | None = None) -> None:
+        check_binding("state", url, bound, variable="LAKEPLAN_STATE_URL", approve=approve)
 
     @pytest.mark.parametrize("url", [None, "file://.lakeplan", "file:///x", "/x"])
     def it_needs_none_where_no_credentials_go(self, url: str | None) -> None:
@@ -150,9 +173,17 @@ class DescribeCheckBinding:
         assert caught.value.where == "state"
 
     def it_leaves_an_unbound_place_to_a_person(self) -> None:
-        self.check("s3://ops/lakeplan", None, is_terminal=True)
+        person = Asked(True)
+        self.check("s3://ops/lakeplan/", None, approve=person)
+        assert person.questions == [("state", "s3://ops/lakeplan")]
         with pytest.raises(CredentialsError):
-            self.check("s3://evil/lakeplan", "s3://ops/lakeplan", is_terminal=True)
+            self.check("s3://evil/lakeplan", "s3://ops/lakeplan", approve=person)
+
+    def it_takes_one_of_several_places(self) -> None:
+        for url in ("https://a.example.com", "https://b.example.com/"):
+            self.check(url, "https://a.example.com, https://b.example.com")
+        with pytest.raises(CredentialsError, match="nothing was sent"):
+            self.check("https://c.example.com", "https://a.example.com https://b.example.com")
 
     def it_shows_no_secret_of_a_url(self) -> None:
         for url in ("s3://K:SECRET@b/x", "https://h/c?sig=SECRET"):

@@ -1,0 +1,120 @@
+"""The first use of an address at a terminal: a question, and the answer kept outside the tree.
+
+A tree comes from a pull request, a mail, a colleague. Whoever changes an address in it would get the
+credentials of everybody who runs a command on it, so a person approves each address once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import typer
+
+from lakeplan.adapters.lakefs.credentials import Approve
+from lakeplan.adapters.storage.folder_files import written_beside
+from lakeplan.cli.console import say, stderr
+from lakeplan.cli.progress import TerminalProgress
+from lakeplan.limits import MIB, parse_json, read_file
+from lakeplan.ports.progress import Progress
+
+FILE = Path("lakeplan") / "addresses.json"
+
+
+def address_question(tree: Path, environ: Mapping[str, str], progress: Progress) -> Approve | None:
+    """Asks at the terminal, once for each address of a tree; None without a terminal."""
+    if not sys.stdin.isatty():
+        return None
+    return AddressQuestion(tree.resolve(), KnownAddresses(_place(environ, tree.resolve())), progress)
+
+
+def _place(environ: Mapping[str, str], tree: Path) -> Path | None:
+    """The user's file of approved addresses; None where there is no such place outside the tree."""
+    home = environ.get("HOME", "")
+    base = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
+    if not os.path.isabs(base):
+        return None
+    place = Path(os.path.realpath(base)) / FILE
+    return None if tree in place.parents else place
+
+
+@dataclass(frozen=True)
+class KnownAddresses:
+    """Approved addresses by tree and by what they are of. The file is the user's alone: one that others may
+    write, or that is damaged, counts as empty."""
+
+    place: Path | None
+
+    def last(self, tree: Path, what: str) -> str | None:
+        found = self._read().get(str(tree), {}).get(what)
+        return found if isinstance(found, str) else None
+
+    def remember(self, tree: Path, what: str, url: str) -> None:
+        if self.place is None:
+            return
+        known = self._read()
+        known.setdefault(str(tree), {})[what] = url
+        os.makedirs(self.place.parent, mode=0o700, exist_ok=True)
+        with written_beside(str(self.place)) as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(json.dumps(known, indent=2, sort_keys=True).encode())
+            file.flush()
+            os.replace(file.name, self.place)
+
+    def _read(self) -> dict[str, dict[str, object]]:
+        if self.place is None:
+            return {}
+        try:
+            status = os.lstat(self.place)
+            if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return {}
+            found = parse_json(read_file(self.place, MIB))
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(found, dict):
+            return {}
+        return {tree: dict(known) for tree, known in found.items() if isinstance(known, dict)}
+
+
+@dataclass(frozen=True)
+class AddressQuestion:
+    """``Approve`` at a terminal. May be asked from several threads; nobody is asked twice in one command."""
+
+    tree: Path
+    known: KnownAddresses
+    progress: Progress
+    _answers: dict[tuple[str, str], bool] = field(default_factory=dict, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __call__(self, what: str, url: str) -> bool:
+        with self._lock:
+            if (what, url) not in self._answers:
+                self._answers[what, url] = self._approved(what, url)
+            return self._answers[what, url]
+
+    def _approved(self, what: str, url: str) -> bool:
+        last = self.known.last(self.tree, what)
+        if last == url:
+            return True
+        bars = (
+            self.progress.paused()
+            if isinstance(self.progress, TerminalProgress)
+            else contextlib.nullcontext()
+        )
+        with bars:
+            before = f"last sent to {last}" if last else "not yet sent anywhere for this tree"
+            say(stderr(), f"{what}: the credentials were {before}")
+            say(stderr(), f"{what}: the tree in {self.tree} names {url}")
+            question = "Send them there? Only the word yes does"
+            answer = typer.prompt(question, default="", show_default=False, err=True)
+        if answer.strip() != "yes":
+            return False
+        self.known.remember(self.tree, what, url)
+        return True
