@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from lakeplan.cli.console import stdout
-from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.core.files import SHARED, write_file
+from lakeplan.errors import UsageError
 from lakeplan.render.json import json_for
 
 STANDARD_OUTPUT = Path("-")
@@ -77,9 +77,10 @@ def emit(
         elif output.path is None:
             sys.stdout.write(json_for(texts[output.format](), sys.stdout.encoding))
         elif output.format == OPENMETRICS:
-            _replace(output.path, texts[output.format]())
+            # A collector of metrics runs as another user.
+            write_file(output.path, texts[output.format](), mode=SHARED)
         else:
-            _write(output.path, texts[output.format]())
+            write_file(output.path, texts[output.format]())
 
 
 def emit_document(
@@ -109,33 +110,4 @@ def _emit_rich(output: Output, show: Callable[[Console], None], *, no_color: boo
         return
     console = Console(record=True, no_color=True, highlight=False, width=120, file=io.StringIO())
     show(console)
-    _write(output.path, console.export_text())
-
-
-def _replace(path: Path, text: str) -> None:
-    """Puts a file in place as a whole: a collector reads its folder at any time."""
-    if path.exists() and not path.is_file():  # a pipe or a device
-        _write(path, text)
-        return
-    beside = path.with_name(f".{path.name}.{os.getpid()}")  # no name that a collector takes
-    try:
-        _write(beside, text, named=path)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _write(path: Path, text: str, *, named: Path | None = None) -> None:
-    write_bytes(path, text.encode(), named=named)
-
-
-def write_bytes(path: Path, data: bytes, *, named: Path | None = None) -> None:
-    """Raises LakeplanError that names the file (``named``: as the user knows it)."""
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise LakeplanError(
-            f"cannot write: {error.strerror}",
-            where=str(named or path),
-            hint="name a file in a folder that exists",
-        ) from None
+    write_file(output.path, console.export_text())

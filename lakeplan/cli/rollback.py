@@ -11,8 +11,10 @@ from lakeplan.app.history_rollback import Disagreement, Restoration, disagreemen
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.gc_edit import add_entry, set_gc
 from lakeplan.config.tree import Tree, load_tree
+from lakeplan.core.files import SHARED, inside, write_file
 from lakeplan.core.tree_text import gc_lines, setting_lines
 from lakeplan.errors import ConfigError, LakeplanError, StalePlan
+from lakeplan.limits import read_file, why_unreadable
 from lakeplan.ports.lakefs import LakeFSReader
 
 Connect = Callable[[str], LakeFSReader]
@@ -56,7 +58,8 @@ class TreeEdit:
     @property
     def files(self) -> tuple[str, ...]:
         """What was changed, relative to the tree."""
-        return tuple(sorted(p.relative_to(self.root).as_posix() for p in self._originals))
+        top = inside(self.root, self.root)
+        return tuple(sorted(p.relative_to(top).as_posix() for p in self._originals))
 
     def make(self, tree: Tree, wanted: Sequence[Restoration], connect: Connect) -> Tree:
         """The tree after the edits: it says what is wanted, and the same as before of everything else.
@@ -82,7 +85,7 @@ class TreeEdit:
 
     def restore(self) -> None:
         for path, text in self._originals.items():
-            _write(path, text)
+            write_file(path, text, mode=SHARED)
         self._originals.clear()
 
     def _pass(self, found: Iterable[Disagreement], leftover: Mapping[str, Disagreement]) -> Tree:
@@ -95,14 +98,16 @@ class TreeEdit:
     def _edit(self, item: Disagreement, lines: list[str]) -> None:
         desired = item.desired
         own = desired is not None and not desired.by_glob and desired.source is not None
-        path = self.root / (desired.source.file if own and desired and desired.source else ROOT_FILE)
+        path = inside(
+            self.root, self.root / (desired.source.file if own and desired and desired.source else ROOT_FILE)
+        )
         text = _read(path)
         key = desired.entry if own and desired else item.restoration.repository
         changed = set_gc(text, key, lines) if own else add_entry(text, key, lines)
         if changed is None:
             raise ConfigError("an entry is not written in a way that can be edited")
         self._originals.setdefault(path, text)
-        _write(path, changed)
+        write_file(path, changed, mode=SHARED)
 
 
 def _by_hand(found: Sequence[Disagreement], problems: str) -> StalePlan:
@@ -132,15 +137,6 @@ def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[Restoration]) ->
 
 def _read(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise LakeplanError(f"cannot read: {error}", where=str(path)) from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-    except OSError as error:
-        raise LakeplanError(f"cannot write: {error.strerror}", where=str(path)) from None
+        return read_file(path).decode()
+    except (OSError, ValueError) as error:
+        raise LakeplanError(f"cannot read: {why_unreadable(error)}", where=str(path)) from None

@@ -32,6 +32,7 @@ from lakeplan.adapters.lakefs.lakectl import LakectlSettings, read_lakectl
 from lakeplan.adapters.lakefs.probe import identify
 from lakeplan.adapters.lakefs.transport import Timeouts
 from lakeplan.adapters.state import open_state
+from lakeplan.adapters.storage.urls import FolderLocation, parse_location
 from lakeplan.app.lifecycle.survey import Readers
 from lakeplan.app.plan_branches import BranchPorts
 from lakeplan.cli.addresses import address_question
@@ -39,6 +40,7 @@ from lakeplan.cli.caches import CacheChoice
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.config.tree import Tree, load_tree
+from lakeplan.core.files import LeadsOut, inside
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.server import ServerIdentity
 from lakeplan.model.simulation import ImpactResult
@@ -150,10 +152,12 @@ class Session:
         return "" if self.environ.get(name) or by_lakectl else name
 
     def state(self) -> StateWriter:
-        """The tree's state store. Raises CredentialsError when a remote one is not bound."""
+        """The tree's state store. Raises CredentialsError when one outside the tree is not bound, and
+        LakeplanError for a folder of the tree that a link leads out of it."""
         url = self.tree.state_url
-        bound = self.environ.get(STATE_URL)
-        check_binding("state", url, bound, variable=STATE_URL, approve=self.approve)
+        if not is_state_inside(url, self.tree.root):
+            bound = self.environ.get(STATE_URL)
+            check_binding("state", url, bound, variable=STATE_URL, approve=self.approve, with_folders=True)
         return open_state(url)
 
     def credentials(self, server: str) -> Credentials:
@@ -169,6 +173,26 @@ class Session:
 
     def _lakectl(self) -> LakectlSettings:
         return lakectl_settings(self.environ, self.lakectl_config)
+
+
+def is_state_inside(url: str, tree: Path) -> bool:
+    """Whether a state URL names a folder of the tree. Raises LakeplanError where a link leads out of it."""
+    location = parse_location(url) if url.startswith("file:") else None
+    if not isinstance(location, FolderLocation):
+        return False
+    top = os.path.abspath(tree)
+    folder = os.path.normpath(location.path)
+    if not folder.startswith((f"{top}{os.sep}", f"{os.path.realpath(tree)}{os.sep}")):
+        return False
+    try:
+        inside(tree, folder)
+    except LeadsOut as error:
+        raise LakeplanError(
+            f"the state folder {error}",
+            where=url,
+            hint="Replace the link by a folder, or name the folder it leads to in state.url.",
+        ) from None
+    return True
 
 
 @dataclass(frozen=True)

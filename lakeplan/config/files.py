@@ -10,9 +10,12 @@ from pathlib import Path
 from lakeplan.config.problems import Path as ProblemPath
 from lakeplan.config.problems import Problems
 from lakeplan.config.yaml_nodes import MAX_CHARACTERS, Node, parse_yaml
+from lakeplan.core.files import LeadsOut, inside
+from lakeplan.limits import read_file
 from lakeplan.model.desired import Source
 
 ROOT_FILE = "lakeplan.yaml"
+_NOT_OURS = frozenset({".git", ".lakeplan"})
 
 
 class TreeFiles:
@@ -43,17 +46,23 @@ class TreeFiles:
     def mentions(self, file: str, word: str) -> bool:
         """Whether a word stands anywhere in a file. False when it cannot be read."""
         try:
-            return word.encode() in (self.root / file).read_bytes()
+            return word.encode() in self._bytes(file)
         except (OSError, ValueError):
             return False
 
+    def _bytes(self, file: str) -> bytes:
+        """Raises OSError, and ValueError for what is no file of a tree: checked at the file's real path."""
+        real = inside(self._real_root, self.root / file)
+        if _NOT_OURS.intersection(part.casefold() for part in real.relative_to(self._real_root).parts):
+            raise ValueError("it belongs to git or to lakeplan's state")
+        return read_file(real, 4 * MAX_CHARACTERS)
+
     def _read(self, file: str, at: Source, path: ProblemPath) -> str | None:
         try:
-            place = self.root / file
-            if place.stat().st_size > 4 * MAX_CHARACTERS:
-                self._problems.add(at, path, f"{file} is too large for a file of a tree")
-                return None
-            data = place.read_bytes()
+            data = self._bytes(file)
+        except LeadsOut as error:
+            self._problems.add(at, path, f"{file} {error}")
+            return None
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self._problems.add(at, path, f"cannot read {file}: {reason}")
@@ -83,10 +92,10 @@ class TreeFiles:
 
     def is_inside(self, file: str) -> bool:
         try:
-            real = Path(os.path.realpath(self.root / file))
-        except (OSError, ValueError):
+            inside(self._real_root, self.root / file)
+        except LeadsOut:
             return False
-        return real == self._real_root or self._real_root in real.parents
+        return True
 
     def expand(self, pattern: str, at: Source, path: ProblemPath) -> list[str]:
         """Files that an include pattern names, sorted; the root file is never one of them."""

@@ -14,8 +14,9 @@ from lakeplan.config.units import MAX_SECONDS, parse_duration
 from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode, parse_yaml
 from lakeplan.core.drawing import Drawing, DrawnCommit, DrawnObject, check_history, contents_of
 from lakeplan.core.drawing_tests import Expected, ExpectedDays, PolicyTest
+from lakeplan.core.files import LeadsOut, read_inside
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.limits import TREE_FILE_BYTES, read_file, why_unreadable
+from lakeplan.limits import TREE_FILE_BYTES, why_unreadable
 from lakeplan.model.desired import Source
 
 FOLDER = "tests"
@@ -50,9 +51,11 @@ def read_tests(files: Iterable[Path], root: Path) -> list[PolicyTest]:
 
 def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
     try:
-        text = read_file(file, TREE_FILE_BYTES).decode("utf-8-sig")
+        # A file that is named beside the tree is the user's own; one in the tree may be a stranger's link.
+        own = root if root.absolute() in file.absolute().parents else file.parent
+        text = read_inside(own, file, TREE_FILE_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        reason = why_unreadable(error)
+        reason = str(error) if isinstance(error, LeadsOut) else why_unreadable(error)
         raise UsageError(f"cannot read the tests: {reason}", where=str(file), hint="name a file") from None
     try:
         name = file.resolve().relative_to(root.resolve()).as_posix()

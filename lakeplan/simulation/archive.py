@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from lakeplan.core.files import SHARED, write_file
 from lakeplan.errors import LakeplanError
-from lakeplan.simulation.output import writing
 
 EXECUTOR_PACKAGES = (
     "pyspark",
@@ -48,23 +49,23 @@ def write_archive(target: Path, *, schemas: Path | None = None) -> tuple[str, ..
         )
     needed = needed_packages()
     extra = {REQUIREMENTS: "".join(f"{line}\n" for line in needed).encode()}
-    with writing(target):
-        _write(target, schemas, extra)
+    write_file(target, _zip(schemas, extra), mode=SHARED)
     return needed
 
 
 def write_code(target: Path) -> None:
     """The modules alone, for the executors of a session that is open. Raises LakeplanError."""
-    with writing(target):
-        _write(target, None, {})
+    write_file(target, _zip(None, {}), mode=SHARED)
 
 
-def _write(target: Path, schemas: Path | None, extra: Mapping[str, bytes]) -> None:
+def _zip(schemas: Path | None, extra: Mapping[str, bytes]) -> bytes:
+    target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in _files(schemas):
             _put(archive, name, path.read_bytes())
         for name, data in extra.items():
             _put(archive, name, data)
+    return target.getvalue()
 
 
 def needed_packages() -> tuple[str, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+from lakeplan.core.files import PRIVATE_FOLDER, refuse_links
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.simulation.columns import TABLES
 
@@ -20,9 +22,10 @@ _OURS = {*TABLES, SUMMARY}
 def check_target(target: Path, *, overwrite: bool) -> None:
     """Raises UsageError unless results can be put there: nothing stands there, an empty folder, or (to be
     overwritten) nothing but the results of an earlier run."""
-    if not target.exists():
+    refuse_links(target)
+    if not os.path.lexists(target):
         return
-    if not target.is_dir():
+    if target.is_symlink() or not target.is_dir():
         raise UsageError("is not a folder", where=str(target), hint="name another --output")
     found = {entry.name for entry in target.iterdir()}
     if not found:
@@ -45,7 +48,8 @@ def written(target: Path, *, overwrite: bool) -> Iterator[Path]:
     check_target(target, overwrite=overwrite)
     draft = target.with_name(f".{target.name}.{uuid4().hex[:12]}")
     with writing(target):
-        draft.mkdir(parents=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft.mkdir(PRIVATE_FOLDER)
     try:
         yield draft
         check_target(target, overwrite=overwrite)

@@ -8,6 +8,8 @@ import secrets
 import time
 from collections.abc import Iterator
 
+from lakeplan.core.files import PRIVATE, PRIVATE_FOLDER
+
 LEFTOVER = ".new-"
 LEFTOVER_SECONDS = 3600
 """A file of this age that was never given its name belongs to a process that was killed."""
@@ -32,7 +34,7 @@ class FolderCache:
     def get(self, key: str) -> bytes | None:
         path = self._path(key)
         try:
-            with open(path, "rb") as file:
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
                 data = file.read()
                 used = os.fstat(file.fileno()).st_mtime
         except OSError:
@@ -48,8 +50,8 @@ class FolderCache:
         new = os.path.join(folder, LEFTOVER + secrets.token_hex(8))
         try:
             # paths in it are not for other people of the machine
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            with open(new, "xb") as file:
+            os.makedirs(folder, mode=PRIVATE_FOLDER, exist_ok=True)
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
                 file.write(data)
             os.replace(new, path)
             self._put += len(data)

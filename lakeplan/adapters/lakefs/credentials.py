@@ -103,17 +103,23 @@ def find_credentials(
 
 
 def check_binding(
-    what: str, url: str | None, bound: str | None, *, variable: str, approve: Approve | None
+    what: str,
+    url: str | None,
+    bound: str | None,
+    *,
+    variable: str,
+    approve: Approve | None,
+    with_folders: bool = False,
 ) -> None:
     """Refuses to send credentials to an address that only the tree names (a pull request can change it).
 
     ``url`` is the tree's, ``bound`` the value of ``variable``, which may name several places: one of them
     must be that one. Where ``bound`` is not set a person is asked (``approve``); without a
     terminal that is None, and ``bound`` is required. Nothing needs a binding when the tree names no
-    address (None), or a folder: no credentials go there. ``what`` begins the messages ("state", "storage of
-    server prod").
+    address (None), or a folder, where no credentials go; ``with_folders``: a folder needs one too, because it
+    is written to. ``what`` begins the messages ("state", "storage of server prod").
     """
-    if url is None or url.startswith(("/", "file://", "local://")):
+    if url is None or (url.startswith(("/", "file://", "local://")) and not with_folders):
         return
     if not bound:
         if approve is not None:

@@ -13,7 +13,9 @@ from lakeplan.adapters.state.keys import check_data, check_key
 from lakeplan.adapters.storage.folder_files import flush_folder, make_folders
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_os_error
 from lakeplan.adapters.storage.urls import FolderLocation
+from lakeplan.core.files import PRIVATE, PRIVATE_FOLDER
 from lakeplan.errors import StorageError
+from lakeplan.limits import TooLarge, read_file
 from lakeplan.ports.storage import Versioned
 
 LOCK = ".lock"
@@ -25,7 +27,8 @@ class FolderState:
 
     Writers take turns by a lock on one file of the folder, which the system releases when a process dies. A
     record is written beside its place, flushed to the disk and then renamed: whoever is killed, and
-    whenever, a reader finds the old record or the new one, whole.
+    whenever, a reader finds the old record or the new one, whole. Records are for their owner alone, and no
+    symbolic link below the folder is followed.
     """
 
     def __init__(self, path: str) -> None:
@@ -38,10 +41,11 @@ class FolderState:
     def read(self, key: str) -> Versioned | None:
         check_key(key, self._url)
         try:
-            with open(self._path(key), "rb") as file:
-                data = file.read()
+            data = read_file(self._path(key))
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except TooLarge as error:
+            raise StorageError(str(error), where=self._where(key)) from None
         except OSError as error:
             raise translate_os_error(error, self._where(key)) from error
         return Versioned(data, _version(data))
@@ -82,13 +86,13 @@ class FolderState:
 
     def _replace(self, path: str, data: bytes) -> None:
         folder = os.path.dirname(path)
-        make_folders(folder)
+        make_folders(folder, PRIVATE_FOLDER)
         for name in os.listdir(folder):
             if name.startswith(LEFTOVER):
                 os.unlink(os.path.join(folder, name))  # we hold the lock: its writer was killed
         new = os.path.join(folder, LEFTOVER + secrets.token_hex(8))
         try:
-            with open(new, "xb") as file:
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -102,8 +106,9 @@ class FolderState:
     @contextlib.contextmanager
     def _locked(self, key: str) -> Iterator[None]:
         try:
-            make_folders(self._root)
-            with open(os.path.join(self._root, LOCK), "ab") as lock:
+            make_folders(self._root, PRIVATE_FOLDER)
+            lock_path = os.path.join(self._root, LOCK)
+            with open(os.open(lock_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE), "wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
         except StorageError:
@@ -112,7 +117,15 @@ class FolderState:
             raise translate_os_error(error, self._where(key)) from error
 
     def _path(self, key: str) -> str:
-        return os.path.join(self._root, *key.split("/"))
+        """Raises StorageError where a part of it below the folder is a symbolic link."""
+        path = os.path.join(os.path.realpath(self._root), *key.split("/"))
+        if os.path.realpath(path) != path:
+            raise StorageError(
+                "a symbolic link is not followed in a state folder",
+                where=self._where(key),
+                hint="Replace the link by the file or folder itself.",
+            )
+        return path
 
     def _where(self, key: str) -> str:
         return f"{self._url}/{key}"

@@ -12,14 +12,14 @@ UNFINISHED = ".lakeplan-unfinished-"
 """How names of records begin while they are written. Readers of a namespace do not list them."""
 
 
-def make_folders(path: str) -> None:
+def make_folders(path: str, mode: int = 0o777) -> None:
     """Like makedirs, and each new folder's name is on the disk before anything is put into it."""
     if os.path.isdir(path):
         return
     parent = os.path.dirname(path)
-    make_folders(parent)
+    make_folders(parent, mode)
     with contextlib.suppress(FileExistsError):
-        os.mkdir(path)
+        os.mkdir(path, mode)
     flush_folder(parent)
 
 

@@ -19,6 +19,7 @@ from lakeplan.cli.wiring import Session, lakectl_settings
 from lakeplan.config.files import ROOT_FILE
 from lakeplan.config.problems import TreeError
 from lakeplan.config.tree import load_tree
+from lakeplan.core.files import SHARED, refuse_links, write_file
 from lakeplan.core.patterns import expand
 from lakeplan.core.settings import same_setting
 from lakeplan.core.tree_text import quoted
@@ -285,14 +286,15 @@ def _asks_for(desired: DesiredRepository | None, repository: Imported) -> bool:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Makes folders as needed. Raises LakeplanError that names the file."""
+    """Makes folders as needed; follows no link of the folder. Raises LakeplanError that names the file."""
     for name, text in files.items():
         path = folder / name
+        refuse_links(path, below=folder)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise LakeplanError(f"cannot write: {error.strerror}", where=str(path)) from None
+        write_file(path, text, mode=SHARED)
 
 
 def _report(made: Import, tree: Path, *, no_color: bool) -> None:

@@ -16,10 +16,11 @@ from lakeplan.cli.base import Base, read_base
 from lakeplan.cli.console import configure_logging, print_error, stderr
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.gates import check_gate_names, gate_names
-from lakeplan.cli.outputs import Output, emit, pair_outputs, write_bytes
+from lakeplan.cli.outputs import Output, emit, pair_outputs
 from lakeplan.cli.redaction import plan_shown
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.wiring import Session
+from lakeplan.core.files import write_file
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.model.plan import Plan
 from lakeplan.model.plan_document import dump_objects, to_document
@@ -169,7 +170,7 @@ def show_plan(
     objects = dump_objects(plan)
     for output in outputs:
         if output.format == "json" and output.path is not None and objects:
-            write_bytes(objects_path(output.path), objects)
+            write_file(objects_path(output.path), objects)
     emit(
         outputs,
         plan_texts(plan, tree, document),

@@ -19,7 +19,8 @@ from lakeplan.cli.progress import progress_for
 from lakeplan.cli.report_curves import Curves, compute_curves
 from lakeplan.cli.report_sources import Sources
 from lakeplan.cli.wiring import Session, parse_spark_conf
-from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.core.files import write_file
+from lakeplan.errors import ExitCode, UsageError
 from lakeplan.model.plan import Plan, RepositoryPlan
 from lakeplan.render.amounts import size
 from lakeplan.render.report import render_report
@@ -172,11 +173,4 @@ def _write(path: Path, text: str) -> None:
         sys.stdout.buffer.write(text.encode("utf-8"))
         sys.stdout.flush()
         return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise LakeplanError(
-            f"cannot write the page: {error.strerror}",
-            where=str(path),
-            hint="name a file in a folder that exists",
-        ) from None
+    write_file(path, text)
