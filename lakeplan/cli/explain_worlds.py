@@ -18,7 +18,7 @@ from lakeplan.cli.wiring import Session
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, to_us
 from lakeplan.model.desired import Cleared, DesiredRepository
-from lakeplan.model.objects import AddressType, StoredObject
+from lakeplan.model.objects import StoredObject
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation.addresses import Addresses, known_as
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
@@ -111,7 +111,7 @@ def run_staging(
     protected: set[str] = set()
     for key in run.files:
         for address in read_uncommitted(namespace.read(key), name=f"{namespace.url}/{key}").addresses:
-            protected.update(book.protected(address, AddressType.BY_PREFIX))
+            protected.update(book.staged(address))
     return RunStaging(run.run_id, frozenset(protected))
 
 

@@ -36,6 +36,14 @@ class Addresses:
         key, others = self.meaning(address, address_type)
         return others if key is None else [key, *others]
 
+    def staged(self, address: str) -> list[str]:
+        """Every key that an address of a run of uncommitted addresses may mean. The server writes full ones
+        that begin with the namespace as relative: a query or an escape may still be one of a URL."""
+        found = self.protected(address, AddressType.BY_PREFIX)
+        if not is_usual_url(address):
+            found += possible_keys(address, folder_names(self.namespaces))
+        return list(dict.fromkeys(found))
+
 
 def known_as(read_url: str, storage_namespace: str | None) -> Addresses:
     """For a namespace read at ``read_url`` that its server calls ``storage_namespace`` (None: not said)."""

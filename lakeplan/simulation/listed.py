@@ -13,7 +13,7 @@ from lakeplan.errors import SimulationFailed
 from lakeplan.formats.hashing import hash_texts
 from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
 from lakeplan.formats.uncommitted import read_uncommitted
-from lakeplan.model.objects import AddressType, StoredObject
+from lakeplan.model.objects import StoredObject
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation.blocks import Block, texts_of
 from lakeplan.simulation.folding import STORED, Class, Classes, Rows, fold
@@ -60,7 +60,7 @@ class ListedReader:
         found: list[str] = []
         known = self.source.addresses
         for address in read_uncommitted(data, name=f"{self.source.name}/{item.name}").addresses:
-            found += known.protected(address, AddressType.BY_PREFIX)
+            found += known.staged(address)
         number = self.classes.number(Class(int(Seen.UNCOMMITTED)))
         zeros = np.zeros(len(found), np.int64)
         return Block(fold(Rows(hash_texts(found), zeros, zeros + number), self.classes))

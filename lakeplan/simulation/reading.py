@@ -220,7 +220,7 @@ def _staged(data: bytes, item: WorkItem, source: Source) -> Iterator[pa.RecordBa
     """Addresses of a run are relative; a full one, should a server write it, protects all it may mean."""
     found: list[str] = []
     for address in read_uncommitted(data, name=where_of(source, item)).addresses:
-        found += source.addresses.protected(address, AddressType.BY_PREFIX)
+        found += source.addresses.staged(address)
     for start in range(0, len(found), BATCH_ROWS):
         part = found[start : start + BATCH_ROWS]
         yield _batch(item, part, seen=[int(Seen.UNCOMMITTED)] * len(part))

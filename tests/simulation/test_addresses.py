@@ -45,6 +45,7 @@ class DescribeAKnownNamespace:
             "s3n://bucket/ns/data/p/1?x#y",
             "s3://key:secret@bucket/ns/data/p/1",
             "s3://bucket:443/ns/data/p/1",
+            "s3:///bucket/ns/data/p/1",
             "https://minio.example.com/bucket/ns/data/p/1",
             "https://bucket.s3.eu-central-1.amazonaws.com/ns/data/p/1?X-Amz-Signature=1",
             "s3://any/data/x/data/p/1",
@@ -63,6 +64,14 @@ class DescribeAKnownNamespace:
         assert key == address
         assert "data/p/1" in others
         assert self.known.protected(address, RELATIVE) == [address, *others]
+
+    @pytest.mark.parametrize(
+        "address",
+        ["data/p/1?x=1", "data/p/1#f", "data%2Fp/1", "/data/p/1", "S3://bucket/ns/data/p/1", "data/p/1"],
+    )
+    def it_protects_what_a_staged_address_may_mean(self, address: str) -> None:
+        """The server writes what is staged without the namespace, whatever its type is."""
+        assert "data/p/1" in self.known.staged(address)
 
     @pytest.mark.parametrize(
         "address", ["s3://lake/raw/data.parquet", "s3://bucket/ns-2/in", "s3://bucket/ns"]

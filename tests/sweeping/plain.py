@@ -94,7 +94,7 @@ class PlainMarker:
                     known.last = max(known.last, facts.last)
                     known.paths.add(entry.path)
                     known.aliased = True
-        staged = _staged(request.store, request.uncommitted)
+        staged = _staged(request.store, request.uncommitted, book)
         foreign, maybe = _foreign(request.foreign, book)
         for address in maybe:
             held.setdefault(address, Held()).aliased = True
@@ -121,7 +121,7 @@ class PlainMarker:
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
         book = Addresses((request.storage_namespace, request.store.url))
-        held = _staged(request.store, request.uncommitted).union(*_foreign(request.foreign, book))
+        held = _staged(request.store, request.uncommitted, book).union(*_foreign(request.foreign, book))
         for id in request.metaranges:
             for entry in entries_of(request.metadata, id):
                 held.update(book.protected(entry.address, entry.address_type))
@@ -167,8 +167,12 @@ def entries_of(metadata: MetadataReader, metarange: str) -> Iterator[Entry]:
         yield from read_range(metadata.read_metadata("range", info.id), name=info.id, verify_id=info.id)
 
 
-def _staged(store: SweepStore, keys: Sequence[str]) -> set[str]:
-    return {address for key in keys for address in read_uncommitted(store.read(key), name=key).addresses}
+def _staged(store: SweepStore, keys: Sequence[str], book: Addresses) -> set[str]:
+    found: set[str] = set()
+    for key in keys:
+        for address in read_uncommitted(store.read(key), name=key).addresses:
+            found.update(book.staged(address))
+    return found
 
 
 def _foreign(foreign: Sequence[ForeignRanges], book: Addresses) -> tuple[set[str], set[str]]:

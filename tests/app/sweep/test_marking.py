@@ -263,6 +263,14 @@ class DescribeWhatIsKept:
         world.sweep_of(mark)
         assert {address, late} <= repo.stored()
 
+    @pytest.mark.parametrize("where", ["local://repo1/{}?x=1", "local://repo1//{}"])
+    def it_keeps_what_is_staged_in_another_spelling(
+        self, world: SweepWorld, repo: LakeRepository, where: str
+    ) -> None:
+        address = _address(repo, "main~3")
+        repo.stage("again.bin", where.format(address))
+        assert address not in world.going(world.mark())
+
     def it_takes_no_query_of_another_repository_for_a_key(
         self, world: SweepWorld, repo: LakeRepository
     ) -> None:
