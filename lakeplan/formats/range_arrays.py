@@ -13,6 +13,16 @@ from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
 
 _DATA = np.frombuffer(DATA_PREFIX.encode(), np.uint8)
 _SLASH, _DOT = b"/."
+_PAIRS = np.frombuffer(b"///.", np.uint16)
+
+
+def _has_unusual_pair(buffer: Bytes) -> bool:
+    """Whether a slash stands before a slash or a dot anywhere, two bytes at a time."""
+    for first in (0, 1):
+        pairs = buffer[first : buffer.size - (buffer.size - first) % 2].view(np.uint16)
+        if any((pairs == pair).any() for pair in _PAIRS):
+            return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,8 @@ class RangeArrays:
         rows = np.flatnonzero(self.address_end > self.address_start)
         buffer, start, end = self.buffer, self.address_start[rows], self.address_end[rows]
         found[rows] = (buffer[start] == _SLASH) | (buffer[start] == _DOT) | (buffer[end - 1] == _SLASH)
+        if not _has_unusual_pair(buffer):  # most ranges
+            return found
         at = np.flatnonzero(buffer[:-1] == _SLASH)
         at = at[(buffer[at + 1] == _SLASH) | (buffer[at + 1] == _DOT)]
         if at.size and rows.size:  # addresses are in the buffer in the order of rows

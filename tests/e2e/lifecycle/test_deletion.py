@@ -113,3 +113,39 @@ class DescribeDeletion:
         document = lake.lifecycle("plan", "--no-simulate", "--read-only").json
         assert document["repositories"][0]["read_only"] is True
         assert document["summary"]["delete"] == 0
+
+
+class DescribeHolds:
+    """A branch that a hold names, or that alone leads to what one names, is never deleted."""
+
+    def hold(self, lake, *holds: str) -> None:
+        path = lake.tree / "repositories" / "analytics.yaml"
+        path.write_text(path.read_text() + f"    holds: [{', '.join(holds)}]\n")
+
+    def it_keeps_a_held_branch(self, lake):
+        lake.observed("feature-1", "feature-2")
+        self.hold(lake, "{branch: feature-1, reason: legal}")
+        assert lake.verdicts()["feature-1"] == ("keep", "held")
+        assert "kept by a legal hold" in lake.lakeplan("lifecycle", "plan", "--no-simulate").out
+        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        assert lake.live() == {"main", "feature-1"}
+
+    def it_keeps_branches_that_alone_lead_to_a_held_commit_or_path(self, lake):
+        for n in (1, 2, 3):
+            lake.api.branch("analytics", f"feature-{n}")
+        head = lake.api.commit("analytics", "feature-1", 0, data=3)
+        lake.api.upload("analytics", "feature-2", "legal/a", b"x")
+        lake.api.commit("analytics", "feature-2", 0)
+        lake.api.commit("analytics", "feature-3", 0, other=3)
+        lake.observed()
+        self.hold(lake, f"{{commit: '{head[:8]}', reason: r}}", "{prefix: legal/, reason: r}")
+        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        assert lake.live() == {"main", "feature-1", "feature-2"}
+
+    def it_deletes_nothing_while_a_hold_is_misspelt(self, lake):
+        lake.observed("feature-1")
+        self.hold(lake, "{branch: faeture-1, reason: legal}")
+        result = lake.lifecycle("run")
+        assert result.code == 1
+        assert "'faeture-1' keeps nothing" in result.json["repositories"][0]["failure"]["message"]
+        assert lake.live() == {"main", "feature-1"}
