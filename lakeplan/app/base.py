@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakeplan.core.planning.loosening import Guards, Policy, held_to_guard, outside_bounds
-from lakeplan.core.strictness import POLICY, stricter_safety
+from lakeplan.core.strictness import POLICY, stricter_lifecycle, stricter_safety
 from lakeplan.errors import ConfigError
 from lakeplan.model.desired import DesiredRepository, Override, Safety, ServerConfig
+from lakeplan.model.lifecycle import LifecycleSettings
 from lakeplan.model.plan import SweepGuard
 from lakeplan.ports.tree import DesiredTree
 
@@ -89,3 +90,39 @@ class GuardedTree(_Wrapped):
     def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
         found = self.tree.resolve(server, live_repositories)
         return [held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in found]
+
+
+@dataclass(frozen=True)
+class ReviewedSettings:
+    """What a lifecycle plan was made with."""
+
+    lifecycle: LifecycleSettings
+    safety: Safety
+
+
+@dataclass(frozen=True)
+class ReviewedTree(_Wrapped):
+    """A ``DesiredTree`` whose repositories keep at least what they kept when a lifecycle plan was reviewed.
+    ``reviewed`` by ``server/name``."""
+
+    reviewed: Mapping[str, ReviewedSettings]
+
+    @property
+    def safety(self) -> Safety:
+        found = self.tree.safety
+        for then in self.reviewed.values():
+            found = stricter_safety(then.safety, found)
+        return found
+
+    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
+        return [self._held(desired) for desired in self.tree.resolve(server, live_repositories)]
+
+    def _held(self, desired: DesiredRepository) -> DesiredRepository:
+        then = self.reviewed.get(desired.key)
+        if then is None:
+            return desired
+        return replace(
+            desired,
+            lifecycle=stricter_lifecycle(then.lifecycle, desired.lifecycle),
+            safety=stricter_safety(then.safety, desired.safety),
+        )

@@ -295,3 +295,36 @@ def it_explains_wrong_use(make_site: Any, words: tuple[str, ...], code: int, say
     assert result.code == code, result.err
     assert says in result.err + result.out
     assert "Traceback" not in result.err
+
+
+def it_keeps_to_what_the_tree_tightened_after_the_approval(make_site: Any) -> None:
+    """Attacks A1, A2 and A6 of issue 13: nothing is deleted until the tree is as it was approved."""
+    site = make_site("{settle: 0s, margin: 0s}")
+    before, mark_id = site.data(), site.mark()["mark_id"]
+    root = site.world.tree / "lakeplan.yaml"
+    approved = root.read_text()
+    assert site.world.lakeplan(("sweep", "approve"), mark_id, "--reason", "x").code == 0
+    for old, new, code, says in (
+        ("margin: 0s", "margin: 0s, min_age: 365d", 5, "sweep.min_age"),
+        ("margin: 0s", "margin: 0s, engine: lakefs-spark-client", 5, "sweep.engine"),
+        ("objects_percent: 100", "objects_percent: 1", 4, "expired-objects"),
+        ("margin: 0s", "margin: 0s, max_bytes: 20", 4, "sweep-limit"),
+        ("{default_retention_days: 7}", "clear", 4, "gc: clear"),
+        ("settle: 0s", "settle: 24h", 4, "sweep.settle"),
+    ):
+        assert old in approved
+        root.write_text(approved.replace(old, new))
+        refused = site.world.lakeplan(("sweep", "run"), mark_id)
+        assert (refused.code, site.data()) == (code, before), refused.err
+        assert says in refused.err
+    # The rules are lowered by two applies within a minute: the server shows what it showed before.
+    settling = approved.replace("settle: 0s", "settle: 1s")
+    for days in (365, 7):
+        root.write_text(settling.replace("default_retention_days: 7", f"default_retention_days: {days}"))
+        assert site.world.lakeplan("apply", "--auto-approve").code == 0
+    root.write_text(settling.replace("settle: 1s", "settle: 1h"))
+    assert site.world.lakeplan(("sweep", "run"), mark_id).code == 4
+    assert site.data() == before
+    root.write_text(approved)
+    assert site.world.lakeplan(("sweep", "run"), mark_id).code == 0
+    assert len(before - site.data()) == 2

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from lakeplan.app.base import ReviewedSettings
 from lakeplan.app.lifecycle.ends import (
     BranchEnd,
     LifecycleReport,
@@ -21,7 +23,7 @@ from lakeplan.errors import ExitCode, FormatError
 from lakeplan.model.branch_plan import row_of
 from lakeplan.model.branches import MomentTotal
 from lakeplan.model.plan import Failure, GateOutcome, GateResult
-from lakeplan.model.plan_document import encode
+from lakeplan.model.plan_document import decode, encode
 
 PLAN_FORMAT = "lakeplan.lifecycle-plan/v1"
 RUN_FORMAT = "lakeplan.lifecycle-run/v1"
@@ -61,6 +63,7 @@ def _repository(repository: RepositoryOutlook) -> Json:
         "totals": {name: _total(t) for name, t in repository.totals.items()},
         "objects_unknown": repository.objects_unknown,
         "gates": [_gate(g) for g in repository.gates],
+        "settings": encode(ReviewedSettings(repository.desired.lifecycle, repository.desired.safety)),
         "warnings": list(repository.warnings),
         "blind_to": list(found.blind_to) if found else [],
         "failure": _failure(repository.failure),
@@ -104,17 +107,29 @@ def _failure(failure: Failure | None) -> Json | None:
     }
 
 
-def reviewed_of(document: Any, where: str) -> Reviewed:
-    """``server/name`` → branch → HEAD of what a plan document lets go. Raises FormatError on another file."""
+@dataclass(frozen=True)
+class ReviewedPlan:
+    """``branches``: what the plan deletes. ``settings`` by ``server/name``."""
+
+    branches: Reviewed
+    settings: Mapping[str, ReviewedSettings]
+
+
+def reviewed_of(document: Any, where: str) -> ReviewedPlan:
+    """What a plan document deletes, and the settings it was made with. Raises FormatError on another file."""
     try:
         if document["format"] != PLAN_FORMAT:
             raise ValueError(f"its format is {document['format']!r}")
-        return {
+        branches = {
             str(r["repository"]): {
                 str(b["branch_id"]): str(b["commit_id"]) for b in r["branches"] if b["verdict"] == "delete"
             }
             for r in document["repositories"]
         }
+        settings = {
+            str(r["repository"]): decode(r["settings"], ReviewedSettings) for r in document["repositories"]
+        }
+        return ReviewedPlan(branches, settings)
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(
             f"this is not a lifecycle plan ({error})",

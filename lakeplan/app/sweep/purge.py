@@ -51,8 +51,9 @@ def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
 
 def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> dict[str, Any]:
     """Deletes the copies of one quarantine that were written before a moment, and says what became of them.
-    Raises LakeplanError while its sweep is not finished (it may be about to copy, or to be closed), and
-    StorageError when the store cannot be used; what is left is purged by the next call."""
+    Raises ClockSkew when clocks differ, LakeplanError while its sweep is not finished (it may be about to
+    copy, or to be closed), StorageError when the store cannot be used; what is left is purged by the next
+    call."""
     site = quarantine.site
     settings = DeleteSettings(
         mode="delete",
@@ -61,8 +62,7 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
         cutoff_us=0,
         rate=site.desired.sweep.rate,
     )
-    clocks = site_clocks(site, sweep_prefix(quarantine.mark_id) + CLOCK_FILE, ports.now, by=by_text(run))
-    older_than -= ports.now() - clocks.earliest
+    site_clocks(site, sweep_prefix(quarantine.mark_id) + CLOCK_FILE, ports.now, by=by_text(run))
     limit_us = round(older_than.timestamp() * 1_000_000)
     lease = site_lease(site, ports.state, run)
     with lease:

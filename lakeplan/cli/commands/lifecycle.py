@@ -11,9 +11,11 @@ from typing import Annotated
 
 import typer
 
+from lakeplan.app.base import ReviewedTree
 from lakeplan.app.lifecycle import report
 from lakeplan.app.lifecycle.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
-from lakeplan.app.lifecycle.run import Reviewed, RunPorts, run_lifecycle
+from lakeplan.app.lifecycle.report import ReviewedPlan
+from lakeplan.app.lifecycle.run import RunPorts, run_lifecycle
 from lakeplan.app.lifecycle.service import serve
 from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
 from lakeplan.app.plan import Selection
@@ -228,7 +230,7 @@ class _Runner:
     selection: Selection
     allowed: frozenset[str]
     outputs: tuple[Output, ...]
-    reviewed: Reviewed | None = None
+    reviewed: ReviewedPlan | None = None
     lakectl_config: Path | None = None
     progress: bool = True
     no_color: bool = False
@@ -244,14 +246,15 @@ class _Runner:
     def once(self) -> int:
         """Raises LakeplanError where nothing can be done at all."""
         session = self.open()
+        reviewed = self.reviewed
         done = run_lifecycle(
-            session.tree,
+            session.tree if reviewed is None else ReviewedTree(session.tree, reviewed.settings),
             LifecycleOptions(
                 now=session.as_of, as_of=session.as_of, selection=self.selection, allowed=self.allowed
             ),
             _ports(session, self.stop),
             this_run(self.tree),
-            reviewed=self.reviewed,
+            reviewed=None if reviewed is None else reviewed.branches,
         )
         way = Way(self.outputs, session.tree, self.no_color, self.redact)
         way.emit(report.run_document(done), render_lifecycle_run, lifecycle_run_metrics)
@@ -289,7 +292,7 @@ def check_engines(session: Session, selection: Selection) -> None:
     )
 
 
-def read_reviewed(path: Path) -> Reviewed:
+def read_reviewed(path: Path) -> ReviewedPlan:
     """Raises FormatError, UsageError."""
     try:
         document = parse_json(read_file(path, PLAN_BYTES), limit=PLAN_BYTES)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
 
+from lakeplan.app.base import ReviewedTree
 from lakeplan.app.lifecycle.memory import list_runs, read_deletions, read_ledger
-from lakeplan.app.lifecycle.report import run_exit_code
+from lakeplan.app.lifecycle.report import plan_document, reviewed_of, run_exit_code
 from lakeplan.errors import (
     ConfigError,
+    FormatError,
     PermissionDenied,
     PreconditionFailed,
     UsageError,
@@ -271,6 +274,34 @@ class DescribeTheSecondLook:
             "feature-1": "deleted",
             "feature-2": "not_reviewed",
         }
+
+    def it_keeps_what_the_settings_of_the_reviewed_plan_keep(self, idle):
+        """The tree weakened them since: what was staged after the review would be lost."""
+        idle.tree.settings = LifecycleSettings(min_keep=1)
+        plan = reviewed_of(json.loads(json.dumps(plan_document(idle.plan()))), "plan.json")
+        assert set(plan.branches[KEY]) == {"feature-2"}
+        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.lakefs.stage("feature-2")
+        idle.clock.wait(4)
+        tree, idle.tree = idle.tree, ReviewedTree(idle.tree, plan.settings)
+        assert idle.ends(reviewed=plan.branches) == {"feature-1": "not_reviewed"}
+        idle.tree = tree
+        assert idle.ends(reviewed=plan.branches)["feature-2"] == "deleted"
+
+    def it_keeps_to_the_limit_of_the_reviewed_plan(self, idle):
+        idle.tree.safety = Safety(max_deleted_branches=1)
+        plan = reviewed_of(json.loads(json.dumps(plan_document(idle.plan()))), "plan.json")
+        idle.tree.safety = Safety(max_deleted_branches=20)
+        idle.tree = ReviewedTree(idle.tree, plan.settings)
+        assert set(idle.ends(reviewed=plan.branches).values()) == {"gate_refused"}
+
+    def it_refuses_a_plan_without_settings(self, idle):
+        document = json.loads(json.dumps(plan_document(idle.plan())))
+        del document["repositories"][0]["settings"]["lifecycle"]["exempt"]
+        assert reviewed_of(document, "plan.json")  # the default
+        del document["repositories"][0]["settings"]
+        with pytest.raises(FormatError, match="settings"):
+            reviewed_of(document, "plan.json")
 
     def it_keeps_what_moved_since_the_reviewed_plan(self, idle):
         idle.tree.policies = (Policy("old", ("feature-*",), max_age_seconds=3 * DAY),)
