@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from lakeplan.model.plan_document import digest_of
+from lakeplan.model.plan import Plan
+from lakeplan.model.plan_document import decode, to_document
 
 
 @pytest.fixture
@@ -67,11 +68,10 @@ def it_refuses_when_a_warning_became_a_refusal(world, expiring):
 
 
 def edited(path, change) -> None:
-    """The plan file as somebody leaves it who edits it and knows how its digest is made."""
+    """The plan file as somebody leaves it who edits it and knows how totals and digest are made."""
     document = json.loads(path.read_text())
     change(document)
-    document["digest"] = digest_of(document)
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(to_document(decode(document, Plan))))
 
 
 def open_every_gate(document) -> None:

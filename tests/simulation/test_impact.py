@@ -7,20 +7,23 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from lakeplan import limits
 from lakeplan.adapters.cache.folder import FolderCache
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.errors import FormatError, LakeplanError, SimulationFailed, StorageNotFound
 from lakeplan.formats.range_writer import write_metarange, write_range
 from lakeplan.model.objects import AddressType, Entry
+from lakeplan.model.shown import Bit, Records, object_digests, packed
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.simulation import ImpactRequest
-from lakeplan.simulation import impact
+from lakeplan.simulation import impact, writing
 from lakeplan.simulation.impact import SparkSimulator
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.session import SparkOptions
@@ -116,6 +119,43 @@ class DescribeWithoutSpark:
         found = SparkSimulator().impact([repository.request(), calm.request()])
         assert isinstance(found["lab/one"], SimulationFailed)
         assert found["lab/calm"] == ImpactResult({})
+
+
+@pytest.mark.spark
+class DescribeWhatIsNamed:
+    NAMED: ClassVar = {"expire": Bit.NOW, "later": Bit.WEEK}
+
+    def shown(self, spark: SparkOptions, *repositories: Repository) -> list[Any]:
+        asked = [replace(repository.request(), shown=self.NAMED) for repository in repositories]
+        found = SparkSimulator(spark).impact(asked)
+        return [getattr(found[repository.key], "shown", None) for repository in repositories]
+
+    @pytest.mark.parametrize("few", [1_000_000, 0])
+    def it_names_every_object_by_why_it_expires(
+        self, spark: SparkOptions, repository: Repository, monkeypatch: pytest.MonkeyPatch, few: int
+    ) -> None:
+        """On the driver and, for many, in the workers."""
+        monkeypatch.setattr(writing, "FEW", few)
+        repository.commit(BEFORE, *(entry(f"a{n}", f"data/{n}") for n in range(20)))
+        repository.commit(BEFORE | AFTER, entry("b", "data/7"), entry("c", "data/late"))
+        repository.commit(BEFORE | AFTER | LATER, entry("d", "data/3"))
+        (data,) = self.shown(spark, repository)
+        now = [f"data/{n}" for n in range(20) if n not in (3, 7)]
+        expected = dict.fromkeys(now, int(Bit.NOW | Bit.WEEK)) | dict.fromkeys(["data/7", "data/late"], 2)
+        assert data == packed(
+            (object_digests(repository.key, [address]), bits) for address, bits in expected.items()
+        )
+
+    def it_names_none_of_a_repository_beyond_the_limit(
+        self, spark: SparkOptions, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "SHOWN_RECORDS", 2)
+        small = Repository(tmp_path / "small", "lab/small")
+        small.commit(BEFORE, entry("a", "data/1"))
+        repository.commit(BEFORE, *(entry(f"a{n}", f"data/{n}") for n in range(3)))
+        large, known = self.shown(spark, repository, small)
+        assert large is None
+        assert Records(known).count(Bit.NOW) == 1
 
 
 @pytest.mark.spark
