@@ -9,13 +9,12 @@ from typing import Any
 
 from lakeplan.app.gather_settings import server_policies
 from lakeplan.app.run import GC
-from lakeplan.app.state import repository_key
+from lakeplan.app.state import read_applied, repository_key
 from lakeplan.app.sweep.record import SweepRecord
 from lakeplan.core.drift import DriftClass, DriftedValue, LastApplied, drift_of, released
 from lakeplan.core.drift_settings import DriftedItem, setting_drift, setting_released
 from lakeplan.core.settings import same_setting
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
-from lakeplan.limits import parse_json
 from lakeplan.model.desired import DesiredRepository, ServerConfig
 from lakeplan.model.plan import Failure
 from lakeplan.model.plan_document import rules_from_body
@@ -51,11 +50,11 @@ def read_last_applied(state: StateReader, repository: str) -> LastApplied | None
     """The record of ``server/name``; None when no apply recorded it. Raises LakeplanError naming a record
     that cannot be read: it must not pass for "never applied"."""
     key = repository_key("applied", repository)
-    found = state.read(key)
+    found = read_applied(state, repository)
     if found is None:
         return None
+    record, _ = found
     try:
-        record = parse_json(found.data)
         settings = record.get("settings", {})
         attempts = record.get("attempts", {})
         recorded = "body" in record or not (settings or attempts)

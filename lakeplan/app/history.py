@@ -9,8 +9,8 @@ from typing import Any
 
 from lakeplan.core.diff import diff_rules
 from lakeplan.core.settings import diff_setting
-from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.limits import parse_json
+from lakeplan.errors import FormatError, LakeplanError, UsageError
+from lakeplan.model import records
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan_document import rules_from_body
 from lakeplan.model.rules import GcRules
@@ -167,15 +167,31 @@ def _read(state: StateReader, run_id: str) -> RunRecord:
     found = state.read(key)
     if found is None:
         raise LakeplanError("the run's record is gone", where=key)
+    what, hint = "the record of this run", "inspect the repositories to see what it changed"
+    record = records.read_record(found.data, RUN, what=what, where=key, hint=hint)
     try:
-        return _parse(run_id, parse_json(found.data))
+        return _parse(run_id, record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LakeplanError(
-            "the record of this run is damaged",
-            where=key,
-            hint="what it did cannot be told; look at the repositories themselves",
-            detail=repr(error),
-        ) from None
+        raise FormatError(f"{what} is damaged", where=key, hint=hint, detail=repr(error)) from None
+
+
+RUN = records.record(
+    {
+        "command": records.text,
+        "by": records.record({}),
+        "started_at": records.moment,
+        "plan_digest": records.text,
+        "plan_as_of": records.moment,
+    },
+    {
+        "finished_at": records.moment,
+        "tree_commit": records.text,
+        "allowed": records.list_of(records.text),
+        "overridden": records.list_of(records.text),
+        "force": records.flag,
+        "repositories": records.map_of(records.record({})),
+    },
+)
 
 
 def _parse(run_id: str, record: Any) -> RunRecord:

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
-from lakeplan.errors import LeaseHeld, WriteConflict
-from lakeplan.limits import parse_json
+from lakeplan.errors import FormatError, LeaseHeld, WriteConflict
+from lakeplan.model import records
 from lakeplan.model.moments import utc_text
 from lakeplan.model.rules import GcRules, etag_of
 from lakeplan.ports.storage import StateReader, StateWriter
@@ -34,6 +34,35 @@ def repository_key(kind: str, repository: str) -> str:
     """``kind`` is ``applied`` or ``leases``; ``repository`` is ``server/name``."""
     server, _, name = repository.partition("/")
     return f"{kind}/{quote(server, safe='')}/{quote(name, safe='')}.json"
+
+
+_ITEMS = records.or_null(records.list_of(records.record({})))
+_BODIES = records.record({"body": records.or_null(records.anything)})
+APPLIED = records.record(
+    {"repository": records.text, "config_hash": records.text, "run_id": records.text, "at": records.moment},
+    {
+        "etag": records.text,
+        "body": records.rules,
+        "settings": records.map_of(records.record({"body": _ITEMS})),
+        "attempts": records.map_of(records.list_of(_BODIES)),
+    },
+)
+_APPLIED_TEXT = {
+    "what": "the state's record of the last apply",
+    "hint": "restore it, or move it away: the next apply writes a new one",
+}
+
+
+def read_applied(state: StateReader, repository: str) -> tuple[dict[str, Any], str] | None:
+    """The record of ``server/name`` and its version; None when no apply recorded it. Raises FormatError
+    naming a record that is damaged, or another repository's: it must not count as "never applied"."""
+    key = repository_key("applied", repository)
+    found = state.read(key)
+    if found is None:
+        return None
+    record = records.read_record(found.data, APPLIED, where=key, **_APPLIED_TEXT)
+    records.of_repository(record, repository, where=key, **_APPLIED_TEXT)
+    return record, found.version
 
 
 def known_repositories(state: StateReader) -> frozenset[str]:
@@ -82,13 +111,12 @@ def record_attempt(
     found there later has an author even if the run could not read it back. Forgotten by the next record of
     what was read back."""
     key = repository_key("applied", repository)
-    current = state.read(key)
-    record: dict[str, Any] = parse_json(current.data) if current is not None else {"config_hash": config_hash}
+    record, version = read_applied(state, repository) or ({"config_hash": config_hash}, None)
     attempts = record.setdefault("attempts", {})
     attempts[setting] = [*attempts.get(setting, ()), {"body": body, "run_id": run_id, "at": utc_text(at)}]
     attempts[setting] = attempts[setting][-ATTEMPTS_KEPT:]
     record = {"repository": repository, "run_id": run_id, "at": utc_text(at)} | record
-    state.write(key, _json(record), if_version=current.version if current else None)
+    state.write(key, _json(record), if_version=version)
 
 
 def _record(
@@ -101,8 +129,7 @@ def _record(
     at: datetime,
 ) -> None:
     key = repository_key("applied", repository)
-    current = state.read(key)
-    record: dict[str, Any] = parse_json(current.data) if current is not None else {}
+    record, version = read_applied(state, repository) or (dict[str, Any](), None)
     settings = {**record.get("settings", {}), **changes.get("settings", {})}
     record |= changes
     record |= {"repository": repository, "config_hash": config_hash, "run_id": run_id, "at": utc_text(at)}
@@ -111,7 +138,10 @@ def _record(
     attempts = record.pop("attempts", {})
     if left := {k: v for k, v in attempts.items() if k not in changes.get("settings", ("gc",))}:
         record["attempts"] = left
-    state.write(key, _json(record), if_version=current.version if current else None)
+    state.write(key, _json(record), if_version=version)
+
+
+LEASE = records.record({"until": records.moment}, {"holder": records.record({})})
 
 
 @dataclass
@@ -206,16 +236,14 @@ class History:
 def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datetime]:
     """A stored lease and its end. One that cannot be read may be somebody's: it counts as held."""
     try:
-        held = parse_json(data)
-        until = datetime.fromisoformat(held["until"].replace("Z", "+00:00"))
-        if until.tzinfo is None or not isinstance(held.get("holder", {}), dict):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, AttributeError):
+        held = records.read_record(data, LEASE, what="the lease of this repository", where=key, hint="")
+    except FormatError as error:
         raise LeaseHeld(
-            f"the lease of this repository is damaged (state record {key})",
+            f"{error.message} (state record {key})",
             where=repository,
             hint="delete that record when no other run is writing, then apply again",
         ) from None
+    until = records.moment_of(held["until"])
     return held, until
 
 

@@ -17,7 +17,7 @@ from lakeplan.app.run import ApplyPorts as ApplyPorts
 from lakeplan.app.run import ApplyReport as ApplyReport
 from lakeplan.app.run import Outcome as Outcome
 from lakeplan.app.run import Run as Run
-from lakeplan.app.state import History, Lease
+from lakeplan.app.state import History, Lease, read_applied
 from lakeplan.app.write_rules import RulesAttempt
 from lakeplan.app.write_settings import SettingAttempt
 from lakeplan.errors import LakeplanError
@@ -42,7 +42,7 @@ def write(
     """Walks the steps: lease, check, write, read back, record. Failures are reported per repository."""
     again = {r.key: r for r in live.repositories}
     work = list(steps)
-    history = History(ports.state, run.run_id, _history_head(plan, run, plan_digest, force))
+    history = History(ports.state, run.run_id, _history_head(plan, live, run, plan_digest, force))
     history.save()
     results: list[Applied] = []
     with ports.progress.task("applying", len(work)) as step_done:
@@ -119,6 +119,7 @@ def _write_one(
 
         # A lowering that is recorded with a wrong time would shorten sweep.settle.
         clocks = server_clock(connection.reader, repository.name, run.now, where=repository.key)
+        read_applied(ports.state, repository.key)  # a damaged record must not be found after the write
         with Lease(ports.state, repository.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest):
             for attempt in attempts:
                 outcome = attempt.run_it(connection)
@@ -132,7 +133,8 @@ def _write_one(
     return done
 
 
-def _history_head(plan: Plan, run: Run, plan_digest: str, force: bool) -> dict[str, Any]:
+def _history_head(plan: Plan, live: Plan, run: Run, plan_digest: str, force: bool) -> dict[str, Any]:
+    """``live``: the plan made again, whose gates were judged."""
     return {
         "run_id": run.run_id,
         "command": "apply",
@@ -142,10 +144,10 @@ def _history_head(plan: Plan, run: Run, plan_digest: str, force: bool) -> dict[s
         "plan_digest": plan_digest,
         "plan_as_of": plan.as_of.isoformat(),
         "plan_tree_commit": plan.tree_commit,
-        "allowed": list(plan.allowed),
+        "allowed": list(live.allowed),
         "overridden": sorted(
             f"{gate_text(g)} ({g.opens_with})"
-            for g in (*plan.gates, *(g for r in plan.repositories for g in r.gates))
+            for g in (*live.gates, *(g for r in live.repositories for g in r.gates))
             if g.outcome is GateOutcome.OVERRIDDEN
         ),
         "force": force,

@@ -56,6 +56,20 @@ def it_sets_clears_and_adds(server, state):
     assert len(state.list_keys("applied/")) == 3
 
 
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"repository": "prod/other"}', b'{"attempts": 7}'])
+def it_writes_nothing_where_the_record_of_the_last_apply_is_damaged_and_goes_on(server, state, data):
+    state.write("applied/prod/a.json", data, if_version=None)
+    report = applied(server, state, A, B)
+    assert ends(report) == {"prod/a": "failed", "prod/b": "applied"}
+    assert server.rules["a"] == GcRules(30), "the record is read before the first write"
+    (failed,) = report.failed
+    assert "record of the last apply" in failed.message
+    assert "applied/prod/a.json" in failed.message
+    assert "move it away" in failed.hint
+    assert exit_code_of(report) == 3
+    assert state.read("applied/prod/a.json").data == data
+
+
 def it_checks_just_before_and_reads_back_just_after(server, state):
     applied(server, state, A)
     assert server.log == ["get a", "set a", "get a"]

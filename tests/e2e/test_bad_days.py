@@ -134,6 +134,25 @@ def it_shows_details_only_to_those_who_ask(repository, tmp_path):
     assert "raised at" in repository.lakeplan("apply", broken, "--log-level", "debug").err
 
 
+@pytest.mark.parametrize("damage", ["", "[]", '{"repository": "prod/other"}', '{"settings": 7}', "[" * 5000])
+def it_writes_nothing_where_the_state_is_damaged_and_applies_the_rest(world, damage):
+    for name in ("one", "two"):
+        world.api.repository(name)
+        world.rules(name, 30)
+    record = world.tree / ".lakeplan/applied/prod/one.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(damage)
+    applied = world.lakeplan("apply", world.plan_file(), "--format", "json")
+    assert applied.code == 3, applied.out + applied.err
+    assert_clean(applied)
+    results = {r["repository"]: r for r in applied.json["results"]}
+    assert (results["prod/one"]["outcome"], results["prod/two"]["outcome"]) == ("failed", "applied")
+    assert "applied/prod/one.json" in results["prod/one"]["message"]
+    assert world.api.rules("one") is None
+    assert world.api.rules("two") == {"*": 30}
+    assert record.read_text() == damage
+
+
 def it_finishes_an_apply_that_was_killed_in_the_middle(world):
     names = [f"repo-{n}" for n in range(6)]
     for name in names:

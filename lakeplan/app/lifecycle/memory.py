@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -17,8 +17,7 @@ from lakeplan.app.history import began_at
 from lakeplan.app.run import Run
 from lakeplan.app.state import repository_key
 from lakeplan.core.lifecycle.ledger import Ledger, dump_ledger, load_ledger
-from lakeplan.errors import FormatError
-from lakeplan.limits import parse_json
+from lakeplan.model import records
 from lakeplan.model.branches import LiveBranch
 from lakeplan.ports.storage import StateReader, StateWriter
 
@@ -162,32 +161,52 @@ def list_runs(state: StateReader, repository: str) -> list[str]:
     return sorted(key[len(folder) : -len(".json")] for key in state.list_keys(folder))
 
 
+_DELETION = records.record(
+    {
+        "head": records.text,
+        "hidden": records.flag,
+        "fate": records.exactly(*(fate.value for fate in Fate)),
+        "uncommitted": records.count,
+        "uncommitted_more": records.flag,
+        "message": records.text,
+    },
+    {"policy": records.text, "since": records.text, "safe_until": records.moment, "found": records.text},
+)
+_DELETIONS = records.record(
+    {
+        "format": records.exactly(DELETIONS_FORMAT),
+        "at": records.moment,
+        "by": records.record({}),
+        "finished": records.flag,
+        "branches": records.map_of(_DELETION),
+    }
+)
+
+
 def read_deletions(state: StateWriter, repository: str, run_id: str) -> DeletionRecord | None:
     """Raises FormatError on a damaged record."""
     key = f"{_folder(repository)}{run_id}.json"
     found = state.read(key)
     if found is None:
         return None
-    try:
-        document = parse_json(found.data)
-        if document["format"] != DELETIONS_FORMAT:
-            raise ValueError(f"its format is {document['format']!r}, not {DELETIONS_FORMAT}")
-        return DeletionRecord(
-            state,
-            repository,
-            run_id,
-            at=document["at"],
-            by=document["by"],
-            branches={n: Deletion(**{**row, "fate": Fate(row["fate"])}) for n, row in _rows(document)},
-            finished=bool(document["finished"]),
-            version=found.version,
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError(
-            f"the record of deleted branches is damaged ({error})",
-            where=key,
-            hint="restore it; the branches' HEADs are in it",
-        ) from None
+    what, hint = "the record of deleted branches", "restore it; the branches' HEADs are in it"
+    document = records.read_record(found.data, _DELETIONS, what=what, where=key, hint=hint)
+    return DeletionRecord(
+        state,
+        repository,
+        run_id,
+        at=document["at"],
+        by=document["by"],
+        branches={
+            n: Deletion(
+                **{f.name: row[f.name] for f in fields(Deletion) if f.name in row}
+                | {"fate": Fate(row["fate"])}
+            )
+            for n, row in _rows(document)
+        },
+        finished=document["finished"],
+        version=found.version,
+    )
 
 
 def unfinished(state: StateWriter, repository: str) -> list[DeletionRecord]:

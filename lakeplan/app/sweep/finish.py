@@ -16,11 +16,11 @@ from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.record import record_sweep
 from lakeplan.app.sweep.results import deleted
 from lakeplan.app.sweep.run import SweepEnd
+from lakeplan.app.sweep.safeguards import official_run
 from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.formats.sweep_keys import OFFICIAL_FILE, SUMMARY_FILE, sweep_prefix
 from lakeplan.formats.unified import ADDRESSES_A_FILE, UnifiedRun
-from lakeplan.limits import parse_json
 from lakeplan.model.mark import settings_document
 from lakeplan.model.moments import utc_text
 from lakeplan.model.simulation import Amount
@@ -95,7 +95,7 @@ def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
     try:
         site.store.create(key, (json.dumps({"run_id": run_id}) + "\n").encode())
     except WriteConflict:
-        run_id = str(parse_json(site.store.read(key))["run_id"])
+        run_id = official_run(site.store, end.mark.mark_id) or run_id
     if end.mark.settings.engine == ENGINE:
         return run_id  # the collector's own report stands there
     report = UnifiedRun(run_id)

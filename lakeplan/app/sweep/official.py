@@ -18,14 +18,14 @@ from dataclasses import replace
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.mark import collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
-from lakeplan.app.sweep.run import SweepEnd, noted_runs, run_sweep
+from lakeplan.app.sweep.run import SweepEnd, run_sweep
+from lakeplan.app.sweep.safeguards import noted_runs, official_run
 from lakeplan.app.sweep.store_marks import StoredMark
 from lakeplan.core.sweep.official import check_collectable, min_age_seconds
-from lakeplan.errors import FormatError, GateRefused, LakeplanError, StalePlan, StorageError, StorageNotFound
+from lakeplan.errors import FormatError, GateRefused, LakeplanError, StalePlan, StorageError
 from lakeplan.formats.mark_parts import end_of, read_part, write_results
 from lakeplan.formats.sweep_keys import OFFICIAL_FILE, begun_key, mark_prefix, result_key, sweep_prefix
 from lakeplan.formats.unified import UnifiedRun, read_deleted, read_summary
-from lakeplan.limits import parse_json
 from lakeplan.model.collector import CollectorJob
 from lakeplan.model.mark import Mark
 from lakeplan.model.objects import StoredObject
@@ -59,7 +59,7 @@ def run_official(
 def withdraw(site: Site, mark: Mark) -> None:
     """Makes the collector's marks for this mark unusable: the sweep is closed, what is left shall stay.
     Raises StorageError."""
-    for run_id in noted_runs(site, mark):
+    for run_id in noted_runs(site.store, mark.mark_id):
         site.store.delete([UnifiedRun(run_id).summary_key], versions=Versions.MARKER)
 
 
@@ -126,7 +126,7 @@ class OfficialSweeper:
 
     def _have_marked(self, request: DeleteRequest) -> None:
         """The collector's own mark, which names nothing but what was approved."""
-        for run_id in noted_runs(self._site, self._mark):
+        for run_id in noted_runs(self._store, self._mark.mark_id):
             self._retract(UnifiedRun(run_id))  # of a run that was killed before it could
         before = set(collector_runs(self._site))
         try:
@@ -141,7 +141,7 @@ class OfficialSweeper:
 
     def _note(self, run: UnifiedRun) -> UnifiedRun:
         """So that this run is not taken for another collector's. Beside the mark: no sweep has begun yet."""
-        runs = [*noted_runs(self._site, self._mark), run.run_id]
+        runs = [*noted_runs(self._store, self._mark.mark_id), run.run_id]
         key = mark_prefix(self._mark.mark_id) + OFFICIAL_FILE
         self._store.put(key, (json.dumps({"runs": runs}) + "\n").encode())
         return run
@@ -233,15 +233,8 @@ class OfficialSweeper:
 
     def _recorded(self) -> UnifiedRun | None:
         """The collector's mark whose sweep has begun."""
-        key = sweep_prefix(self._mark.mark_id) + OFFICIAL_FILE
-        try:
-            return UnifiedRun(str(parse_json(self._store.read(key))["run_id"]))
-        except StorageNotFound:
-            return None
-        except (ValueError, KeyError, TypeError):
-            raise FormatError(
-                "the record of this sweep is damaged", where=f"{self._store.url}/{key}"
-            ) from None
+        run_id = official_run(self._store, self._mark.mark_id)
+        return None if run_id is None else UnifiedRun(run_id)
 
     def _named_by(self, run: UnifiedRun) -> frozenset[str]:
         where = f"{self._store.url}/{run.summary_key}"

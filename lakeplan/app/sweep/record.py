@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from lakeplan.app.state import repository_key
-from lakeplan.errors import LakeplanError, WriteConflict
-from lakeplan.limits import parse_json
+from lakeplan.errors import WriteConflict
+from lakeplan.model import records
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import Status
 from lakeplan.ports.storage import StateReader, StateWriter
@@ -50,25 +50,15 @@ def read_sweeps(state: StateReader, repository: str) -> SweepRecord | None:
     record that cannot be read."""
     key = _key(repository)
     found = state.read(key)
-    if found is None:
+    entries = _entries(found.data, repository) if found is not None else {}
+    if not entries:
         return None
-    try:
-        entries = parse_json(found.data)["marks"]
-        if not entries:
-            return None
-        last = max(entries, key=lambda mark_id: _moment(entries[mark_id]["at"]))
-        return SweepRecord(
-            _last(last, entries[last]),
-            sum((_quarantined(entry) for entry in entries.values()), Amount()),
-            sum((_reclaimed(entry) for entry in entries.values()), Amount()),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LakeplanError(
-            "the state's record of sweeps is damaged",
-            where=key,
-            hint="move it away: the next sweep run writes a new one",
-            detail=repr(error),
-        ) from None
+    last = max(entries, key=lambda mark_id: _moment(entries[mark_id]["at"]))
+    return SweepRecord(
+        _last(last, entries[last]),
+        sum((_quarantined(entry) for entry in entries.values()), Amount()),
+        sum((_reclaimed(entry) for entry in entries.values()), Amount()),
+    )
 
 
 def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_kept: bool) -> None:
@@ -105,7 +95,7 @@ def _change(state: StateWriter, repository: str, put: Callable[[dict[str, Any]],
     key = _key(repository)
     for attempt in range(_TRIES):
         current = state.read(key)
-        entries = {} if current is None else _entries(current.data)
+        entries = {} if current is None else _entries(current.data, repository)
         put(entries)
         record = {"repository": repository, "marks": entries}
         data = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
@@ -117,13 +107,26 @@ def _change(state: StateWriter, repository: str, put: Callable[[dict[str, Any]],
                 raise
 
 
-def _entries(data: bytes) -> dict[str, Any]:
-    """A damaged record tells nothing; a new one tells at least what happens from now on."""
-    try:
-        entries = parse_json(data)["marks"]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return entries if isinstance(entries, dict) else {}
+_SWEPT = records.record(
+    {
+        "at": records.moment,
+        "finished": records.flag,
+        "mode": records.exactly("delete", "quarantine"),
+        "versions_kept": records.flag,
+    },
+    {"purged": records.AMOUNT, **dict.fromkeys(STATUSES, records.AMOUNT)},
+)
+_ENDS = records.record({"repository": records.text, "marks": records.map_of(_SWEPT)})
+
+
+def _entries(data: bytes, repository: str) -> dict[str, Any]:
+    """Raises FormatError for a damaged record, or another repository's."""
+    what, hint = "the state's record of sweeps", "restore it, or move it away: the next run writes a new one"
+    where = _key(repository)
+    record = records.read_record(data, _ENDS, what=what, where=where, hint=hint)
+    records.of_repository(record, repository, what=what, where=where, hint=hint)
+    entries: dict[str, Any] = record["marks"]
+    return entries
 
 
 def _key(repository: str) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from lakeplan.app.clocks import Clocks
 from lakeplan.app.history import find_run, runs_since
-from lakeplan.app.state import repository_key
+from lakeplan.app.state import read_applied
 from lakeplan.app.sweep.places import rules_key
 from lakeplan.app.sweep.ports import Site
 from lakeplan.core.sweep.settling import lowered
@@ -131,11 +130,11 @@ def _parse(data: bytes) -> _Sighting | None:
 
 def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied | None:
     """When lakeplan wrote these very rules, and what they replaced."""
-    found = state.read(repository_key("applied", repository))
-    if found is None:
-        return None
     try:
-        record: dict[str, Any] = parse_json(found.data)
+        found = read_applied(state, repository)
+        if found is None:
+            return None
+        record, _ = found
         if record.get("etag") != stored.etag:
             return None
         at = _moment(record["at"])

@@ -8,7 +8,6 @@ after every part (``lakeplan.sweep.deleting``), so that a run may be killed at a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -21,23 +20,22 @@ from lakeplan.app.sweep.judge import held_to_approval, judge_again
 from lakeplan.app.sweep.look import foreign_ranges, only_new, read_rules, take_look
 from lakeplan.app.sweep.mark import by_text, collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.app.sweep.record import read_sweeps
 from lakeplan.app.sweep.results import deleted, newest_attempts, read_record
 from lakeplan.app.sweep.rules_seen import see_rules
-from lakeplan.app.sweep.safeguards import check_site
+from lakeplan.app.sweep.safeguards import check_site, noted_runs, official_run
 from lakeplan.app.sweep.store_marks import SeenAtMark, StoredMark, load_approval, load_seen
 from lakeplan.core.holds import held_prefixes
 from lakeplan.core.sweep.settling import proven_absent, window
-from lakeplan.errors import GateRefused, LakeplanError, StalePlan, StorageNotFound, UsageError
+from lakeplan.errors import GateRefused, LakeplanError, StalePlan, UsageError
 from lakeplan.formats.mark_parts import end_of
 from lakeplan.formats.sweep_keys import (
     CLOCK_FILE,
-    OFFICIAL_FILE,
     mark_prefix,
     part_id,
     quarantine_prefix,
     sweep_prefix,
 )
-from lakeplan.limits import parse_json
 from lakeplan.model.approval import Approval
 from lakeplan.model.mark import Mark
 from lakeplan.model.simulation import Amount
@@ -93,6 +91,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
     (not approved, not settled, stale, another collector ran); what fails on the way is in the answer."""
     mark = stored.mark
     approval = load_approval(ports.state, stored)
+    read_sweeps(ports.state, site.key)  # a damaged record must not be found after the deletion
     lease = site_lease(site, ports.state, run)
     site = held_to_approval(site, mark, approval)
     check_clocks(site, mark, ports, by_text(run))
@@ -224,20 +223,10 @@ def check_alone(site: Site, mark: Mark) -> None:
 
 def _own_report(site: Site, mark: Mark) -> set[str]:
     """This very sweep, and the run id under which it writes the official report when it got that far."""
-    own = {mark.mark_id, *noted_runs(site, mark)}
-    key = sweep_prefix(mark.mark_id) + OFFICIAL_FILE
-    with suppress(StorageNotFound):
-        own.add(str(parse_json(site.store.read(key))["run_id"]))
+    own = {mark.mark_id, *noted_runs(site.store, mark.mark_id)}
+    if (run_id := official_run(site.store, mark.mark_id)) is not None:
+        own.add(run_id)
     return own
-
-
-def noted_runs(site: Site, mark: Mark) -> list[str]:
-    """Runs in which the official collector marked for this very mark, oldest first."""
-    try:
-        data = site.store.read(mark_prefix(mark.mark_id) + OFFICIAL_FILE)
-    except StorageNotFound:
-        return []
-    return [str(run) for run in parse_json(data)["runs"]]
 
 
 class _Runner:

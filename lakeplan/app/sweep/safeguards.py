@@ -9,9 +9,18 @@ from typing import Any
 
 from lakeplan.app.sweep.neighbours import check_neighbours
 from lakeplan.app.sweep.ports import Site
-from lakeplan.errors import FormatError, LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
-from lakeplan.formats.sweep_keys import OWNER_KEY, SUMMARY_FILE, SWEEPS_PREFIX, sweep_prefix
+from lakeplan.errors import LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
+from lakeplan.formats.sweep_keys import (
+    OFFICIAL_FILE,
+    OWNER_KEY,
+    SUMMARY_FILE,
+    SWEEPS_PREFIX,
+    mark_prefix,
+    sweep_prefix,
+)
 from lakeplan.limits import parse_json
+from lakeplan.model import records
+from lakeplan.ports.storage import NamespaceReader
 
 
 def check_site(site: Site, today: date) -> None:
@@ -47,6 +56,7 @@ def _check_owner(site: Site) -> None:
     where = f"{site.store.url}/{OWNER_KEY}"
     try:
         found = parse_json(site.store.read(OWNER_KEY))
+        _OWNER(found, "")
         same = found["server"] == owner["server"] and found["repository"] == owner["repository"]
         named = f"repository {found['repository']} of {found['server']}"
     except (ValueError, KeyError, TypeError, StorageNotFound):
@@ -91,12 +101,38 @@ def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:
         data = site.store.read(key)
     except StorageNotFound:
         return None
+    hint = f"restore it, or run `lakeplan sweep run {mark_id}` again, which writes it"
+    where = f"{site.store.url}/{key}"
+    return records.read_record(data, _SUMMARY, what="the summary of this sweep", where=where, hint=hint)
+
+
+_OWNER = records.record({"server": records.text, "repository": records.text})
+_SUMMARY = records.record({"finished": records.flag, "came_back": records.or_null(records.count)})
+_RUN_ID = records.record({"run_id": records.text})
+_RUNS = records.record({"runs": records.list_of(records.text)})
+
+
+def official_run(store: NamespaceReader, mark_id: str) -> str | None:
+    """The run id under which a sweep writes the official report; None before it got that far. Raises
+    FormatError."""
+    found = _official(store, sweep_prefix(mark_id), _RUN_ID)
+    return None if found is None else str(found["run_id"])
+
+
+def noted_runs(store: NamespaceReader, mark_id: str) -> list[str]:
+    """Runs in which the official collector marked for this very mark, oldest first. Raises FormatError."""
+    found = _official(store, mark_prefix(mark_id), _RUNS)
+    return [] if found is None else list(found["runs"])
+
+
+def _official(store: NamespaceReader, prefix: str, shape: records.Shape) -> dict[str, Any] | None:
+    key = prefix + OFFICIAL_FILE
     try:
-        summary: dict[str, Any] = parse_json(data)
-        is_over(summary)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise FormatError("is no summary of a sweep", where=f"{site.store.url}/{key}") from None
-    return summary
+        data = store.read(key)
+    except StorageNotFound:
+        return None
+    what, where = "the record of the official report", f"{store.url}/{key}"
+    return records.read_record(data, shape, what=what, where=where, hint="restore it, or mark again")
 
 
 def is_over(summary: Mapping[str, Any]) -> bool:

@@ -13,11 +13,10 @@ from lakeplan.app.sweep.mark import MarkOptions, make_mark
 from lakeplan.app.sweep.places import MARK_INDEX, approval_key
 from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select, select_one
 from lakeplan.app.sweep.purge import Quarantine, list_quarantines
-from lakeplan.app.sweep.store_marks import StoredMark, load_mark, repository_of
+from lakeplan.app.sweep.store_marks import StoredMark, load_mark, read_mark_index, repository_of
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.settling import window
-from lakeplan.errors import ExitCode, LakeplanError, ReadOnlyRepository
-from lakeplan.limits import parse_json
+from lakeplan.errors import ExitCode, FormatError, LakeplanError, ReadOnlyRepository
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.mark import Mark
 from lakeplan.model.moments import utc_text
@@ -128,13 +127,12 @@ def list_marks(state: StateReader) -> list[Json]:
     found = []
     for key in reversed(state.list_keys(MARK_INDEX)):
         mark_id = key.removeprefix(MARK_INDEX).removesuffix(".json")
-        record = state.read(key)
-        if record is None:
-            continue
         try:
-            entry = parse_json(record.data)
-            row = {"mark_id": mark_id, **{k: str(entry[k]) for k in ("repository", "marked_at", "by")}}
-        except (ValueError, KeyError, TypeError):
-            row = {"mark_id": mark_id, "repository": "?", "marked_at": "", "by": ""}
+            entry = read_mark_index(state, mark_id)
+        except FormatError:
+            entry = {"repository": "?", "marked_at": "", "by": ""}
+        if entry is None:
+            continue
+        row = {"mark_id": mark_id, **{k: entry[k] for k in ("repository", "marked_at", "by")}}
         found.append({**row, "approved": state.read(approval_key(mark_id)) is not None})
     return found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 from lakeplan.app.sweep.places import approval_key, mark_index_key
 from lakeplan.app.sweep.ports import Site
 from lakeplan.errors import FormatError, LakeplanError, StalePlan, StorageNotFound, UsageError
 from lakeplan.formats.sweep_keys import MARK_FILE, SEEN_FILE, mark_prefix
 from lakeplan.limits import parse_json
+from lakeplan.model import records
 from lakeplan.model.approval import Approval
 from lakeplan.model.mark import Mark, digest_of, read_mark
 from lakeplan.model.plan_document import decode
@@ -26,16 +28,34 @@ class StoredMark:
 
 def repository_of(state: StateReader, mark_id: str) -> str:
     """The repository (``server/name``) a mark belongs to. Raises UsageError for an unknown mark."""
-    found = state.read(mark_index_key(mark_id))
-    if found is None:
+    index = read_mark_index(state, mark_id)
+    if index is None:
         raise UsageError(
             f"the state knows no mark {mark_id}",
             hint="lakeplan sweep report lists marks; use the tree and state that the mark was made with",
         )
-    try:
-        return str(parse_json(found.data)["repository"])
-    except (ValueError, KeyError, TypeError):
-        raise FormatError("the record of this mark is damaged", where=mark_index_key(mark_id)) from None
+    return str(index["repository"])
+
+
+_INDEX = records.record(
+    {
+        "repository": records.text,
+        "digest": records.text,
+        "marked_at": records.text,
+        "by": records.text,
+    }
+)
+
+
+def read_mark_index(state: StateReader, mark_id: str) -> dict[str, Any] | None:
+    """What the state knows of a mark: ``repository``, ``digest``, ``marked_at``, ``by``; None for an unknown
+    one. Raises FormatError."""
+    key = mark_index_key(mark_id)
+    found = state.read(key)
+    if found is None:
+        return None
+    hint = "restore it, or mark the repository again"
+    return records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
 
 
 def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
@@ -49,8 +69,8 @@ def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
         raise StorageNotFound(
             f"there is no finished mark {mark_id}", where=where, hint="mark the repository again"
         ) from None
-    index = state.read(mark_index_key(mark_id))
-    if index is None or parse_json(index.data).get("digest") != digest_of(data):
+    index = read_mark_index(state, mark_id)
+    if index is None or index["digest"] != digest_of(data):
         raise StalePlan("is not the mark that was written", where=where, hint="mark the repository again")
     mark = read_mark(data, name=where)
     if sum(part.rows for part in mark.marked.going) != mark.goes.objects:
@@ -88,6 +108,10 @@ def load_approval(state: StateReader, stored: StoredMark) -> Approval:
     return approval
 
 
+_NAMES = records.list_of(records.text)
+_SEEN = records.record({"kept_metaranges": _NAMES, "foreign": records.map_of(_NAMES)})
+
+
 @dataclass(frozen=True)
 class SeenAtMark:
     """What the mark knew to be kept, and what it read of other repositories."""
@@ -102,7 +126,8 @@ def load_seen(site: Site, mark: Mark) -> SeenAtMark:
     data = site.store.read(key)
     if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
         raise StalePlan("is not what the mark wrote", where=f"{site.store.url}/{key}", hint="mark again")
-    record = parse_json(data)
+    what, where = "what the mark saw", f"{site.store.url}/{key}"
+    record = records.read_record(data, _SEEN, what=what, where=where, hint="mark again")
     return SeenAtMark(
         frozenset(record["kept_metaranges"]),
         {name: frozenset(ids) for name, ids in record["foreign"].items()},

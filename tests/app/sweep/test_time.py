@@ -46,7 +46,14 @@ def applied(world: SweepWorld, repo: LakeRepository, before: GcRules, after: GcR
         "repositories": {"prod/repo1": step},
     }
     write(world, f"history/{run_id}.json", record)
-    last = {"etag": after.etag, "body": after.to_body(), "run_id": run_id, "at": now.isoformat()}
+    last = {
+        "repository": "prod/repo1",
+        "config_hash": "0",
+        "etag": after.etag,
+        "body": after.to_body(),
+        "run_id": run_id,
+        "at": now.isoformat(),
+    }
     write(world, "applied/prod/repo1.json", last)
 
 
