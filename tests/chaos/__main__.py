@@ -30,8 +30,9 @@ def main() -> int:
     parser.add_argument("--world", type=int)
     parser.add_argument("--taken-back", nargs="*", choices=(*FIXES, []), metavar="NAME")
     options = parser.parse_args()
-    # what lakeplan warns about is its commands' own output
-    logging.getLogger("lakeplan").setLevel(logging.CRITICAL)
+    # what lakeplan warns about is its commands' own output; moto logs every request
+    for name in ("lakeplan", "werkzeug"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     if options.taken_back is not None:
         return _take_back(options.taken_back or list(FIXES), options.seed, options.steps or 2_000)
     return _run(options.seed, options.steps or 10_000, options.store, options.world)

@@ -29,7 +29,7 @@ from tests.chaos.world import ChaosWorld
 
 WORLD_STEPS = 40
 HOURS = (0, 0, 1, 12, 25, 25, 50, 24 * 8)
-SKEWS = (0,) * 12 + (25, -25)
+SKEWS = (0,) * 30 + (25, -25)
 """Hours by which a process's clock is wrong."""
 
 

@@ -47,6 +47,7 @@ class Born:
 
     made: int
     written: int
+    head: str
 
 
 @dataclass
@@ -200,17 +201,18 @@ class Checker(Watcher):
 
     # ---- the server
     def heard(self, request: Request, response: Response) -> None:
-        """Everybody's requests: when branches were made and written."""
-        if request.method == "GET" or response.status >= 300 or not request.path.startswith(BRANCHES):
+        """Everybody's requests: when branches were made, and when their HEADs moved. Of uncommitted data that
+        is gone again nobody can know."""
+        if request.method == "GET" or response.status >= 300:
             return
-        now, name = (
-            self.world.truth.now_us(),
-            request.path.removeprefix(BRANCHES).strip("/").partition("/")[0],
-        )
-        if not name:
-            self.born[json.loads(request.body)["name"]] = Born(now, now)
-        elif name in self.born:
-            self.born[name].written = now
+        now = self.world.truth.now_us()
+        heads = self.world.truth.history(REPOSITORY).branches
+        for name in self.born.keys() - heads.keys():
+            del self.born[name]
+        for name, head in heads.items():
+            known = self.born.setdefault(name, Born(now, now, head))
+            if known.head != head:
+                known.written, known.head = now, head
 
     def before_server(self, process: Process, request: Request) -> None:
         if request.method == "POST" and request.path == PREPARE:
@@ -231,7 +233,7 @@ class Checker(Watcher):
         if request.path == RULES:
             process.read["rules"] = days_of(json.loads(response.body)) if there else None
         elif there and (branch := BRANCH.fullmatch(request.path)):
-            born = self.born.get(branch[1], Born(0, 0))
+            born = self.born.get(branch[1], Born(0, 0, ""))
             head = json.loads(response.body)["commit_id"]
             process.read[branch[1]] = (head, now - born.made, now - born.written)
         elif there and (diff := DIFF.fullmatch(request.path)):

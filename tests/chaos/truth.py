@@ -161,7 +161,7 @@ class Truth:
         if tree_days is not None:
             keep(self.documented(history, tree_days), "the documented rule, with the tree's days")
         keep((c for t, c in history.tags.items() if fnmatchcase(t, PROTECTED_TAGS)), "a protected tag")
-        keep(history.ancestry(held_once), "a hold, whose branch or tag is gone")
+        keep(held_once, "a hold, whose branch or tag is gone")
         today = self._lake.clock().date()
         for hold in holds:
             if in_force(hold, today):
