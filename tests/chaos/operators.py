@@ -40,6 +40,7 @@ class Operator:
         self._facts: dict[str, dict[str, int]] = {}
 
     def mark(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Mark:
+        self._few_parts()
         settings = {**DEFAULTS, **self.world.sweep}
         oldest = self.world.truth.now_us() - span_us(settings["min_age"])
         candidates = sum(at < oldest for at in self.world.truth.stored(REPOSITORY).values())
@@ -48,6 +49,11 @@ class Operator:
         self.marks.append(mark)
         self._facts[mark.mark_id] = {"going": len(self.checker.going(mark.mark_id)), "candidates": candidates}
         return mark
+
+    def _few_parts(self) -> None:
+        """A part a round, and at most eight rounds."""
+        self.world.marker.rows = max(2, len(self.world.truth.stored(REPOSITORY)) // 8)
+        self.world.sweeper.parts_a_round = 1
 
     def approve(self, mark: Mark, interruption: Interruption | None = None, *, skew_hours: float = 0) -> None:
         with self.world.running(interruption, skew_hours=skew_hours):
@@ -80,6 +86,7 @@ class Operator:
 
     def automatic(self, shown: set[str], interruption: Interruption | None = None) -> Any:
         """``apply --sweep`` under ``sweep.automatic``, after a plan that showed these addresses."""
+        self._few_parts()
         world = self.world
         with world.running(interruption, shown=shown, allowed=world.allowed):
             return sweep_marks(

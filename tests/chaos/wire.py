@@ -139,8 +139,8 @@ def _raw(found: Response, now: float) -> HTTPResponse:
 
 @contextmanager
 def no_threads_no_waiting(current: Callable[[], WireLake]) -> Iterator[None]:
-    """Pools do their work at once, in order; sleeping moves the world's clock; new HTTP sessions lead to the
-    world that ``current`` gives."""
+    """Pools and requests do their work at once, in this thread and in order; sleeping moves the world's
+    clock; new HTTP sessions lead to the world that ``current`` gives."""
 
     def submit(pool: ThreadPoolExecutor, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
         done: Future[Any] = Future()
@@ -164,6 +164,7 @@ def no_threads_no_waiting(current: Callable[[], WireLake]) -> Iterator[None]:
     with (
         mock.patch.object(ThreadPoolExecutor, "submit", submit),
         mock.patch.object(time, "sleep", sleep),
+        mock.patch.object(transport, "within", lambda seconds, call: call()),
         mock.patch.object(transport, "new_session", new_session),
         mock.patch.object(metadata, "new_session", new_session),
         mock.patch.object(
