@@ -301,7 +301,8 @@ class _Runner:
 
     def _renew(self, held: _Held, *, always: bool = False) -> None:
         now = self._run.now()
-        if always or (now - held.renewed).total_seconds() > LEASE_SECONDS / 3:
+        elapsed = (now - held.renewed).total_seconds()
+        if always or not 0 <= elapsed <= LEASE_SECONDS / 3:  # a clock that was set back renews at once
             held.lease.renew()
             held.renewed = now
 
