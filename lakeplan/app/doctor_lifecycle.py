@@ -39,7 +39,8 @@ def check_lifecycle(
         looked = dict(zip(managed, pool.map(lambda name: _look(live[name], branches), managed), strict=True))
     yield from summed(looked)
     text = "not tried: doctor makes and deletes no branch"
-    yield Found("fs:DeleteBranch", "warn", text, "see that it is granted, and fs:CreateBranch for undo")
+    hint = "see that it is granted, fs:UpdateRepository too, and fs:CreateBranch for undo"
+    yield Found("fs:DeleteBranch", "warn", text, hint)
 
 
 def _engine(engine: str) -> Found:

@@ -13,10 +13,9 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.app.clocks import clock_warning
 from lakeplan.app.lifecycle.follow import follow, request_of, what_follows
-from lakeplan.app.lifecycle.memory import read_ledger
+from lakeplan.app.lifecycle.recall import Readers, recall
 from lakeplan.app.lifecycle.stale import find_stale, stale_request, with_stale
 from lakeplan.app.lifecycle.survey import (
-    Readers,
     Survey,
     When,
     in_parallel,
@@ -94,10 +93,11 @@ def look_at_branches(
     try:
         readers = ports.readers(desired.server)
         clock = clock_warning(readers.refs, desired.name, look.now)
+        recalled = recall(ports.state, readers, desired, server.endpoint_url, look.now)
         found = survey(
             desired,
             readers,
-            read_ledger(ports.state, desired.key).ledger,
+            recalled,
             When(look.now, look.as_of, zone),
             whole=True,
             read_only=look.read_only,
@@ -114,7 +114,9 @@ def look_at_branches(
     if what is not None and what.any_follow and look.simulate:
         # A key of its own: the same repository may also ask what its change of rules does.
         request = request_of(f"{desired.key}#branches", found, what, readers.refs)
-    return BranchLook(found, what, request, stale, stale_asked, notes=(clock,) if clock else ())
+    return BranchLook(
+        found, what, request, stale, stale_asked, notes=(*((clock,) if clock else ()), *recalled.notes)
+    )
 
 
 def branches_plan(

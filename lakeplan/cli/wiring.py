@@ -33,7 +33,7 @@ from lakeplan.adapters.lakefs.probe import identify
 from lakeplan.adapters.lakefs.transport import Timeouts
 from lakeplan.adapters.state import open_state
 from lakeplan.adapters.storage.urls import FolderLocation, parse_location
-from lakeplan.app.lifecycle.survey import Readers
+from lakeplan.app.lifecycle.recall import Readers
 from lakeplan.app.plan_branches import BranchPorts
 from lakeplan.cli.addresses import address_question
 from lakeplan.cli.caches import CacheChoice

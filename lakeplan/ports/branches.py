@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -30,13 +30,16 @@ class BranchReader(Protocol):
     def protected_patterns(self, repository: str) -> Iterator[str]:
         """The globs of its branch protection rules."""
 
+    def metadata(self, repository: str) -> Mapping[str, str]:
+        """The key-value map that a repository carries."""
+
     def readable_sample(self, repository: str, commit_id: str, count: int) -> tuple[int, int]:
         """Of at most ``count`` objects of a commit: how many were asked for, and how many of these are gone
         (410)."""
 
 
 class BranchWriter(Protocol):
-    """Deletes and makes branches, nothing else."""
+    """Deletes and makes branches, and marks the repository; nothing else."""
 
     def delete_branch(self, repository: str, branch_id: str) -> None:
         """By the standard path, so hooks fire. Raises PreconditionFailed when a hook refuses, NotFound when
@@ -44,3 +47,6 @@ class BranchWriter(Protocol):
 
     def create_branch(self, repository: str, branch: LiveBranch) -> None:
         """A branch at a commit, hidden or not."""
+
+    def set_metadata(self, repository: str, values: Mapping[str, str]) -> None:
+        """Sets keys of the repository's metadata; others stay as they are."""

@@ -304,9 +304,11 @@ def render_lifecycle_run(document: Json, console: Console) -> None:
     """What a run did, branch by branch."""
     page = Page(console)
     for repository in document["repositories"]:
-        if not repository["branches"] and not repository["failure"]:
+        if not (repository["branches"] or repository["failure"] or repository["warnings"]):
             continue
         page.heading(repository["repository"], f"{counted(repository['kept'], 'branch')} kept")
+        for warning in repository["warnings"]:
+            page.hanging(Cell("!", "bold yellow"), page.join(warning))
         rows: Sequence[Sequence[str | Cell]] = [
             [_name(b), b["commit_id"][:12], b["policy"] or "", _ENDS[b["outcome"]], b["message"]]
             for b in repository["branches"]

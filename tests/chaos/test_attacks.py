@@ -125,7 +125,6 @@ def test_as_many_objects_as_were_shown_but_others(operator, world, repo) -> None
     try_to(operator.automatic, shown)
 
 
-@open_line("A8")
 def test_an_older_ledger_is_put_back(operator, world, repo) -> None:
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "14d"}]
     world.lifecycle = {"assume_created": "head_commit"}

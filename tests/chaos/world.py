@@ -23,8 +23,8 @@ from lakeplan.adapters.lakefs.collection import connect_preparer
 from lakeplan.adapters.lakefs.settings_writer import connect_settings_writer
 from lakeplan.adapters.lakefs.transport import Clock as WaitingClock
 from lakeplan.adapters.lakefs.writer import connect_rules_writer
+from lakeplan.app.lifecycle.recall import Readers
 from lakeplan.app.lifecycle.run import RunPorts
-from lakeplan.app.lifecycle.survey import Readers
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.ports import SweepPorts
 from lakeplan.cli.wiring import ServerConnection

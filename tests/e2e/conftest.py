@@ -117,6 +117,12 @@ class World:
         who = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "init.defaultBranch=main"]
         subprocess.run(["git", "-C", str(self.tree), *who, *arguments], check=True, capture_output=True)
 
+    def age_repository(self, name: str, days: float = 1000) -> None:
+        """The repository was made so many days earlier than it was."""
+        store = self.handle._sandbox.service.store
+        with store.transaction():
+            store.run("UPDATE repositories SET created = created - ? WHERE id = ?", int(days * DAY), name)
+
     def rules(self, repository: str, default: int, **branches: int) -> None:
         """The tree's entry of one repository, in a file of its own."""
         lines = "".join(f"        - {{branch_id: {b}, retention_days: {d}}}\n" for b, d in branches.items())

@@ -20,6 +20,7 @@ def lake(world):
     """Two quiet feature branches, a young one, one that no policy names; all seen for four days but the
     young one."""
     world.api.repository("analytics")
+    world.age_repository("analytics")
     root = (world.tree / "lakeplan.yaml").read_text()
     world.write("lakeplan.yaml", root.replace("}}", ", branch_lifecycle: {engine: lakeplan}}}", 1))
     tree(world)

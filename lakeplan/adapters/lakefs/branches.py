@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 
 from lakeplan.adapters.lakefs import answers
@@ -136,6 +136,22 @@ class LakeFSBranchReader:
             repository=repository,
         )
         return iter(found)
+
+    def metadata(self, repository: str) -> Mapping[str, str]:
+        operation = "read the repository's metadata"
+        try:
+            response = self._transport.request(
+                *("GET", "repositories", repository, "metadata"), operation=operation, repository=repository
+            )
+        except FeatureMissing:
+            return {}  # a server from before it
+        return parse_json(
+            response,
+            lambda fields: {key: fields.text(key) for key in fields.data},
+            transport=self._transport,
+            operation=operation,
+            repository=repository,
+        )
 
     def readable_sample(self, repository: str, commit_id: str, count: int) -> tuple[int, int]:
         """One byte of each: HEAD and stat answer 200 for collected data too (api.md)."""

@@ -1,8 +1,9 @@
-"""Deleting and making branches, on a connection of their own that allows nothing else."""
+"""Deleting and making branches, and marking their repository, on a connection that allows nothing else."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from lakeplan.adapters.lakefs.client import connection_of
 from lakeplan.adapters.lakefs.secret import Credentials
@@ -10,7 +11,9 @@ from lakeplan.adapters.lakefs.transport import Clock, Connection, RetryPolicy, T
 from lakeplan.model.branches import LiveBranch
 from lakeplan.model.desired import ServerConfig
 
-BRANCHES_ONLY = re.compile(r"DELETE /repositories/[^/]+/branches/[^/]+|POST /repositories/[^/]+/branches")
+BRANCHES_ONLY = re.compile(
+    r"DELETE /repositories/[^/]+/branches/[^/]+|POST /repositories/[^/]+/(branches|metadata)"
+)
 
 
 def connect_branch_writer(
@@ -48,4 +51,12 @@ class LakeFSBranchWriter:
             operation="create a branch",
             repository=repository,
             body={"name": branch.id, "source": branch.commit_id, "hidden": branch.hidden},
+        )
+
+    def set_metadata(self, repository: str, values: Mapping[str, str]) -> None:
+        self._transport.request(
+            *("POST", "repositories", repository, "metadata"),
+            operation="set the repository's metadata",
+            repository=repository,
+            body={"metadata": dict(values)},
         )

@@ -54,6 +54,8 @@ PERMISSIONS = {
     "list objects of a commit": "fs:ListObjects",
     "read an object": "fs:ReadObject",
     "list pull requests": "pr:ListPullRequests",
+    "read the repository's metadata": "fs:ReadRepository",
+    "set the repository's metadata": "fs:UpdateRepository",
     "read the branch protection rules": "branches:GetBranchProtectionRules",
     "delete a branch": "fs:DeleteBranch",
     "create a branch": "fs:CreateBranch",

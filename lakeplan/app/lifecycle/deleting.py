@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from lakeplan.app.lifecycle.ends import BranchEnd, Outcome
 from lakeplan.app.lifecycle.keeping import FRESH_SECONDS, Keeping
-from lakeplan.app.lifecycle.survey import Readers, Survey
+from lakeplan.app.lifecycle.recall import Readers
+from lakeplan.app.lifecycle.survey import Survey
 from lakeplan.app.read_back import read_back
 from lakeplan.app.run import Run
 from lakeplan.core.lifecycle.staged import look_at

@@ -65,6 +65,7 @@ class RepositoryEnd:
     kept: int = 0
     observed: int = 0
     gates: tuple[GateResult, ...] = ()
+    warnings: tuple[str, ...] = ()
     failure: Failure | None = None
 
     @property

@@ -14,7 +14,8 @@ from itertools import islice
 from lakeplan.app.clocks import server_clock
 from lakeplan.app.gather import read_all_refs
 from lakeplan.app.lifecycle.holding import held_branches
-from lakeplan.app.lifecycle.survey import Readers, Survey, pulls_by_source
+from lakeplan.app.lifecycle.recall import Readers
+from lakeplan.app.lifecycle.survey import Survey, pulls_by_source
 from lakeplan.core.holds import active_holds
 from lakeplan.core.lifecycle import keepers
 from lakeplan.core.lifecycle.verdicts import takes

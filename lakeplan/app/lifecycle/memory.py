@@ -26,26 +26,24 @@ SEEN_KEPT = timedelta(days=90)
 """How long HEADs that were only seen stay on record after a newer look."""
 
 
-@dataclass(frozen=True)
-class KeptLedger:
-    """A ledger as it was read, and the version a write must present (None: there was none)."""
-
-    ledger: Ledger | None
-    version: str | None
+def ledger_key(repository: str) -> str:
+    """``repository`` is ``server/name``."""
+    return repository_key("branches", repository)
 
 
-def read_ledger(state: StateReader, repository: str) -> KeptLedger:
-    """``repository`` is ``server/name``. Raises FormatError on a damaged one."""
-    key = repository_key("branches", repository)
+def read_ledger(state: StateReader, repository: str) -> tuple[Ledger | None, str | None]:
+    """The ledger, and the version that a write must present; None where there is none. Raises FormatError on
+    a damaged one."""
+    key = ledger_key(repository)
     found = state.read(key)
     if found is None:
-        return KeptLedger(None, None)
-    return KeptLedger(load_ledger(found.data, key), found.version)
+        return None, None
+    return load_ledger(found.data, f"{repository}: {key} in the state"), found.version
 
 
-def write_ledger(state: StateWriter, repository: str, ledger: Ledger, kept: KeptLedger) -> None:
+def write_ledger(state: StateWriter, repository: str, ledger: Ledger, version: str | None) -> None:
     """Raises WriteConflict when another run stored its own meanwhile: nothing of it is lost."""
-    state.write(repository_key("branches", repository), dump_ledger(ledger), if_version=kept.version)
+    state.write(ledger_key(repository), dump_ledger(ledger), if_version=version)
 
 
 class Fate(str, Enum):
@@ -80,7 +78,8 @@ class Deletion:
 @dataclass
 class DeletionRecord:
     """The record of one run on one repository; stored again as it goes on. ``finished`` False: it was
-    stopped, so branches that are still ``intended`` may be gone or not."""
+    stopped, so branches that are still ``intended`` may be gone or not. ``ledger`` and ``generation`` are of
+    the ledger that the run was to store after it; "" in a record that is older than that."""
 
     state: StateWriter
     repository: str
@@ -89,6 +88,8 @@ class DeletionRecord:
     by: Mapping[str, Any]
     branches: dict[str, Deletion]
     finished: bool = False
+    ledger: str = ""
+    generation: int = 0
     version: str | None = field(default=None)
 
     @property
@@ -104,6 +105,8 @@ class DeletionRecord:
             "at": self.at,
             "by": dict(self.by),
             "finished": self.finished,
+            "ledger": self.ledger,
+            "generation": self.generation,
             "branches": {name: _row(d) for name, d in sorted(self.branches.items())},
         }
         data = (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
@@ -179,7 +182,8 @@ _DELETIONS = records.record(
         "by": records.record({}),
         "finished": records.flag,
         "branches": records.map_of(_DELETION),
-    }
+    },
+    {"ledger": records.text, "generation": records.count},
 )
 
 
@@ -205,22 +209,24 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
             for n, row in _rows(document)
         },
         finished=document["finished"],
+        ledger=document.get("ledger") or "",
+        generation=document.get("generation") or 0,
         version=found.version,
     )
 
 
-def unfinished(state: StateWriter, repository: str) -> list[DeletionRecord]:
-    """Records of runs that were stopped, newest first. A run settles all that it finds before it finishes its
-    own, so what is older than a finished one is settled."""
-    found = []
+def last_runs(state: StateWriter, repository: str) -> tuple[list[DeletionRecord], DeletionRecord | None]:
+    """Records of runs that were stopped, newest first, and the newest of one that was not. A run settles all
+    that it finds before it finishes its own, so what is older than a finished one is settled."""
+    found: list[DeletionRecord] = []
     for run_id in reversed(list_runs(state, repository)):
         record = read_deletions(state, repository, run_id)
         if record is None or all(d.fate is Fate.SEEN for d in record.branches.values()):
             continue
         if record.finished:
-            break
+            return found, record
         found.append(record)
-    return found
+    return found, None
 
 
 def maybe_new(records: Iterable[DeletionRecord]) -> set[str]:

@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.app.clocks import clock_warning
 from lakeplan.app.lifecycle.follow import follow, request_of, what_follows
-from lakeplan.app.lifecycle.memory import read_ledger
+from lakeplan.app.lifecycle.recall import Readers, recall
 from lakeplan.app.lifecycle.stale import find_stale, stale_request, with_stale
-from lakeplan.app.lifecycle.survey import Readers, Survey, When, survey
+from lakeplan.app.lifecycle.survey import Survey, When, survey
 from lakeplan.app.plan import Selection, failure_of
 from lakeplan.core.lifecycle.consequences import Consequences
 from lakeplan.core.lifecycle.stale import StaleBranches
@@ -153,10 +153,12 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
         try:
             readers = ports.readers(desired.server)
             warning = clock_warning(readers.refs, desired.name, options.now)
+            server = tree.servers[desired.server]
+            recalled = recall(ports.state, readers, desired, server.endpoint_url, options.now)
             found = survey(
                 desired,
                 readers,
-                read_ledger(ports.state, desired.key).ledger,
+                recalled,
                 When(options.now, options.as_of, zone),
                 whole=True,
                 read_only=options.read_only,
@@ -165,7 +167,8 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
             return RepositoryOutlook(desired, failure=failure_of(error))
         finally:
             step()
-        return RepositoryOutlook(desired, found, warnings=(warning,) if warning else ())
+        warnings = (*((warning,) if warning else ()), *recalled.notes)
+        return RepositoryOutlook(desired, found, warnings=warnings)
 
     with (
         ports.progress.task("looking at branches", len(wanted)) as step,

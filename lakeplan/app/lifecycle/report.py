@@ -171,6 +171,7 @@ def _end(repository: RepositoryEnd) -> Json:
         "kept": repository.kept,
         "observed": repository.observed,
         "gates": [_gate(g) for g in repository.gates],
+        "warnings": list(repository.warnings),
         "failure": _failure(repository.failure),
     }
 

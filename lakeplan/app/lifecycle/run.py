@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -23,12 +23,10 @@ from lakeplan.app.lifecycle.memory import (
     Deletion,
     DeletionRecord,
     Fate,
-    KeptLedger,
+    last_runs,
     maybe_new,
     read_deletions,
-    read_ledger,
     text_of,
-    unfinished,
     write_ledger,
 )
 from lakeplan.app.lifecycle.plan import (
@@ -38,11 +36,12 @@ from lakeplan.app.lifecycle.plan import (
     select,
     whole_gates,
 )
-from lakeplan.app.lifecycle.survey import Readers, Survey, When, survey
+from lakeplan.app.lifecycle.recall import UNWITNESSED, Readers, Recalled, bear_witness, recall
+from lakeplan.app.lifecycle.survey import Survey, When, survey
 from lakeplan.app.plan import failure_of
 from lakeplan.app.state import LEASE_SECONDS, Lease
 from lakeplan.app.write import Run
-from lakeplan.core.lifecycle.ledger import without
+from lakeplan.core.lifecycle.ledger import Mark, without
 from lakeplan.core.planning import gates
 from lakeplan.errors import LakeplanError
 from lakeplan.model.branches import BranchOutlook
@@ -75,12 +74,19 @@ class _Held:
     desired: DesiredRepository
     lease: Lease
     renewed: datetime
-    kept: KeptLedger
+    recalled: Recalled
     survey: Survey
     stack: ExitStack
     old: list[DeletionRecord]
     clocks: Clocks
     gates: tuple[GateResult, ...] = field(default=())
+    mark: Mark | None = None
+    """As the ledger is to carry it, once the repository carries it."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        unwitnessed = self.mark is not None and not self.mark.witnessed
+        return tuple(dict.fromkeys((*self.recalled.notes, *((UNWITNESSED,) if unwitnessed else ()))))
 
 
 Reviewed = Mapping[str, Mapping[str, str]]
@@ -163,29 +169,40 @@ class _Runner:
 
     def _survey(self, desired: DesiredRepository, lease: Lease, stack: ExitStack, clocks: Clocks) -> _Held:
         readers = self._ports.readers(desired.server)
-        old = unfinished(self._ports.state, desired.key)
-        kept = read_ledger(self._ports.state, desired.key)
-        before = without(kept.ledger, maybe_new(old)) if kept.ledger is not None else None
-        zone = ZoneInfo(self._tree.servers[desired.server].time_zone)
+        old, finished = last_runs(self._ports.state, desired.key)
+        server = self._tree.servers[desired.server]
+        recalled = recall(
+            self._ports.state,
+            readers,
+            desired,
+            server.endpoint_url,
+            self._options.now,
+            run_id=self._run.run_id,
+            stopped=old,
+            finished=finished,
+        )
+        if recalled.ledger is not None:
+            recalled = replace(recalled, ledger=without(recalled.ledger, maybe_new(old)))
         # What is first seen now is as young as the latest clock says, and judged by the earliest.
-        when = When(clocks.latest, min(self._options.now, clocks.earliest), zone)
-        found = survey(desired, readers, before, when, whole=False)
+        when = When(clocks.latest, min(self._options.now, clocks.earliest), ZoneInfo(server.time_zone))
+        found = survey(desired, readers, recalled, when, whole=False)
         if found.deleted and found.hold_problems:
             raise LakeplanError(
                 f"{found.hold_problems[0]}: nothing is deleted while it is not clear what is held",
                 where=desired.key,
                 hint="correct the hold in the tree, or remove it",
             )
-        return _Held(desired, lease, self._run.now(), kept, found, stack, old, clocks)
+        return _Held(desired, lease, self._run.now(), recalled, found, stack, old, clocks)
 
     def _nothing_to_delete(self, held: _Held) -> RepositoryEnd:
         self._remember(held, deleted=())
         count = len(held.survey.outlooks)
-        return RepositoryEnd(held.desired, kept=count, observed=count)
+        return RepositoryEnd(held.desired, kept=count, observed=count, warnings=held.warnings)
 
     def _remember(self, held: _Held, deleted: tuple[str, ...]) -> None:
         """The run's one write of the ledger; then the records of stopped runs are settled."""
-        write_ledger(self._ports.state, held.desired.key, without(held.survey.ledger, deleted), held.kept)
+        ledger = replace(without(held.survey.ledger, deleted), mark=self._marked(held))
+        write_ledger(self._ports.state, held.desired.key, ledger, held.recalled.version)
         for record in held.old:
             for name, deletion in record.branches.items():
                 if deletion.fate is Fate.INTENDED:
@@ -194,6 +211,21 @@ class _Runner:
                     record.settle(name, Fate.KEPT if there else Fate.DELETED, text)
             record.finished = True
             record.save()
+
+    def _marked(self, held: _Held) -> Mark:
+        """Marks the repository, once a run."""
+        if held.mark is None:
+            server, repository = held.desired.server, held.survey.repository
+            held.mark = replace(held.recalled.mark, witnessed=False, assumable=False)
+            if not repository.read_only:
+                held.mark = bear_witness(
+                    repository.id,
+                    held.recalled.mark,
+                    self._ports.readers(server).branches,
+                    self._ports.writer(server),
+                    self._run,
+                )
+        return held.mark
 
     # ---- gates
     def weigh(self, held: list[_Held]) -> tuple[GateResult, ...]:
@@ -238,6 +270,7 @@ class _Runner:
             kept=count - deleted,
             observed=count - deleted,
             gates=held.gates,
+            warnings=held.warnings,
             failure=failure,
         )
 
@@ -245,6 +278,7 @@ class _Runner:
         going = held.survey.deleted
         record = self._record(held, going)
         record.save()
+        self._marked(held)
         deleter = self._deleter(held)
         try:
             for number, outlook in enumerate(going, 1):
@@ -297,6 +331,8 @@ class _Runner:
             at=text_of(self._options.now) or "",
             by=dict(self._run.holder),
             branches={o.id: _deletion(o) for o in going},
+            ledger=held.recalled.mark.id,
+            generation=held.recalled.mark.generation,
         )
 
     def _renew(self, held: _Held, *, always: bool = False) -> None:

@@ -7,15 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TypeVar
+from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from lakeplan.app.gather import read_all_refs
 from lakeplan.app.lifecycle.holding import held_branches
+from lakeplan.app.lifecycle.recall import Readers, Recalled
 from lakeplan.core.holds import active_holds, hold_problem
 from lakeplan.core.lifecycle import history, keepers
 from lakeplan.core.lifecycle.consequences import safe_until
-from lakeplan.core.lifecycle.ledger import Ledger, assume_created, facts_of, note_staged, observe
+from lakeplan.core.lifecycle.ledger import (
+    Ledger,
+    assume_created,
+    facts_of,
+    note_staged,
+    observe,
+)
 from lakeplan.core.lifecycle.staged import Look, look_at
 from lakeplan.core.lifecycle.verdicts import default_branch_problems, judge_branch
 from lakeplan.core.retention import CommitGraph
@@ -27,20 +34,11 @@ from lakeplan.model.refs import Refs
 from lakeplan.model.repository import Repository
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.branches import BranchReader
-from lakeplan.ports.lakefs import LakeFSReader
 
 T = TypeVar("T")
 NOT_SEEN_BEFORE = "first seen now: its age counts from the next lifecycle run on"
 RECREATED = "its first HEAD is not on its line any more (made anew, or reset): age counts from the last move"
 WORKERS = 8
-
-
-@dataclass(frozen=True)
-class Readers:
-    """One server, read only."""
-
-    refs: LakeFSReader
-    branches: BranchReader
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Survey:
 def survey(
     desired: DesiredRepository,
     readers: Readers,
-    ledger: Ledger | None,
+    recalled: Recalled,
     when: When,
     *,
     whole: bool,
@@ -86,17 +84,27 @@ def survey(
     """Every branch and its verdict. ``whole`` also reads tags and pull requests of branches that stay, for
     people to see; ``read_only`` asks for no refs dump. Raises ServerError, and ConfigError for policies that
     match the default branch."""
-    return _Surveyor(desired, readers, when, whole=whole, read_only=read_only).survey(ledger)
+    return _Surveyor(desired, readers, recalled, when, whole=whole, read_only=read_only).survey()
 
 
 class _Surveyor:
     def __init__(
-        self, desired: DesiredRepository, readers: Readers, when: When, *, whole: bool, read_only: bool
+        self,
+        desired: DesiredRepository,
+        readers: Readers,
+        recalled: Recalled,
+        when: When,
+        *,
+        whole: bool,
+        read_only: bool,
     ) -> None:
         setting = desired.branch_lifecycle
         self._desired = desired
         self._policies: tuple[Policy, ...] = setting.policies if isinstance(setting, PoliciesDesired) else ()
         self._readers = readers
+        self._recalled = recalled
+        assume = desired.lifecycle.assume_created
+        self._assume: Literal["never", "head_commit"] = assume if recalled.may_assume else "never"
         self._when = when
         self._whole = whole
         self._read_only = read_only
@@ -108,8 +116,8 @@ class _Surveyor:
         self._blind_to: tuple[str, ...] = ()
         self._hold_problems: tuple[str, ...] = ()
 
-    def survey(self, before: Ledger | None) -> Survey:
-        name, settings = self._desired.name, self._desired.lifecycle
+    def survey(self) -> Survey:
+        name, settings, before = self._desired.name, self._desired.lifecycle, self._recalled.ledger
         live = {b.id: b for b in self._readers.branches.list_live(name)}
         ledger = observe(
             before, self._desired.key, self._repository.creation_date, live.values(), self._when.now
@@ -173,7 +181,7 @@ class _Surveyor:
 
     # ---- one branch
     def _outlook(self, branch: LiveBranch, ledger: Ledger, *, is_new: bool) -> BranchOutlook:
-        facts = facts_of(branch, ledger, assume=self._desired.lifecycle.assume_created)
+        facts = facts_of(branch, ledger, assume=self._assume)
         ageless = is_new and facts.created_evidence is Evidence.OBSERVED
         outlook = BranchOutlook(facts, self._judge(facts), notes=(NOT_SEEN_BEFORE,) if ageless else ())
         if outlook.verdict.goes and keepers.is_exempt(branch.id, self._desired.lifecycle):
@@ -196,7 +204,7 @@ class _Surveyor:
             return outlook
         if self._graph is not None and history.is_continued(self._graph, first, branch.commit_id):
             return outlook
-        facts = facts_of(branch, ledger, assume=self._desired.lifecycle.assume_created, recreated=True)
+        facts = facts_of(branch, ledger, assume=self._assume, recreated=True)
         return replace(outlook, facts=facts, verdict=self._judge(facts), notes=(*outlook.notes, RECREATED))
 
     def _with_staged(
@@ -205,7 +213,7 @@ class _Surveyor:
         facts = facts_of(
             branch,
             ledger,
-            assume=self._desired.lifecycle.assume_created,
+            assume=self._assume,
             recreated=RECREATED in outlook.notes,
             staged_at=look.staged_at,
             head_date=self._head_dates.get(branch.commit_id),

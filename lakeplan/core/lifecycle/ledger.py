@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Literal
 
@@ -18,8 +18,14 @@ from lakeplan.errors import FormatError
 from lakeplan.limits import parse_json
 from lakeplan.model.branches import LiveBranch
 from lakeplan.model.lifecycle import BranchFacts, Evidence
+from lakeplan.model.records import without_duplicates
 
-LEDGER_FORMAT = "lakeplan.branches/v1"
+LEDGER_FORMAT = "lakeplan.branches/v2"
+UNBOUND_FORMAT = "lakeplan.branches/v1"
+"""A ledger from before 0.2: it names no server, and has no generation."""
+
+SKEW_SECONDS = 300
+"""How far this machine's clock and the server's may be apart before a run refuses to work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +43,31 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """What tells one ledger from all others. ``id`` names the run that began it; each run that stores it adds
+    one to ``generation``. ``endpoint`` and ``namespace`` are those of the repository that it describes.
+    ``assumable``: it is known to be the first ledger of that repository, so that ``assume_created`` may speak
+    of branches that were there when it began. ``witnessed``: the repository carries its generation."""
+
+    id: str
+    generation: int
+    endpoint: str
+    namespace: str
+    assumable: bool = False
+    witnessed: bool = False
+
+
+@dataclass(frozen=True)
 class Ledger:
     """``repository_created`` tells a repository from an older one of the same name; ``began`` is the first
-    look at the repository, ``at`` the last."""
+    look at the repository, ``at`` the last. ``mark`` is None in a ledger of the old format."""
 
     repository: str
     repository_created: int
     began: int
     at: int
     branches: Mapping[str, Record] = field(default_factory=dict)
+    mark: Mark | None = None
 
 
 def observe(
@@ -59,15 +81,19 @@ def observe(
     moment = int(now.timestamp())
     if ledger is None or ledger.repository_created != repository_created:
         ledger = Ledger(repository, repository_created, moment, moment)
+    else:
+        # A clock that was set back makes nothing older than an earlier look, and what appears within the
+        # second of the first look was not there then.
+        moment = max(moment, ledger.at, ledger.began + 1)
     seen: dict[str, Record] = {}
     for branch in branches:
         known = ledger.branches.get(branch.id)
         if known is None:
             known = Record(moment, branch.commit_id, branch.commit_id)
         elif known.head != branch.commit_id:
-            known = replace(known, head=branch.commit_id, moved=max(moment, known.moved or 0))
+            known = replace(known, head=branch.commit_id, moved=moment)
         seen[branch.id] = known
-    return replace(ledger, at=max(moment, ledger.at), branches=seen)
+    return replace(ledger, at=moment, branches=seen)
 
 
 def is_first_look(ledger: Ledger, branch_id: str) -> bool:
@@ -92,7 +118,7 @@ def note_staged(ledger: Ledger, seen: Mapping[str, tuple[str, int | None]]) -> L
     changed = dict(ledger.branches)
     for name, (fingerprint, written) in seen.items():
         record = changed[name]
-        moved = record.moved if written is None else max(written, record.moved or 0)
+        moved = record.moved if written is None else max(written, record.moved or 0, record.first)
         changed[name] = replace(record, staged=fingerprint, moved=moved)
     return replace(ledger, branches=changed)
 
@@ -118,7 +144,9 @@ def facts_of(
     record = ledger.branches[branch.id]
     created, how = record.first, Evidence.OBSERVED
     if assume == "head_commit" and record.assumed is not None and record.assumed < created:
-        created, how = record.assumed, Evidence.ASSUMED
+        # No branch is older than its repository, whatever dates its commits have.
+        created = min(created, max(record.assumed, ledger.repository_created))
+        how = Evidence.ASSUMED
     if recreated:
         created, how = max(record.first, record.moved or ledger.at), Evidence.OBSERVED
     writes = [(created, how)]
@@ -142,11 +170,12 @@ def dump_ledger(ledger: Ledger) -> bytes:
     """One line a branch, fields that say nothing left out."""
     rows = {name: _row(record) for name, record in sorted(ledger.branches.items())}
     head = {
-        "format": LEDGER_FORMAT,
+        "format": UNBOUND_FORMAT if ledger.mark is None else LEDGER_FORMAT,
         "repository": ledger.repository,
         "repository_created": ledger.repository_created,
         "began": ledger.began,
         "at": ledger.at,
+        **({} if ledger.mark is None else asdict(ledger.mark)),
     }
     lines = ",\n".join(
         f"{json.dumps(name)}:{json.dumps(row, separators=(',', ':'))}" for name, row in rows.items()
@@ -164,34 +193,82 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def load_ledger(data: bytes, where: str) -> Ledger:
-    """Raises FormatError on anything that is not a whole ledger: half a memory could make branches look
-    older than they are."""
+    """Raises FormatError on anything that is not a whole ledger, or that no run can have written: half a
+    memory, or a false one, could make branches look older than they are."""
     try:
-        document = parse_json(data)
-        if document["format"] != LEDGER_FORMAT:
+        document = parse_json(data, pairs=without_duplicates)
+        if document["format"] not in (LEDGER_FORMAT, UNBOUND_FORMAT):
             raise ValueError(f"its format is {document['format']!r}, not {LEDGER_FORMAT}")
+        created, at = _seconds(document, "repository_created", 0), _seconds(document, "at", 0)
+        oldest = max(0, created - SKEW_SECONDS)
+        began = _seconds(document, "began", oldest, at)
         return Ledger(
-            str(document["repository"]),
-            int(document["repository_created"]),
-            int(document["began"]),
-            int(document["at"]),
-            {name: _record(row) for name, row in document["branches"].items()},
+            _text(document, "repository"),
+            created,
+            began,
+            at,
+            {name: _record(row, name, began, at) for name, row in document["branches"].items()},
+            None if document["format"] == UNBOUND_FORMAT else _mark(document),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(
             f"the record of branches is damaged ({error})",
             where=where,
-            hint="restore it, or delete it: every branch's age then counts from the next run",
+            hint="Restore it from a backup, or delete it: every branch's age then counts from the next run.",
         ) from None
 
 
-def _record(row: Mapping[str, Any]) -> Record:
-    head, staged = str(row["head"]), row.get("staged")
-    return Record(
-        first=int(row["first"]),
-        head=head,
-        first_head=str(row.get("first_head", head)),
-        moved=None if row.get("moved") is None else int(row["moved"]),
-        staged=None if staged is None else str(staged),
-        assumed=None if row.get("assumed") is None else int(row["assumed"]),
+def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
+    """Raises FormatError for a ledger from the future: the clock that wrote it was wrong, or this one is."""
+    ahead = ledger.at - int(now.timestamp())
+    if ahead > SKEW_SECONDS:
+        raise FormatError(
+            f"the record of branches is from the future ({_time(ledger.at):%Y-%m-%d %H:%M} UTC)",
+            where=where,
+            hint="Set this machine's clock right. If the record is wrong, delete it: every branch's age then"
+            " counts from the next run.",
+        )
+
+
+def _mark(document: Mapping[str, Any]) -> Mark:
+    flags = [document["assumable"], document["witnessed"]]
+    if not all(isinstance(flag, bool) for flag in flags):
+        raise ValueError(f"assumable and witnessed are {flags}")
+    return Mark(
+        _text(document, "id"),
+        _seconds(document, "generation", 1),
+        _text(document, "endpoint"),
+        _text(document, "namespace"),
+        *flags,
     )
+
+
+def _record(row: Mapping[str, Any], name: str, began: int, at: int) -> Record:
+    try:
+        head, first = _text(row, "head"), _seconds(row, "first", began, at)
+        return Record(
+            first=first,
+            head=head,
+            first_head=_text(row, "first_head") if "first_head" in row else head,
+            moved=_seconds(row, "moved", first, at) if row.get("moved") is not None else None,
+            staged=None if row.get("staged") is None else _text(row, "staged", empty=True),
+            assumed=_seconds(row, "assumed", 0, first) if row.get("assumed") is not None else None,
+        )
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"branch {name!r}: {error}") from None
+
+
+def _seconds(row: Mapping[str, Any], key: str, least: int, most: int | None = None) -> int:
+    value = row[key]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{key} is {value!r}, not a whole number")
+    if value < least or (most is not None and value > most):
+        raise ValueError(f"{key} is {value}, which is not between {least} and {most or 'now'}")
+    return value
+
+
+def _text(row: Mapping[str, Any], key: str, *, empty: bool = False) -> str:
+    value = row[key]
+    if not isinstance(value, str) or not (value or empty):
+        raise ValueError(f"{key} is {value!r}, not a text")
+    return value

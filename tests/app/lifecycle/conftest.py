@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lakeplan.app.lifecycle.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
+from lakeplan.app.lifecycle.recall import Readers
 from lakeplan.app.lifecycle.run import RunPorts, run_lifecycle
-from lakeplan.app.lifecycle.survey import Readers
 from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
 from lakeplan.app.plan import Selection
 from lakeplan.app.write import Run
@@ -95,8 +95,10 @@ class MemoryLakeFS:
         self.times: dict[str, datetime] = {}
         self.pulls: list[PullRequest] = []
         self.protected: list[str] = []
+        self.marks: dict[str, str] = {}
         self.default_branch = "main"
         self.created = 7
+        self.namespace = "mem://a"
         self.rules: GcRules | None = None
         self.read_only = False
         self.gone_objects = 0
@@ -132,7 +134,9 @@ class MemoryLakeFS:
     def get_repository(self, repository: str) -> Repository:
         if repository != "analytics":
             raise RepositoryNotFound("the repository does not exist", where=repository)
-        return Repository(repository, "mem://a", self.default_branch, self.created, read_only=self.read_only)
+        return Repository(
+            repository, self.namespace, self.default_branch, self.created, read_only=self.read_only
+        )
 
     def get_gc_rules(self, repository: str) -> GcRules | None:
         return self.rules
@@ -186,6 +190,9 @@ class MemoryLakeFS:
             left += commit.parents
             yield commit
 
+    def metadata(self, repository: str) -> Mapping[str, str]:
+        return dict(self.marks)
+
     def server_time(self, repository: str) -> datetime | None:
         return self.clock.now + self.skew
 
@@ -205,6 +212,12 @@ class MemoryLakeFS:
             raise NotFound("branch not found")
         del self.branches[branch_id]
         self.staged_on.pop(branch_id, None)
+
+    def set_metadata(self, repository: str, values: Mapping[str, str]) -> None:
+        Kill.count(self.state)
+        if "metadata" in self.refuse:
+            raise self.refuse["metadata"]
+        self.marks.update(values)
 
     def create_branch(self, repository: str, branch: LiveBranch) -> None:
         Kill.count(self.state)
@@ -228,6 +241,7 @@ class MemoryTree:
 
     def __init__(self) -> None:
         self.engine: Any = "lakeplan"
+        self.endpoint = "http://x"
         self.policies = (Policy("old", ("feature-*",), max_idle_seconds=3 * DAY),)
         self.settings = LifecycleSettings()
         self.safety = Safety()
@@ -236,7 +250,7 @@ class MemoryTree:
 
     @property
     def servers(self) -> Mapping[str, ServerConfig]:
-        return {"prod": ServerConfig("prod", "http://x", branch_lifecycle_engine=self.engine)}
+        return {"prod": ServerConfig("prod", self.endpoint, branch_lifecycle_engine=self.engine)}
 
     def resolve(self, server: str, live: Any) -> list[DesiredRepository]:
         source = Source("repositories/a.yaml", 3, 5)

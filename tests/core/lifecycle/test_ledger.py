@@ -110,6 +110,15 @@ class DescribeEvidence:
         assert facts_of(LiveBranch("g", "a"), ledger, assume="head_commit").created == at(5)
         assert facts_of(LiveBranch("f", "a"), ledger).created == at(0)
 
+    def it_assumes_nothing_of_a_branch_that_appears_within_the_second_of_the_first_look(self):
+        ledger = assume_created(looks((0, {"f": "a"}), (0, {"f": "a", "g": "a"})), {"a": epoch(-100)})
+        assert facts_of(LiveBranch("g", "a"), ledger, assume="head_commit").created >= at(0)
+
+    def it_assumes_no_creation_before_the_repository(self):
+        ledger = observe(None, KEY, epoch(-50), [LiveBranch("f", "a")], at(0))
+        ledger = assume_created(ledger, {"a": epoch(-100)})
+        assert facts_of(LiveBranch("f", "a"), ledger, assume="head_commit").created == at(-50)
+
     def it_assumes_no_creation_after_the_first_look(self):
         ledger = assume_created(looks((0, {"f": "a"})), {"a": epoch(50)})
         assert facts_of(LiveBranch("f", "a"), ledger, assume="head_commit").created == at(0)

@@ -72,6 +72,7 @@ class Lake:
 def lake(world: Any) -> Lake:
     """The engine is lakeplan, a policy takes quiet feature branches after three days."""
     world.api.repository("analytics")
+    world.age_repository("analytics")
     root = (world.tree / "lakeplan.yaml").read_text()
     world.write("lakeplan.yaml", root.replace("}}", ", branch_lifecycle: {engine: lakeplan}}}", 1))
     lake = Lake(world)

@@ -1,0 +1,108 @@
+"""A lost, renamed, moved or older record of branches, as it happens to a tree: nothing young is deleted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+DAY = 86400
+
+
+@pytest.fixture
+def old(lake, monkeypatch):
+    """A repository whose commits are 100 days old, known for a while; age is what the HEAD's date says."""
+    lake.policies("{id: old, patterns: [feature-*], max_age: 14d}", "{assume_created: head_commit}")
+    lake.api.commit("analytics", "main", 100, data=10)
+    for _ in range(2):
+        assert lake.lifecycle("run").code == 0
+    return lake
+
+
+def rename_server(lake, monkeypatch) -> None:
+    for file in lake.tree.rglob("*.yaml"):
+        file.write_text(file.read_text().replace("{prod:", "{main-server:"))
+    for name in ("ENDPOINT_URL", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+        value = {
+            "ENDPOINT_URL": lake.handle.endpoint_url,
+            "ACCESS_KEY_ID": lake.handle.access_key_id,
+            "SECRET_ACCESS_KEY": lake.handle.secret_access_key,
+        }[name]
+        monkeypatch.setenv(f"LAKEPLAN_MAIN_SERVER_{name}", value)
+
+
+def lose_the_record(lake, monkeypatch) -> None:
+    lake.ledger.unlink()
+
+
+def lose_the_state(lake, monkeypatch) -> None:
+    shutil.rmtree(lake.tree / ".lakeplan")
+
+
+def move_the_state(lake, monkeypatch) -> None:
+    url = (lake.folder / "elsewhere").as_uri()
+    root = (lake.tree / "lakeplan.yaml").read_text()
+    lake.write("lakeplan.yaml", f"{root}state: {{url: '{url}'}}\n")
+    monkeypatch.setenv("LAKEPLAN_STATE_URL", url)
+
+
+@pytest.mark.parametrize("change", [lose_the_record, lose_the_state, move_the_state, rename_server])
+def it_keeps_a_branch_that_is_seconds_old(old, monkeypatch, change):
+    old.api.branch("analytics", "feature-1")
+    change(old, monkeypatch)
+    for warned in (True, False):
+        result = old.lifecycle("run")
+        assert result.code == 0, result.err
+        (repository,) = result.json["repositories"]
+        assert any("cannot be trusted" in w for w in repository["warnings"]) is warned
+        assert old.live() == {"main", "feature-1"}
+
+
+def it_keeps_a_branch_made_again_since_an_older_record_that_is_put_back(old):
+    old.api.branch("analytics", "feature-1")
+    old.lifecycle("run")
+    old.grow_older(13)
+    copy = old.ledger.read_text()
+    old.api.call("DELETE", "/repositories/analytics/branches/feature-1")
+    old.lifecycle("run")
+    old.api.branch("analytics", "feature-1")
+    old.lifecycle("run")
+    old.ledger.write_text(copy)
+    old.grow_older(2)
+    result = old.lifecycle("run")
+    assert old.live() == {"main", "feature-1"}
+    assert "older copy" in result.json["repositories"][0]["warnings"][0]
+
+
+def it_tells_a_person(old):
+    lose_the_record(old, None)
+    assert "cannot be trusted" in " ".join(old.lakeplan("lifecycle", "run").out.split())
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda document: document["branches"]["feature-1"].update(first=-1),
+        lambda document: document["branches"]["feature-1"].update(first="2026-01-01"),
+        lambda document: document["branches"]["feature-1"].update(first=document["repository_created"] - DAY),
+        lambda document: document.update(at=document["at"] + DAY),
+    ],
+    ids=["negative", "text", "before the repository", "future"],
+)
+def it_fails_one_repository_on_values_that_no_run_wrote(old, spoil):
+    old.api.branch("analytics", "feature-1")
+    old.lifecycle("run")
+    document = json.loads(old.ledger.read_text())
+    spoil(document)
+    old.ledger.write_text(json.dumps(document))
+    old.api.repository("second")
+    text = (old.tree / "repositories" / "analytics.yaml").read_text()
+    old.write("repositories/second.yaml", text.replace("  analytics:", "  second:"))
+    result = old.lifecycle("run")
+    assert result.code == 3
+    first, second = result.json["repositories"]
+    assert "branches/prod/analytics.json" in first["failure"]["where"]
+    assert "elete it" in first["failure"]["hint"]
+    assert second["failure"] is None
+    assert old.live() == {"main", "feature-1"}
