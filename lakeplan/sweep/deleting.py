@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakeplan.core.sweep.pacing import Throttle
-from lakeplan.errors import FormatError, LakeplanError, StorageNotFound, WriteConflict
+from lakeplan.errors import ClockSkew, FormatError, LakeplanError, StorageNotFound, WriteConflict
 from lakeplan.formats.mark_parts import end_of, read_part, read_results, write_results
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
@@ -36,6 +37,8 @@ THREADS = 8
 """Requests in flight where objects are asked for or copied one by one."""
 LONGEST_ROUND = 600.0
 """Seconds."""
+MAX_BEHIND = 300.0
+"""Seconds that a worker's clock may be behind."""
 COPIES_A_BATCH = 500
 """Objects that are copied into quarantine before the first of them is deleted."""
 OBJECTS_A_LISTING = 1_000
@@ -89,15 +92,24 @@ def sweep_parts(parts: Iterable[Part], work: Work) -> Iterator[PartEnd | Lakepla
 
 class _RoundClock:
     """Whether a round may go on. This machine's clock may be set wrong, so a round ends at the latest when
-    ``LONGEST_ROUND`` has passed here."""
+    ``LONGEST_ROUND`` has passed here, and does not begin while the clock is behind the inspection by more
+    than ``MAX_BEHIND``: a worker that was started late would not know."""
 
     def __init__(self, until: float | None) -> None:
         self._until = until
         self._last = time.monotonic() + LONGEST_ROUND
 
     def check(self) -> None:
-        if self._until is not None and (time.time() >= self._until or time.monotonic() >= self._last):
+        if self._until is None:
+            return
+        if time.time() >= self._until or time.monotonic() >= self._last:
             raise RoundOver
+        if time.time() < self._until - LONGEST_ROUND - MAX_BEHIND:
+            raise ClockSkew(
+                f"the clock of the worker {socket.gethostname()} is more than {MAX_BEHIND / 60:.0f} minutes"
+                " behind the clock of the machine that runs the sweep",
+                hint="Set the clocks right (NTP), then run the command again.",
+            )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.errors import FormatError, LakeplanError, StorageDenied, StorageError, StoreBusy
+from lakeplan.errors import ClockSkew, FormatError, LakeplanError, StorageDenied, StorageError, StoreBusy
 from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Deletion, Versions
@@ -169,6 +169,18 @@ def it_begins_no_part_when_its_time_is_over(sweep: Sweep, time: FakeTime) -> Non
     assert sweep.there() == {"data/a"}
     assert begun_parts(sweep.store, sweep.parts) == frozenset()
     assert len(sweep.run(until=time.at + 1)) == 1
+
+
+def it_deletes_nothing_by_a_clock_that_is_behind(sweep: Sweep, time: FakeTime) -> None:
+    """Started a day late, it would take an old inspection for a fresh one."""
+    sweep.mark(["data/a"])
+    (error,) = sweep.run(until=time.at + 86_400)
+    assert isinstance(error, ClockSkew)
+    assert "minutes behind" in error.message
+    assert sweep.there() == {"data/a"}
+    assert begun_parts(sweep.store, sweep.parts) == frozenset()
+    (end,) = sweep.run(until=time.at + 900)
+    assert isinstance(end, PartEnd)
 
 
 class DescribeAStoreThatFails:
