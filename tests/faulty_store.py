@@ -94,6 +94,7 @@ class FaultyStore:
         self._lock = threading.Lock()
         self._rules: list[tuple[Rule, list[int]]] = []
         self.seen: list[tuple[str, str, int]] = []
+        self._bodies: list[tuple[str, bytes]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -138,6 +139,10 @@ class FaultyStore:
         with self._lock:
             self.seen.append((method, target, status))
 
+    def bodies(self, method: str) -> list[bytes]:
+        """Of all requests of that method, in order."""
+        return [body for name, body in self._bodies if name == method]
+
     def ask(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answered:
         connection = http.client.HTTPConnection(*self._target, timeout=60)
         try:
@@ -164,6 +169,7 @@ def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
 
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            store._bodies.append((self.command, body))
             headers = {n: v for n, v in self.headers.items() if n.lower() not in ("expect", "connection")}
             match store.action_for(self.command, self.path):
                 case Answer(status, text, extra):

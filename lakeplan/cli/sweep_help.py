@@ -28,7 +28,7 @@ Examples:
   lakeplan sweep restore 20260331T120000-1a2b3c4d
   lakeplan sweep restore 20260331T120000-1a2b3c4d --path raw/2026/
 """
-PURGE = """End quarantines that are old enough. What it deletes is gone.
+PURGE = """Delete copies in quarantine that are old enough and that nothing needs. What it deletes is gone.
 
 \b
 Examples:

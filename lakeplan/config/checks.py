@@ -128,7 +128,7 @@ class SettingsCheck:
     def _sweep(self, node: Node, path: Path) -> None:
         if not isinstance(node, MapNode):
             return
-        for key in ("min_age", "settle", "margin"):
+        for key in ("min_age", "settle", "margin", "quarantine_age"):
             self._parsed(node, key, path, parse_age)
         self._parsed(node, "max_objects", path, parse_count)
         self._parsed(node, "max_bytes", path, parse_bytes)

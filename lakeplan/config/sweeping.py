@@ -21,6 +21,7 @@ _PARSERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "min_age": ("min_age_seconds", parse_age),
     "settle": ("settle_seconds", parse_age),
     "margin": ("margin_seconds", parse_age),
+    "quarantine_age": ("quarantine_age_seconds", parse_age),
     "versions": ("versions", Versions),
     "max_objects": ("max_objects", parse_count),
     "max_bytes": ("max_bytes", parse_bytes),

@@ -127,6 +127,7 @@ SWEEP = (
     _sweep("verify", one_of("all", "sample"), SinceMark.COMBINED),
     _sweep("max_objects", LESS, SinceMark.GATE),
     _sweep("max_bytes", LESS, SinceMark.GATE, "bytes"),
+    _sweep("quarantine_age", MORE, SinceMark.COMBINED, "seconds"),
     _sweep("rate", neutral("how fast objects are deleted changes none of them"), SinceMark.COMBINED),
 )
 SAFETY = (

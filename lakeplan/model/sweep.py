@@ -65,6 +65,7 @@ class SweepSettings:
     max_objects: int = 10_000_000
     max_bytes: int = 50 * 10**12
     rate: int | None = None
+    quarantine_age_seconds: int = 7 * 24 * HOUR
 
 
 class MarkClass(str, Enum):

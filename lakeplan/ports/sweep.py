@@ -73,8 +73,9 @@ class MarkRequest:
 
 @dataclass(frozen=True)
 class RecheckRequest:
-    """What a look taken later asks: which objects of the mark's ``parts`` are held again? ``metaranges``
-    are those that are kept now and were not at the mark; ``foreign`` those that appeared elsewhere."""
+    """What a later inspection asks: which objects of the mark's ``parts`` does anything hold? ``metaranges``
+    are those of kept commits, ``foreign`` those of other repositories: all, or what the mark did not know.
+    ``other_metaranges``, of commits that nothing keeps, hold what is below ``held_prefixes``."""
 
     store: SweepStore
     parts: tuple[Part, ...]
@@ -84,6 +85,8 @@ class RecheckRequest:
     uncommitted: tuple[str, ...]
     metaranges: tuple[str, ...]
     foreign: tuple[ForeignRanges, ...] = ()
+    other_metaranges: tuple[str, ...] = ()
+    held_prefixes: tuple[str, ...] = ()
 
 
 class Marker(Protocol):

@@ -212,13 +212,37 @@ def render_restore(document: Json, console: Console) -> None:
 
 def render_purge(document: Json, console: Console) -> None:
     page = Page(console)
-    rows = [
-        (q["repository"], q["mark_id"], moment(q["newest"]), count(q["deleted"]), count(q["failed"]))
-        for q in document["quarantines"]
-    ]
-    if not rows:
-        page.line(f"No quarantine is older than {document['older_than']}. Nothing was deleted.")
+    found = document["quarantines"]
+    if not found and not document["refused"]:
+        older = f"{document['older_than']} and than " if document["older_than"] else ""
+        page.line(f"No quarantine is older than {older}sweep.quarantine_age. Nothing was deleted.")
         return
-    page.table(
-        ("repository", "mark", "last copy", "deleted", "failed"), rows, figures=(3, 4), solid=(1, 2), indent=0
-    )
+    if found:
+        headers = ("repository", "mark", "last copy", "deleted", "kept", "failed")
+        rows = [
+            (
+                q["repository"],
+                q["mark_id"],
+                moment(q["newest"]),
+                *map(count, (q["deleted"], q["kept"], q["failed"])),
+            )
+            for q in found
+        ]
+        page.table(headers, rows, figures=(3, 4, 5), solid=(1, 2), indent=0)
+    for one in found:
+        for why, number in one["kept_reasons"].items():
+            page.line(f"{one['mark_id']}: kept {counted(number, 'copy')}: {why}", indent=2)
+        for key, why in one["failures"].items():
+            page.line(Cell("FAILED", "bold red"), f" {key}: {why}", indent=2)
+        if one["problem"]:
+            page.line(Cell("stopped:", "bold red"), f" {one['problem']}", indent=2)
+        if one["needed"]:
+            page.line(f"lakeplan sweep restore {one['mark_id']}", indent=2)
+    for one in document["refused"]:
+        page.line(
+            Cell("NOT PURGED", "bold red"),
+            f" {one['repository']} mark {one['mark_id']}: {one['message']}",
+            indent=2,
+        )
+        if one["hint"]:
+            page.line(Cell("hint: ", "dim"), one["hint"], indent=4)

@@ -96,12 +96,14 @@ class SparkMarker:
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
         """See the port. No Spark when nothing new could hold anything."""
-        facts = {id: RangeFacts(int(Keep.SERVER)) for id in request.metaranges}
+        facts = {id: RangeFacts(0) for id in request.other_metaranges}
+        facts |= {id: RangeFacts(int(Keep.SERVER)) for id in request.metaranges}
         source = Source(
             request.store.url,
             request.metadata,
             _addresses(request.storage_namespace, request.store),
             request.store,
+            held_prefixes=request.held_prefixes,
         )
         sources = [source, *_foreign_sources(request.foreign, request.storage_namespace, request.store)]
         items = collect_ranges(request.metadata, facts, name=source.name).items if facts else []
@@ -114,8 +116,9 @@ class SparkMarker:
         ]
         with self._progress.task("looking again at what is held", None), self._open() as session, explained():
             found = _objects(session, items, sources)
-            holders = Seen.ENTRY | Seen.ALIAS | Seen.UNCOMMITTED | Seen.FOREIGN
-            again = found.where((frames.has(Seen.MARKED) & frames.has(holders)) | frames.has(Seen.ERROR))
+            holders = Seen.HELD | Seen.ALIAS | Seen.UNCOMMITTED | Seen.FOREIGN
+            held = frames.has(holders) | frames.masked(F.col("mask"), int(Keep.SERVER))
+            again = found.where((frames.has(Seen.MARKED) & held) | frames.has(Seen.ERROR))
             # Errors first, and in the same action: what Spark computes again may fail this time.
             rows = again.select("address", report()).orderBy(F.col("report").isNull()).limit(limit + 1)
             table = rows.toArrow()

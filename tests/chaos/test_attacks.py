@@ -75,7 +75,6 @@ def test_what_a_killed_sweep_moved_is_held_again(operator, world, repo) -> None:
     try_to(operator.sweep, mark)
 
 
-@open_line("A4")
 def test_a_copy_that_is_needed_again_is_purged(operator, world, repo) -> None:
     world.sweep |= {"mode": "quarantine"}
     mark = operator.mark()

@@ -46,8 +46,9 @@ SETTINGS = st.builds(
     max_objects=st.integers(0, 9),
     max_bytes=st.integers(0, 9),
     rate=st.none() | st.integers(1, 9),
+    quarantine_age_seconds=st.integers(0, 9),
 )
-STRICTEST = SweepSettings("builtin", False, "quarantine", 9, 9, 9, "keep", Versions.MARKER, "all", 0, 0, 1)
+STRICTEST = SweepSettings("builtin", False, "quarantine", 9, 9, 9, "keep", Versions.MARKER, "all", 0, 0, 1, 9)
 
 
 def repository(**more: Any) -> DesiredRepository:
@@ -55,7 +56,7 @@ def repository(**more: Any) -> DesiredRepository:
 
 
 WEAKEST = SweepSettings(
-    "lakefs-spark-client", True, "delete", 0, 0, 0, "collect", Versions.ALL, "sample", 99, 99, None
+    "lakefs-spark-client", True, "delete", 0, 0, 0, "collect", Versions.ALL, "sample", 99, 99, None, 0
 )
 BLOCKS = ("sweep", "safety", "lifecycle", "bounds", "holds", "gc", "state")
 """Blocks whose settings have an entry each; other blocks have one entry."""

@@ -131,7 +131,7 @@ def it_says_what_it_does_in_any_width(make_site: Any, monkeypatch: pytest.Monkey
 
 
 def it_writes_documents_that_keep_to_their_schemas(make_site: Any) -> None:
-    site = make_site("{settle: 0s, margin: 0s, mode: quarantine}")
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
     marks = site.world.lakeplan(("sweep", "mark"), "--format", "json").json
     mark_id = marks["marks"][0]["mark_id"]
     swept = site.sweep(mark_id)
@@ -176,7 +176,7 @@ def it_waits_until_the_rules_have_settled(make_site: Any) -> None:
 
 
 def it_brings_quarantined_objects_back_byte_for_byte_and_purges_them(make_site: Any) -> None:
-    site = make_site("{settle: 0s, margin: 0s, mode: quarantine}")
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
     before = {key: (site.folder / key).read_bytes() for key in site.data()}
     mark = site.mark()
     document = site.sweep(mark["mark_id"])
@@ -202,7 +202,7 @@ def it_brings_quarantined_objects_back_byte_for_byte_and_purges_them(make_site: 
 
 
 def it_lets_drift_tell_the_last_sweep_and_what_is_in_quarantine(make_site: Any) -> None:
-    site = make_site("{settle: 0s, margin: 0s, mode: quarantine}")
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
     lakeplan, key = site.world.lakeplan, ("prod", "lake", "")
     marked = samples(lakeplan(("sweep", "mark"), "--format", "openmetrics").out)
     assert marked["lakeplan_sweep_mark_going_bytes"] == {key: 21.0}

@@ -53,7 +53,8 @@ class StoreSite:
             "overrides: [{repository: lake, gate: min-age, reason: uploads of a test are new,"
             " expires: 2099-12-31}]\n"
             "repositories: {lake: {gc: {default_retention_days: 7}, "
-            f"sweep: {{min_age: 0s, settle: 0s, margin: 0s, verify: all, mode: {mode}}}}}}}\n",
+            f"sweep: {{min_age: 0s, settle: 0s, margin: 0s, verify: all, mode: {mode},"
+            " quarantine_age: 0s}}}\n",
         )
         api = world.api
         api.session.auth = (world.handle.access_key_id, LAKEFS_SECRET)

@@ -125,6 +125,10 @@ class PlainMarker:
         for id in request.metaranges:
             for entry in entries_of(request.metadata, id):
                 held.update(book.protected(entry.address, entry.address_type))
+        for id in request.other_metaranges:
+            for entry in entries_of(request.metadata, id):
+                if entry.path.startswith(request.held_prefixes):
+                    held.update(book.protected(entry.address, entry.address_type))
         marked: set[str] = set()
         if held:
             for part in request.parts:

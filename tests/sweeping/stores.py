@@ -51,7 +51,7 @@ class FakeTime:
 
 
 class TimedStore:
-    """A folder store whose clock is the test's: what is put has its time."""
+    """A folder store whose clock is the test's: what is put or copied has its time."""
 
     def __init__(self, store: SweepStore, folder: Path, now: Callable[[], datetime]) -> None:
         self._store, self._folder, self._now = store, folder, now
@@ -60,6 +60,12 @@ class TimedStore:
         self._store.put(key, data)
         at = self._now().timestamp()
         os.utime(self._folder / key, (at, at))
+
+    def copy(self, source: str, target: str, **more: Any) -> Any:
+        self._store.copy(source, target, **more)
+        at = self._now().timestamp()
+        os.utime(self._folder / target, (at, at))
+        return self._store.stat(target)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

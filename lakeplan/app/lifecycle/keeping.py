@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
-from lakeplan.app.clocks import server_clock
 from lakeplan.app.gather import read_all_refs
 from lakeplan.app.lifecycle.holding import held_branches
 from lakeplan.app.lifecycle.recall import Readers
@@ -98,11 +97,9 @@ class Keeping:
         return None
 
     def _read(self) -> _Snapshot:
-        name, settings = self._found.desired.name, self._found.desired.lifecycle
+        self._hold()  # may take a refs dump, which is older than what is read after it
+        began, name, settings = self._now(), self._found.desired.name, self._found.desired.lifecycle
         refs, branches = self._readers.refs, self._readers.branches
-        clocks = server_clock(refs, name, self._now, where=self._found.desired.key)
-        self._hold(clocks.earliest)  # may take a refs dump, which is older than what is read after it
-        began = self._now()
         repository, then = refs.get_repository(name), self._found.repository
         if (repository.creation_date, repository.storage_namespace) != (
             then.creation_date,
@@ -123,11 +120,11 @@ class Keeping:
             self._held,
         )
 
-    def _hold(self, now: datetime) -> None:
+    def _hold(self) -> None:
         """Which branches holds keep now that some other branch or tag moved or is gone: one that was not
         needed to reach what is held may be."""
         desired, refs = self._found.desired, self._readers.refs
-        holds = active_holds(desired.holds, now)
+        holds = active_holds(desired.holds, self._now())
         if not holds or self._refs is None:
             return
         branches = {b.id: b.commit_id for b in refs.list_branches(desired.name)}

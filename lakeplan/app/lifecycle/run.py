@@ -337,8 +337,7 @@ class _Runner:
 
     def _renew(self, held: _Held, *, always: bool = False) -> None:
         now = self._run.now()
-        elapsed = (now - held.renewed).total_seconds()
-        if always or not 0 <= elapsed <= LEASE_SECONDS / 3:  # a clock that was set back renews at once
+        if always or (now - held.renewed).total_seconds() > LEASE_SECONDS / 3:
             held.lease.renew()
             held.renewed = now
 

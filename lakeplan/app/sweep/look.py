@@ -4,7 +4,7 @@ the dump; whatever is staged later is young, or an address that the next look fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,6 +21,7 @@ from lakeplan.formats.namespace import metadata_key
 from lakeplan.model.desired import Cleared, GcDesired
 from lakeplan.model.refs import Refs
 from lakeplan.model.rules import GcRules
+from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.sweep import Facts, ForeignRanges, UncommittedRun
 
 REPOSITORIES_AT_ONCE = 8
@@ -183,16 +184,26 @@ def _keep_rules(
 
 
 def foreign_ranges(
-    site: Site, *, keep: Callable[[], None] = lambda: None
+    site: Site,
+    *,
+    elsewhere: Iterable[tuple[str, LakeFSReader, str]] = (),
+    keep: Callable[[], None] = lambda: None,
 ) -> tuple[tuple[ForeignRanges, ...], dict[str, str]]:
     """The metaranges of every other repository of the server (an import may hold full addresses into this
-    namespace, and nobody else looks there), and the repositories that could not be read, with why. ``keep``
-    is called after each."""
-    others = [other.id for other in site.reader.list_repositories() if other.id != site.desired.name]
+    namespace, and nobody else looks there), and the repositories that could not be read, with why.
+    ``elsewhere`` are repositories of other servers: their names here, readers, and ids. ``keep`` is called
+    after each."""
+    others = [
+        (f"{site.desired.server}/{other.id}", site.reader, other.id)
+        for other in site.reader.list_repositories()
+        if other.id != site.desired.name
+    ]
+    others += elsewhere
 
-    def read(name: str) -> tuple[str, ...] | str:
+    def read(other: tuple[str, LakeFSReader, str]) -> tuple[str, ...] | str:
+        _, reader, id = other
         try:
-            refs, _ = read_all_refs(site.reader, name, read_only=False)
+            refs, _ = read_all_refs(reader, id, read_only=False)
         except LakeplanError as error:
             return error.message
         return tuple(sorted({commit.meta_range_id for commit in refs.commits if commit.meta_range_id}))
@@ -200,13 +211,12 @@ def foreign_ranges(
     found: list[ForeignRanges] = []
     unreadable: dict[str, str] = {}
     with ThreadPoolExecutor(REPOSITORIES_AT_ONCE) as pool:
-        for name, answer in zip(others, pool.map(read, others), strict=True):
+        for (name, reader, id), answer in zip(others, pool.map(read, others), strict=True):
             keep()
             if isinstance(answer, str):
-                unreadable[name] = answer
+                unreadable[name.removeprefix(f"{site.desired.server}/")] = answer
             elif answer:
-                metadata = site.reader.metadata_reader(name)
-                found.append(ForeignRanges(f"{site.desired.server}/{name}", metadata, answer))
+                found.append(ForeignRanges(name, reader.metadata_reader(id), answer))
     return tuple(found), unreadable
 
 

@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from lakeplan.app.clocks import Clocks
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.clock import site_clocks, site_lease
 from lakeplan.app.sweep.mark import by_text
+from lakeplan.app.sweep.needed import needed_now
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.record import record_purge
-from lakeplan.app.sweep.safeguards import is_over, read_summary
-from lakeplan.errors import LakeplanError
-from lakeplan.formats.sweep_keys import CLOCK_FILE, QUARANTINE_PREFIX, sweep_prefix
+from lakeplan.app.sweep.run import ROUND, check_same_repository
+from lakeplan.app.sweep.safeguards import check_site, is_over, read_summary
+from lakeplan.app.sweep.store_marks import load_mark
+from lakeplan.core.retention import to_us
+from lakeplan.errors import GateRefused, LakeplanError, StorageError
+from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.sweep_keys import (
+    CLOCK_FILE,
+    QUARANTINE_PREFIX,
+    mark_prefix,
+    quarantine_prefix,
+    sweep_prefix,
+)
+from lakeplan.model.mark import Mark
 from lakeplan.model.moments import utc_text
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.simulation import Amount
 from lakeplan.ports.sweep import DeleteSettings
 
 _log = logging.getLogger(__name__)
 PURGE_FORMAT = "lakeplan.purge/v1"
-KEYS_A_LEASE = 50_000
+COPIES_A_LEASE = 50_000
 """Deletions between two renewals of the lease."""
+NAMED = 100
+"""Failures that the document names; all are counted."""
+NEEDED = "needed again, and not at its address"
+YOUNG = "not old enough"
+NOT_NAMED = "not named by the mark"
+STILL_THERE = "still there after it was deleted"
+SLOW = "inspecting the repository took longer than ten minutes: nothing was deleted by that inspection"
 
 
 @dataclass(frozen=True)
@@ -50,48 +73,146 @@ def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
 
 
 def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> dict[str, Any]:
-    """Deletes the copies of one quarantine that were written before a moment, and says what became of them.
-    Raises ClockSkew when clocks differ, LakeplanError while its sweep is not finished (it may be about to
-    copy, or to be closed), StorageError when the store cannot be used; what is left is purged by the next
-    call."""
-    site = quarantine.site
-    settings = DeleteSettings(
-        mode="delete",
-        versions=site.desired.sweep.versions,
-        verify_all=False,
-        cutoff_us=0,
-        rate=site.desired.sweep.rate,
-    )
-    site_clocks(site, sweep_prefix(quarantine.mark_id) + CLOCK_FILE, ports.now, by=by_text(run))
-    limit_us = round(older_than.timestamp() * 1_000_000)
+    """Deletes the copies of one quarantine that nothing needs, and says what became of all of them, as the
+    store shows it. Copies stay that were written after ``older_than``, or less than
+    ``sweep.quarantine_age`` ago.
+
+    Raises LakeplanError while the end of its sweep is not known (it may be about to copy, or to be closed) or
+    objects of it came back, and for whatever makes an inspection unsafe: nothing was deleted then.
+    """
+    site, mark_id = quarantine.site, quarantine.mark_id
+    clocks = site_clocks(site, sweep_prefix(mark_id) + CLOCK_FILE, ports.now, by=by_text(run))
+    age = timedelta(seconds=site.desired.sweep.quarantine_age_seconds)
+    before_us = to_us(min(older_than, clocks.earliest - age))
     lease = site_lease(site, ports.state, run)
     with lease:
-        _check_over(site, quarantine.mark_id)
-        prefix = f"{QUARANTINE_PREFIX}{quarantine.mark_id}/"
-        copies = [o for o in site.store.list_objects(prefix) if o.modified_us < limit_us]
-        sizes = {o.key: o.size for o in copies}
-        answers = []
-        for start in range(0, len(copies), KEYS_A_LEASE):
-            lease.renew()
-            some = copies[start : start + KEYS_A_LEASE]
-            answers += ports.sweeper.delete_objects(site.store, some, settings)
-    failed = {a.key: a.reason for a in answers if not a.deleted}
-    deleted = [a.key for a in answers if a.deleted]
-    size_bytes = sum(sizes[key] for key in deleted)
+        check_site(site, clocks.latest.date())
+        _check_over(site, mark_id)
+        mark = load_mark(site, ports.state, mark_id).mark
+        check_same_repository(site, mark)
+        end = _Purge(site, mark, ports, clocks, lease.renew, before_us).purge()
     try:
-        record_purge(ports.state, site.key, quarantine.mark_id, Amount(len(deleted), size_bytes))
+        record_purge(ports.state, site.key, mark_id, end.deleted)
     except LakeplanError as error:
-        # Figures only, and the copies are gone: what became of them must still be told.
+        # Figures only, and the copies are gone: what became of them must still be reported.
         _log.warning("the state does not know of this purge: %s", error)
     return {
         "repository": site.key,
-        "mark_id": quarantine.mark_id,
-        "deleted": len(deleted),
-        "size_bytes": size_bytes,
-        "failed": len(failed),
-        "failures": dict(list(failed.items())[:100]),
+        "mark_id": mark_id,
+        "deleted": end.deleted.objects,
+        "size_bytes": end.deleted.size_bytes,
+        "kept": len(end.kept),
+        "kept_reasons": dict(sorted(Counter(end.kept.values()).items())),
+        "needed": sum(why == NEEDED for why in end.kept.values()),
+        "failed": len(end.failed),
+        "failures": dict(list(end.failed.items())[:NAMED]),
+        "problem": end.problem,
         "newest": utc_text(quarantine.newest),
     }
+
+
+@dataclass
+class _End:
+    """``kept`` and ``failed`` map keys of copies to why."""
+
+    deleted: Amount = field(default_factory=Amount)
+    kept: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+class _Purge:
+    def __init__(
+        self,
+        site: Site,
+        mark: Mark,
+        ports: SweepPorts,
+        clocks: Clocks,
+        keep: Callable[[], None],
+        before_us: int,
+    ) -> None:
+        self._site = site
+        self._mark = mark
+        self._ports = ports
+        self._clocks = clocks
+        self._keep = keep
+        self._before_us = before_us
+        self._prefix = quarantine_prefix(mark.mark_id)
+        self._asked: dict[str, StoredObject] = {}
+        self._answers: dict[str, str] = {}
+        self._end = _End()
+
+    def purge(self) -> _End:
+        waiting = self._waiting()
+        while waiting:
+            needed = needed_now(
+                self._site, self._mark, self._ports, now=self._clocks.earliest, keep=self._keep
+            )
+            until = needed.inspected_at + ROUND
+            if self._ports.now() >= until:
+                self._end.problem = SLOW
+            while waiting and not self._end.problem and self._ports.now() < until:
+                some, waiting = waiting[:COPIES_A_LEASE], waiting[COPIES_A_LEASE:]
+                self._keep()
+                self._delete(self._unneeded(some, needed.addresses))
+            if self._end.problem:
+                break
+        return self._ended()
+
+    def _waiting(self) -> list[StoredObject]:
+        """Copies that are old enough, in order; the others are kept, and so is what the mark does not name:
+        no inspection would say whether anything needs it."""
+        named = set()
+        for part in self._mark.marked.going:
+            key = mark_prefix(self._mark.mark_id) + part.name
+            rows = read_part(self._site.store.read(key), name=key, sha256=part.sha256)
+            named.update(rows.column("address").to_pylist())
+        waiting = []
+        for copy in self._site.store.list_objects(self._prefix):
+            if copy.modified_us >= self._before_us:
+                self._end.kept[copy.key] = YOUNG
+            elif copy.key.removeprefix(self._prefix) not in named:
+                self._end.kept[copy.key] = NOT_NAMED
+            else:
+                waiting.append(copy)
+        return sorted(waiting, key=lambda copy: copy.key)
+
+    def _unneeded(self, copies: list[StoredObject], needed: frozenset[str]) -> list[StoredObject]:
+        """Copies of what nothing needs, or of what is at its address again."""
+        wanted = [key for copy in copies if (key := copy.key.removeprefix(self._prefix)) in needed]
+        there = self._site.store.find(wanted)
+        found = []
+        for copy in copies:
+            key = copy.key.removeprefix(self._prefix)
+            back = there.get(key)
+            if key in needed and (back is None or back.size != copy.size):
+                self._end.kept[copy.key] = NEEDED
+            else:
+                found.append(copy)
+        return found
+
+    def _delete(self, copies: list[StoredObject]) -> None:
+        sweep = self._site.desired.sweep
+        settings = DeleteSettings(
+            mode="delete", versions=sweep.versions, verify_all=False, cutoff_us=0, rate=sweep.rate
+        )
+        self._asked |= {copy.key: copy for copy in copies}
+        try:
+            answers = self._ports.sweeper.delete_objects(self._site.store, copies, settings)
+        except StorageError as error:
+            self._end.problem = f"{error}"
+            return
+        self._answers |= {answer.key: answer.reason for answer in answers if not answer.deleted}
+
+    def _ended(self) -> _End:
+        """What became of the copies that were to be deleted, as the store shows it."""
+        left = {copy.key for copy in self._site.store.list_objects(self._prefix)}
+        for key, copy in self._asked.items():
+            if key in left:
+                self._end.failed[key] = self._answers.get(key) or self._end.problem or STILL_THERE
+            else:
+                self._end.deleted += Amount(1, copy.size)
+        return self._end
 
 
 def _check_over(site: Site, mark_id: str) -> None:
@@ -100,5 +221,17 @@ def _check_over(site: Site, mark_id: str) -> None:
         raise LakeplanError(
             f"the sweep of mark {mark_id} is not finished: its copies may be all there is",
             where=site.key,
-            hint=f"lakeplan sweep run {mark_id} goes on with it; with --close it deletes nothing more",
+            hint=f"run `lakeplan sweep run {mark_id}`, or with --close to delete nothing more",
+        )
+    if summary["came_back"] is None:
+        raise LakeplanError(
+            f"the sweep of mark {mark_id} ended without knowing what is held again",
+            where=site.key,
+            hint=f"run `lakeplan sweep run {mark_id} --close`",
+        )
+    if summary["came_back"]:
+        raise GateRefused(
+            f"{summary['came_back']:,} objects that the sweep of mark {mark_id} moved are held again",
+            where=site.key,
+            hint=f"run `lakeplan sweep restore {mark_id}`, then `lakeplan sweep run {mark_id} --close`",
         )

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.clock import site_lease
-from lakeplan.app.sweep.look import read_rules, take_look
+from lakeplan.app.sweep.needed import MOST_NEEDED, needed_now
 from lakeplan.app.sweep.ports import Site, SweepPorts
-from lakeplan.app.sweep.run import MAX_SAVED
 from lakeplan.app.sweep.store_marks import StoredMark
-from lakeplan.errors import LakeplanError, StorageError, StorageNotFound, UsageError
+from lakeplan.errors import (
+    FormatError,
+    LakeplanError,
+    StorageError,
+    StorageNotFound,
+    UsageError,
+    WriteConflict,
+)
 from lakeplan.formats.mark_parts import read_part
-from lakeplan.formats.sweep_keys import mark_prefix, quarantine_prefix, result_key, sweep_prefix
+from lakeplan.formats.namespace import is_candidate_key
+from lakeplan.formats.sweep_keys import mark_prefix, quarantine_prefix, sweep_prefix
 from lakeplan.model.mark import Mark
 from lakeplan.model.moments import utc_text
-from lakeplan.model.sweep import Part, Status
+from lakeplan.model.sweep import Part
 from lakeplan.ports.sweep import RecheckRequest
 
 RESTORE_FORMAT = "lakeplan.restore/v1"
@@ -43,32 +50,33 @@ class RestoreOptions:
 def restore(
     site: Site, stored: StoredMark, ports: SweepPorts, run: Run, options: RestoreOptions
 ) -> dict[str, Any]:
-    """Copies back what the sweep of a mark quarantined. What is at an address already stays as it is; the
-    copies stay in quarantine until they are purged. Returns the document (``schemas/restore.v1.json``).
+    """Copies back what is in quarantine of a mark, whatever the sweep's records say of it. What is at an
+    address already stays as it is; the copies stay in quarantine until they are purged. Returns the document
+    (``schemas/restore.v1.json``).
 
-    Raises UsageError when the mark's objects were not quarantined, or none is chosen.
+    Raises UsageError when nothing is in quarantine, or none of it is chosen.
     """
     mark = stored.mark
-    if mark.settings.mode != "quarantine":
-        raise UsageError(
-            "this mark's objects were deleted, not quarantined: they cannot come back",
-            where=f"{site.key}: mark {mark.mark_id}",
-            hint="sweep.mode: quarantine keeps them until sweep purge",
-        )
+    where = f"{site.key}: mark {mark.mark_id}"
     lease = site_lease(site, ports.state, run)
     with lease:
-        chosen_paths = dict(_chosen(site, mark, ports, options))
+        copies = _copies(site, mark)
+        if not copies:
+            deletes = mark.settings.mode != "quarantine"
+            raise UsageError(
+                "nothing of this mark is in quarantine" + (": its objects were deleted" if deletes else ""),
+                where=where,
+                hint="sweep.mode: quarantine keeps objects until sweep purge"
+                if deletes
+                else f"run `lakeplan sweep report {mark.mark_id}` to see what became of the mark",
+            )
+        chosen_paths = dict(_chosen(site, mark, ports, options, copies))
         chosen = sorted(address for address, takes in chosen_paths.items() if takes)
         if not chosen:
-            raise UsageError(
-                "nothing in quarantine is chosen",
-                where=f"{site.key}: mark {mark.mark_id}",
-                hint="check --path and --commit"
-                if options.path or options.commit
-                else f"lakeplan sweep report {mark.mark_id} says what became of the mark",
-            )
-        held, note = _held_or_why(site, mark, ports)
+            raise UsageError("nothing in quarantine is chosen", where=where, hint="check --path and --commit")
+        needed, note = _needed_or_why(site, mark, ports, lease.renew)
         came, there, failed = _copy_back(site, mark, chosen, ports, lease.renew)
+        others = sum(size != copies[address] for address, size in there.items())
         document = {
             "format": RESTORE_FORMAT,
             "mark_id": mark.mark_id,
@@ -79,28 +87,48 @@ def restore(
             "already_there": len(there),
             "failed": len(failed),
             "failures": dict(list(failed.items())[:NAMED]),
-            "collectable_again": None if held is None else len(set(came) - held),
-            "note": "; ".join(text for text in (note, _cut_note(chosen_paths, options)) if text),
+            "collectable_again": None if needed is None else len(set(came) - needed),
+            "note": "; ".join(
+                text for text in (note, _cut_note(chosen_paths, options), _other_note(others)) if text
+            ),
         }
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
         site.store.put(key, (json.dumps(document, sort_keys=True) + "\n").encode())
         return document
 
 
+def _copies(site: Site, mark: Mark) -> dict[str, int]:
+    """Sizes of what is in quarantine, by address. What the mark does not name is no copy of a sweep, such as
+    one that was never completed; while the mark's parts cannot be read, nobody knows."""
+    prefix = quarantine_prefix(mark.mark_id)
+    found = ((copy.key.removeprefix(prefix), copy.size) for copy in site.store.list_objects(prefix))
+    copies = {address: size for address, size in found if is_candidate_key(address)}
+    named: set[str] = set()
+    try:
+        for part in mark.marked.going:
+            rows = _rows(site, mark_prefix(mark.mark_id) + part.name, part)
+            named.update(rows.column("address").to_pylist())
+    except (StorageNotFound, FormatError):
+        return copies
+    return {address: size for address, size in copies.items() if address in named}
+
+
 def _chosen(
-    site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions
+    site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions, copies: Collection[str]
 ) -> Iterator[tuple[str, bool | None]]:
     """Addresses in quarantine, and whether they are wanted; None: not by the ten paths that a mark names,
-    and there may be more."""
+    and there may be more. Without options every copy is, whatever the mark says."""
+    if options.path is None and options.commit is None:
+        yield from dict.fromkeys(copies, True).items()
+        return
     of_commit = _of_commit(site, mark, ports, options.commit) if options.commit else None
     wanted = _path_filter(options.path)
     for part in mark.marked.going:
         rows = _rows(site, mark_prefix(mark.mark_id) + part.name, part)
-        in_quarantine = _in_quarantine(site, mark, part)
         for address, paths in zip(
             rows.column("address").to_pylist(), rows.column("paths").to_pylist(), strict=True
         ):
-            if (of_commit is not None and address not in of_commit) or not in_quarantine(address):
+            if (of_commit is not None and address not in of_commit) or address not in copies:
                 continue
             if wanted(paths or []):
                 yield address, True
@@ -118,14 +146,10 @@ def _cut_note(chosen: dict[str, bool | None], options: RestoreOptions) -> str:
     )
 
 
-def _in_quarantine(site: Site, mark: Mark, part: Part) -> Callable[[str], bool]:
-    """Whether the sweep took an object of a part. What an interrupted run had no time to write down is asked
-    of the store: a copy, and no original."""
-    results = _results(site, mark, part)
-    if results:
-        return lambda address: results.get(address) == Status.DELETED.value
-    prefix = quarantine_prefix(mark.mark_id)
-    return lambda address: site.store.stat(prefix + address) is not None and site.store.stat(address) is None
+def _other_note(others: int) -> str:
+    if not others:
+        return ""
+    return f"{others:,} addresses have another object now, of another size: it was not replaced"
 
 
 def _path_filter(path: str | None) -> Callable[[list[str]], bool]:
@@ -140,68 +164,54 @@ def _rows(site: Site, key: str, part: Part) -> Any:
     return read_part(site.store.read(key), name=f"{site.store.url}/{key}", sha256=part.sha256)
 
 
-def _results(site: Site, mark: Mark, part: Part) -> dict[str, str]:
-    """Status by address; nothing for a part that nobody finished."""
-    key = result_key(sweep_prefix(mark.mark_id), part.name)
-    try:
-        rows = read_part(site.store.read(key), name=f"{site.store.url}/{key}", sha256=None)
-    except StorageNotFound:
-        return {}
-    return dict(zip(rows.column("address").to_pylist(), rows.column("status").to_pylist(), strict=True))
-
-
 def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozenset[str]:
     """Addresses of the mark that a commit holds. Raises ServerError for a commit that is not there."""
     metarange = site.reader.get_commit(site.desired.name, commit).meta_range_id
-    return _held(site, mark, ports, (metarange,) if metarange else (), ())
-
-
-def _held_or_why(site: Site, mark: Mark, ports: SweepPorts) -> tuple[frozenset[str] | None, str]:
-    """Before anything is copied back: what is held now; or None, and why that is not known."""
-    try:
-        return _held_now(site, mark, ports), ""
-    except LakeplanError as error:
-        return None, f"what kept commits hold could not be looked at ({error.message})"
-
-
-def _held_now(site: Site, mark: Mark, ports: SweepPorts) -> frozenset[str]:
-    """Addresses of the mark that a kept commit or staged data holds: a collection leaves these alone."""
-    look = take_look(site, read_rules(site), now=ports.now(), before=None)
-    return _held(site, mark, ports, tuple(sorted(look.kept_metaranges())), look.uncommitted)
-
-
-def _held(
-    site: Site, mark: Mark, ports: SweepPorts, metaranges: tuple[str, ...], uncommitted: tuple[str, ...]
-) -> frozenset[str]:
     request = RecheckRequest(
         store=site.store,
         parts=mark.marked.going,
         prefix=mark_prefix(mark.mark_id),
         storage_namespace=site.repository.storage_namespace,
         metadata=site.reader.metadata_reader(site.desired.name),
-        uncommitted=uncommitted,
-        metaranges=metaranges,
+        uncommitted=(),
+        metaranges=(metarange,) if metarange else (),
     )
-    held = ports.marker.held_again(request, limit=MAX_SAVED)
-    if len(held) > MAX_SAVED:
+    held = ports.marker.held_again(request, limit=MOST_NEEDED)
+    if len(held) > MOST_NEEDED:
         raise LakeplanError(
-            f"more than {MAX_SAVED:,} objects at once", where=site.key, hint="restore by --path, part by part"
+            f"more than {MOST_NEEDED:,} objects at once",
+            where=site.key,
+            hint="restore by --path, part by part",
         )
     return held
 
 
+def _needed_or_why(
+    site: Site, mark: Mark, ports: SweepPorts, keep: Callable[[], None]
+) -> tuple[frozenset[str] | None, str]:
+    """Before anything is copied back: what is needed now, so that a collection leaves it alone; or None, and
+    why that is not known."""
+    try:
+        return needed_now(site, mark, ports, now=ports.now(), keep=keep).addresses, ""
+    except LakeplanError as error:
+        return None, f"what is needed could not be found out ({error.message})"
+
+
 def _copy_back(
     site: Site, mark: Mark, chosen: list[str], ports: SweepPorts, keep: Callable[[], None]
-) -> tuple[list[str], list[str], dict[str, str]]:
-    """What came back, what was there already, and what failed, with why."""
+) -> tuple[list[str], dict[str, int], dict[str, str]]:
+    """What came back; sizes of what was there already; and what failed, with why."""
     prefix = quarantine_prefix(mark.mark_id)
+    came: list[str] = []
+    there: dict[str, int] = {}
+    failed: dict[str, str] = {}
 
     def bring(address: str) -> str | None:
-        """None: it was there already; "": it came back; else why it did not."""
+        """ "": it came back; None: somebody else wrote there meanwhile; else why it did not."""
         try:
-            if site.store.stat(address) is not None:
-                return None
-            site.store.copy(prefix + address, address)
+            site.store.copy(prefix + address, address, create=True)
+        except WriteConflict:
+            return None
         except StorageNotFound:
             return "its copy is not in quarantine any more"
         except StorageError as error:
@@ -209,18 +219,21 @@ def _copy_back(
         return ""
 
     with ports.progress.task("restoring", len(chosen)) as step, ThreadPoolExecutor(THREADS) as pool:
-
-        def one(address: str) -> str | None:
-            try:
-                return bring(address)
-            finally:
-                step()
-
-        ends: dict[str, str | None] = {}
         for start in range(0, len(chosen), KEYS_A_LEASE):
             keep()
             some = chosen[start : start + KEYS_A_LEASE]
-            ends.update(zip(some, pool.map(one, some), strict=True))
-    came = [address for address, end in ends.items() if end == ""]
-    there = [address for address, end in ends.items() if end is None]
-    return came, there, {address: end for address, end in ends.items() if end}
+            found = site.store.find(some)
+            there |= {address: stored.size for address, stored in found.items()}
+            step(len(found))
+            left = [address for address in some if address not in found]
+            conflicts = []
+            for address, end in zip(left, pool.map(bring, left), strict=True):
+                step()
+                if end is None:
+                    conflicts.append(address)
+                elif end:
+                    failed[address] = end
+                else:
+                    came.append(address)
+            there |= {address: stored.size for address, stored in site.store.find(conflicts).items()}
+    return came, there, failed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from lakeplan.app.plan import Selection
@@ -12,7 +12,7 @@ from lakeplan.app.run import Run
 from lakeplan.app.sweep.mark import MarkOptions, make_mark
 from lakeplan.app.sweep.places import MARK_INDEX, approval_key
 from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select, select_one
-from lakeplan.app.sweep.purge import Quarantine, list_quarantines
+from lakeplan.app.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines, purge
 from lakeplan.app.sweep.store_marks import StoredMark, load_mark, read_mark_index, repository_of
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.settling import window
@@ -90,13 +90,41 @@ def open_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site,
 def quarantines(
     tree: DesiredTree, selection: Selection, ports: SweepPorts, *, older_than: datetime
 ) -> list[Quarantine]:
-    """Of all selected repositories. Raises the error of the first that cannot be read: a purge that left
-    some out without a word would be taken for a whole one."""
+    """Of all selected repositories, those that ``sweep.quarantine_age`` lets be purged too. Raises the error
+    of the first that cannot be read: a purge that left some out without a word would be taken for a whole
+    one."""
     wanted, failed = select(tree, selection, ports)
     if failed:
         raise next(iter(failed.values()))
     sites = [open_site(desired, tree, ports) for desired in wanted]
-    return [q for site in sites for q in list_quarantines(site, older_than=older_than)]
+    now = ports.now()
+    found = []
+    for site in sites:
+        age = timedelta(seconds=site.desired.sweep.quarantine_age_seconds)
+        found += list_quarantines(site, older_than=min(older_than, now - age))
+    return found
+
+
+def purge_all(
+    found: Sequence[Quarantine], ports: SweepPorts, run: Run, *, older_than: datetime, option: str | None
+) -> tuple[Json, int]:
+    """Purges each on its own: the document (``schemas/purge.v1.json``), and the exit code. ``option``: what a
+    person gave as age."""
+    ends: list[Json] = []
+    refused: list[Json] = []
+    codes: list[int] = []
+    for one in found:
+        try:
+            ends.append(purge(one, ports, run, older_than=older_than))
+        except LakeplanError as error:
+            codes.append(error.exit_code)
+            why = {"message": error.message, "hint": error.hint}
+            refused.append({"repository": one.site.key, "mark_id": one.mark_id, **why})
+    document = {"format": PURGE_FORMAT, "older_than": option, "quarantines": ends, "refused": refused}
+    if len(codes) == 1 and not ends:
+        return document, codes[0]
+    partly = codes or any(end["needed"] or end["failed"] or end["problem"] for end in ends)
+    return document, ExitCode.PARTLY_DONE if partly else ExitCode.OK
 
 
 def marks_document(report: MarkReport) -> Json:

@@ -17,8 +17,6 @@ from lakeplan.app.plan import Selection
 from lakeplan.app.sweep.approve import approve as approve_mark
 from lakeplan.app.sweep.finish import finish
 from lakeplan.app.sweep.official import run_official, withdraw
-from lakeplan.app.sweep.purge import PURGE_FORMAT
-from lakeplan.app.sweep.purge import purge as end_quarantine
 from lakeplan.app.sweep.restore import RestoreOptions
 from lakeplan.app.sweep.restore import restore as bring_back
 from lakeplan.app.sweep.run import close_sweep, run_sweep
@@ -30,6 +28,7 @@ from lakeplan.app.sweep.service import (
     mark_document,
     marks_document,
     open_mark,
+    purge_all,
     quarantines,
 )
 from lakeplan.cli import options, sweep_help
@@ -300,11 +299,15 @@ def restore(
 
 
 def purge(
-    older_than: Annotated[
-        str,
-        typer.Option("--older-than", help="Only quarantines at least this old, such as 14d.", metavar="AGE"),
-    ],
     tree: options.TreeDir = Path(),
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            help="Only quarantines at least this old, such as 14d; never younger than sweep.quarantine_age.",
+            metavar="AGE",
+        ),
+    ] = None,
     target: options.Targets = None,
     owner: options.Owner = None,
     server: options.Server = None,
@@ -314,6 +317,8 @@ def purge(
     format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    master: options.Master = None,
+    spark_conf: options.SparkConf = None,
     redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
@@ -322,9 +327,10 @@ def purge(
 ) -> int:
     configure_logging(log_level)
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-    before = now_utc() - timedelta(seconds=parse_age("--older-than", older_than))
+    age = 0 if older_than is None else parse_age("--older-than", older_than)
+    before = now_utc() - timedelta(seconds=age)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
-    with sweep_ports(session, master=None, spark_conf=None) as ports:
+    with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
         found = quarantines(
             session.tree,
             Selection(tuple(target or ()), owner, server),
@@ -334,10 +340,10 @@ def purge(
         objects = sum(q.amount.objects for q in found)
         if found and not auto_approve and not _approved(objects, len(found), no_color=no_color):
             return ExitCode.ERROR
-        ends = [end_quarantine(quarantine, ports, this_run(tree), older_than=before) for quarantine in found]
-    document = {"format": PURGE_FORMAT, "older_than": older_than, "quarantines": ends}
+        run = this_run(tree)
+        document, exit_code = purge_all(found, ports, run, older_than=before, option=older_than)
     Way(outputs, session.tree, no_color, redact_paths).emit(document, render_purge)
-    return ExitCode.PARTLY_DONE if any(end["failed"] for end in ends) else ExitCode.OK
+    return exit_code
 
 
 def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:

@@ -45,6 +45,46 @@ class SweepStoreContract:
         assert keys_of(store) == set()
         assert store.delete(keys, versions=versions) == [Deletion(key) for key in keys]
 
+    @pytest.mark.parametrize("folders", [1, 40])
+    def it_finds_keys_as_a_listing_describes_them(self, store: SweepStore, put: Put, folders: int) -> None:
+        for n in range(120):
+            put(f"data/{n % folders:02}/{n:03}", b"1" * (n % 3))
+        listed = {found.key: found for found in store.list_objects("data/")}
+        wanted = sorted([*list(listed)[::3], "data/", "data/00/0", "data/00/0000", "data/zz", "e"])
+        assert store.find(wanted) == {key: listed[key] for key in wanted if key in listed}
+        assert store.find([]) == {}
+
+    @pytest.mark.parametrize("key", [*ODD_KEYS, "data/<a>&amp;", "data/ab "])
+    def it_finds_keys_of_odd_characters(self, store: SweepStore, put: Put, key: str) -> None:
+        put(key, b"12")
+        assert store.find([key])[key].size == 2
+
+    @pytest.mark.parametrize("versions", Versions)
+    def it_deletes_what_is_still_the_expected_object(
+        self, store: SweepStore, put: Put, versions: Versions
+    ) -> None:
+        put("data/a", b"1")
+        expected = store.find(["data/a", "data/b"])
+        answers = store.delete(["data/a", "data/b"], versions=versions, expected=expected)
+        assert answers == [Deletion("data/a"), Deletion("data/b")]
+        assert keys_of(store) == set()
+
+    def it_gives_another_object_another_version(self, store: SweepStore, put: Put) -> None:
+        put("data/a", b"1")
+        before = store.find(["data/a"])["data/a"]
+        put("data/a", b"2")
+        assert store.find(["data/a"])["data/a"].version != before.version
+
+    def it_copies_only_to_where_nothing_is_when_it_is_told_so(self, store: SweepStore, put: Put) -> None:
+        put("data/a", b"old")
+        put("data/b", b"new")
+        with pytest.raises(WriteConflict):
+            store.copy("data/a", "data/b", create=True)
+        assert store.read("data/b") == b"new"
+        store.copy("data/a", "data/c", create=True)
+        assert store.read("data/c") == b"old"
+        assert keys_of(store) == {"data/a", "data/b", "data/c"}
+
     def it_answers_every_key_of_a_batch_in_its_order(self, store: SweepStore, put: Put) -> None:
         keys = [f"data/{n % 7}/{n:04}" for n in range(store.batch_size)]
         for key in keys[::10]:

@@ -11,7 +11,7 @@ from lakeplan.model.stored import Deletion, Versions
 from lakeplan.ports.sweep_storage import SweepStore
 from tests.adapters.storage.sweep_store_contract import Put, SweepStoreContract, keys_of
 
-BASE = "team a/repo/"
+BASE = "team-a/repo/"
 
 
 @pytest.fixture
@@ -77,6 +77,25 @@ class DescribeVersions:
         assert store.delete(keys, versions=Versions.ALL) == [Deletion(key) for key in keys]
         assert versions_of(s3_bucket) == {
             ("data/ab", False): 1, ("data/a.b", False): 1, ("data/b", False): 1,
+        }  # fmt: skip
+
+    def it_deletes_no_version_of_a_key_that_was_written_again(
+        self, store: SweepStore, put: Put, s3_bucket: str
+    ) -> None:
+        for key in ("data/a", "data/a", "data/b", "data/c", "data/c"):
+            put(key, b"old")
+        expected = store.find(["data/a", "data/b", "data/c"])
+        put("data/a", b"newer")
+        put("data/b", b"newer")
+        store.delete(["data/b"], versions=Versions.MARKER)
+        answers = store.delete(sorted(expected), versions=Versions.ALL, expected=expected)
+        assert [(answer.key, answer.changed) for answer in answers] == [
+            ("data/a", True),
+            ("data/b", True),
+            ("data/c", False),
+        ]
+        assert versions_of(s3_bucket) == {
+            ("data/a", False): 3, ("data/b", False): 2, ("data/b", True): 1,
         }  # fmt: skip
 
     def it_deletes_more_versions_than_one_request_may_name(

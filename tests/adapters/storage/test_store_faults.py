@@ -44,6 +44,47 @@ class DescribeS3OnABadDay:
         for key in KEYS:
             put(key, b"1")
 
+    def it_deletes_under_the_condition_that_each_object_is_the_expected_one(
+        self, store: SweepStore, faulty: FaultyStore, s3_bucket: str
+    ) -> None:
+        """moto knows no conditions: the proxy answers as a store does that knows them."""
+        expected = store.find(KEYS)
+        faulty.arm(Rule(FailKeys(lambda key: key.endswith("3"), "PreconditionFailed"), **BATCH))
+        answers = store.delete(KEYS, versions=Versions.MARKER, expected=expected)
+        assert [answer.key for answer in answers if answer.changed] == [KEYS[3]]
+        assert sum(answer.deleted for answer in answers) == 9
+        (body,) = faulty.bodies("POST")
+        assert body.count(b"<ETag>") == len(KEYS)
+
+    @pytest.mark.parametrize("code", ["MalformedXML", "NotImplemented"])
+    def it_does_without_conditions_where_the_store_knows_none(
+        self, store: SweepStore, faulty: FaultyStore, code: str
+    ) -> None:
+        expected = store.find(KEYS)
+        refusal = f"<Error><Code>{code}</Code><Message>no ETag, please</Message></Error>"
+        faulty.arm(Rule(Answer(400 if code == "MalformedXML" else 501, refusal), times=1, **BATCH))
+        assert store.delete(KEYS, versions=Versions.MARKER, expected=expected) == [Deletion(k) for k in KEYS]
+        assert keys_of(store) == set()
+        assert b"<ETag>" not in faulty.bodies("POST")[-1]
+
+    def it_finds_a_thousand_neighbours_with_few_requests(
+        self, store: SweepStore, faulty: FaultyStore, put: Put
+    ) -> None:
+        for n in range(300):
+            put(f"data/n/{n:03}", b"1")
+        keys = [f"data/n/{n:03}" for n in range(0, 300, 2)]
+        assert len(store.find(keys)) == 150
+        assert len(faulty.seen) == 1
+
+    def it_takes_no_listing_that_is_out_of_order(self, store: SweepStore, faulty: FaultyStore) -> None:
+        """What it would call gone may be on a later page."""
+        entry = "<Contents><Key>repo/data/{}</Key><Size>1</Size>{}</Contents>"
+        at = "<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>x</ETag>"
+        page = "".join(entry.format(name, at) for name in ("09", "00"))
+        faulty.arm(Rule(Answer(200, f"<ListBucketResult>{page}</ListBucketResult>"), method="GET"))
+        with pytest.raises(StorageError, match="ascending order"):
+            store.find(KEYS)
+
     def it_hears_at_once_that_the_store_asks_to_slow_down(
         self, store: SweepStore, faulty: FaultyStore
     ) -> None:

@@ -339,17 +339,6 @@ class DescribeRefusals:
         idle.lakefs.skew = timedelta(minutes=4)
         assert len(idle.ends()) == 2
 
-    @pytest.mark.parametrize("hours", [25, -25])
-    def it_deletes_nothing_more_once_its_clock_was_set_wrong(self, idle, hours):
-        def jump(branch):
-            idle.lakefs.before_delete = lambda branch: None
-            idle.clock.now += timedelta(hours=hours)
-            idle.lakefs.skew = -timedelta(hours=hours)
-
-        idle.lakefs.before_delete = jump
-        assert idle.ends() == {"feature-1": "deleted", "feature-2": "failed"}
-        assert "feature-2" in idle.lakefs.branches
-
     def it_judges_ages_by_the_earlier_clock(self, world):
         world.tree.policies = (Policy("old", ("feature-*",), max_age_seconds=DAY),)
         world.lakefs.branch("feature-1")

@@ -130,40 +130,6 @@ class DescribeSettling:
         with pytest.raises(GateRefused, match="a rule was lowered less than"):
             world.run(settled)
 
-    @pytest.mark.parametrize("after", [{"default_retention_days": 7}, None])
-    def it_counts_days_that_only_the_tree_lowered(
-        self, world: SweepWorld, repo: LakeRepository, after: dict[str, object] | None
-    ) -> None:
-        """The server has had 7 days for long; what was kept was kept by the tree."""
-        world.sweep["settle"] = "24h"
-        world.gc = {"default_retention_days": 365}
-        assert world.mark().goes.objects == 0
-        world.lake.clock.advance(hours=25)
-        world.gc = after
-        mark = world.mark()
-        world.approve(mark)
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
-            world.run(mark)
-        world.lake.clock.advance(hours=24)
-        assert world.run(mark).amount(Status.DELETED).objects > 0
-
-    def it_counts_an_apply_whose_history_is_lost(
-        self, world: SweepWorld, repo: LakeRepository, settled: Mark
-    ) -> None:
-        world.lake.clock.advance(hours=1)
-        applied(world, repo, GcRules(365), GcRules(7))
-        for key in world.state.list_keys("history/"):
-            forget(world, key)
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
-            world.run(settled)
-
-    def it_starts_anew_when_the_record_in_the_namespace_was_lost(
-        self, world: SweepWorld, repo: LakeRepository, settled: Mark
-    ) -> None:
-        (repo.folder / RULES_KEY).unlink()
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
-            world.run(settled)
-
     def it_knows_of_a_lowering_when_an_older_state_is_put_back(
         self, world: SweepWorld, repo: LakeRepository, settled: Mark
     ) -> None:

@@ -1,0 +1,71 @@
+"""What of a mark anything needs now, whatever the mark or a sweep of it knew: for copies in quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from lakeplan.app.sweep.look import foreign_ranges, read_rules, take_look
+from lakeplan.app.sweep.ports import Site, SweepPorts
+from lakeplan.core.holds import held_prefixes
+from lakeplan.errors import GateRefused, LakeplanError
+from lakeplan.formats.sweep_keys import mark_prefix
+from lakeplan.model.mark import Mark
+from lakeplan.ports.sweep import RecheckRequest
+
+MOST_NEEDED = 1_000_000
+
+
+@dataclass(frozen=True)
+class Needed:
+    """Addresses of a mark that something needs. ``inspected_at``: when this machine began to inspect the
+    repository itself."""
+
+    addresses: frozenset[str]
+    inspected_at: datetime
+
+
+def needed_now(
+    site: Site, mark: Mark, ports: SweepPorts, *, now: datetime, keep: Callable[[], None]
+) -> Needed:
+    """Inspects as a mark does: other repositories (those of the tree's other servers too), uncommitted data,
+    then a refs dump; with protected tags and holds. ``now`` is the safest of all clocks; ``keep`` is called
+    now and then. Raises GateRefused for a repository that cannot be read, and LakeplanError for whatever
+    makes an inspection unsafe."""
+    elsewhere = [(one.name, ports.reader(one.server.name), one.repository.id) for one in site.neighbours]
+    foreign, unreadable = foreign_ranges(site, elsewhere=elsewhere, keep=keep)
+    if unreadable:
+        name, why = next(iter(unreadable.items()))
+        raise GateRefused(
+            f"repository {name} cannot be read, and may need objects of this one: {why}",
+            where=site.key,
+            hint="let the user of this tree read it (retention and List permissions)",
+        )
+    inspected_at = ports.now()
+    look = take_look(site, read_rules(site), now=now, before=None)
+    keep()
+    prefixes = held_prefixes(site.desired.holds, now)
+    kept = look.kept_metaranges()
+    addresses = ports.marker.held_again(
+        RecheckRequest(
+            store=site.store,
+            parts=mark.marked.going,
+            prefix=mark_prefix(mark.mark_id),
+            storage_namespace=site.repository.storage_namespace,
+            metadata=site.reader.metadata_reader(site.desired.name),
+            uncommitted=look.uncommitted,
+            metaranges=tuple(sorted(kept)),
+            other_metaranges=tuple(sorted(look.metaranges().keys() - kept)) if prefixes else (),
+            held_prefixes=prefixes,
+            foreign=foreign,
+        ),
+        limit=MOST_NEEDED,
+    )
+    if len(addresses) > MOST_NEEDED:
+        raise LakeplanError(
+            f"more than {MOST_NEEDED:,} objects of the mark are needed again",
+            where=f"{site.key}: mark {mark.mark_id}",
+            hint=f"run `lakeplan sweep restore {mark.mark_id} --path PATH`, part by part",
+        )
+    return Needed(addresses, inspected_at)
