@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakeplan.core.planning.loosening import Guards, Policy, held_to_guard, outside_bounds
-from lakeplan.core.strictness import POLICY, stricter_lifecycle, stricter_safety
+from lakeplan.core.strictness import POLICY, all_holds, stricter_lifecycle, stricter_safety
 from lakeplan.errors import ConfigError
 from lakeplan.model.desired import DesiredRepository, Override, Safety, ServerConfig
 from lakeplan.model.lifecycle import LifecycleSettings
@@ -47,11 +47,13 @@ class _Wrapped:
 
 @dataclass(frozen=True)
 class HeldTree(_Wrapped):
-    """A ``DesiredTree`` whose limits are the stricter ones of ``tree`` and ``base``. ``name`` is how the base
-    is called in messages."""
+    """A ``DesiredTree`` whose limits are the stricter ones of ``tree`` and ``base``, and that holds what
+    either holds. ``name`` is how the base is called in messages."""
 
     base: Guards
     name: str
+    before: Callable[[str, set[str]], Mapping[str, Sequence[DesiredRepository]]]
+    """The base's repositories on a server of ``tree``, by name."""
 
     @property
     def safety(self) -> Safety:
@@ -77,7 +79,15 @@ class HeldTree(_Wrapped):
                 problems=tuple(outside),
                 hint="widen bounds in a pull request of its own first: a change does not widen its own",
             )
-        return [replace(d, safety=stricter_safety(self.base.safety, d.safety)) for d in found]
+        before = self.before(server, {desired.name for desired in found})
+        return [
+            replace(
+                desired,
+                safety=stricter_safety(self.base.safety, desired.safety),
+                holds=all_holds(desired.holds, *(one.holds for one in before.get(desired.name, ()))),
+            )
+            for desired in found
+        ]
 
 
 @dataclass(frozen=True)

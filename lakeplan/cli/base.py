@@ -32,20 +32,21 @@ class Base:
         return Guards() if self.tree is None else guards_of(self.tree)
 
     def hold(self, tree: Tree) -> HeldTree:
-        return HeldTree(tree, self.guards, self.ref)
+        return HeldTree(tree, self.guards, self.ref, Pairing(self.tree, tree, self.guards.safety).before)
 
     def finish(self, plan: Plan, tree: Tree, held: HeldTree) -> Plan:
         """The plan with its base: every loosening, and the limits its apply is held to."""
         mine = guards_of(tree)
         # A first tree has nowhere to have moved its state from.
         before = self.guards if self.tree is not None else replace(self.guards, state_url=mine.state_url)
-        found = loosened(before, mine, plan.as_of.date())
+        today = plan.as_of.date()
+        found = loosened(before, mine, today)
         warnings = plan.warnings
         if self.tree is None:
             warnings += (f"there is no {ROOT_FILE} at {self.ref}: compared with the defaults",)
         pairing = Pairing(self.tree, tree, self.guards.safety)
         pairs = tuple(pairing.repositories(plan))
-        looser = [loosening for before, now in pairs for loosening in loosened_repository(before, now)]
+        looser = [loosening for before, now in pairs for loosening in loosened_repository(before, now, today)]
         return replace(
             plan,
             base=self.commit,

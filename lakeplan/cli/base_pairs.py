@@ -34,7 +34,7 @@ class Pairing:
         for server in self.head.servers:
             live = {name for at, name in seen if at == server}
             now = _by_name(self.head, server, live)
-            before = self._before(server, live)
+            before = self.before(server, live)
             for name in {**before, **now}:
                 if (server, name) in seen or (name in before and not plan.targets):
                     for one in before.get(name) or [self._unnamed(now[name])]:
@@ -57,7 +57,7 @@ class Pairing:
             where = str(now.source) if now is not None and now.source else ""
             yield Loosening(WHOLE_TREE, f"server {name}", server.endpoint_url, after, where)
 
-    def _before(self, server: str, live: set[str]) -> Mapping[str, list[DesiredRepository]]:
+    def before(self, server: str, live: set[str]) -> Mapping[str, list[DesiredRepository]]:
         """The base's repositories on a server of the tree. Of several names of the server at the base its
         own counts, where an entry names the repository there."""
         found: dict[str, list[DesiredRepository]] = {}

@@ -79,7 +79,7 @@ def it_lists_a_new_override_and_lets_it_open_its_gate(reviewed):
     assert text.startswith("<!-- lakeplan:plan:. -->\n")
     assert text.index("overrides: expired-objects") < text.index("Gates overridden in this plan")
     assert "@archive" not in text
-    assert "::warning file=lakeplan.yaml,line=4,col=15,title=lakeplan%3A loosened::" in result.out
+    assert "::warning file=lakeplan.yaml,line=4,col=13,title=lakeplan%3A loosened::" in result.out
     assert len(json.loads(page.read_text())["loosenings"]) == 2
     applied = world.lakeplan("apply", page)
     assert applied.code == 0, applied.err

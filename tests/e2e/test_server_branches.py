@@ -258,3 +258,17 @@ class DescribeHeldBranches:
         (gate,) = planned.json["repositories"][0]["gates"]
         assert (gate["gate"], gate["outcome"]) == ("held-branch", "refused")
         assert "feature-1 (quick, at " in gate["message"]
+
+    def it_refuses_where_the_same_change_drops_the_hold(self, enterprise):
+        enterprise.write(
+            "repositories/analytics.yaml",
+            f"apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n{self.HOLD}",
+        )
+        for words in (("init",), ("add", "-A"), ("commit", "-m", "base")):
+            enterprise.git(*words)
+        tree(enterprise)
+        assert enterprise.lakeplan("plan", "--no-simulate").code == 0
+        planned = enterprise.lakeplan("plan", "--no-simulate", "--base", "HEAD", "--format", "json")
+        assert planned.code == 4
+        assert "held-branch" in {gate["gate"] for gate in planned.json["repositories"][0]["gates"]}
+        assert "holds[branch feature-1]" in {item["path"] for item in planned.json["loosenings"]}

@@ -104,14 +104,16 @@ def _opening(note: Override) -> str:
     return f"{ceiling}, until {note.expires}"
 
 
-def loosened_repository(base: DesiredRepository, head: DesiredRepository | None) -> Iterator[Loosening]:
-    """Holds that are dropped or end sooner, and settings of ``sweep`` and ``lifecycle`` that are weaker.
-    ``head`` is None when no entry names the repository any more."""
+def loosened_repository(
+    base: DesiredRepository, head: DesiredRepository | None, today: date
+) -> Iterator[Loosening]:
+    """Holds that are dropped or end sooner (not those that are over anyway), and settings of ``sweep`` and
+    ``lifecycle`` that are weaker. ``head`` is None when no entry names the repository any more."""
     where = str(head.source) if head is not None and head.source else ""
     mine = {(hold.kind, hold.name): hold for hold in all_holds(head.holds if head is not None else ())}
     for hold in all_holds(base.holds):
         now = mine.get((hold.kind, hold.name))
-        if now is None or ends(now) < ends(hold):
+        if hold.holds_on(today) and (now is None or ends(now) < ends(hold)):
             after = ABSENT if now is None else _hold_end(now)
             yield Loosening(base.key, f"holds[{hold.kind} {hold.name}]", _hold_end(hold), after, where)
     if head is None:

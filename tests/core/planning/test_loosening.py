@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -165,7 +165,7 @@ def repository(**more: Any) -> DesiredRepository:
 
 
 def paths(base: DesiredRepository, head: DesiredRepository | None) -> list[str]:
-    return [f.path for f in loosened_repository(base, head)]
+    return [f.path for f in loosened_repository(base, head, TODAY)]
 
 
 AUDIT = Hold("prefix", "audit/", date(2027, 1, 1), "legal")
@@ -184,6 +184,13 @@ class DescribeHoldsAndSweep:
     def it_lists_a_hold_that_is_dropped_or_ends_sooner(self, head: DesiredRepository | None) -> None:
         assert paths(repository(holds=(AUDIT,)), head) == ["holds[prefix audit/]"]
 
+    def it_does_not_miss_a_hold_that_is_over(self) -> None:
+        over = replace(AUDIT, until=TODAY - timedelta(days=1))
+        assert paths(repository(holds=(over,)), repository()) == []
+        assert paths(repository(holds=(replace(AUDIT, until=TODAY),)), repository()) == [
+            "holds[prefix audit/]"
+        ]
+
     def it_lists_an_end_where_there_was_none(self) -> None:
         endless = repository(holds=(replace(AUDIT, until=None),))
         assert paths(endless, repository(holds=(AUDIT,))) == ["holds[prefix audit/]"]
@@ -201,7 +208,7 @@ class DescribeHoldsAndSweep:
     def it_lists_what_lets_a_sweep_delete_more(
         self, weak: SweepSettings, path: str, shown: tuple[str, str]
     ) -> None:
-        (found,) = loosened_repository(repository(), repository(sweep=weak))
+        (found,) = loosened_repository(repository(), repository(sweep=weak), TODAY)
         assert (found.path, (found.before, found.after)) == (path, shown)
         assert paths(repository(sweep=weak), repository()) == []
 
