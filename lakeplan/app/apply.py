@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 
 from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
+from lakeplan.app.state import known_repositories
 from lakeplan.app.write import ApplyPorts, ApplyReport, Run, gate_text, write
 from lakeplan.core.diff import action_of
 from lakeplan.core.planning import ceiling
-from lakeplan.core.planning.gates import UNKNOWN_IMPACT, Openers
+from lakeplan.core.planning.gates import UNKNOWN_IMPACT, Openers, one_by_one, plan_gates
 from lakeplan.core.planning.loosening import held_to
 from lakeplan.errors import GateRefused, StalePlan, UsageError
 from lakeplan.model.desired import Safety
@@ -47,7 +49,7 @@ def apply_plan(
 ) -> ApplyReport:
     """Plans again, checks everything, then writes. Raises StalePlan or GateRefused with nothing written."""
     reviewed = _narrowed(reviewed, options.selection)
-    again = _again(reviewed, options, run)
+    again = _again(reviewed, options, run, known_repositories(ports.state))
     live = make_plan(tree, again, plan_ports)
     limits = _Limits(
         {
@@ -58,18 +60,19 @@ def apply_plan(
         held_to(reviewed, tree.safety),
         Openers(options.allowed, tuple(tree.overrides), run.now().date()),
     )
-    steps = check(reviewed, live, limits, now=run.now(), force=options.force, allowed=options.allowed)
+    steps = check(reviewed, live, limits, now=run.now(), force=options.force)
     later = _later_branches(steps, live) if options.refresh_patterns else {}
     if later:
         # Days of one branch move the server's walk of others (retention.md: its answer is not monotone), so
         # rules that keep more can lose more: what is really written is judged, too.
         over = {key: branches | later.get(key, frozenset()) for key, branches in again.expand_over.items()}
         live = make_plan(tree, replace(again, expand_over=over), plan_ports)
-        refuse_more(reviewed, live, limits, now=run.now(), allowed=options.allowed)
+        refuse_more(reviewed, live, limits, now=run.now())
         fresh = {r.key: r.after for r in live.repositories if r.failure is None}
         steps = tuple(
             _with_rules(s, fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
         )
+    live = replace(live, allowed=tuple(sorted(options.allowed)))
     return write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
 
 
@@ -88,15 +91,15 @@ def _narrowed(plan: Plan, selection: Selection) -> Plan:
     return replace(plan, repositories=kept)
 
 
-def _again(reviewed: Plan, options: ApplyOptions, run: Run) -> PlanOptions:
+def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str]) -> PlanOptions:
     """How to plan again: the whole tree is compared, only what is to be written is judged. Figures, gates and
-    what overrides them are of today, whatever the plan file says."""
+    what overrides them are of today, whatever the plan file says. ``--allow`` counts later, when it is known
+    which repositories it would concern."""
     writes = {r.key: r for r in reviewed.writes}
     return PlanOptions(
         as_of=run.now(),
-        allowed=options.allowed,
         tree_commit=run.tree_commit,
-        known=frozenset(r.key for r in reviewed.repositories),
+        known=known,
         expand_over={key: frozenset(r.branches) for key, r in writes.items()},
         judge=frozenset(writes),
         simulate="changed" if options.simulate else "none",
@@ -137,7 +140,6 @@ def check(
     *,
     now: datetime,
     force: bool,
-    allowed: frozenset[str] = frozenset(),
 ) -> tuple[RepositoryPlan, ...]:
     """What to write, in order, or an error with nothing written.
 
@@ -159,15 +161,13 @@ def check(
             hint="plan again and have it reviewed"
             + ("" if force else "; --force skips the ETag checks only"),
         )
-    refuse_more(reviewed, live, limits, now=now, allowed=allowed)
+    refuse_more(reviewed, live, limits, now=now)
     return tuple(sorted(reviewed.writes, key=lambda r: (r.shortens, r.key)))
 
 
-def refuse_more(
-    reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime, allowed: frozenset[str]
-) -> None:
+def refuse_more(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> None:
     """Raises GateRefused when a gate is shut or more would be lost than was reviewed."""
-    refused = _refusals(reviewed, {r.key: r for r in live.repositories}, limits, now=now, allowed=allowed)
+    refused = _refusals(reviewed, {r.key: r for r in live.repositories}, limits, now=now)
     if refused:
         raise GateRefused("refused, nothing was written:\n  " + "\n  ".join(refused), hint=_GATE_HINT)
 
@@ -179,36 +179,51 @@ _GATE_HINT = (
 
 
 def _refusals(
-    reviewed: Plan,
-    again: Mapping[str, RepositoryPlan],
-    limits: _Limits,
-    *,
-    now: datetime,
-    allowed: frozenset[str],
+    reviewed: Plan, again: Mapping[str, RepositoryPlan], limits: _Limits, *, now: datetime
 ) -> list[str]:
+    """Gates are judged by what the live plan found and by today's overrides. What refused at the review
+    still refuses, unless something overrides it today; nothing that the plan file calls passed or allowed
+    counts."""
     age = now - reviewed.as_of
     old = ceiling.too_old(reviewed, limits.of_plan, now)
-    found = [old] if old else []
-    found += [gate_text(g) for g in reviewed.gates if _refuses(g, allowed)]
+    growth: list[str] = []
+    gates: dict[str, list[GateResult]] = {}
     for repository in reviewed.writes:
         current = again.get(repository.key)
         if current is None or current.failure is not None or ceiling.is_done(repository, current):
             continue
-        found += [gate_text(g) for g in repository.gates if _refuses(g, allowed)]
-        # What opened a gate at the review must still open it: an override may have been taken out
-        # of the tree, have expired or be exceeded, a warning may be a refusal by now.
-        known = {g.gate for g in repository.gates if _refuses(g, frozenset())}
-        found += [gate_text(g) for g in current.gates if _refuses(g, allowed) and g.gate not in known]
+        then = [g for g in repository.gates if _refuses(g)]
         if repository.impact.status is ImpactStatus.UNKNOWN:
-            # No figure was reviewed that could be exceeded: that needs an override of today, too.
-            unknown = limits.openers.decide(_not_known_then(repository.key), repository)
-            found += [gate_text(unknown)] if _refuses(unknown, allowed) else []
+            then.append(_not_known_then(repository.key))
+        known = {g.gate for g in current.gates if g.outcome in _JUDGED}
+        then = [limits.openers.decide(g, repository) for g in then if g.gate not in known]
+        today = [limits.openers.decide(g, repository) if _refuses(g) else g for g in current.gates]
+        gates[repository.key] = [*today, *then]
         safety = limits.by_repository.get(repository.key, limits.of_plan)
-        found += [
+        growth += [
             f"{repository.key}: {text}"
             for text in ceiling.growth(repository, current, safety, age=age, now=now)
         ]
-    return found
+    named = one_by_one(gates)
+    of_plan = _plan_gates(reviewed, [replace(again[key], gates=of) for key, of in named.items()], limits)
+    shut = [g for g in (*of_plan, *chain.from_iterable(named.values())) if _refuses(g)]
+    return [*([old] if old else []), *map(_with_flag, shut), *growth]
+
+
+_JUDGED = (GateOutcome.REFUSED, GateOutcome.ALLOWED, GateOutcome.OVERRIDDEN)
+
+
+def _plan_gates(reviewed: Plan, judged: list[RepositoryPlan], limits: _Limits) -> list[GateResult]:
+    """Gates over all repositories that are to be written, and those that refused the whole plan at the review
+    and that nothing overrides today."""
+    found = list(plan_gates(judged, limits.of_plan, limits.openers))
+    known = {g.gate for g in found if g.outcome in _JUDGED}
+    then = [g for g in reviewed.gates if _refuses(g) and g.gate not in known]
+    return [*found, *(limits.openers.decide(g, None) for g in then)]
+
+
+def _with_flag(gate: GateResult) -> str:
+    return f"{gate_text(gate)} (override with {gate.opens_with})"
 
 
 def _not_known_then(key: str) -> GateResult:
@@ -216,6 +231,6 @@ def _not_known_then(key: str) -> GateResult:
     return GateResult(UNKNOWN_IMPACT, key, GateOutcome.REFUSED, text)
 
 
-def _refuses(gate: GateResult, allowed: frozenset[str]) -> bool:
+def _refuses(gate: GateResult) -> bool:
     """An apply is not stopped by what only ``lifecycle run`` would do."""
-    return gate.outcome is GateOutcome.REFUSED and gate.stops == APPLY and gate.gate not in allowed
+    return gate.outcome is GateOutcome.REFUSED and gate.stops == APPLY

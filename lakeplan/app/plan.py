@@ -139,6 +139,8 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
             raise next(iter(lost.values()))
         _refuse_empty(tree, options.selection)
     plans += _plan_all(tree, wanted, options, ports)
+    named = gates.one_by_one({p.key: p.gates for p in plans})
+    plans = [replace(p, gates=named[p.key]) for p in plans]
     plans.sort(key=lambda p: p.key)
     openers = gates.Openers(options.allowed, tuple(tree.overrides), options.as_of.date())
     unmanaged = tuple(sorted(names)) if options.selection.everything else ()

@@ -20,8 +20,9 @@ AllowHere = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
-        help="Override this gate, at a terminal only; repeatable.",
-        metavar="GATE",
+        help="Override this gate, at a terminal only; with its repository where several are affected."
+        " Repeatable.",
+        metavar="[REPOSITORY=]GATE",
         autocompletion=gate_names,
     ),
 ]
@@ -29,8 +30,12 @@ AllowHere = Annotated[
 
 
 def check_gate_names(names: Sequence[str] | None) -> frozenset[str]:
-    """The gates to open. Raises UsageError on a name that is no gate, with the nearest one."""
-    for name in names or ():
+    """The gates to override, each as it was given. Raises UsageError on a name that is no gate, with the
+    nearest one."""
+    for given in names or ():
+        repository, separator, name = given.rpartition("=")
+        if separator and not repository:
+            raise UsageError(f"--allow {given!r} names no repository", hint=f"write --allow {name}")
         if name not in GATES:
             near = difflib.get_close_matches(name, GATES, n=1)
             meant = f"did you mean {near[0]}? " if near else ""

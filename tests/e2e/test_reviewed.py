@@ -87,6 +87,67 @@ def it_does_not_count_gates_that_the_plan_file_calls_allowed(world, expiring):
     assert_refused(world, plan, "unknown-impact")
 
 
+class DescribeTwoRepositories:
+    @pytest.fixture
+    def plan(self, world):
+        """Rules of two repositories would be removed."""
+        for name in ("one", "two"):
+            world.api.repository(name)
+            world.api.set_rules(name, 30)
+        self.clear(world)
+        return world.plan_file()
+
+    def clear(self, world, more=""):
+        world.write(
+            "repositories/all.yaml",
+            f"apiVersion: lakeplan/v1\nrepositories:\n  one: {{gc: clear}}\n  two: {{gc: clear}}\n{more}",
+        )
+
+    @pytest.fixture
+    def terminal(self, monkeypatch):
+        monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda self: True})())
+
+    def it_needs_each_named_where_allow_would_override_both(self, world, plan, terminal):
+        refused = world.lakeplan("apply", plan, "--allow", "clear")
+        assert refused.code == 4, refused.err
+        text = " ".join(refused.err.split())
+        assert "--allow prod/one=clear" in text
+        assert "--allow prod/two=clear" in text
+        assert world.api.rules("one") == world.api.rules("two") == {"*": 30}
+        one = world.lakeplan("apply", plan, "--allow", "one=clear")
+        assert one.code == 4, "the other one still refuses"
+        assert "prod/two" in one.err
+        assert "prod/one: gate" not in one.err
+        applied = world.lakeplan("apply", plan, "--allow", "prod/one=clear", "--allow", "two=clear")
+        assert applied.code == 0, applied.err
+        assert world.api.rules("one") is None
+
+    def it_is_enough_to_name_the_gate_where_one_is_affected(self, world, plan, terminal):
+        applied = world.lakeplan("apply", plan, "--target", "one", "--allow", "clear")
+        assert applied.code == 0, applied.err
+        assert world.api.rules("two") == {"*": 30}
+
+    def it_shows_the_flags_in_a_preview(self, world, plan):
+        shown = world.lakeplan("plan", "--allow", "clear")
+        assert shown.code == 4
+        assert "--allow prod/one=clear" in " ".join(shown.out.split())
+        assert world.lakeplan("plan", "--allow", "one=clear", "--allow", "two=clear").code == 0
+        assert world.lakeplan("plan", "--allow", "one=cler").code == 64
+
+    def it_does_not_take_a_repository_of_the_plan_file_for_adopted(self, world):
+        world.api.repository("team-a")
+        world.write(
+            "repositories/team.yaml",
+            "apiVersion: lakeplan/v1\nrepositories:\n  team-*: {gc: {default_retention_days: 9}}\n",
+        )
+        plan = world.plan_file()
+        edited(plan, open_every_gate)
+        refused = world.lakeplan("apply", plan)
+        assert refused.code == 4, refused.err
+        assert "adoption" in refused.err
+        assert world.api.rules("team-a") is None
+
+
 @pytest.mark.spark
 def it_judges_gates_by_what_it_reads_and_not_by_the_figures_of_the_plan_file(world, expiring):
     """Figures are edited to nothing while the digest of the commits stays the true one."""

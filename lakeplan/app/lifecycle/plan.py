@@ -177,7 +177,9 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
         looked = list(pool.map(look, wanted))
     followed = _follow(tree, looked, options, ports)
     openers = gates.Openers(options.allowed, tuple(tree.overrides), options.now.date())
-    gated = [replace(r, gates=repository_gates(r.desired, r.outlooks, openers)) for r in followed]
+    judged = {r.key: repository_gates(r.desired, r.outlooks, openers) for r in followed}
+    named = gates.one_by_one(judged)
+    gated = [replace(r, gates=named[r.key]) for r in followed]
     repositories = sorted((*gated, *broken), key=lambda r: r.key)
     return LifecyclePlan(
         options.now,

@@ -233,8 +233,13 @@ class _Runner:
         today = max((item.clocks.latest for item in held), default=self._options.now).date()
         openers = gates.Openers(self._options.allowed, tuple(self._tree.overrides), today)
         outlooks = []
+        judged = {
+            item.desired.key: repository_gates(item.desired, self._followed(item).deleted, openers)
+            for item in held
+        }
+        named = gates.one_by_one(judged)
         for item in held:
-            item.gates = repository_gates(item.desired, self._followed(item).deleted, openers)
+            item.gates = named[item.desired.key]
             outlooks.append(RepositoryOutlook(item.desired, item.survey, gates=item.gates))
         return whole_gates(self._tree, sum(len(i.survey.deleted) for i in held), openers, outlooks)
 

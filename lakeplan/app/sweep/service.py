@@ -16,7 +16,7 @@ from lakeplan.app.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines,
 from lakeplan.app.sweep.store_marks import StoredMark, load_mark, read_mark_index, repository_of
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.settling import window
-from lakeplan.errors import ExitCode, FormatError, LakeplanError, ReadOnlyRepository
+from lakeplan.errors import ExitCode, FormatError, LakeplanError, ReadOnlyRepository, UsageError
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.mark import Mark
 from lakeplan.model.moments import utc_text
@@ -58,11 +58,23 @@ def mark_all(
     """Marks every selected repository, one after the other. ``settings`` puts a command's options over the
     tree's. Raises UsageError when none is selected."""
     wanted, failed = select(tree, selection, ports)
+    _check_allowed(openers.allowed, [d.key for d in wanted])
     report = MarkReport(failed=dict(failed))
     for desired in wanted:
         options = MarkOptions(new_mark_id(), settings(desired.sweep), openers)
         _mark_one(desired, tree, ports, run, options, report)
     return report
+
+
+def _check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
+    """Raises UsageError for an ``--allow`` that names no repository where several are marked."""
+    for flag in sorted(allowed):
+        if "=" not in flag and len(keys) > 1:
+            flags = " ".join(f"--allow {key}={flag}" for key in keys[:10])
+            raise UsageError(
+                f"--allow {flag} names no repository, and {len(keys):,} are selected",
+                hint=f"name each one whose gate you mean to override: {flags}",
+            )
 
 
 def _mark_one(

@@ -60,7 +60,7 @@ Allow = Annotated[
     typer.Option(
         "--allow",
         help="Preview the plan with this gate overridden; an apply does not count it. Repeatable.",
-        metavar="GATE",
+        metavar="[REPOSITORY=]GATE",
         autocompletion=gate_names,
     ),
 ]

@@ -34,8 +34,13 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     reasons = []
     if live.config_hash != reviewed.config_hash:
         reasons.append("its configuration in the tree differs from the reviewed one")
-    if reviewed.managed and live.after_etag != reviewed.after_etag:
+    # Whether rules are managed is the tree's to say: a plan file that denies it may still have some to write.
+    written = reviewed.managed or reviewed.action.writes
+    if live.managed != reviewed.managed or (written and live.after_etag != reviewed.after_etag):
         reasons.append("the rules that would be written differ from the reviewed ones")
+    left_out = _left_out(live)
+    if left_out:
+        reasons.append(f"its list of branches lacks {left_out}, which have longer retention on the server")
     if (
         reviewed.managed
         and check_etag
@@ -53,6 +58,16 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
         else:
             reasons += _setting_reasons(setting, current, check_etag=check_etag)
     return reasons
+
+
+def _left_out(live: RepositoryPlan) -> str:
+    """Branches that the plan file does not list although the server has a rule for them, and whose pattern
+    would give them more days: they were there before the plan."""
+    if live.before is None or live.after is None:
+        return ""
+    ruled, days = live.before.branches, live.after.days_for
+    names = sorted(b for b, more in live.unexpanded.items() if b in ruled and more > days(b))
+    return ", ".join(names[:5])
 
 
 def _setting_reasons(reviewed: SettingPlans, live: SettingPlans, *, check_etag: bool) -> list[str]:

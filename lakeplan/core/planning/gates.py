@@ -5,7 +5,8 @@ Every gate is judged now and at +7 and +30 days, and the worst counts. ``--force
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
@@ -72,7 +73,8 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class Openers:
-    """What may open gates: ``--allow`` names and the tree's reviewed overrides."""
+    """What may override gates: ``--allow`` (``GATE``, or ``REPOSITORY=GATE`` with a repository by its name or
+    as ``server/name``) and the tree's reviewed overrides."""
 
     allowed: frozenset[str]
     overrides: tuple[Override, ...]
@@ -80,8 +82,9 @@ class Openers:
 
     def decide(self, refused: GateResult, repository: Named | None) -> GateResult:
         """The outcome of a gate that would refuse."""
-        if refused.gate in self.allowed:
-            return replace(refused, outcome=GateOutcome.ALLOWED, opens_with=f"--allow {refused.gate}")
+        for flag in self._flags(refused.gate, repository):
+            if flag in self.allowed:
+                return replace(refused, outcome=GateOutcome.ALLOWED, opens_with=f"--allow {flag}")
         for note in self.overrides:
             if note.gate == refused.gate and self._covers(note, refused, repository):
                 text = f"overridden at {note.source}: {note.reason}"
@@ -89,8 +92,15 @@ class Openers:
         return replace(
             refused,
             outcome=GateOutcome.REFUSED,
-            opens_with=f"overrides in the tree, or --allow {refused.gate} at a terminal",
+            opens_with=f"overrides in the tree, or --allow {_flag_of(refused, repository)} at a terminal",
         )
+
+    @staticmethod
+    def _flags(gate: str, repository: Named | None) -> tuple[str, ...]:
+        """The most exact first."""
+        if repository is None:
+            return (gate,)
+        return (f"{repository.key}={gate}", f"{repository.name}={gate}", gate)
 
     def _covers(self, note: Override, gate: GateResult, repository: Named | None) -> bool:
         if note.expires < self.today:
@@ -100,6 +110,34 @@ class Openers:
         if repository is None:
             return note.repository == "*"
         return any(fnmatchcase(name, note.repository) for name in (repository.name, repository.key))
+
+
+def _flag_of(gate: GateResult, repository: Named | None) -> str:
+    return gate.gate if repository is None else f"{repository.key}={gate.gate}"
+
+
+def one_by_one(found: Mapping[str, Iterable[GateResult]]) -> dict[str, tuple[GateResult, ...]]:
+    """Gates by ``server/name``, where one ``--allow`` overrides a gate of one repository. What is meant for
+    one must not override the same gate of others unseen: these refuse, and name the flag that each needs."""
+    gates = {key: tuple(results) for key, results in found.items()}
+    allowed = {
+        key: {g.opens_with for g in of if g.outcome is GateOutcome.ALLOWED} for key, of in gates.items()
+    }
+    users = Counter(flag for flags in allowed.values() for flag in flags)
+    return {
+        key: tuple(
+            replace(
+                gate,
+                outcome=GateOutcome.REFUSED,
+                opens_with=f"--allow {key}={gate.gate} at a terminal;"
+                f" {gate.opens_with} would override this gate in {users[gate.opens_with]:,} repositories",
+            )
+            if gate.outcome is GateOutcome.ALLOWED and users[gate.opens_with] > 1
+            else gate
+            for gate in of
+        )
+        for key, of in gates.items()
+    }
 
 
 def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> tuple[GateResult, ...]:

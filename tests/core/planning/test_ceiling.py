@@ -71,6 +71,21 @@ class DescribeStaleness:
     def it_refuses(self, live):
         assert ceiling.stale_reasons(repository(), live, check_etag=True)
 
+    def it_writes_no_rules_that_the_tree_does_not_manage(self):
+        """An edited plan: the tree manages policies alone, and rules stand there to be written."""
+        evil = repository(managed=False, before=GcRules(30), after=GcRules(1))
+        kept = repository(managed=False, before=GcRules(30), after=GcRules(30), action=Action.NONE)
+        for live in (kept, repository(after=GcRules(7))):
+            assert "rules that would be written" in ceiling.stale_reasons(evil, live, check_etag=False)[0]
+        assert ceiling.stale_reasons(kept, kept, check_etag=True) == []
+
+    def it_misses_branches_that_were_taken_off_the_list(self):
+        """Patterns are expanded over the branches of the plan alone, so what is not there loses its days."""
+        before = GcRules(30, {"release-1": 365})
+        live = repository(before=before, unexpanded={"release-1": 365, "release-2": 365})
+        (found,) = ceiling.stale_reasons(repository(before=before), live, check_etag=True)
+        assert "lacks release-1," in found
+
     def it_skips_only_the_etag_when_forced(self):
         assert ceiling.stale_reasons(repository(), repository(before=None), check_etag=False) == []
         assert ceiling.stale_reasons(repository(), repository(after=GcRules(6)), check_etag=False)

@@ -7,7 +7,7 @@ from datetime import date, datetime, timezone
 
 import pytest
 
-from lakeplan.core.planning.gates import Openers, plan_gates, repository_gates
+from lakeplan.core.planning.gates import Openers, one_by_one, plan_gates, repository_gates
 from lakeplan.model.desired import Override, Safety, Source
 from lakeplan.model.plan import (
     Action,
@@ -118,6 +118,49 @@ def note(**values: object) -> Override:
 def it_opens_by_override_within_its_bounds(override: Override, outcome: str):
     openers = Openers(frozenset(), (override,), date(2026, 1, 1))
     assert outcomes(a_plan(horizon(expire=40)), openers=openers)["expired-objects"] == outcome
+
+
+class DescribeAllow:
+    @pytest.mark.parametrize(
+        ("allowed", "outcome"),
+        [
+            ({"expired-objects"}, "allowed"),
+            ({"analytics=expired-objects"}, "allowed"),
+            ({"prod/analytics=expired-objects"}, "allowed"),
+            ({"prod/analytics=expired-bytes"}, "refused"),
+            ({"other=expired-objects", "prod/other=expired-objects"}, "refused"),
+            ({"analytic*=expired-objects", "*=expired-objects"}, "refused"),
+        ],
+    )
+    def it_is_for_the_repository_that_it_names(self, allowed, outcome):
+        openers = Openers(frozenset(allowed), (), date(2026, 1, 1))
+        assert outcomes(a_plan(horizon(expire=40)), openers=openers)["expired-objects"] == outcome
+
+    def judged(self, *allowed: str, keys=("prod/a", "prod/b")):
+        openers = Openers(frozenset(allowed), (), date(2026, 1, 1))
+        found = {}
+        for key in keys:
+            plan = replace(a_plan(horizon(expire=40)), server=key.split("/")[0], name=key.split("/")[1])
+            found[key] = repository_gates(plan, Safety(), openers)
+        named = one_by_one(found)
+        return [g for key in keys for g in named[key] if g.gate == "expired-objects"]
+
+    def it_overrides_no_gate_of_several_repositories_at_once(self):
+        one, two = self.judged("expired-objects")
+        assert {one.outcome, two.outcome} == {GateOutcome.REFUSED}
+        assert one.opens_with.startswith("--allow prod/a=expired-objects at a terminal")
+        assert two.opens_with.startswith("--allow prod/b=expired-objects at a terminal")
+
+    def it_takes_a_name_on_two_servers_for_several(self):
+        assert {g.outcome for g in self.judged("a=expired-objects", keys=("one/a", "two/a"))} == {
+            GateOutcome.REFUSED
+        }
+
+    def it_overrides_each_by_its_own_flag_and_one_alone_without(self):
+        each = self.judged("prod/a=expired-objects", "prod/b=expired-objects")
+        assert {g.outcome for g in each} == {GateOutcome.ALLOWED}
+        rest = self.judged("prod/a=expired-objects", "expired-objects")
+        assert {g.outcome for g in rest} == {GateOutcome.ALLOWED}
 
 
 def it_does_not_gate_what_writes_nothing():
