@@ -16,7 +16,7 @@ from lakeplan.errors import ClockSkew, LakeplanError
 from lakeplan.ports.sweep_storage import SweepStore
 
 MAX_DIFFERENCE = timedelta(minutes=5)
-"""Between this machine's clock and any other."""
+"""Between any two clocks."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,16 @@ class Clocks:
     latest: datetime
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """A clock that said ``at``, and how far it is ahead of ours, from ``least`` to ``most``."""
+
+    name: str
+    at: datetime
+    least: timedelta
+    most: timedelta
+
+
 class TellsTime(Protocol):
     def server_time(self, repository: str) -> datetime | None:
         """The server's clock, to the second; None when it does not say."""
@@ -36,24 +46,30 @@ class TellsTime(Protocol):
 def read_clocks(
     now: Callable[[], datetime], others: Mapping[str, Callable[[], datetime | None]], *, where: str
 ) -> Clocks:
-    """Reads every other clock between two readings of ours (``now``). Raises ClockSkew, naming the clocks,
-    when one differs by more than ``MAX_DIFFERENCE`` or none tells the time."""
-    found = [now()]
+    """Reads every other clock between two readings of ours (``now``): how long an answer takes is no
+    difference. Raises ClockSkew, naming the clocks, when two differ by more than ``MAX_DIFFERENCE`` or none
+    but ours tells the time."""
+    began = now()
+    read_at = [_Reading("this machine's clock", began, timedelta(), timedelta())]
+    found = [began]
     for name, read in others.items():
         before = now()
         at = read()
         after = now()
         if at is None:
             continue
-        if not before - MAX_DIFFERENCE <= at <= after + MAX_DIFFERENCE:
-            raise ClockSkew(
-                f"this machine's clock says {_text(after)} and {name} says {_text(at)}:"
-                " ages cannot be judged, so nothing is deleted",
-                where=where,
-                hint="Set the clocks right (NTP), then run the command again.",
-            )
+        reading = _Reading(name, at, at - after, at - before)
+        for other in read_at:
+            if max(reading.least - other.most, other.least - reading.most) > MAX_DIFFERENCE:
+                raise ClockSkew(
+                    f"{other.name} says {_text(other.at)} and {name} says {_text(at)}:"
+                    " ages cannot be judged, so nothing is deleted",
+                    where=where,
+                    hint="Set the clocks right (NTP), then run the command again.",
+                )
+        read_at.append(reading)
         found += [at, after]
-    if len(found) == 1:
+    if len(read_at) == 1:
         raise ClockSkew(
             f"only this machine's clock is known: {', '.join(others)} did not say the time",
             where=where,

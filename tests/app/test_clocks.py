@@ -36,6 +36,13 @@ def it_refuses_a_difference_of_more_than_five_minutes(sign: int) -> None:
     assert (caught.value.where, "NTP" in caught.value.hint) == ("prod/lake", True)
 
 
+def it_refuses_two_other_clocks_that_differ_by_more() -> None:
+    half = MAX_DIFFERENCE / 2
+    assert of(half, -half)
+    with pytest.raises(ClockSkew, match=r"clock 0 says .* and clock 1 says"):
+        of(half, -half - SECOND)
+
+
 def it_refuses_when_nothing_else_tells_the_time() -> None:
     with pytest.raises(ClockSkew, match="only this machine's clock is known: clock 0 did not"):
         of(None)
