@@ -78,6 +78,11 @@ FILE_SECONDS = 1800.0
 """One file from a server or a store."""
 RATE_BYTES, RATE_GRACE_SECONDS = 4 * KIB, 30.0
 """A body must bring this many bytes a second on average, after the grace."""
+OBJECT_BYTES = 256 * MIB
+"""One object that is read as a whole: metadata, marks, records, cache entries."""
+LISTING_BYTES = 32 * MIB
+"""One page of a store's listing, or any other small answer of a store."""
+STORE_PAGES = 20_000_000
 LISTED, LISTED_COMMITS, LISTED_CHANGES = 2_000_000, 5_000_000, 50_000_000
 """Entries of one listing: of anything, of commits, of uncommitted changes."""
 LISTING_SECONDS = 4 * 3600.0

@@ -162,7 +162,7 @@ def _split_scheme(text: str, schemes: Container[str]) -> tuple[str, str]:
     if len(text) > limits.URL_CHARACTERS:
         raise BadUrl(f"a URL has at most {limits.URL_CHARACTERS:,} characters")
     for character in text:
-        if character.isspace() or not character.isprintable() or character == "\\":
+        if not character.isprintable() or character == "\\":  # of white space only the plain space is left
             raise BadUrl(f"{_character(character)} cannot be part of a URL")
     found = _SCHEME.fullmatch(text)
     if found is None:

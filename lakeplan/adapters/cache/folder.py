@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 
+from lakeplan import limits
 from lakeplan.core.files import PRIVATE, PRIVATE_FOLDER
 
 LEFTOVER = ".new-"
@@ -35,8 +37,11 @@ class FolderCache:
         path = self._path(key)
         try:
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) or status.st_size > limits.OBJECT_BYTES:
+                    return None
                 data = file.read()
-                used = os.fstat(file.fileno()).st_mtime
+                used = status.st_mtime
         except OSError:
             return None
         if time.time() - used > USED_SECONDS:

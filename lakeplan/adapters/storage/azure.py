@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobPrefix, BlobProperties
 
+from lakeplan import limits
 from lakeplan.adapters.storage.azure_client import AzureClient
 from lakeplan.adapters.storage.azure_find import stored_object
+from lakeplan.adapters.storage.bounded import too_large
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_azure_error
 from lakeplan.adapters.storage.urls import AzureLocation
 from lakeplan.model.objects import StoredObject
@@ -41,6 +43,8 @@ class AzureReader:
         try:
             # The library asks again for what is missing when a body breaks off.
             download = self._client.get().download_blob(self._base + key)
+            if download.size > limits.OBJECT_BYTES:
+                raise too_large(where)
             data: bytes = download.readall()
         except AzureError as error:
             raise translate_azure_error(error, where) from None

@@ -11,8 +11,10 @@ from typing import Any
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.exceptions import AzureError
+from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
+from lakeplan.adapters.storage.bounded import azure_session
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_azure_error
 from lakeplan.adapters.storage.urls import AzureLocation
 from lakeplan.errors import StorageDenied, StorageError
@@ -91,6 +93,7 @@ class AzureClient:
         connect_seconds, read_seconds, once = self._limits
         given = {"connection_timeout": connect_seconds, "read_timeout": read_seconds}
         limits = LIMITS | {name: seconds for name, seconds in given.items() if seconds is not None}
+        limits["transport"] = RequestsTransport(session=azure_session(), session_owner=False, **limits)
         # A redirect would be signed again, for whatever host the store names.
         return limits | {"permit_redirects": False} | ({"retry_total": 0} if once else RETRIES)
 

@@ -8,6 +8,8 @@ import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from lakeplan import limits
+from lakeplan.adapters.storage.bounded import too_large
 from lakeplan.adapters.storage.folder_files import UNFINISHED
 from lakeplan.adapters.storage.translate import translate_os_error
 from lakeplan.adapters.storage.urls import FolderLocation
@@ -45,6 +47,8 @@ class FolderReader:
         try:
             with self._open(key) as file:
                 status = os.fstat(file.fileno())
+                if status.st_size > limits.OBJECT_BYTES:
+                    raise too_large(where)
                 data = file.read()
         except OSError as error:
             raise translate_os_error(error, where) from error

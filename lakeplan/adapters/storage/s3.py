@@ -7,6 +7,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from lakeplan import limits
+from lakeplan.adapters.storage.bounded import bounded_pages, too_large
 from lakeplan.adapters.storage.s3_client import S3Client
 from lakeplan.adapters.storage.s3_find import stored_object
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_boto_error
@@ -50,7 +52,10 @@ class S3Reader:
             tries += 1
             try:
                 answer = self._client.get().get_object(Bucket=self._location.bucket, Key=self._base + key)
-                announced = int(answer["ContentLength"])
+                announced = int(answer.get("ContentLength", -1))
+                if announced > limits.OBJECT_BYTES:
+                    answer["Body"].close()
+                    raise too_large(where)
                 data: bytes = answer["Body"].read()
             except ClientError as error:
                 raise translate_boto_error(error, where) from error
@@ -84,6 +89,11 @@ class S3Reader:
         options = {} if recursive else {"Delimiter": "/"}
         try:
             paginator = self._client.get().get_paginator("list_objects_v2")
-            yield from paginator.paginate(Bucket=self._location.bucket, Prefix=self._base + prefix, **options)
+            pages = paginator.paginate(Bucket=self._location.bucket, Prefix=self._base + prefix, **options)
+            yield from bounded_pages(pages, _shows, where)
         except (BotoCoreError, ClientError) as error:
             raise translate_boto_error(error, where) from error
+
+
+def _shows(page: Any) -> bool:
+    return bool(page.get("Contents") or page.get("CommonPrefixes"))

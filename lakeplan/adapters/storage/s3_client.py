@@ -13,6 +13,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
+from lakeplan.adapters.storage.bounded import bound_s3
 from lakeplan.adapters.storage.translate import translate_boto_error
 
 CONNECT_SECONDS = 10
@@ -79,6 +80,7 @@ class S3Client:
             )
             client.meta.events.register_last("before-call.s3.DeleteObjects", _add_content_md5)
         client.meta.events.register("before-parse.s3", _refuse_cut_answer)
+        bound_s3(client)
         return client
 
 

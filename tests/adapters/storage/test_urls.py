@@ -22,6 +22,7 @@ from lakeplan.errors import StorageError
         ("file:///per%2525cent#x?y", FolderLocation("/per%25cent#x?y")),
         ("s3://bucket", S3Location("bucket", "")),
         ("S3://bucket/a/b/", S3Location("bucket", "a/b")),
+        ("s3://bucket/team a/b", S3Location("bucket", "team a/b")),
         (
             "https://Acme.blob.core.windows.net/c/a%20b/",
             AzureLocation("https://acme.blob.core.windows.net", "acme", "c", "a b"),
@@ -120,6 +121,8 @@ def it_refuses_credentials_and_does_not_repeat_them(url: str) -> None:
         "s3://bucket/a?versionId=1",
         "s3://bucket\\evil/x",
         "s3://bucket /x",
+        "s3://bucket/a\u00a0b",
+        "s3://bucket/a\tb",
         "s3://bu/../cket",
         "file:///a/../b",
         "file:///a/%2e%2e/b",
