@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakeplan.app.read_back import read_back
@@ -108,7 +108,8 @@ class Attempt(ABC):
     def record(self) -> None:
         """Stores what was read back in the state."""
 
-    def run_it(self, connection: Connection) -> Outcome:
+    def run_it(self, connection: Connection, renew: Callable[[], None]) -> Outcome:
+        """``renew`` holds the repository's lease for longer, and raises once somebody else has it."""
         outcome = Outcome.ALREADY
         if self.check(connection):
             # Before the write, so that a killed run tells what it was about to replace, and so that nobody
@@ -125,18 +126,19 @@ class Attempt(ABC):
                 run_id=self.run.run_id,
                 at=self.run.now(),
             )
-            self._send(connection)
+            self._send(connection, renew)
             self._written = True
             outcome = Outcome.APPLIED
         self.record()
         self._note(status=outcome.value)
         return outcome
 
-    def _send(self, connection: Connection) -> None:
+    def _send(self, connection: Connection, renew: Callable[[], None]) -> None:
         """Writes until it is read back. Raises StalePlan when something else is read, WriteUncertain when
         reading does not show what became of it."""
         lost: list[LakeplanError] = []
         for _ in range(TRIES):
+            renew()
             answer = self._put(connection)
             self._read_back(connection)
             if self.is_stored():

@@ -120,9 +120,10 @@ def _write_one(
         # A lowering that is recorded with a wrong time would shorten sweep.settle.
         clocks = server_clock(connection.reader, repository.name, run.now, where=repository.key)
         read_applied(ports.state, repository.key)  # a damaged record must not be found after the write
-        with Lease(ports.state, repository.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest):
+        lease = Lease(ports.state, repository.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest)
+        with lease:
             for attempt in attempts:
-                outcome = attempt.run_it(connection)
+                outcome = attempt.run_it(connection, lease.renew)
                 done.append(attempt.ended(outcome))
     except LakeplanError as error:
         done = done[: len(attempts) - 1]  # all of them when the lease could not be given back

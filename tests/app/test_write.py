@@ -336,6 +336,17 @@ class DescribeALostAnswer:
         assert server.log.count("set a") == 3
         assert server.rules["a"] == GcRules(30)
 
+    def it_is_not_written_again_once_another_run_has_the_lease(self, server, state, lost):
+        def take_over(name, rules):
+            key = "leases/prod/a.json"
+            state.write(key, state.read(key).data, if_version=state.read(key).version)
+            raise lost
+
+        self.sends(server, take_over)
+        report = applied(server, state, A)
+        assert "took it over" in report.results[0].message
+        assert server.log.count("set a") == 1
+
 
 class DescribeReadingBack:
     def it_takes_one_stale_read_for_no_evidence(self, server, state):

@@ -66,7 +66,6 @@ class Deleter:
     def _delete(self, outlook: BranchOutlook) -> BranchEnd:
         lost: LakeplanError | None = None
         for _ in range(TRIES):
-            self.renew()
             why = self._why_not(outlook)
             if why is not None:
                 return why if lost is None else _after_lost(why)
@@ -116,19 +115,20 @@ class Deleter:
 
     def _why_not(self, outlook: BranchOutlook) -> BranchEnd | None:
         """Why a branch is not to be deleted now, by reads none of which is older than ``FRESH_SECONDS``."""
-        try:
-            for _ in range(TRIES):
-                began = self.run.now()
+        for _ in range(TRIES):
+            self.renew()
+            began = self.run.now()
+            try:
                 why = self._changed(outlook)
-                took = (self.run.now() - began).total_seconds()
-                if why is not None or (0 <= took <= FRESH_SECONDS and self.keeping.is_fresh()):
-                    return why
-        except RepositoryNotFound as error:
-            return BranchEnd(outlook, Outcome.FAILED, str(error))
-        except NotFound:
-            return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
-        except LakeplanError as error:
-            return BranchEnd(outlook, Outcome.FAILED, str(error))
+            except RepositoryNotFound as error:
+                return BranchEnd(outlook, Outcome.FAILED, str(error))
+            except NotFound:
+                return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
+            except LakeplanError as error:
+                return BranchEnd(outlook, Outcome.FAILED, str(error))
+            took = (self.run.now() - began).total_seconds()
+            if why is not None or (0 <= took <= FRESH_SECONDS and self.keeping.is_fresh()):
+                return why
         text = f"the server takes more than {FRESH_SECONDS:.0f} seconds to show what keeps it"
         return BranchEnd(outlook, Outcome.FAILED, text)
 
