@@ -114,7 +114,15 @@ def make_github(work: Work, host: Any, handle: Any) -> GitHub:
         "github.token": "token",
     }
     return GitHub(
-        work.top, work.runner, values, {"GITHUB_API_URL": host.url, "GITHUB_REPOSITORY": "org/trees"}
+        work.top,
+        work.runner,
+        values,
+        {
+            "GITHUB_API_URL": host.url,
+            "GITHUB_REPOSITORY": "org/trees",
+            "GITHUB_REF_NAME": "main",
+            "GITHUB_WORKFLOW_REF": "org/trees/.github/workflows/lakeplan.yml@refs/heads/main",
+        },
     )
 
 
@@ -124,12 +132,29 @@ def is_merged(github: GitHub, host: Any, number: int, head: str, merge: str) -> 
     github.values["github.event.pull_request.head.sha"] = head
     github.given["GITHUB_SHA"] = merge
     name = f"lakeplan-{number}-{head}"
-    run = {"id": 90, "head_sha": head, "repository_id": 1, "head_repository_id": 1}
-    host.answers["GET", f"/repos/org/trees/commits/{merge}/pulls"] = [
-        {"number": number, "merged_at": "now", "merge_commit_sha": merge, "head": {"sha": head}}
-    ]
+    ours = {"full_name": "org/trees"}
+    run = {
+        "id": 90,
+        "path": ".github/workflows/lakeplan.yml",
+        "event": "pull_request",
+        "head_sha": head,
+        "head_branch": "change",
+        "head_repository": ours,
+        "created_at": "2026-03-31T12:00:00Z",
+    }
+    pull = {
+        "number": number,
+        "merged_at": "now",
+        "merge_commit_sha": merge,
+        "head": {"sha": head, "ref": "change", "repo": ours},
+        "base": {"ref": "main"},
+    }
+    host.answers["GET", f"/repos/org/trees/commits/{merge}/pulls"] = [pull]
+    host.answers["GET", f"/repos/org/trees/commits/{head}/pulls"] = [pull]
+    host.answers["GET", f"/repos/org/trees/issues/{number}/timeline"] = []
+    host.answers["GET", "/repos/org/trees/actions/runs/90"] = run
     host.answers["GET", "/repos/org/trees/actions/artifacts"] = {
-        "artifacts": [{"id": 1, "name": name, "expired": False, "workflow_run": run}]
+        "artifacts": [{"id": 1, "name": name, "expired": False, "workflow_run": {"id": 90}}]
     }
     host.answers["GET", f"/repos/org/trees/issues/{number}/comments"] = []
     host.answers["POST", f"/repos/org/trees/issues/{number}/comments"] = {"html_url": "https://x/1"}
@@ -221,6 +246,7 @@ def it_tells_the_same_story_on_gitlab(tmp_path, runner, host):
                 "CI_JOB_URL": "https://host.example/jobs/5",
                 "REVIEW_TOKEN": "review",
                 "CI_COMMIT_SHA": merge,
+                "CI_COMMIT_BRANCH": "main",
             },
         )
         mine = {
@@ -228,11 +254,9 @@ def it_tells_the_same_story_on_gitlab(tmp_path, runner, host):
             "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": head,
             "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": work.sh("git rev-parse HEAD^1"),
         }
-        package = f"/projects/3/packages/generic/lakeplan/7-{head}/plan.json"
         notes = "/projects/3/merge_requests/7/notes"
         host.answers |= {
             ("GET", "/user"): {"id": 42},
-            ("PUT", package): {},
             ("GET", notes): [],
             ("POST", notes): {},
             ("GET", f"/projects/3/repository/commits/{merge}/merge_requests"): [
@@ -242,8 +266,19 @@ def it_tells_the_same_story_on_gitlab(tmp_path, runner, host):
                     "sha": head,
                     "merge_commit_sha": merge,
                     "squash_commit_sha": None,
+                    "target_branch": "main",
+                    "source_project_id": 3,
+                    "target_project_id": 3,
                 }
             ],
+            ("GET", "/projects/3/merge_requests/7/pipelines"): [{"id": 50}],
+            ("GET", "/projects/3/pipelines/50"): {
+                "source": "merge_request_event",
+                "project_id": 3,
+                "ref": "refs/merge-requests/7/head",
+                "sha": head,
+            },
+            ("GET", "/projects/3/pipelines/50/jobs"): [{"id": 5, "name": "plan", "artifacts": [{}]}],
         }
         validated = gitlab.run("validate", **mine)
         assert validated.code == 0, validated.output
@@ -254,8 +289,8 @@ def it_tells_the_same_story_on_gitlab(tmp_path, runner, host):
         assert planned.kept == ["plan.json", "plan.html"]
         (note,) = [json.loads(body)["body"] for method, path, _, body in host.calls if method == "POST"]
         assert note.endswith("\n[Report page](https://host.example/jobs/5/artifacts/file/plan.html)\n")
-        (published,) = [body for method, path, _, body in host.calls if method == "PUT"]
-        host.answers["GET", package] = published
+        kept = (work.top / "plan.json").read_bytes()
+        host.answers["GET", "/projects/3/jobs/5/artifacts/plan.json"] = kept
 
         work.fresh()
         applied = gitlab.run("apply")

@@ -2,8 +2,9 @@
 
 ``comment FILE`` updates the comment that begins with the first line of FILE (lakeplan's marker), or makes it;
 PAGE_URL, when it is set, is linked below.
-``find-plan`` finds the artifact that was made for the pull request of merged commit GITHUB_SHA and its last
-head commit, and gives its name and run to the steps after it (GITHUB_OUTPUT). Python alone is needed.
+``find-plan`` finds the artifact that this workflow made for the pull request of merged commit GITHUB_SHA:
+by the workflow's path, the event, the base branch, the head repository and the head commit. It gives its name
+and run to the steps after it (GITHUB_OUTPUT). Python alone is needed.
 """
 
 from __future__ import annotations
@@ -74,17 +75,33 @@ def comment(file: Path) -> None:
 
 
 def find_plan() -> None:
-    commit = os.environ["GITHUB_SHA"]
+    commit, branch = os.environ["GITHUB_SHA"], os.environ["GITHUB_REF_NAME"]
     merged = [
-        p for p in pages(f"/commits/{commit}/pulls") if p["merged_at"] and p["merge_commit_sha"] == commit
+        p
+        for p in pages(f"/commits/{commit}/pulls")
+        if p["merged_at"] and p["merge_commit_sha"] == commit and p["base"]["ref"] == branch
     ]
     if len(merged) != 1:
-        sys.exit(f"{commit} is the merge of {len(merged)} pull requests: nothing that was reviewed to apply")
-    number, head = merged[0]["number"], merged[0]["head"]["sha"]
-    name = f"lakeplan-{number}-{head}"
-    found = [
-        a for a in pages(f"/actions/artifacts?name={quote(name)}", "artifacts") if is_ours(a, name, head)
+        sys.exit(
+            f"{commit} is the merge of {len(merged)} pull requests into {branch}:"
+            " nothing that was reviewed to apply"
+        )
+    pull = merged[0]
+    number, head = pull["number"], pull["head"]["sha"]
+    others = sorted({p["base"]["ref"] for p in pages(f"/commits/{head}/pulls") if is_other(p, pull)})
+    if others:
+        # The run of that pull request has the same head and path, and another branch's workflow file.
+        sys.exit(
+            f"{head} is the head of a pull request into {', '.join(others)}, too: plan it again in a new one"
+        )
+    moved = [
+        event["created_at"]
+        for event in pages(f"/issues/{number}/timeline")
+        if event.get("event") == "base_ref_changed"
     ]
+    name = f"lakeplan-{number}-{head}"
+    named = [a for a in pages(f"/actions/artifacts?name={quote(name)}", "artifacts") if a["name"] == name]
+    found = [a for a in named if not a["expired"] and is_ours(a["workflow_run"]["id"], pull, moved)]
     if not found:
         sys.exit(f"there is no plan {name} (any more): open a pull request that plans it again")
     newest = max(found, key=lambda a: a["id"])
@@ -93,14 +110,26 @@ def find_plan() -> None:
     print(f"the plan of pull request {number} at {head}")
 
 
-def is_ours(artifact: Any, name: str, head: str) -> bool:
-    """Of this repository's own branch: a fork's run may call an artifact as it likes."""
-    run = artifact["workflow_run"]
+def is_other(other: Any, pull: Any) -> bool:
+    """Whether a pull request proposes the same head commit for another branch."""
+    return other["head"]["sha"] == pull["head"]["sha"] and other["base"]["ref"] != pull["base"]["ref"]
+
+
+def is_ours(run_id: int, pull: Any, moved: list[str]) -> bool:
+    """Whether a run is this workflow's, for this pull request: an artifact's name says nothing, since every
+    run of the repository may choose it. ``moved``: when the pull request got another base branch."""
+    run = call("GET", f"/actions/runs/{int(run_id)}")
+    repository = os.environ["GITHUB_REPOSITORY"]
+    # org/trees/.github/workflows/lakeplan.yml@refs/heads/main
+    path = os.environ["GITHUB_WORKFLOW_REF"].partition("@")[0].removeprefix(f"{repository}/")
     return (
-        artifact["name"] == name
-        and not artifact["expired"]
-        and run["head_sha"] == head
-        and run["head_repository_id"] == run["repository_id"]
+        run["path"].partition("@")[0] == path
+        and run["event"] == "pull_request"
+        and run["head_sha"] == pull["head"]["sha"]
+        and run["head_branch"] == pull["head"]["ref"]
+        and (run["head_repository"] or {}).get("full_name") == repository
+        and (pull["head"]["repo"] or {}).get("full_name") == repository
+        and not any(moment >= run["created_at"] for moment in moved)
     )
 
 

@@ -2,8 +2,8 @@
 
 ``comment FILE`` updates the note that begins with the first line of FILE (lakeplan's marker), or makes it;
 PAGE_URL, when it is set, is linked below.
-``publish FILE`` keeps a plan as a package named after the merge request and its head commit, and
-``find-plan FILE`` fetches it for the merged commit CI_COMMIT_SHA. Python alone is needed.
+``find-plan FILE`` fetches, for the merged commit CI_COMMIT_SHA, what the job ``plan`` kept in the merge
+request's own pipeline at its last commit. Python alone is needed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ LIMIT = 65_536
 """Bytes of a comment, as lakeplan cuts it."""
 
 
-def call(method: str, path: str, body: Any = None, *, as_job: bool = False) -> bytes:
-    """``as_job`` uses the job's own token, which may do no more than packages; else REVIEW_TOKEN is used."""
-    token = ("JOB-TOKEN", "CI_JOB_TOKEN") if as_job else ("PRIVATE-TOKEN", "REVIEW_TOKEN")
-    kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+def call(method: str, path: str, body: Any = None, *, may_miss: bool = False) -> bytes:
+    """``may_miss``: nothing is given for what is not there."""
     request = urllib.request.Request(
         f"{os.environ['CI_API_V4_URL']}{path}",
         method=method,
-        data=body if isinstance(body, bytes) or body is None else json.dumps(body).encode(),
-        headers={token[0]: os.environ[token[1]], "Content-Type": kind},
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"PRIVATE-TOKEN": os.environ["REVIEW_TOKEN"], "Content-Type": "application/json"},
     )
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return bytes(answer.read())
     except urllib.error.HTTPError as error:
+        if may_miss and error.code == 404:
+            return b""
         sys.exit(f"{method} {path}: {error.code} {error.read().decode(errors='replace')[:500]}")
 
 
@@ -75,40 +75,71 @@ def comment(file: Path) -> None:
     print("made the comment")
 
 
-def package(number: int, head: str) -> str:
-    return f"{project()}/packages/generic/lakeplan/{number}-{head}/plan.json"
-
-
-def publish(file: Path) -> None:
-    # Of merged results pipelines this is the head of the branch, where CI_COMMIT_SHA is the merge commit.
-    head = os.environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or os.environ["CI_COMMIT_SHA"]
-    number = int(os.environ["CI_MERGE_REQUEST_IID"])
-    call("PUT", package(number, head), file.read_bytes(), as_job=True)
-    print(f"the plan of merge request {number} at {head}")
-
-
 def find_plan(file: Path) -> None:
-    commit = os.environ["CI_COMMIT_SHA"]
+    commit, branch = os.environ["CI_COMMIT_SHA"], os.environ["CI_COMMIT_BRANCH"]
     names = ("merge_commit_sha", "squash_commit_sha", "sha")
     merged = [
         m
         for m in pages(f"{project()}/repository/commits/{commit}/merge_requests")
-        if m["state"] == "merged" and commit in [m[name] for name in names]
+        if m["state"] == "merged" and commit in [m[name] for name in names] and is_own(m, branch)
     ]
     if len(merged) != 1:
-        sys.exit(f"{commit} is the merge of {len(merged)} merge requests: nothing that was reviewed to apply")
+        sys.exit(
+            f"{commit} is the merge of {len(merged)} merge requests of this project into {branch}:"
+            " nothing that was reviewed to apply"
+        )
     number, head = int(merged[0]["iid"]), merged[0]["sha"]
-    file.write_bytes(call("GET", package(number, head), as_job=True))
+    jobs = [
+        job
+        for listed in pages(f"{project()}/merge_requests/{number}/pipelines")
+        if is_ours(int(listed["id"]), number, head, commit)
+        for job in pages(f"{project()}/pipelines/{int(listed['id'])}/jobs")
+        if job["name"] == "plan" and job["artifacts"]
+    ]
+    if not jobs:
+        sys.exit(
+            f"there is no plan of merge request {number} at {head} (any more): plan it again in a new one"
+        )
+    kept = f"{project()}/jobs/{max(int(job['id']) for job in jobs)}/artifacts"
+    file.write_bytes(call("GET", f"{kept}/plan.json"))
+    objects = call("GET", f"{kept}/plan.json.objects", may_miss=True)
+    if objects:
+        Path(f"{file}.objects").write_bytes(objects)
     print(f"the plan of merge request {number} at {head}")
+
+
+def is_own(request: Any, branch: str) -> bool:
+    """Of this project's own branch, into the branch that was pushed to."""
+    here = int(os.environ["CI_PROJECT_ID"])
+    projects = (request["source_project_id"], request["target_project_id"])
+    return request["target_branch"] == branch and projects == (here, here)
+
+
+def is_ours(pipeline_id: int, number: int, head: str, commit: str) -> bool:
+    """Whether a pipeline ran for this merge request at its last commit: of that commit, or of its merge into
+    a commit that the merged one descends from. Anybody's pipeline may have a job of any name."""
+    pipeline = json.loads(call("GET", f"{project()}/pipelines/{pipeline_id}"))
+    if (
+        pipeline["source"] != "merge_request_event"
+        or pipeline["project_id"] != int(os.environ["CI_PROJECT_ID"])
+        or not pipeline["ref"].startswith(f"refs/merge-requests/{number}/")
+    ):
+        return False
+    if pipeline["sha"] == head:
+        return True
+    merge = json.loads(call("GET", f"{project()}/repository/commits/{pipeline['sha']}"))
+    others = [parent for parent in merge["parent_ids"] if parent != head]
+    if len(others) != 1 or head not in merge["parent_ids"]:
+        return False
+    refs = f"refs[]={others[0]}&refs[]={commit}"
+    return bool(json.loads(call("GET", f"{project()}/repository/merge_base?{refs}"))["id"] == others[0])
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["comment", file]:
             comment(Path(file))
-        case ["publish", file]:
-            publish(Path(file))
         case ["find-plan", file]:
             find_plan(Path(file))
         case _:
-            sys.exit("usage: merge_request.py comment FILE | publish FILE | find-plan FILE")
+            sys.exit("usage: merge_request.py comment FILE | find-plan FILE")
