@@ -153,6 +153,9 @@ class DescribeSinceTheMark:
     def it_leaves_what_a_person_chose_for_the_mark(self) -> None:
         chosen = replace(self.TREE, min_age_seconds=0, never_committed="collect")
         assert since_mark(chosen, self.TREE, self.TREE) == (chosen, ())
+        careful = replace(self.TREE, min_age_seconds=3 * 86_400)
+        between = replace(self.TREE, min_age_seconds=2 * 86_400)
+        assert since_mark(careful, self.TREE, between) == (careful, ()), "already stricter than the tree"
         tightened = replace(self.TREE, min_age_seconds=self.TREE.min_age_seconds + 1)
         _, refused = since_mark(chosen, self.TREE, tightened)
         assert [setting.path for setting in refused] == ["sweep.min_age"]

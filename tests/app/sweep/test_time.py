@@ -29,11 +29,13 @@ def settled(world: SweepWorld, repo: LakeRepository) -> Mark:
     return mark
 
 
-def applied(world: SweepWorld, repo: LakeRepository, before: GcRules, after: GcRules) -> None:
-    """What an apply leaves on the server and on record."""
+def applied(
+    world: SweepWorld, repo: LakeRepository, before: GcRules, after: GcRules, *, hours: float = 0
+) -> None:
+    """What an apply that took so many hours leaves on the server and on record."""
     repo.set_rules(after.default_retention_days)
     now = world.now()
-    run_id = f"{now:%Y%m%dT%H%M%S}.{next(world._numbers):06}Z-0a"
+    run_id = f"{now - timedelta(hours=hours):%Y%m%dT%H%M%S}.{next(world._numbers):06}Z-0a"
     step = {"status": "applied", "before": before.to_body(), "after": after.to_body()}
     record = {
         "run_id": run_id,
@@ -108,6 +110,24 @@ class DescribeSettling:
         world.lake.clock.advance(hours=1)
         applied(world, repo, GcRules(7), GcRules(8))
         world.run(settled)
+
+    def it_counts_a_run_from_its_end(self, world: SweepWorld, repo: LakeRepository, settled: Mark) -> None:
+        """It began before the rules were last seen, and wrote them after."""
+        world.lake.clock.advance(hours=1)
+        applied(world, repo, GcRules(365), GcRules(7), hours=20)
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+
+    def it_does_not_count_lowerings_of_other_repositories(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        world.lake.clock.advance(hours=1)
+        applied(world, repo, GcRules(365), GcRules(7))
+        (key,) = world.state.list_keys("history/")
+        record = json.loads(world.state.read(key).data)  # type: ignore[union-attr]
+        record["repositories"] = {"prod/repo2": record["repositories"]["prod/repo1"]}
+        write(world, key, record)
+        assert world.run(settled).amount(Status.DELETED).objects > 0
 
     def it_counts_a_run_that_was_killed_or_damaged_as_a_lowering(
         self, world: SweepWorld, repo: LakeRepository, settled: Mark

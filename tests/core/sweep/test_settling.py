@@ -51,21 +51,31 @@ def test_rules_that_were_not_lowered_keep_every_branch_at_least_as_long(
     assert lowered(before, after) is not kept
 
 
+def problem(window: Window, now: datetime) -> str:
+    return window.problem(earliest=now, latest=now)
+
+
 class DescribeTheWindow:
     window = Window(opens=NOW + 24 * HOUR, closes=NOW + 72 * HOUR)
 
     def it_is_shut_until_the_rules_have_settled(self) -> None:
-        assert "may be swept from 2026-04-01 12:00 UTC" in self.window.problem(NOW)
-        assert self.window.problem(NOW + 24 * HOUR - timedelta(microseconds=1))
-        assert self.window.problem(NOW + 24 * HOUR) == ""
+        assert "may be swept from 2026-04-01 12:00 UTC" in problem(self.window, NOW)
+        assert problem(self.window, NOW + 24 * HOUR - timedelta(microseconds=1))
+        assert problem(self.window, NOW + 24 * HOUR) == ""
+
+    def it_opens_by_the_earliest_clock_and_shuts_by_the_latest(self) -> None:
+        opens, closes = self.window.opens, self.window.closes
+        assert self.window.problem(earliest=opens - HOUR, latest=opens)
+        assert self.window.problem(earliest=opens, latest=closes - HOUR) == ""
+        assert self.window.problem(earliest=closes - HOUR, latest=closes)
 
     def it_shuts_when_the_mark_is_old(self) -> None:
-        assert self.window.problem(NOW + 72 * HOUR - timedelta(microseconds=1)) == ""
-        assert "older than 72 hours" in self.window.problem(NOW + 72 * HOUR)
+        assert problem(self.window, NOW + 72 * HOUR - timedelta(microseconds=1)) == ""
+        assert "older than 72 hours" in problem(self.window, NOW + 72 * HOUR)
 
     def it_never_opens_when_settling_takes_longer_than_a_mark_lasts(self) -> None:
         window = Window(opens=NOW + 100 * HOUR, closes=NOW + 72 * HOUR)
-        assert all(window.problem(NOW + hours * HOUR) for hours in range(0, 200, 3))
+        assert all(problem(window, NOW + hours * HOUR) for hours in range(0, 200, 3))
 
 
 def it_takes_two_looks_far_enough_apart_to_prove_that_nothing_holds_an_object() -> None:
