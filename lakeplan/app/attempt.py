@@ -138,8 +138,13 @@ class Attempt(ABC):
         reading does not show what became of it."""
         lost: list[LakeplanError] = []
         for _ in range(TRIES):
-            renew()
-            answer = self._put(connection)
+            try:
+                renew()
+                answer = self._put(connection)
+            except LakeplanError as error:
+                if any(may_still_act(earlier) for earlier in lost):
+                    raise self._uncertain(f"no answer arrived, and then: {error.message}") from error
+                raise
             self._read_back(connection)
             if self.is_stored():
                 return

@@ -343,9 +343,21 @@ class DescribeALostAnswer:
             raise lost
 
         self.sends(server, take_over)
-        report = applied(server, state, A)
-        assert "took it over" in report.results[0].message
+        (result,) = applied(server, state, A).results
+        assert "took it over" in result.message
         assert server.log.count("set a") == 1
+        expected = "uncertain" if isinstance(lost, ServerUnreachable) else "failed"
+        assert result.outcome.value == expected
+
+    def it_is_uncertain_when_a_second_try_is_refused(self, server, state):
+        def refuse(name, rules):
+            raise PermissionDenied("not allowed")
+
+        def hang(name, rules):
+            raise ServerUnreachable("no answer")
+
+        self.sends(server, hang, refuse)
+        assert ends(applied(server, state, A)) == {"prod/a": "uncertain"}
 
 
 class DescribeReadingBack:

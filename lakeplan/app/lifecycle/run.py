@@ -85,7 +85,8 @@ class _Held:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        unwitnessed = self.mark is not None and not self.mark.witnessed
+        writable = not self.survey.repository.read_only
+        unwitnessed = writable and self.mark is not None and not self.mark.witnessed
         return tuple(dict.fromkeys((*self.recalled.notes, *((UNWITNESSED,) if unwitnessed else ()))))
 
 
@@ -215,12 +216,13 @@ class _Runner:
     def _marked(self, held: _Held) -> Mark:
         """Marks the repository, once a run."""
         if held.mark is None:
-            server, repository = held.desired.server, held.survey.repository
-            held.mark = replace(held.recalled.mark, witnessed=False, assumable=False)
-            if not repository.read_only:
+            server, repository, mark = held.desired.server, held.survey.repository, held.recalled.mark
+            if repository.read_only:
+                held.mark = replace(mark, assumable=mark.assumable and mark.witnessed)
+            else:
                 held.mark = bear_witness(
                     repository.id,
-                    held.recalled.mark,
+                    mark,
                     self._ports.readers(server).branches,
                     self._ports.writer(server),
                     self._run,

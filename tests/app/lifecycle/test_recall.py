@@ -224,6 +224,13 @@ class DescribeTheWitness:
         assert "fs:UpdateRepository" in warnings(world.run())
         stays(world)
 
+    def it_is_not_needed_while_the_repository_is_read_only(self, idle):
+        before, idle.lakefs.read_only = dict(idle.lakefs.marks), True
+        assert warnings(idle.run()) == ""
+        assert idle.lakefs.marks == before
+        idle.lakefs.read_only = False
+        assert set(idle.ends().values()) == {"deleted"}
+
     def it_deletes_nothing_while_it_cannot_be_known(self, idle, monkeypatch):
         idle.lakefs.refuse["metadata"] = UnexpectedAnswer("busy", status=503)
         (repository,) = idle.run().repositories
