@@ -12,6 +12,7 @@ from rich.text import Text
 
 from lakeplan.cli.redaction import told
 from lakeplan.errors import UsageError
+from lakeplan.render.clean import safe_lines
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -28,18 +29,24 @@ def print_error(message: str, *, where: str = "", hint: str = "", problems: Sequ
     """What, where, what to do: on stderr."""
     console = stderr()
     place = f"{where}: " if where else ""
-    say(console, f"error: {place}{message}", label=("error:", "bold red"))
+    say(console, _indented(f"error: {place}{message}"), label=("error:", "bold red"))
     for problem in problems:
-        say(console, f"  {problem}")
+        say(console, _indented(f"  {problem}"))
     if hint:
-        say(console, f"hint: {hint}", label=("hint:", "bold"))
+        say(console, _indented(f"hint: {hint}"), label=("hint:", "bold"))
+
+
+def _indented(text: str) -> str:
+    """Further lines of a message begin with blanks, so that none can pass for a message of its own."""
+    first, *rest = text.split("\n")
+    return "\n".join([first, *(line if line.startswith("  ") else f"  {line}" for line in rest)])
 
 
 def say(console: Console, text: str, *, label: tuple[str, str] | None = None) -> None:
-    """Prose for people; ``label`` is what it begins with and a style. On a terminal its words are wrapped,
-    what goes on is indented, and a path or URL longer than a line stays whole; elsewhere every line stays
-    one, for grep and logs."""
-    lines = text.split("\n")
+    """Prose for people, which may quote anybody; ``label`` is what it begins with and a style. On a terminal
+    its words are wrapped, what goes on is indented, and a path or URL longer than a line stays whole;
+    elsewhere every line stays one, for grep and logs."""
+    lines = safe_lines(text, console.encoding).split("\n")
     if console.file.isatty():
         lines = [row for line in lines for row in _wrapped(line, console.width)]
     for number, line in enumerate(lines):
@@ -64,15 +71,15 @@ def configure_logging(level: str) -> None:
     """Logs go to stderr; libraries stay at warning unless debug was asked for."""
     if level not in LOG_LEVELS:
         raise UsageError(f"unknown log level {level!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True
-    )
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(_as_told)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_SafeFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("lakeplan").setLevel(level.upper())
 
 
-def _as_told(record: logging.LogRecord) -> bool:
-    """Under ``--redact-paths`` log lines are redacted as errors are."""
-    record.msg, record.args = told(record.getMessage()), ()
-    return True
+class _SafeFormatter(logging.Formatter):
+    """Log lines quote servers and libraries too: they are cleaned, and redacted as errors are."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        first, *rest = told(super().format(record)).split("\n")
+        return safe_lines("\n".join([first, *(f"  {line}" for line in rest)]))

@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from lakeplan.cli.console import stdout
-from lakeplan.core.files import SHARED, write_file
+from lakeplan.core.files import PRIVATE, SHARED, write_file
 from lakeplan.errors import UsageError
+from lakeplan.render.clean import safe_json, safe_output
 from lakeplan.render.json import json_for
 
 STANDARD_OUTPUT = Path("-")
 RICH = "rich"
+JSON = "json"
 OPENMETRICS = "openmetrics"
 Document = TypeVar("Document", bound=Mapping[str, Any])
 
@@ -74,13 +76,14 @@ def emit(
     for output in outputs:
         if output.format == RICH:
             _emit_rich(output, show, no_color=no_color)
-        elif output.path is None:
-            sys.stdout.write(json_for(texts[output.format](), sys.stdout.encoding))
-        elif output.format == OPENMETRICS:
-            # A collector of metrics runs as another user.
-            write_file(output.path, texts[output.format](), mode=SHARED)
+            continue
+        text = texts[output.format]()
+        text = safe_json(text) if output.format == JSON else safe_output(text)
+        if output.path is None:
+            sys.stdout.write(json_for(text, sys.stdout.encoding))
         else:
-            write_file(output.path, texts[output.format]())
+            # A collector of metrics runs as another user.
+            write_file(output.path, text, mode=SHARED if output.format == OPENMETRICS else PRIVATE)
 
 
 def emit_document(

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from lakeplan.cli.console import stderr
 from lakeplan.ports.progress import Progress, Silent, Step, nothing
+from lakeplan.render.clean import safe
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ class TerminalProgress:
             if self._live is None:
                 self._live = _bars(self.console)
                 self._live.start()
-            task = _Task(self._live, self._live.add_task(text, total=total))
+            task = _Task(self._live, self._live.add_task(safe(text, self.console.encoding), total=total))
             self._running.append(task)
             return task
 

@@ -12,8 +12,8 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from lakeplan.render.amounts import count, counted, days, moment, size
+from lakeplan.render.clean import safe
 from lakeplan.render.curve import goes_at, title_of
-from lakeplan.render.page import safe
 
 Json = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lakeplan.render.annotations import Annotation, Place
-from lakeplan.render.page import safe
+from lakeplan.render.clean import safe
 
 
 def render_github(annotations: Iterable[Annotation], *, tree: str = "") -> str:

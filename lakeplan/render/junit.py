@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeplan.render.annotations import Place, place_of
-from lakeplan.render.page import safe
+from lakeplan.render.clean import safe
 from lakeplan.render.plan_changes import key_of
 
 Json = Mapping[str, Any]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from lakeplan.render.page import safe
+from lakeplan.render.clean import safe
 
 _IN_CODE = frozenset("\\`*_{}[]<>#!|~@&$^%")
 _IN_PROSE = frozenset("\\`*_[]<>|~@#&$^")

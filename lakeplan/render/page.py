@@ -6,7 +6,6 @@ characters that would move the cursor, hide or reorder text are shown as escapes
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,26 +15,11 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-# Control, format (bidirectional overrides, zero width), surrogate, private, line and paragraph separators.
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+from lakeplan.render.clean import safe, safe_segments
+
 _NARROWEST = 40
 _NAME_WIDTH = 14
 """Cells a column of names gets at least before columns of figures may be folded."""
-
-
-def safe(text: str, encoding: str = "utf-8") -> str:
-    """``text`` with every character escaped that the terminal must not act on or cannot write."""
-    shown = "".join(_escape(c) if unicodedata.category(c) in _UNSAFE else c for c in text)
-    return shown.encode(encoding, "backslashreplace").decode(encoding)
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    if character in "\n\r\t":
-        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[character]
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 @dataclass(frozen=True)
@@ -91,11 +75,12 @@ class Page:
         if self._begun:
             self.console.print()
 
-    def hanging(self, lead: Cell, *lines: Text, indent: int = 0, lead_width: int = 0) -> None:
+    def hanging(self, lead: Cell, *lines: Text | str, indent: int = 0, lead_width: int = 0) -> None:
         """Lines that all begin right of ``lead``, wrapped or not."""
         table = Table.grid(Column(min_width=lead_width), Column(overflow="fold"), padding=(0, 2, 0, 0))
         for number, line in enumerate(lines):
-            table.add_row(self.text(lead.text, lead.style) if not number else Text(), line)
+            shown = line if isinstance(line, Text) else self.text(line)
+            table.add_row(self.text(lead.text, lead.style) if not number else Text(), shown)
         self.show(table, indent=indent)
 
     def table(
@@ -147,7 +132,7 @@ class _Lines:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = options.update_width(max(options.max_width, _NARROWEST))
         for line in Segment.split_lines(console.render(self.content, wide)):
-            yield from _without_blanks_at_the_end(line)
+            yield from safe_segments(_without_blanks_at_the_end(line))
             yield Segment.line()
 
 

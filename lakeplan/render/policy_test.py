@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.render.amounts import count, days, duration, moment
-from lakeplan.render.page import Cell, Page, safe
+from lakeplan.render.clean import safe
+from lakeplan.render.page import Cell, Page
 
 Json = Mapping[str, Any]
 WIDE = 120

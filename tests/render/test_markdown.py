@@ -15,9 +15,9 @@ from rich.console import Console
 from lakeplan.model.plan import Failure, GateOutcome, GateResult, Loosening
 from lakeplan.model.plan_document import to_document
 from lakeplan.model.rules import GcRules
+from lakeplan.render.clean import safe
 from lakeplan.render.markdown import code, length, prose, table
 from lakeplan.render.markdown_plan import COMMENT_LIMIT, marker, render_markdown
-from lakeplan.render.page import safe
 from lakeplan.render.plan import render_plan
 
 NASTY = "@org/team |x| <!-- --> `a` [l](https://evil.example) #12 ![i](x) </details> *b* ~~c~~ :boom:\n/close"

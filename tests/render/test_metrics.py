@@ -50,7 +50,7 @@ class DescribeText:
     def it_escapes_any_label(self, name: str) -> None:
         made = Exposition()
         made.add(Family("lakeplan_x", "test", 'help "with"\neverything\\', ("name",)), 1, name)
-        shown = name.encode("utf-8", "replace").decode()
+        shown = name.encode("utf-8", "backslashreplace").decode()
         assert samples(made.text()) == {"lakeplan_x": {(shown,): 1.0}}
 
     def it_keeps_large_figures_whole(self) -> None:

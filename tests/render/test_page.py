@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lakeplan.render.page import Cell, Page, names, safe
+from lakeplan.render.clean import safe
+from lakeplan.render.page import Cell, Page, names
 
 ANY = st.text(st.characters() | st.characters(categories=["Cs", "Cc", "Cf"]), max_size=30)
 

@@ -202,7 +202,9 @@ def repositories(draw: st.DrawFn) -> RepositoryPlan:
         object_lifecycle=draw(st.none() | OBJECT_RULES_PLAN),
         lifecycle=draw(st.none() | BRANCHES_PLAN),
         failure=draw(st.none() | st.builds(Failure, TEXT, TEXT, TEXT, st.integers(0, 255))),
-        cost_per_gb_month=draw(st.none() | st.builds(Price, st.floats(0, 10**9), TEXT)),
+        cost_per_gb_month=draw(
+            st.none() | st.builds(Price, st.floats(0, 10**9), st.sampled_from(["", "EUR", "USD"]))
+        ),
     )
 
 

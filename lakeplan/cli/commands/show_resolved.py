@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from lakeplan.cli import redaction
 from lakeplan.cli.outputs import Output, emit
@@ -20,6 +20,7 @@ from lakeplan.config.nearest import nearest
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.errors import UsageError
 from lakeplan.model.desired import DesiredRepository, ServerConfig
+from lakeplan.render.clean import safe, safe_lines
 
 WIDEST = 60
 """Columns are aligned up to this width."""
@@ -98,10 +99,9 @@ def server_values(server: ServerConfig) -> list[dict[str, Any]]:
 
 def _render(document: dict[str, Any], console: Console) -> None:
     title = f"{document['server']}/{document['name']}"
-    entry = f"entry {escape(document['entry'])}, {escape(document['source'])}"
-    console.print(f"[bold]{escape(title)}[/] [dim]{entry}[/]", soft_wrap=True)
+    _print(console, (title, "bold"), (f" entry {document['entry']}, {document['source']}", "dim"))
     if not document["values"]:
-        console.print("  nothing is managed")
+        _print(console, ("  nothing is managed", ""))
     rows = [
         (value["path"], json.dumps(value["value"], ensure_ascii=False), f"{value['file']}:{value['line']}")
         for value in document["values"]
@@ -114,15 +114,17 @@ def _render(document: dict[str, Any], console: Console) -> None:
     stacked = path_width + value_width + place_width + 6 > console.width
     for path, shown, place in rows:
         if stacked:
-            console.print(f"  {escape(path)}", soft_wrap=True)
-            console.print(
-                f"      {escape(shown.ljust(value_width))}  [dim]{escape(place)}[/]", soft_wrap=True
-            )
+            _print(console, (f"  {path}", ""))
+            _print(console, (f"      {shown.ljust(value_width)}  ", ""), (place, "dim"))
             continue
-        line = (
-            f"  {escape(path.ljust(path_width))}  {escape(shown.ljust(value_width))}  [dim]{escape(place)}[/]"
-        )
-        console.print(line, soft_wrap=True)
+        columns = f"  {path.ljust(path_width)}  {shown.ljust(value_width)}  "
+        _print(console, (columns, ""), (place, "dim"))
+
+
+def _print(console: Console, *parts: tuple[str, str]) -> None:
+    """One line of texts, each in its style."""
+    line = [(safe_lines(safe(text), console.encoding), style) for text, style in parts]
+    console.print(Text.assemble(*line), soft_wrap=True)
 
 
 def _parts(pointer: str) -> Iterator[str]:

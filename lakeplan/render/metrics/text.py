@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from lakeplan.render.clean import safe
 from lakeplan.render.money import KEY
 
 Json = Mapping[str, Any]
@@ -79,8 +80,8 @@ def add_cost(made: Exposition, family: Family, part: Json, labels: tuple[str, st
 
 
 def escaped(text: str) -> str:
-    """As label values and help stand in the text; what UTF-8 cannot write as a question mark."""
-    plain = text.encode("utf-8", "replace").decode()
+    """As label values and help stand in the text."""
+    plain = "\n".join(safe(line) for line in text.split("\n"))
     return plain.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 

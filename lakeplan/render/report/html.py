@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from lakeplan.render.page import safe
+from lakeplan.render.clean import safe
 
 
 class Markup(str):
