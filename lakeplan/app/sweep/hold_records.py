@@ -30,9 +30,9 @@ from lakeplan.ports.lakefs import MetadataReader
 _log = logging.getLogger(__name__)
 RELEASED_FILE = "released.json"
 LEAST_GRACE = timedelta(days=1)
-MAX_METARANGES = 100
+MAX_METARANGES = 30
 """The newest different states in which a path below a prefix is searched for."""
-MAX_RANGES = 100
+MAX_RANGES = 30
 
 HoldName = tuple[str, str]
 """Kind and name: what makes a hold the same one."""
