@@ -201,6 +201,23 @@ def it_brings_quarantined_objects_back_byte_for_byte_and_purges_them(make_site: 
     assert site.data() == before.keys()
 
 
+def it_purges_no_copy_that_a_branch_needs_again(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
+    before = site.data()
+    mark_id = site.mark()["mark_id"]
+    site.sweep(mark_id)
+    site.world.api.branch("lake", "again", site.old)
+    purge = (("sweep", "purge"), "--auto-approve", "--format", "json")
+    purged = site.world.lakeplan(*purge)
+    (kept,) = purged.json["quarantines"]
+    assert (purged.code, kept["needed"], kept["deleted"]) == (3, 1, 1)
+    restored = site.world.lakeplan(("sweep", "restore"), mark_id, "--format", "json").json
+    assert (restored["restored"], restored["collectable_again"]) == (1, 0)
+    assert len(before - site.data()) == 1
+    purged = site.world.lakeplan(*purge)
+    assert (purged.code, purged.json["quarantines"][0]["deleted"]) == (0, 1), purged.err
+
+
 def it_lets_drift_tell_the_last_sweep_and_what_is_in_quarantine(make_site: Any) -> None:
     site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
     lakeplan, key = site.world.lakeplan, ("prod", "lake", "")

@@ -182,8 +182,11 @@ class S3Deleter:
             return CHANGED, False
         except StoreBusy as error:
             return error.message, True
-        except StorageDenied as error:
-            if error.message != Kind.DENIED.value.message:
+        except StorageError as error:
+            if "IfMatch" in options and is_unsupported(error):
+                self._conditional = False
+                return self._delete_alone(key, version, tags)
+            if not isinstance(error, StorageDenied) or error.message != Kind.DENIED.value.message:
                 raise  # without credentials the whole batch has ended
             return _failure(_answer_of(error.__cause__))
         return None

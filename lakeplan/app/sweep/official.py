@@ -39,6 +39,7 @@ THREADS = 32
 """Requests in flight while objects are asked for."""
 NOT_MARKED = "the official collector did not mark it"
 STILL_THERE = "still there after the official collector's run"
+GONE = "gone when it was inspected"
 NOT_FINISHED = "not deleted: others of the mark are held again, and the official collector cannot be told so"
 
 
@@ -211,17 +212,22 @@ class OfficialSweeper:
         return RoundEnd(ends)
 
     def _record(self, part: Part, saved: Mapping[str, str], reason: str) -> PartEnd:
-        """Asks for every object of a part that the collector was to delete, and writes down what is gone.
-        ``reason``: why others are still there."""
+        """Writes down what is gone of a part: what the collector was to delete is asked for one by one, the
+        rest is listed. ``reason``: why others are still there."""
         keys, sizes = self._rows(part)
         marked = [key for key in keys if key in self._addresses]
-        status = {key: (Status.SAVED, saved.get(key, NOT_MARKED)) for key in keys}
+        there = self._store.find(sorted(set(keys) - self._addresses))
+        status = {
+            key: (Status.SAVED, saved.get(key, NOT_MARKED)) if key in there else (Status.DELETED, GONE)
+            for key in keys
+        }
         with ThreadPoolExecutor(THREADS) as pool:
             for key, gone in zip(marked, pool.map(self._store.is_gone, marked), strict=True):
                 if gone:
                     status[key] = (Status.DELETED, "")
-                elif key not in saved:
-                    status[key] = (Status.FAILED, reason)
+                else:
+                    known = key in saved
+                    status[key] = (Status.SAVED, saved[key]) if known else (Status.FAILED, reason)
         data = write_results(status, dict(zip(keys, sizes, strict=True)), verified=len(marked))
         self._store.put(result_key(sweep_prefix(self._mark.mark_id), part.name), data)
         return end_of(part.name, data)

@@ -179,6 +179,12 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
         if clocks.latest < times.closes:
             raise GateRefused(problem, where=where, hint="run it again then")
         raise StalePlan(problem, where=where, hint="mark again")
+    if mark.repository_created is None:
+        raise StalePlan(
+            "an earlier release made this mark: it does not say which objects it saw",
+            where=where,
+            hint="mark again",
+        )
     check_same_repository(site, mark)
     check_alone(site, mark)
     if mark.endpoint_url != site.server.endpoint_url or (
@@ -194,18 +200,11 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
 
 def check_same_repository(site: Site, mark: Mark) -> None:
     """Raises StalePlan when the repository was deleted and made again since the mark, under the same name."""
-    where = f"{site.key}: mark {mark.mark_id}"
-    if mark.repository_created is None:
-        raise StalePlan(
-            "an earlier release made this mark: it does not say which objects it saw",
-            where=where,
-            hint="mark again",
-        )
     created = site.reader.get_repository(site.desired.name).creation_date
-    if created != mark.repository_created:
+    if mark.repository_created not in (None, created):
         raise StalePlan(
             "the repository was deleted and made again since the mark was made",
-            where=where,
+            where=f"{site.key}: mark {mark.mark_id}",
             hint="mark again",
         )
 

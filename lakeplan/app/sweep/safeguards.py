@@ -141,10 +141,8 @@ def is_over(summary: Mapping[str, Any]) -> bool:
     return bool(summary["finished"]) and (summary["came_back"] is not None or bool(summary.get("closed")))
 
 
-def needs_run(summary: Mapping[str, Any] | None, *, close: bool) -> bool:
-    """Whether ``sweep run`` (or ``--close``) may find something to do, or something else than is recorded."""
+def may_delete(summary: Mapping[str, Any] | None) -> bool:
+    """Whether ``sweep run`` has something left to delete, or to try again."""
     if summary is None or not is_over(summary):
         return True
-    if close or not summary.get("closed"):
-        return bool(summary["came_back"] != 0 or (summary["failed"]["objects"] and not close))
-    return False
+    return bool(summary["failed"]["objects"]) and not summary.get("closed")

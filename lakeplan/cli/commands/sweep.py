@@ -20,7 +20,7 @@ from lakeplan.app.sweep.official import run_official, withdraw
 from lakeplan.app.sweep.restore import RestoreOptions
 from lakeplan.app.sweep.restore import restore as bring_back
 from lakeplan.app.sweep.run import close_sweep, run_sweep
-from lakeplan.app.sweep.safeguards import needs_run, read_summary
+from lakeplan.app.sweep.safeguards import may_delete, read_summary
 from lakeplan.app.sweep.service import (
     MARKS_FORMAT,
     list_marks,
@@ -203,10 +203,13 @@ def run(
         this = this_run(tree)
         site, stored = open_mark(session.tree, mark_id, ports)
         document = read_summary(site, mark_id)
-        if document is None or needs_run(document, close=close):
+        deletes = may_delete(document)
+        if document is None or deletes or document["came_back"] != 0:
             if close:
                 withdraw(site, stored.mark)
-                end = close_sweep(site, stored, ports, this)
+            if close or not deletes:  # what came back may have been restored since: only inspect
+                closed = close or bool((document or {}).get("closed"))
+                end = replace(close_sweep(site, stored, ports, this), closed=closed)
             elif stored.mark.settings.engine == ENGINE:
                 given = CollectorOptions(spark_submit, collector, collector_conf, spark_conf)
                 end = run_official(site, stored, ports, this, open_collector(session, site, given))

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from lakeplan.app.sweep.restore import RestoreOptions, restore
-from lakeplan.app.sweep.safeguards import needs_run, read_summary
+from lakeplan.app.sweep.safeguards import may_delete, read_summary
 from lakeplan.cli.commands.sweep import exit_code_of
 from lakeplan.errors import StalePlan, StorageError
 from lakeplan.model.mark import Mark
@@ -152,7 +152,7 @@ def it_says_that_it_does_not_know_what_is_held_when_it_could_not_inspect(
     assert document["finished"]
     assert document["came_back"] is None
     assert "not known" in document["problem"]
-    assert needs_run(read_summary(world.site(), marked.mark_id), close=True), "asked for again, it inspects"
+    assert not may_delete(read_summary(world.site(), marked.mark_id))
     world.between = lambda: None
     world.mark()  # the repository is free again
 
@@ -174,7 +174,7 @@ def it_tries_failed_objects_again(world: SweepWorld, repo: LakeRepository) -> No
     document = world.finish(world.run(mark))
     assert document["failed"]["objects"] == 2
     world.wrap = lambda store: store
-    assert needs_run(read_summary(world.site(), mark.mark_id), close=False)
+    assert may_delete(read_summary(world.site(), mark.mark_id))
     document = world.finish(world.run(mark))
     assert (document["failed"]["objects"], document["deleted"]["objects"]) == (0, 2)
     assert document["finished"]
