@@ -105,8 +105,8 @@ def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
     if not others:
         return ""
     return (
-        f"awaiting approval: {others:,} of {mark.goes.objects:,} objects are not among those that the plan"
-        " showed. plan --backlog shows what expired before"
+        f"awaiting approval: {mark.goes.objects:,} objects would be deleted, and of these the plan had shown"
+        f" {mark.goes.objects - others:,}. plan --backlog shows what expired before"
     )
 
 
