@@ -36,6 +36,15 @@ class Addresses:
         key, others = self.meaning(address, address_type)
         return others if key is None else [key, *others]
 
+    def foreign(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
+        """As ``meaning``, of an entry of another repository. What is relative (or, in old entries, no URI) is
+        in the other one's own namespace, unless a store lets it lead out of there: ``../``, or a URL."""
+        if address_type != AddressType.RELATIVE and "://" in address:
+            return self.meaning(address, AddressType.FULL)
+        if is_usual_key(address):
+            return None, []
+        return None, possible_keys(f"//{address}", folder_names(self.namespaces))
+
     def staged(self, address: str) -> list[str]:
         """Every key that an address of a run of uncommitted addresses may mean. The server writes full ones
         that begin with the namespace as relative: a query or an escape may still be one of a URL."""

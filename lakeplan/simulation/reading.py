@@ -186,10 +186,7 @@ def _foreign(columns: RangeColumns, item: WorkItem, source: Source) -> Iterator[
     found: list[str] = []
     seen: list[int] = []
     for text, kind in zip(columns.addresses, columns.address_types, strict=True):
-        # What is relative (or, in old entries, no URI) lies in the other repository's own namespace.
-        if kind == AddressType.RELATIVE or "://" not in text:
-            continue
-        inside, others = source.addresses.meaning(text, AddressType.FULL)
+        inside, others = source.addresses.foreign(text, kind)
         if inside is not None:
             found.append(inside)
             seen.append(int(Seen.FOREIGN))

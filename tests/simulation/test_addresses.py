@@ -83,6 +83,26 @@ class DescribeAKnownNamespace:
         assert len(self.known.protected("s3://x/" + "data/" * 100_000 + "1", FULL)) < 5_000
 
 
+class DescribeAnEntryOfAnotherRepository:
+    known = known_as("file:///copy/ns", "s3://bucket/ns")
+
+    @pytest.mark.parametrize(
+        "address",
+        ["../ns/data/p/1", "x/../../ns/data/p/1", "s3://bucket/ns/data/p/1", "https://h/b/ns/data/p/1?x"],
+    )
+    def it_protects_what_a_relative_address_leads_out_to(self, address: str) -> None:
+        key, others = self.known.foreign(address, RELATIVE)
+        assert key is None
+        assert "data/p/1" in others
+
+    @pytest.mark.parametrize("kind", [RELATIVE, OLD, FULL])
+    def it_leaves_what_is_in_its_own_namespace(self, kind: AddressType) -> None:
+        assert self.known.foreign("data/p/1", kind) == (None, [])
+
+    def it_knows_full_addresses(self) -> None:
+        assert self.known.foreign("s3://bucket/ns/data/p/1", FULL) == ("data/p/1", [])
+
+
 class DescribeOldKeysAtTheRoot:
     @pytest.mark.parametrize(
         ("namespace", "address"),

@@ -17,7 +17,7 @@ from lakeplan.formats.mark_parts import LISTING, MARKED, read_part, write_part
 from lakeplan.formats.namespace import check_not_nested
 from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.formats.uncommitted import read_uncommitted
-from lakeplan.model.objects import AddressType, Entry, StoredObject
+from lakeplan.model.objects import Entry, StoredObject
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Deletion
 from lakeplan.model.sweep import MarkClass, Marked, Part, PartEnd
@@ -186,9 +186,7 @@ def _foreign(foreign: Sequence[ForeignRanges], book: Addresses) -> tuple[set[str
     for other in foreign:
         for id in other.metaranges:
             for entry in entries_of(other.metadata, id):
-                if entry.address_type is AddressType.RELATIVE or "://" not in entry.address:
-                    continue
-                key, others = book.meaning(entry.address, entry.address_type)
+                key, others = book.foreign(entry.address, entry.address_type)
                 found |= {key} if key is not None else set()
                 maybe.update(others)
     return found, maybe

@@ -271,6 +271,14 @@ class DescribeWhatIsKept:
         repo.stage("again.bin", where.format(address))
         assert address not in world.going(world.mark())
 
+    def it_keeps_what_a_relative_address_of_another_repository_leads_out_to(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        other, address = world.lake.repository("repo2"), _address(repo, "main~3")
+        other.stage("import.bin", f"local://repo2/../repo1/{address}")  # the server stores ../repo1/data/…
+        other.commit()
+        assert world.kept(world.mark()) == {address: "uncertain_address"}
+
     def it_takes_no_query_of_another_repository_for_a_key(
         self, world: SweepWorld, repo: LakeRepository
     ) -> None:
