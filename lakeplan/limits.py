@@ -53,15 +53,16 @@ CSV_ROWS = 2_000_000
 TREE_FILE_BYTES = 8 * MIB
 TREE_BYTES = 64 * MIB
 """All files of a tree."""
-TREE_FILES = 20_000
 TREE_ENTRIES = 200_000
 """Files and folders that the patterns of ``include`` may visit."""
-INCLUDE_PATTERNS = 1_000
+INCLUDE_PARTS = 50
+"""Parts of one pattern of ``include``."""
+TREE_PROBLEMS = 10_000
+GLOB_STEPS = 100_000
+"""Steps to compare all globs of a tree with each other."""
 YAML_NODES = 500_000
 """Values of one file, with every alias counted as what it stands for."""
 YAML_DEPTH = 64
-GLOB_CHARACTERS = 1_000
-"""One pattern of branches, tags, repositories or files."""
 
 # Files named on the command line.
 PLAN_BYTES = 256 * MIB
@@ -94,7 +95,6 @@ URL_CHARACTERS = 16 * KIB
 
 # Programs.
 GIT_BYTES = 64 * MIB
-GIT_SECONDS = 120.0
 
 
 class TooLarge(ValueError):

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from lakeplan.core.processes import absolute_entries, find_program
 from lakeplan.errors import LakeplanError
+from lakeplan.limits import GIT_BYTES, TooLarge, check_size
 
 _TIMEOUT = 120
 _LARGEST = 8 * 1024 * 1024
@@ -273,7 +274,7 @@ def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.Completed
         raise LakeplanError("git is missing", hint="install git, or run without --base")
     settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
     try:
-        return subprocess.run(
+        done = subprocess.run(
             [program, *settings, "--no-pager", "-C", str(top), *arguments],
             input=given,
             capture_output=True,
@@ -281,6 +282,10 @@ def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.Completed
             check=False,
             env=_environment(top),
         )
+        check_size(len(done.stdout) + len(done.stderr), GIT_BYTES)
+        return done
+    except TooLarge as error:
+        raise LakeplanError(f"git's answer is not taken: {error}", where=str(top)) from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LakeplanError("git does not run", where=str(top), detail=str(error)) from None
 

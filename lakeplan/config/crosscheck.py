@@ -19,7 +19,7 @@ from lakeplan.config.nearest import nearest
 from lakeplan.config.policies import BLOCK, why_ambiguous, why_no_engine
 from lakeplan.config.problems import Path, Problems
 from lakeplan.config.resolve import check_complete, conflict_text, describe
-from lakeplan.core.globs import REPOSITORY_NAMES, is_glob, matches, specificity, witness
+from lakeplan.core.globs import REPOSITORY_NAMES, Budget, is_glob, matches, specificity, witness
 from lakeplan.model.desired import Override, ServerConfig
 
 _MOST_GLOBS = 10
@@ -93,8 +93,9 @@ def check_entries(
             unsound.add(id(entry))
         else:
             usable.append(entry)
+    budget = Budget()
     for entry in usable:
-        name = _example(entry, directory) if entry.is_glob else entry.name
+        name = _example(entry, directory, budget) if entry.is_glob else entry.name
         naming = directory.naming(entry.server, name) if name else None
         if naming is None or any(id(e) in unsound for e in naming.entries):
             continue
@@ -102,7 +103,7 @@ def check_entries(
         _check_engine(entry, merged, servers[entry.server].branch_lifecycle_engine, problems)
     for _, globs in groupby(sorted((e for e in usable if e.is_glob), key=_rank), key=_rank):
         for one, other in combinations(list(globs), 2):
-            _check_pair(one, other, directory, problems)
+            _check_pair(one, other, directory, problems, budget)
 
 
 def _check_engine(entry: Entry, merged: Merged, engine: str, problems: Problems) -> None:
@@ -117,9 +118,10 @@ def _check_engine(entry: Entry, merged: Merged, engine: str, problems: Problems)
                     problems.add(value.source, path, ambiguous)
 
 
-def _example(entry: Entry, directory: Directory) -> str | None:
+def _example(entry: Entry, directory: Directory, budget: Budget) -> str | None:
     """A name that a glob matches, and where it can be no other glob that leaves some of its names out: what
     the glob gets from such a one, others of its names lack."""
+    budget.spend(len(directory.globs(entry.server)))
     others = [
         e.name
         for e in directory.globs(entry.server)
@@ -127,9 +129,13 @@ def _example(entry: Entry, directory: Directory) -> str | None:
         and _may_overlap(e.name, entry.name)
         and specificity(e.name) <= specificity(entry.name)
     ]
-    partial = [o for o in others[:_MOST_GLOBS] if witness([entry.name], [o], REPOSITORY_NAMES) is not None]
-    alone = witness([entry.name], partial, REPOSITORY_NAMES) if partial else None
-    return alone or witness([entry.name], [], REPOSITORY_NAMES)
+    partial = [
+        other
+        for other in others[:_MOST_GLOBS]
+        if witness([entry.name], [other], REPOSITORY_NAMES, budget) is not None
+    ]
+    alone = witness([entry.name], partial, REPOSITORY_NAMES, budget) if partial else None
+    return alone or witness([entry.name], [], REPOSITORY_NAMES, budget)
 
 
 def _rank(entry: Entry) -> tuple[str, tuple[int, int, int, int]]:
@@ -154,15 +160,16 @@ def _check_resolved(entry: Entry, naming: Naming, directory: Directory, problems
     return merged
 
 
-def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Problems) -> None:
+def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Problems, budget: Budget) -> None:
     """Two equally specific globs may disagree only where no name is theirs both, or where a more specific
     glob settles the value for every name that is."""
+    budget.spend(1)
     if not _may_overlap(one.name, other.name):
         return
     found = list(disagreements(one.layer, other.layer))
     uses = [tuple(v.value for v in e.layer.use) for e in (one, other)]
     if all(uses) and uses[0] != uses[1]:
-        example = witness([one.name, other.name], [], REPOSITORY_NAMES)
+        example = witness([one.name, other.name], [], REPOSITORY_NAMES, budget)
         if example:
             text = (
                 f"{one.key!r} and {other.key!r} are equally specific and use different profiles; both match "
@@ -171,6 +178,7 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
             problems.add(other.layer.use[0].source, ("repositories", other.key, "use"), text)
     rank = specificity(one.name)
     for conflict in found:
+        budget.spend(len(directory.globs(one.server)))
         stronger = [
             e.name
             for e in directory.globs(one.server)
@@ -179,7 +187,7 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
             and _may_overlap(e.name, one.name)
             and _may_overlap(e.name, other.name)
         ]
-        if example := witness([one.name, other.name], stronger, REPOSITORY_NAMES):
+        if example := witness([one.name, other.name], stronger, REPOSITORY_NAMES, budget):
             text = f"{conflict_text(conflict, one.key, other.key)}; both match {example!r}"
             problems.add(conflict.other.source, ("repositories", other.key, describe(conflict.path)), text)
 
@@ -202,9 +210,9 @@ def check_overrides(
     items: Iterable[tuple[Path, Override]], entries: Iterable[Entry], problems: Problems
 ) -> None:
     """An override names a repository that the tree knows; ``*`` is the whole plan."""
-    known = list(entries)
+    known, budget = list(entries), Budget()
     for path, item in items:
-        if item.repository == "*" or any(_names_entry(item.repository, e) for e in known):
+        if item.repository == "*" or any(_names_entry(item.repository, e, budget) for e in known):
             continue
         close = nearest(item.repository, [e.name for e in known if not e.is_glob])
         hint = f": did you mean {close}?" if close else ""
@@ -212,7 +220,8 @@ def check_overrides(
         problems.add(item.source, (*path, "repository"), text)
 
 
-def _names_entry(repository: str, entry: Entry) -> bool:
+def _names_entry(repository: str, entry: Entry, budget: Budget) -> bool:
+    budget.spend(1)
     server, slash, name = repository.rpartition("/")
     if slash and not matches(entry.server, server):
         return False
@@ -220,4 +229,4 @@ def _names_entry(repository: str, entry: Entry) -> bool:
         return entry.covers(name)
     if not entry.is_glob:
         return matches(entry.name, name)
-    return witness([name, entry.name], [], REPOSITORY_NAMES) is not None
+    return witness([name, entry.name], [], REPOSITORY_NAMES, budget) is not None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 
+from lakeplan import limits
 from lakeplan.config.problems import Path as ProblemPath
 from lakeplan.config.problems import Problems
-from lakeplan.config.yaml_nodes import MAX_CHARACTERS, Node, parse_yaml
+from lakeplan.config.yaml_nodes import Node, parse_yaml
 from lakeplan.core.files import LeadsOut, inside
-from lakeplan.limits import read_file
+from lakeplan.limits import TooLarge, read_file
 from lakeplan.model.desired import Source
 
 ROOT_FILE = "lakeplan.yaml"
@@ -26,6 +28,8 @@ class TreeFiles:
         self._real_root = Path(os.path.realpath(root))
         self._problems = problems
         self._parsed: dict[str, Node | None] = {}
+        self._bytes_read = 0
+        self._visited = 0
         self.lost: dict[str, set[ProblemPath]] = {}
         """Paths, by file, at which the reader itself found problems: values may be missing there."""
 
@@ -55,7 +59,11 @@ class TreeFiles:
         real = inside(self._real_root, self.root / file)
         if _NOT_OURS.intersection(part.casefold() for part in real.relative_to(self._real_root).parts):
             raise ValueError("it belongs to git or to lakeplan's state")
-        return read_file(real, 4 * MAX_CHARACTERS)
+        data = read_file(real, limits.TREE_FILE_BYTES)
+        self._bytes_read += len(data)
+        if self._bytes_read > limits.TREE_BYTES:
+            raise TooLarge(f"the files of the tree are larger than {limits.size_text(limits.TREE_BYTES)}")
+        return data
 
     def _read(self, file: str, at: Source, path: ProblemPath) -> str | None:
         try:
@@ -102,9 +110,16 @@ class TreeFiles:
         if why := _why_outside(pattern, allow_up=False):
             self._problems.add(at, path, why)
             return []
-        parts = [p for p in pattern.split("/") if p not in ("", ".")]
+        parts = _folded([p for p in pattern.split("/") if p not in ("", ".")])
         found: list[str] = []
-        for file in sorted(set(self._matching("", parts))):
+        try:
+            if len(parts) > limits.INCLUDE_PARTS:
+                raise TooLarge(f"a pattern has at most {limits.INCLUDE_PARTS} parts")
+            files = sorted(set(self._matching("", parts, set())))
+        except TooLarge as error:
+            self._problems.add(at, path, str(error))
+            return []
+        for file in files:
             if not self.is_inside(file):
                 self._problems.add(at, path, f"{file} leads out of the tree through a symbolic link")
             elif file != ROOT_FILE and os.path.isfile(self.root / file):
@@ -113,34 +128,48 @@ class TreeFiles:
             self._problems.add(at, path, f"there is no file {pattern}")
         return found
 
-    def _matching(self, folder: str, parts: list[str]) -> Iterator[str]:
+    def _matching(self, folder: str, parts: list[str], done: set[tuple[str, int]]) -> Iterator[str]:
+        """``done``: the folders that were entered, with how many parts of the pattern were left."""
         if not parts:
             yield folder
             return
+        if (folder, len(parts)) in done:
+            return
+        done.add((folder, len(parts)))
         head, rest = parts[0], parts[1:]
         if folder and not self.is_inside(folder):
             # Named, so that it becomes a problem; never entered.
             yield folder
             return
         if head == "**":
-            yield from self._matching(folder, rest)
+            yield from self._matching(folder, rest, done)
         for entry in self._entries(folder):
             here = f"{folder}/{entry.name}" if folder else entry.name
             if head == "**":
                 if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                    yield from self._matching(here, parts)
+                    yield from self._matching(here, parts, done)
             elif fnmatchcase(entry.name, head) and (head.startswith(".") or not entry.name.startswith(".")):
                 if not rest:
                     yield here
                 elif entry.is_dir():
-                    yield from self._matching(here, rest)
+                    yield from self._matching(here, rest, done)
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        """Sorted. Raises TooLarge when all patterns together looked at too many."""
         try:
             with os.scandir(self.root / folder) as entries:
-                return sorted(entries, key=lambda e: e.name)
+                found = list(islice(entries, limits.TREE_ENTRIES + 1))
         except OSError:
             return []
+        self._visited += len(found) + 10 * folder.count("/")  # resolving a long path takes longer
+        if self._visited > limits.TREE_ENTRIES:
+            raise TooLarge(f"include looks at more than {limits.TREE_ENTRIES:,} files and folders")
+        return sorted(found, key=lambda e: e.name)
+
+
+def _folded(parts: list[str]) -> list[str]:
+    """Several ``**`` in a row are one: each would walk all folders below every folder of the one before."""
+    return [part for n, part in enumerate(parts) if part != "**" or parts[n - 1 : n] != ["**"]]
 
 
 def _why_outside(path: str, *, allow_up: bool) -> str | None:

@@ -27,7 +27,7 @@ from lakeplan.config.root import read_bounds, read_places, read_safety
 from lakeplan.config.servers import ServersReader
 from lakeplan.config.structure import check_structure
 from lakeplan.config.yaml_nodes import ListNode, MapNode, ScalarNode, walk
-from lakeplan.core.globs import is_glob
+from lakeplan.core.globs import TooManyGlobs, is_glob
 from lakeplan.model.desired import Override, Safety, ServerConfig, Source
 
 DEFAULT_INCLUDE = "repositories/**/*.yaml"
@@ -74,10 +74,14 @@ class TreeReader:
         bad_profiles = check_profiles(self.profiles, self._problems) | self._broken_profiles()
         self.entries = check_duplicates(found, self._problems)
         directory = Directory(self.entries, self.profiles)
-        check_entries(self.entries, directory, bad_profiles, self.servers, self._problems)
-        if not self._unreadable:
-            # The repository may be named in the file that could not be read.
-            check_overrides(self.overrides, self.entries, self._problems)
+        try:
+            check_entries(self.entries, directory, bad_profiles, self.servers, self._problems)
+            if not self._unreadable:
+                # The repository may be named in the file that could not be read.
+                check_overrides(self.overrides, self.entries, self._problems)
+        except TooManyGlobs:
+            text = "the globs overlap in too many ways to compare them: use fewer, or more literal ones"
+            self._problems.add(Source(ROOT_FILE, 1, 1), ("repositories",), text)
 
     # ---- files
     def _read_file(self, file: str, schema: str, at: Source, path: ProblemPath) -> MapNode | None:

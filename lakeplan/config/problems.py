@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lakeplan import limits
 from lakeplan.errors import ConfigError
 from lakeplan.model.desired import Source
 
@@ -72,6 +73,9 @@ class Problems:
         self._places: set[tuple[Source, str]] = set()
 
     def add(self, source: Source, path: Path, text: str) -> None:
+        if len(self._items) >= limits.TREE_PROBLEMS:
+            hint = f"fix these first: no more than {limits.TREE_PROBLEMS:,} are looked for"
+            raise TreeError(self._items, hint=hint)
         problem = Problem(source, show_path(path), text)
         self._items.append(problem)
         self._paths.append(path)

@@ -13,14 +13,14 @@ from typing import Any, NoReturn
 
 import yaml
 
+from lakeplan import limits
 from lakeplan.config.problems import Path, Problems
 from lakeplan.config.scalars import NULLS, Ambiguous, Scalar, is_surprise, resolve_plain
 from lakeplan.model.desired import Source
 
-MAX_CHARACTERS = 8 * 1024 * 1024
-MAX_NODES = 500_000
-"""Nodes of one file, with every alias counted as what it stands for."""
-MAX_DEPTH = 64
+MAX_CHARACTERS = limits.TREE_FILE_BYTES
+MAX_NODES = limits.YAML_NODES
+MAX_DEPTH = limits.YAML_DEPTH
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})

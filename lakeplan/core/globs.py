@@ -16,6 +16,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import product
 
+from lakeplan import limits
+
 _ALNUM = string.ascii_lowercase + string.digits
 _MAX_POSITIONS = 100_000
 
@@ -156,7 +158,25 @@ def _why_no_character(part: str, rule: NameRule) -> str:
     return f"no {rule.what} has {part!r} in its name"
 
 
-def witness(include: Sequence[str], exclude: Iterable[str], rule: NameRule) -> str | None:
+class TooManyGlobs(ValueError):
+    """Globs overlap in more ways than can be looked through."""
+
+
+@dataclass
+class Budget:
+    """Steps that a comparison of many globs may take: ``spend`` raises TooManyGlobs when none are left."""
+
+    left: int = limits.GLOB_STEPS
+
+    def spend(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise TooManyGlobs
+
+
+def witness(
+    include: Sequence[str], exclude: Iterable[str], rule: NameRule, budget: Budget | None = None
+) -> str | None:
     """A shortest name that every glob of ``include`` matches and none of ``exclude``; None if there is none.
 
     Walks all globs at once, over classes of characters that none of them tells apart: one position in each
@@ -176,7 +196,9 @@ def witness(include: Sequence[str], exclude: Iterable[str], rule: NameRule) -> s
             if length >= rule.shortest and _accepts(state, wanted, unwanted):
                 return name
             if len(seen) * (len(wanted) + len(unwanted)) > _MAX_POSITIONS:
-                return witness(include, [], rule) if unwanted else include[0]
+                return witness(include, [], rule, budget) if unwanted else include[0]
+            if budget is not None:
+                budget.spend(1)
             for letter in letters if length else [c for c in letters if c in rule.first]:
                 for after in _steps(state, wanted, unwanted, letter):
                     key = (after, min(length + 1, rule.shortest))

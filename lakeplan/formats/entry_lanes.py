@@ -105,7 +105,7 @@ def _timestamps(array: Bytes, start: Ints, end: Ints) -> Ints:
     """Microseconds: seconds then nanoseconds, either of them absent when 0."""
     seconds, position = _optional(array, start, end, _SECONDS)
     nanos, position = _optional(array, position, end, _NANOS)
-    if (position != end).any() or (nanos >= 10**9).any() or (seconds > 2**40).any():
+    if (position != end).any() or (nanos >= 10**9).any() or (seconds > 253402300799).any():
         raise Irregular
     micros: Ints = seconds * 1_000_000 + nanos // 1000
     return micros

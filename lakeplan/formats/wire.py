@@ -9,6 +9,8 @@ from lakeplan.formats.damage import damaged
 from lakeplan.formats.varint import read_uvarint, signed, unsigned, uvarint
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+_LAST_SECOND = 253402300799
+"""The end of the year 9999."""
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 
@@ -100,6 +102,8 @@ def timestamp_us(message: bytes) -> int:
             seconds = as_int64(value)
         elif number == 2:
             nanos = as_int32(value)
+    if not -_LAST_SECOND <= seconds <= _LAST_SECOND:
+        raise damaged("a time is no time of the calendar")
     if not 0 <= nanos < 10**9:
         raise damaged("a time has more than a second of nanoseconds")
     return seconds * 1_000_000 + nanos // 1000
