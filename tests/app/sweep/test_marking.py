@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lakeplan.errors import UsageError
 from lakeplan.model.sweep import MarkClass
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
@@ -322,3 +323,19 @@ def it_shuts_a_gate_when_objects_may_go_sooner_than_the_server_asks_for(
 def _address(repo: LakeRepository, ref: str) -> str:
     answer = repo.call("GET", f"/refs/{ref}/objects/stat", params={"path": "a.bin"}).json()
     return repo.relative(answer["physical_address"])
+
+
+def it_needs_a_repository_with_allow_where_several_are_marked(
+    world: SweepWorld, repo: LakeRepository
+) -> None:
+    other = world.lake.repository("repo2")
+    other.commit(1, a=b"data")
+    other.set_rules(7)
+    world.allowed = frozenset({"sweep-limit"})
+    with pytest.raises(UsageError, match="names no repository, and 2 are selected") as caught:
+        world.mark_all()
+    assert "--allow prod/repo1=sweep-limit --allow prod/repo2=sweep-limit" in caught.value.hint
+    world.allowed = frozenset({"prod/repo1=sweep-limit"})
+    world.sweep["max_objects"] = 1
+    (mark,) = [mark for mark in world.mark_all().marks if mark.key == "prod/repo1"]
+    assert "allowed" in [g.outcome.value for g in mark.gates if g.gate == "sweep-limit"]
