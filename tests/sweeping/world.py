@@ -72,6 +72,7 @@ class SweepWorld:
     servers: dict[str, dict[str, Any]] = field(default_factory=dict)
     """More servers of the tree; those in ``lost`` do not answer."""
     lost: frozenset[str] = frozenset()
+    readers: dict[str, LakeFSReader] = field(default_factory=dict)
     wrap: Callable[[SweepStore], Any] = lambda store: store
     between: Callable[[], None] = lambda: None
     stop: Callable[[], bool] = lambda: False
@@ -142,7 +143,7 @@ class SweepWorld:
         def read(name: str) -> LakeFSReader:
             if name in self.lost:
                 raise ServerUnreachable("connection refused", where=name)
-            return reader
+            return self.readers.get(name, reader)
 
         return SweepPorts(
             reader=read,

@@ -4,7 +4,7 @@ the dump; whatever is staged later is young, or an address that the next look fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,6 +16,7 @@ from lakeplan.app.sweep.ports import Site
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, by_date
 from lakeplan.core.sweep.keep import KEEPS, KeepRules, keep_masks
+from lakeplan.core.sweep.overlap import place_of
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan
 from lakeplan.formats.namespace import metadata_key
 from lakeplan.model.desired import Cleared, GcDesired
@@ -184,21 +185,22 @@ def _keep_rules(
 
 
 def foreign_ranges(
-    site: Site,
-    *,
-    elsewhere: Iterable[tuple[str, LakeFSReader, str]] = (),
-    keep: Callable[[], None] = lambda: None,
+    site: Site, *, keep: Callable[[], None] = lambda: None
 ) -> tuple[tuple[ForeignRanges, ...], dict[str, str]]:
-    """The metaranges of every other repository of the server (an import may hold full addresses into this
-    namespace, and nobody else looks there), and the repositories that could not be read, with why.
-    ``elsewhere`` are repositories of other servers: their names here, readers, and ids. ``keep`` is called
-    after each."""
+    """The metaranges of every other repository of the server, and of those of the tree's other servers on the
+    same kind of storage (an import may hold full addresses into this namespace, and nobody else looks there);
+    and the repositories that could not be read, with why. ``keep`` is called after each."""
+    scheme = place_of(site.repository.storage_namespace).scheme
     others = [
         (f"{site.desired.server}/{other.id}", site.reader, other.id)
         for other in site.reader.list_repositories()
         if other.id != site.desired.name
     ]
-    others += elsewhere
+    others += [
+        (one.name, one.reader, one.repository.id)
+        for one in site.neighbours
+        if place_of(one.repository.storage_namespace).scheme == scheme
+    ]
 
     def read(other: tuple[str, LakeFSReader, str]) -> tuple[str, ...] | str:
         _, reader, id = other

@@ -33,8 +33,7 @@ def needed_now(
     then a refs dump; with protected tags and holds. ``now`` is the safest of all clocks; ``keep`` is called
     now and then. Raises GateRefused for a repository that cannot be read, and LakeplanError for whatever
     makes an inspection unsafe."""
-    elsewhere = [(one.name, ports.reader(one.server.name), one.repository.id) for one in site.neighbours]
-    foreign, unreadable = foreign_ranges(site, elsewhere=elsewhere, keep=keep)
+    foreign, unreadable = foreign_ranges(site, keep=keep)
     if unreadable:
         name, why = next(iter(unreadable.items()))
         raise GateRefused(

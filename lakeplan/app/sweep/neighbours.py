@@ -33,7 +33,7 @@ MOVE = "neither can be swept; move one of them to a namespace of its own"
 def check_neighbours(site: Site, today: date) -> None:
     """Raises LakeplanError for storage that another repository shares, GateRefused while it is not known
     whether one does."""
-    same_server = [Neighbour(site.server, r.id, r) for r in site.reader.list_repositories()]
+    same_server = [Neighbour(site.server, r.id, r, site.reader) for r in site.reader.list_repositories()]
     same_server = [one for one in same_server if one.repository.id != site.desired.name]
     _check_names(site, same_server)
     _check_ancestors(site)

@@ -40,6 +40,7 @@ class Neighbour:
     server: ServerConfig
     name: str
     repository: Repository
+    reader: LakeFSReader = field(compare=False, repr=False)
 
     def __hash__(self) -> int:
         return hash((self.server.name, self.repository))
@@ -106,11 +107,12 @@ def _neighbours(
         if name == server.name:
             continue
         try:
-            listed = list(ports.reader(name).list_repositories())
+            reader = ports.reader(name)
+            listed = list(reader.list_repositories())
         except LakeplanError as error:
             unread[f"server {name}"] = error.message
             continue
-        found += [Neighbour(other, f"{name}/{repository.id}", repository) for repository in listed]
+        found += [Neighbour(other, f"{name}/{repository.id}", repository, reader) for repository in listed]
     return found, unread
 
 

@@ -340,7 +340,7 @@ class _Runner:
         foreign, unreadable = foreign_ranges(site, keep=self._keep)
         if unreadable:
             name, why = next(iter(unreadable.items()))
-            raise GateRefused(f"repository {name} of the server cannot be read: {why}", where=site.key)
+            raise GateRefused(f"repository {name} cannot be read: {why}", where=site.key)
         looked_at = self._ports.now()
         now = check_clocks(site, mark, self._ports, self._by).earliest
         look = take_look(site, read_rules(site), now=now, before=None)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from lakeplan.adapters.lakefs.client import connect
+from lakeplan.adapters.lakefs.secret import Credentials, Secret
 from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.app.sweep.neighbours import check_neighbours
 from lakeplan.app.sweep.ports import Neighbour, Site
@@ -18,11 +20,15 @@ from lakeplan.errors import FormatError, GateRefused, LakeplanError, StorageDeni
 from lakeplan.formats.sweep_keys import PROBE_KEY
 from lakeplan.model.desired import Override, ServerConfig, Source, StorageConfig
 from lakeplan.model.repository import Repository
-from tests.sweeping.lake import LakeRepository
+from tests.sweeping.lake import Lake, LakeRepository
 from tests.sweeping.world import SweepWorld
 
 TODAY = date(2026, 11, 22)
 OVERRIDE = Override("prod/lake", "unread-neighbours", None, "no data there", TODAY, Source("t.yaml", 1, 1))
+
+
+READER: Any = None
+"""Nobody reads the repository itself here."""
 
 
 class Bucket(dict[str, bytes]):
@@ -87,7 +93,7 @@ def repository(name: str, namespace: str) -> Repository:
 
 
 def neighbour(namespace: str, endpoint: str = "https://two") -> Neighbour:
-    return Neighbour(at("dev", endpoint), "dev/copy", repository("copy", namespace))
+    return Neighbour(at("dev", endpoint), "dev/copy", repository("copy", namespace), READER)
 
 
 @pytest.fixture
@@ -215,7 +221,7 @@ def it_resolves_links_of_folders(tmp_path: Path, link: str, target: str, how: st
     other = repository("copy", f"local://{link}")
     cloud.listed = [other] if same_server else []
     site = cloud.site(
-        "local://lake", neighbours=() if same_server else (Neighbour(at("dev", ""), "copy", other),)
+        "local://lake", neighbours=() if same_server else (Neighbour(at("dev", ""), "copy", other, READER),)
     )
     site = replace(site, open_store=opened, store=opened(site.server, site.repository))
     if not how:
@@ -234,3 +240,30 @@ def it_refuses_a_namespace_below_its_data_that_nobody_lists(
     (folder / "dummy").write_bytes(b"")
     with pytest.raises(FormatError, match=f"inside this one's, at {inner}"):
         world.mark()
+
+
+class DescribeRepositoriesOfOtherServers:
+    """Their imports may hold full addresses into the namespace that is swept."""
+
+    @pytest.fixture
+    def elsewhere(self, world: SweepWorld, repo: LakeRepository, tmp_path: Path) -> Iterator[LakeRepository]:
+        lake = Lake(tmp_path / "elsewhere", world.lake.clock)
+        credentials = Credentials(Secret(lake.handle.access_key_id), Secret(lake.handle.secret_access_key))
+        server = {"endpoint_url": lake.handle.endpoint_url}
+        world.servers["dev"] = server
+        world.readers["dev"] = connect(ServerConfig("dev", lake.handle.endpoint_url), credentials)
+        yield lake.repository("copies")
+        lake.close()
+
+    def it_keeps_what_they_hold(
+        self, world: SweepWorld, repo: LakeRepository, elsewhere: LakeRepository
+    ) -> None:
+        first, second = sorted(world.going(world.mark()))
+        elsewhere.stage("a.bin", f"local://repo1/{first}")
+        elsewhere.commit()
+        mark = world.mark()
+        assert world.kept(mark) == {first: "protected"}
+        elsewhere.stage("b.bin", f"local://repo1/{second}")
+        elsewhere.commit()
+        world.sweep_of(mark)
+        assert {first, second} <= repo.stored()
