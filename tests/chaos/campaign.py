@@ -249,7 +249,7 @@ class _World:
             self._sweep(unfinished) if self.random.random() < 0.7 else self._close()
             return
         if self.random.random() < 0.7:
-            self.users.churn()
+            self.users.attempt(self.users.churn)
         mark = self.operator.mark(**self._fault())
         self._between()
         self.operator.approve(mark, **self._fault())

@@ -23,6 +23,7 @@ BRANCHES = f"/api/v1/repositories/{REPOSITORY}/branches"
 BRANCH = re.compile(rf"{BRANCHES}/([^/]+)")
 DIFF = re.compile(rf"{BRANCHES}/([^/]+)/diff")
 PULLS = f"/api/v1/repositories/{REPOSITORY}/pulls"
+PROTECTION = f"/api/v1/repositories/{REPOSITORY}/settings/branch_protection"
 FRESH_US = 20_000_000
 """Pull requests are at most 15 seconds old when a branch is deleted; and a retry."""
 RULES = f"/api/v1/repositories/{REPOSITORY}/settings/gc_rules"
@@ -104,11 +105,11 @@ class Checker(Watcher):
         return {_name(hold): held_commits(history, hold) for hold in self.world.holds if self._in_force(hold)}
 
     # ---- the store
-    def before_store(self, name: str, args: tuple[Any, ...]) -> None:
+    def before_store(self, name: str, args: tuple[Any, ...], expected: Mapping[str, Any] | None) -> None:
         if name == "copy":
             self._copies(*args[:2])
         if name == "delete":
-            keys = keys_of(args)
+            keys = [key for key in keys_of(args) if expected is None or self._is_still(expected.get(key))]
             data = [key for key in keys if key.startswith("data/")]
             stored = self.world.truth.stored(REPOSITORY) if data else {}
             if there := [key for key in data if key in stored]:
@@ -116,6 +117,14 @@ class Checker(Watcher):
             copies = [key for key in keys if key.startswith(QUARANTINE)]
             if copies:
                 self._purges(copies)
+
+    def _is_still(self, found: Any) -> bool:
+        """Whether an object is what a conditional deletion expects: the store refuses others."""
+        path = self.world.truth.file(REPOSITORY, found.key) if found is not None else None
+        if path is None or not path.is_file():
+            return False
+        facts = path.stat()
+        return (facts.st_mtime_ns // 1000, facts.st_size) == (found.modified_us, found.size)
 
     def _copies(self, source: str, target: str) -> None:
         if target.startswith("data/") and target in self.world.truth.stored(REPOSITORY):
@@ -238,6 +247,8 @@ class Checker(Watcher):
             process.read[branch[1]] = (head, now - born.made, now - born.written)
         elif there and (diff := DIFF.fullmatch(request.path)):
             process.read[f"staged on {diff[1]}"] = bool(json.loads(response.body)["results"])
+        elif there and request.path == PROTECTION:
+            process.read["protected"] = [rule["pattern"] for rule in json.loads(response.body)]
         elif there and request.path == PULLS:
             found = json.loads(response.body)["results"]
             process.read["pulls"] = ({one["source_branch"] for one in found}, now)
@@ -268,6 +279,8 @@ class Checker(Watcher):
                 raise self.violation(f"branch {name} is deleted, though {hold} holds it")
         if process.read.pop(f"staged on {name}", True):
             raise self.violation(f"branch {name} is deleted, with uncommitted data that was not read again")
+        if any(fnmatchcase(name, pattern) for pattern in process.read.get("protected", ["*"])):
+            raise self.violation(f"branch {name} is deleted, though a protection rule matches it, or unread")
         pulls, at = process.read.get("pulls", (set(), 0))
         if name in pulls:
             raise self.violation(f"branch {name} is deleted, though a pull request is open")

@@ -17,6 +17,7 @@ from typing import Any
 from unittest import mock
 
 from lakeplan.adapters.storage import open_sweep_store
+from lakeplan.model.objects import StoredObject
 from tests.storage_servers import AZURITE_KEY, azurite_server, s3_server
 
 MakeMirror = Callable[[Path], Any]
@@ -37,6 +38,7 @@ class Mirror:
     def __init__(self, store: Any, folder: Path) -> None:
         self._store, self._folder = store, folder
         self._known: dict[str, tuple[int, int]] = {}
+        self._originals: dict[tuple[str, int], Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         target = getattr(self._store, name)
@@ -45,6 +47,9 @@ class Mirror:
 
         def call(*args: Any, **more: Any) -> Any:
             self._push()
+            if more.get("expected"):
+                items = more["expected"].items()
+                more["expected"] = {k: self._originals.get((k, one.version), one) for k, one in items}
             answer = target(*args, **more)
             return self._pull(name, args, answer)
 
@@ -74,6 +79,8 @@ class Mirror:
                     (self._folder / key).unlink(missing_ok=True)
         elif name == "list_objects":
             return iter([self._dated(found) for found in answer])
+        elif name == "find":
+            return {key: self._dated(found) for key, found in answer.items()}
         return self._dated(answer) if name in ("stat", "copy") else answer
 
     def _write(self, key: str, data: bytes) -> None:
@@ -86,7 +93,10 @@ class Mirror:
             return None
         path = self._folder / found.key
         at = path.stat().st_mtime_ns // 1000 if path.is_file() else found.modified_us
-        return replace(found, modified_us=at)
+        dated = replace(found, modified_us=at)
+        if isinstance(dated, StoredObject):
+            self._originals[(dated.key, dated.version)] = found
+        return dated
 
 
 @contextmanager

@@ -6,11 +6,18 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from unittest import mock
 
 from lakeplan.adapters.lakefs import transport
+from lakeplan.app.clocks import Clocks
+from lakeplan.app.lifecycle import deleting as lifecycle_deleting
+from lakeplan.app.lifecycle import keeping, survey
+from lakeplan.app.sweep import automatic, clock, look
 from lakeplan.app.sweep import run as sweep_run
+from lakeplan.model.sweep import Status
+from lakeplan.sweep import deleting
 from tests.chaos.campaign import Counts, Lost, campaign
 
 
@@ -22,31 +29,54 @@ class Fix:
     take_back: Callable[[], AbstractContextManager[Any]]
 
 
-def _settings_of_the_mark() -> AbstractContextManager[Any]:
-    """A1: what the tree says today changes nothing."""
-
-    def held(site: Any, mark: Any, approval: Any) -> Any:
-        return replace(site, desired=replace(site.desired, sweep=mark.settings))
-
-    return mock.patch.object(sweep_run, "held_to_approval", held)
+def _patch(target: Any, name: str, new: Any) -> Callable[[], AbstractContextManager[Any]]:
+    return lambda: mock.patch.object(target, name, new)
 
 
-def _gates_once() -> AbstractContextManager[Any]:
-    """A2: gates are judged when a mark is approved, and never again."""
-    return mock.patch.object(sweep_run, "judge_again", return_value=None)
+def _held_to_the_mark(site: Any, mark: Any, approval: Any) -> Any:
+    return replace(site, desired=replace(site.desired, sweep=mark.settings))
 
 
-def _writes_are_repeated() -> AbstractContextManager[Any]:
-    """A13: PUT and DELETE are sent again after a lost answer."""
-    methods = frozenset({*transport.READ_METHODS, "PUT", "DELETE"})
-    return mock.patch.object(transport, "READ_METHODS", methods)
+def _trust_the_record(part: Any, rows: Any) -> dict[str, Any]:
+    """What is saved was never deleted, whatever the store shows; so it was before A3."""
+    left = _left(part, rows)
+    for row in rows:
+        if why := part._work.saved.get(row.address):
+            part._status[row.address] = (Status.SAVED, why)
+    return left
 
 
+def _as_marked(part: Any, row: Any, now: Any, before: Any) -> str:
+    """Nobody asks whether an object is the one that was marked; so it was before A17."""
+    saved: str = _saves(part, row, now, before)
+    return "" if saved == deleting.CHANGED else saved
+
+
+def _our_clock(now: Callable[[], datetime], others: Any, *, where: str) -> Clocks:
+    return Clocks(now(), now())
+
+
+def _one_read(read: Callable[[], Any], is_expected: Any, sleep: Any) -> Any:
+    return read()
+
+
+_left, _saves = deleting._Part._left, deleting._Part._saves
+WRITES_TOO = frozenset({*transport.READ_METHODS, "PUT", "DELETE"})
 FIXES: Mapping[str, Fix] = {
-    "settings-of-the-mark": Fix("A1", _settings_of_the_mark),
-    "gates-once": Fix("A2", _gates_once),
-    "writes-are-repeated": Fix("A13", _writes_are_repeated),
+    "today's settings count": Fix("A1", _patch(sweep_run, "held_to_approval", _held_to_the_mark)),
+    "gates are judged again": Fix("A2", _patch(sweep_run, "judge_again", lambda *args: None)),
+    "results are what the store shows": Fix("A3", _patch(deleting._Part, "_left", _trust_the_record)),
+    "holds keep branches": Fix("A5", _patch(survey, "held_branches", lambda *args: set())),
+    "holds are recorded": Fix("A5", _patch(look, "keep_held", lambda *args: ())),
+    "clocks are compared": Fix("A6", _patch(clock, "read_clocks", _our_clock)),
+    "automatic compares sets": Fix("A7", _patch(automatic, "_not_shown", lambda *args: "")),
+    "writes are sent once": Fix("A13", _patch(transport, "READ_METHODS", WRITES_TOO)),
+    "writes are read back": Fix("A14", _patch(lifecycle_deleting, "read_back", _one_read)),
+    "what keeps is fresh": Fix("A15", _patch(keeping.Keeping, "is_fresh", lambda self: self._snapshot)),
+    "objects are as marked": Fix("A17", _patch(deleting._Part, "_saves", _as_marked)),
 }
+"""By what each of them says. Lines of the issue that are not here have no random attack: their tests are
+where the fix is."""
 
 
 def steps_until_caught(name: str, seed: int, steps: int) -> tuple[int, str] | None:

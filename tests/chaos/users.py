@@ -45,6 +45,7 @@ class Users:
             (2, self.merge),
             (2, self.stray),
             (2, self.pull_request),
+            (1, self.protect),
             (2, self.set_rules),
         )
 
@@ -52,26 +53,26 @@ class Users:
         """A few versions of each path, most of them long expired."""
         for age in (40, 30, 20, 12, 9):
             for path in self._random.sample(PATHS, 3):
-                self._try(lambda path=path: self._put(path, "main"))
-            self._try(lambda age=age: self.repo.commit(age))
+                self.attempt(lambda path=path: self._put(path, "main"))
+            self.attempt(lambda age=age: self.repo.commit(age))
         self.repo.set_rules(self._random.choice(DAYS))
         for name in BRANCHES[1:]:
             if self._random.random() < 0.6:
-                self._try(lambda name=name: self.repo.branch(name, self.any_commit()))
+                self.attempt(lambda name=name: self.repo.branch(name, self.any_commit()))
         self.world.lake.clock.advance(hours=30)
 
     def act(self) -> None:
         weights, acts = zip(*self._acts, strict=True)
         (chosen,) = self._random.choices(acts, weights)
         self.done[chosen.__name__] += 1
-        self._try(chosen)
+        self.attempt(chosen)
 
-    def _try(self, act: Callable[[], Any]) -> None:
+    def attempt(self, act: Callable[[], Any]) -> None:
         """What a server refuses (a conflict, nothing to commit, no such branch) changes nothing."""
         try:
             act()
         except Refused as refused:
-            if refused.status not in (400, 404, 409, 410, 412):
+            if refused.status not in (400, 403, 404, 409, 410, 412):
                 raise
 
     # ---- everyday
@@ -146,6 +147,12 @@ class Users:
         pulls, branch = self.world.wire.pulls, self._random.choice(BRANCHES[1:])
         pulls.symmetric_difference_update({branch})
 
+    def protect(self) -> None:
+        """Only feature branches: a protected branch refuses writes."""
+        patterns = self._random.choice(([], ["feature-1"], ["feature-*"]))
+        rules = [{"pattern": pattern} for pattern in patterns]
+        self.repo.call("PUT", "/settings/branch_protection", json=rules)
+
     def set_rules(self) -> None:
         branches = {self._random.choice(BRANCHES): self._random.choice((0, *DAYS))}
         self.repo.set_rules(self._random.choice(DAYS), **branches)
@@ -171,7 +178,7 @@ class Users:
                 lambda: self.repo.tag(f"v{next(self._numbers)}", holder),
             ]
         self.done["revive"] += 1
-        self._try(self._random.choice(ways))
+        self.attempt(self._random.choice(ways))
 
     def _stage_and_commit(self, address: str) -> None:
         self.repo.stage(self._random.choice(PATHS), address, checksum=str(next(self._numbers)))

@@ -107,7 +107,7 @@ class Watched:
 
         def act() -> Any:
             if self._port == "store" and writes:
-                world.watcher.before_store(name, args)
+                world.watcher.before_store(name, args, more.get("expected"))
             answer = target(*args, **more)
             if self._port == "store":
                 world.date_files(name, args)
@@ -123,8 +123,8 @@ class Watched:
 class Watcher:
     """Hears of what processes do. The checker is one."""
 
-    def before_store(self, name: str, args: tuple[Any, ...]) -> None:
-        """Just before a writing call of the store."""
+    def before_store(self, name: str, args: tuple[Any, ...], expected: Mapping[str, Any] | None) -> None:
+        """Just before a writing call of the store; ``expected`` is what a deletion is conditional on."""
 
     def before_server(self, process: Process, request: Request) -> None:
         """Just before a request has its effect."""
@@ -194,7 +194,11 @@ class ChaosWorld(SweepWorld):
         holder = {"user": user, "host": "here", "pid": number}
         text = self.lake.clock().strftime("%Y%m%dT%H%M%S")
         run_id = f"{text}.{next(self._numbers):06}Z-{number:08x}"
-        return Run(run_id, holder, self.now, lambda other: other.get("pid") not in self.alive)
+
+        def is_gone(other: Mapping[str, Any]) -> bool:
+            return other.get("pid") not in self.alive
+
+        return Run(run_id, holder, self.now, is_gone, sleep=self._sleep)
 
     def new_official_id(self) -> str:
         return self._xids.descending()
@@ -276,12 +280,11 @@ class ChaosWorld(SweepWorld):
     @property
     def _waiting(self) -> WaitingClock:
         """Retries wait by the world's clock."""
-
-        def sleep(seconds: float) -> None:
-            self.lake.clock.advance(hours=seconds / 3600)
-
         at = self.lake.clock
-        return WaitingClock(lambda: at().timestamp(), lambda: at().timestamp(), sleep, lambda: 0.5)
+        return WaitingClock(lambda: at().timestamp(), lambda: at().timestamp(), self._sleep, lambda: 0.5)
+
+    def _sleep(self, seconds: float) -> None:
+        self.lake.clock.advance(hours=seconds / 3600)
 
     # ---- what is heard
     def _meddle(self, request: Request, ask: Ask) -> Response:
