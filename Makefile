@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test lint check format docs bench series warm clean
+.PHONY: help setup java demo test lint check format docs bench series chaos warm clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -46,6 +46,10 @@ SERIES_ARGS ?= --objects 500K
 series: setup java  ## how time and memory grow with objects, churn and commits: tables and pictures
 	@$(BIN)/python -P -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python bench/series.py $(SERIES_ARGS)
+
+CHAOS_ARGS ?= --steps 10000
+chaos: setup  ## random histories, edits and interruptions, checked from outside: CHAOS_ARGS="--seed N --steps N"
+	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 warm: setup java  ## once, 30 s and 190 MB: Spark sessions then start in about half the time
 	$(BIN)/python -P -m lakeplan.simulation.warm

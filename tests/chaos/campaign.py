@@ -250,19 +250,22 @@ class _World:
             return
         if self.random.random() < 0.7:
             self.users.attempt(self.users.churn)
-        mark = self.operator.mark(**self._fault())
+        # mostly the sweep is interrupted: it is what deletes
+        hit = self.random.choice(("mark", "approve", "sweep", "sweep", "sweep"))
+        mark = self.operator.mark(**self._fault() if hit == "mark" else {})
         self._between()
-        self.operator.approve(mark, **self._fault())
+        self.operator.approve(mark, **self._fault() if hit == "approve" else {})
         self._approved.append(mark)
         self._between()
-        self._sweep(mark)
+        self._sweep(mark, interrupted=hit == "sweep")
 
-    def _sweep(self, mark: Mark) -> None:
+    def _sweep(self, mark: Mark, *, interrupted: bool = True) -> None:
         def between(number: int) -> None:
             if number == 1:
                 self._between_rounds()
 
-        document = self.operator.sweep(mark, **self._fault(), between_rounds=between)
+        how = self._fault() if interrupted else {}
+        document = self.operator.sweep(mark, **how, between_rounds=between)
         self.diary.append(f"    {document['deleted']['objects']} deleted, {document['problem']}")
 
     def _between_rounds(self) -> None:

@@ -30,7 +30,7 @@ RULES = f"/api/v1/repositories/{REPOSITORY}/settings/gc_rules"
 DUMP = f"/api/v1/repositories/{REPOSITORY}/refs/dump"
 PREPARE = f"/api/v1/repositories/{REPOSITORY}/gc/prepare_uncommited"
 QUARANTINE = "_lakeplan/quarantine/"
-DEFAULTS = {"min_age": "24h", "settle": "24h", "never_committed": "keep", "mode": "delete"}
+DEFAULTS = {"min_age": "24h", "settle": "24h", "margin": "26h", "never_committed": "keep", "mode": "delete"}
 
 
 class Violation(AssertionError):
@@ -79,7 +79,8 @@ class Checker(Watcher):
         """Address → why it must not be deleted, by everything that is known now."""
         truth, world = self.world.truth, self.world
         once = [c for h in world.holds if self._in_force(h) for c in self.held_once.get(_name(h), ())]
-        found = truth.held(REPOSITORY, world.tree_days, world.holds, once)
+        margin = span_us({**DEFAULTS, **world.sweep}["margin"])
+        found = truth.held(REPOSITORY, world.tree_days, world.holds, once, margin)
         for (other,) in world.wire.rows("SELECT id FROM repositories WHERE id != ?", REPOSITORY):
             found |= truth.foreign(other, REPOSITORY)
         return found

@@ -112,10 +112,10 @@ class Truth:
         return self._lake.handle.namespace_folder(repository) / key
 
     # ---- what must be kept
-    def documented(self, history: History, days: Days) -> set[str]:
-        """For every branch its HEAD, the commit that was HEAD that many days ago, and every commit since,
-        along first parents. What no branch and no main parent leads to is kept while younger than the
-        default."""
+    def documented(self, history: History, days: Days, at_us: int) -> set[str]:
+        """At a moment: for every branch its HEAD, the commit that was HEAD that many days ago, and every
+        commit since, along first parents. What no branch and no main parent leads to is kept while younger
+        than the default."""
         default, own = days
         mains = {c.main_parent for c in history.commits.values()}
         heads = set(history.branches.values())
@@ -123,7 +123,7 @@ class Truth:
         starts += [(id, default, False) for id in history.commits if id not in mains | heads]
         kept = set()
         for start, number, is_head in starts:
-            limit = self.now_us() - number * DAY_US
+            limit = at_us - number * DAY_US
             commit = history.commits[start]
             if is_head or commit.made_us > limit:
                 kept.add(start)
@@ -139,10 +139,12 @@ class Truth:
         tree_days: Days | None,
         holds: Iterable[Mapping[str, Any]],
         held_once: Iterable[str] = (),
+        margin_us: int = 0,
     ) -> dict[str, str]:
-        """Address → why nobody may delete it now. ``held_once``: commits that a hold that is still in force
+        """Address → why nobody may delete it now. ``margin_us``: the documented rule counts as if it were so
+        much earlier. ``held_once``: commits that a hold that is still in force
         was seen to keep, though its branch or tag may be gone."""
-        history = self.history(repository)
+        history, at = self.history(repository), self.now_us() - margin_us
         found: dict[str, str] = {}
 
         def keep(commits: Iterable[str], why: str) -> None:
@@ -157,9 +159,9 @@ class Truth:
         if stored is None:
             keep(history.commits, "no rules are set")
         else:
-            keep(self.documented(history, stored), "the documented rule")
+            keep(self.documented(history, stored, at), "the documented rule")
         if tree_days is not None:
-            keep(self.documented(history, tree_days), "the documented rule, with the tree's days")
+            keep(self.documented(history, tree_days, at), "the documented rule, with the tree's days")
         keep((c for t, c in history.tags.items() if fnmatchcase(t, PROTECTED_TAGS)), "a protected tag")
         keep(held_once, "a hold, whose branch or tag is gone")
         today = self._lake.clock().date()

@@ -36,7 +36,7 @@ class Users:
             (3, self.delete),
             (3, self.commit),
             (1, self.reset),
-            (4, self.branch),
+            (6, self.branch),
             (2, self.drop_branch),
             (2, self.tag),
             (1, self.drop_tag),
@@ -44,7 +44,7 @@ class Users:
             (1, self.revert),
             (2, self.merge),
             (2, self.stray),
-            (2, self.pull_request),
+            (1, self.pull_request),
             (1, self.protect),
             (2, self.set_rules),
         )
@@ -149,7 +149,7 @@ class Users:
 
     def protect(self) -> None:
         """Only feature branches: a protected branch refuses writes."""
-        patterns = self._random.choice(([], ["feature-1"], ["feature-*"]))
+        patterns = self._random.choice(([], [], ["feature-1"], ["feature-*"]))
         rules = [{"pattern": pattern} for pattern in patterns]
         self.repo.call("PUT", "/settings/branch_protection", json=rules)
 
