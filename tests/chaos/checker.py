@@ -30,7 +30,14 @@ RULES = f"/api/v1/repositories/{REPOSITORY}/settings/gc_rules"
 DUMP = f"/api/v1/repositories/{REPOSITORY}/refs/dump"
 PREPARE = f"/api/v1/repositories/{REPOSITORY}/gc/prepare_uncommited"
 QUARANTINE = "_lakeplan/quarantine/"
-DEFAULTS = {"min_age": "24h", "settle": "24h", "margin": "26h", "never_committed": "keep", "mode": "delete"}
+DEFAULTS = {
+    "min_age": "24h",
+    "settle": "24h",
+    "margin": "26h",
+    "quarantine_age": "14d",
+    "never_committed": "keep",
+    "mode": "delete",
+}
 
 
 class Violation(AssertionError):
@@ -196,11 +203,15 @@ class Checker(Watcher):
 
     def _purges(self, keys: Iterable[str]) -> None:
         """Copies are about to be deleted: what is kept and has no original is lost for good."""
+        age = span_us({**DEFAULTS, **self.world.sweep}["quarantine_age"])
         process, held = self._process(), self.held()
         stored = self.world.truth.stored(REPOSITORY)
         for key in keys:
-            if not self.world.truth.file(REPOSITORY, key).is_file():
+            file = self.world.truth.file(REPOSITORY, key)
+            if not file.is_file():
                 continue
+            if self.world.truth.now_us() - file.stat().st_mtime_ns // 1000 < age:
+                raise self.violation(f"{key} is purged before sweep.quarantine_age has passed")
             address = key.removeprefix(QUARANTINE).partition("/")[2]
             known = process.inspected is None or address in process.inspected
             if address in held and address not in stored and known:

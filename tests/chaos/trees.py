@@ -17,6 +17,7 @@ SWEEP: dict[str, tuple[Any, ...]] = {
     "margin": ("0s", "0s", "26h"),
     "verify": ("sample", "all"),
     "versions": ("marker", "all"),
+    "quarantine_age": ("24h", "24h", "14d"),
     "max_objects": (1_000,) * 6 + (3, 1),
 }
 PERCENT = (100,) * 5 + (60, 20, 1)
@@ -31,7 +32,10 @@ def first_tree(world: ChaosWorld, random: Random) -> None:
 
 def edit_tree(world: ChaosWorld, random: Random) -> str:
     """Changes one thing; what, in a few words."""
-    kind = random.choice(("sweep", "sweep", "safety", "gc", "gc", "holds", "holds", "policies", "lifecycle"))
+    kinds = ["sweep", "sweep", "safety", "gc", "gc", "holds", "holds", "policies", "lifecycle"]
+    if world.safety["max_expired_objects_percent"] < 100:
+        kinds += ["safety"] * 4  # nothing is deleted until it is raised again
+    kind = random.choice(kinds)
     if kind == "sweep":
         name = random.choice(sorted(SWEEP))
         world.sweep = {**world.sweep, name: random.choice(SWEEP[name])}

@@ -1,0 +1,17 @@
+"""Short runs of the chaos suite: a minute of one core. ``make chaos`` is the long one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.campaign import campaign
+from tests.chaos.mirrors import STORES
+
+
+@pytest.mark.parametrize(
+    ("store", "seed", "steps"), [("folder", 22, 200), ("s3", 14, 10), ("azurite", 15, 8)]
+)
+def test_nothing_that_is_kept_is_lost_and_every_report_is_true(store: str, seed: int, steps: int) -> None:
+    with STORES[store]() as mirror:
+        counts = campaign(seed, steps, mirror=mirror)
+    assert counts.deleting, counts.text()
