@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -199,10 +200,27 @@ def _context(conf: SparkConf, noise: IO[bytes]) -> SparkContext:
         _require_java()
         # Spark and its workers talk on standard error; people hear of it only when it fails, or at debug.
         loud = _log.isEnabledFor(logging.DEBUG)
-        streams = {} if loud else {"stdout": subprocess.DEVNULL, "stderr": noise}
-        with _spark_environment():
+        with _spark_environment(), _logged() if loud else nullcontext(noise) as errors:
+            streams = {"stdout": errors if loud else subprocess.DEVNULL, "stderr": errors}
             gateway = launch_gateway(conf, {**streams, "cwd": _own_folder()})  # type: ignore[no-untyped-call]
     return SparkContext(gateway=gateway, conf=conf)
+
+
+@contextmanager
+def _logged() -> Iterator[int]:
+    """A pipe for a program that outlives the block: each line of it is logged, and so cleaned."""
+    reader, writer = os.pipe()
+
+    def follow() -> None:
+        with open(reader, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                _log.debug("%s", line.rstrip())
+
+    threading.Thread(target=follow, daemon=True).start()
+    try:
+        yield writer
+    finally:
+        os.close(writer)
 
 
 @contextmanager

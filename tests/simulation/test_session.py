@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,13 @@ def it_keeps_what_spark_says_for_debugging(caplog: pytest.LogCaptureFixture) -> 
         raise session.PySparkException("first line\nat org.apache.spark…")
     assert "org.apache" in error.value.detail
     assert "org.apache" not in str(error.value)
+
+
+def it_logs_what_spark_prints_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with session._logged() as stream:
+        subprocess.run(["printf", r"one\n::error::two\n"], stdout=stream, check=True)
+    end = time.monotonic() + 10
+    while len(caplog.messages) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert caplog.messages == ["one", "::error::two"]
