@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakeplan import limits
 from lakeplan.formats.addresses import prefix_of
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.digests import Digest
 from lakeplan.simulation.groups import Group, Shared
 
-FORMAT = b"lakeplan range 3\n"
+FORMAT = b"lakeplan range 4\n"
 """Changes with anything that is computed: hashes, what a candidate is, how addresses are compared."""
 TEXTS = pa.schema(
     [
@@ -36,6 +37,10 @@ TEXTS = pa.schema(
 _CHECK_BYTES = 16
 _ID_BYTES = 32
 _SHARED = "all"
+_CODEC = "lz4"
+_LARGEST_RATIO = 256
+"""Of LZ4."""
+_SIZE_BYTES = 8
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -64,14 +69,15 @@ class DigestCache:
     def texts(self, range_id: str) -> pa.Table | None:
         """``TEXTS`` of those rows that were put there."""
         data = self._get(range_id, "texts")
-        return None if data is None else pa.ipc.open_stream(data).read_all()
+        return None if data is None else _table_of(data)
 
     def put_texts(self, range_id: str, texts: pa.Table) -> None:
         sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_stream(sink, TEXTS, options=options) as stream:
+        with pa.ipc.new_stream(sink, TEXTS) as stream:
             stream.write_table(texts.select(TEXTS.names))
-        self._put(range_id, "texts", [np.frombuffer(sink.getvalue(), np.uint8)])
+        plain = sink.getvalue()
+        packed = np.frombuffer(pa.compress(plain, codec=_CODEC), np.uint8)
+        self._put(range_id, "texts", [np.array([plain.size]), packed])
 
     def group(self, range_ids: Sequence[str]) -> Group | None:
         data = self._get(group_id(range_ids), "group")
@@ -131,6 +137,23 @@ class DigestCache:
         for part in parts:
             digest.update(part)
         return digest.digest()
+
+
+def _table_of(data: memoryview) -> pa.Table | None:
+    """``TEXTS`` out of a cache, which anybody may have written: None for what would not fit in memory, or is
+    no such table. Compressed inside, Arrow would believe every size that the stream claims."""
+    if len(data) < _SIZE_BYTES:
+        return None
+    size = int.from_bytes(data[:_SIZE_BYTES], "little")
+    packed = data[_SIZE_BYTES:]
+    if size > min(limits.PARQUET_UNPACKED_BYTES, _LARGEST_RATIO * len(packed)):
+        return None
+    try:
+        table = pa.ipc.open_stream(pa.decompress(packed, size, codec=_CODEC)).read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    return table if table.schema.equals(TEXTS) else None
 
 
 def _column(data: memoryview, kind: type[Number], rows: int, at: int) -> npt.NDArray[Number]:

@@ -53,6 +53,22 @@ class DescribeDigestCache:
         cache.put_texts(IDS[0], given)
         assert cache.texts(IDS[0]) == given
 
+    def it_takes_no_texts_that_claim_to_be_huge_or_are_no_table(self) -> None:
+        cache = DigestCache(MemoryCache(), "ns")
+        packed = pa.compress(bytes(1 << 20), codec="lz4", asbytes=True)
+        for size in (2**62, 1 << 30, 1 << 20, 5, -1):
+            cache._put(IDS[0], "texts", [np.array([size]), np.frombuffer(packed, np.uint8)])
+            assert cache.texts(IDS[0]) is None
+        cache._put(IDS[0], "texts", [np.zeros(3, np.uint8)])
+        assert cache.texts(IDS[0]) is None
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, pa.schema([("hash", pa.int8())])) as stream:
+            stream.write_table(pa.table({"hash": pa.array([1], pa.int8())}))
+        plain = sink.getvalue()
+        other = np.frombuffer(pa.compress(plain, codec="lz4"), np.uint8)
+        cache._put(IDS[0], "texts", [np.array([plain.size]), other])
+        assert cache.texts(IDS[0]) is None
+
     def it_tells_versions_in_another_order_apart(self) -> None:
         cache = DigestCache(MemoryCache(), "ns")
         cache.put_group(IDS, group_of(3, 1))
