@@ -143,6 +143,8 @@ def answer(marker: Marker, case: Case, folder: Path, name: str) -> tuple[Any, ..
             uncommitted=request.uncommitted,
             metaranges=tuple(sorted(facts))[::2],
             foreign=request.foreign,
+            other_metaranges=tuple(sorted(facts))[1::2],
+            held_prefixes=request.held_prefixes,
         ),
         limit=100,
     )
