@@ -12,8 +12,7 @@ import os
 import random
 import threading
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -21,53 +20,14 @@ from typing import Any
 import pytest
 import requests
 
-from lakeplan.cli.main import run
-from lakeplan.sandbox import start_sandbox
 from tests.real.checker import Kept, kept_now, lost, lost_staged
+from tests.real.conftest import ON_REAL, Command, Server
 from tests.real.lake import Lake
 
 pytestmark = pytest.mark.spark
-REAL = ("LAKEPLAN_TEST_ENDPOINT", "LAKEPLAN_TEST_ACCESS_KEY_ID", "LAKEPLAN_TEST_SECRET_ACCESS_KEY")
-ON_REAL = all(os.environ.get(name) for name in REAL)
 REPOSITORIES = int(os.environ.get("LAKEPLAN_TEST_REPOSITORIES", "3" if ON_REAL else "1"))
 ROUNDS = int(os.environ.get("LAKEPLAN_TEST_ROUNDS", "3" if ON_REAL else "2"))
 SEED = int(os.environ.get("LAKEPLAN_TEST_SEED", "1"))
-
-
-@dataclass
-class Server:
-    url: str
-    auth: tuple[str, str] = field(repr=False)
-    prefix: str
-    storage: dict[str, str]
-
-
-@pytest.fixture(params=["sandbox", *(["real"] if ON_REAL else [])])
-def server(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Server]:
-    monkeypatch.delenv("CI", raising=False)
-    if request.param == "sandbox":
-        with start_sandbox(tmp_path / "sandbox") as handle:
-            auth = (handle.access_key_id, handle.secret_access_key)
-            local = {"type": "local", "path": str(tmp_path / "sandbox")}
-            found = Server(handle.endpoint_url, auth, "local://", local)
-            bind(monkeypatch, found)
-            yield found
-        return
-    url, key, secret = (os.environ[name] for name in REAL)
-    endpoint = os.environ["LAKEPLAN_TEST_STORAGE_ENDPOINT"]
-    monkeypatch.setenv("LAKEPLAN_PROD_STORAGE_URL", endpoint)
-    store = {"type": "s3", "endpoint_url": endpoint, "region": "us-east-1"}
-    found = Server(url, (key, secret), os.environ["LAKEPLAN_TEST_STORAGE_NAMESPACE_PREFIX"], store)
-    bind(monkeypatch, found)
-    yield found
-
-
-def bind(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    monkeypatch.setenv("LAKEPLAN_PROD_ENDPOINT_URL", server.url)
-    monkeypatch.setenv("LAKEPLAN_PROD_ACCESS_KEY_ID", server.auth[0])
-    monkeypatch.setenv("LAKEPLAN_PROD_SECRET_ACCESS_KEY", server.auth[1])
 
 
 @dataclass
@@ -130,20 +90,6 @@ class Counts:
     deleted: int = 0
     entries: int = 0
     came_back: int = 0
-
-
-class Command:
-    def __init__(self, tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.tree = tree
-        self._capsys = capsys
-
-    def __call__(self, *words: str | Path, allowed: tuple[int, ...] = (0,)) -> tuple[int, Any]:
-        self._capsys.readouterr()
-        split = 2 if words[0] == "sweep" else 1
-        code = int(run([*map(str, words[:split]), "-C", str(self.tree), *map(str, words[split:])]))
-        out, err = self._capsys.readouterr()
-        assert code in allowed, f"{words}: exit {code}\n{out}\n{err}"
-        return code, json.loads(out) if out.lstrip().startswith("{") else None
 
 
 def it_loses_nothing_beside_random_writers(
