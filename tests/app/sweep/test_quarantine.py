@@ -176,7 +176,7 @@ def it_reads_the_repositories_of_the_other_servers(
     world.lake.clock.advance(days=8)
     (found,) = quarantines(world.tree(), Selection((), None, None), world.ports(), older_than=world.now())
     away = replace(found.site.repository, id="nowhere", storage_namespace="local://elsewhere")
-    other = Neighbour(found.site.server, "dr/nowhere", away)
+    other = Neighbour(found.site.server, "dr/nowhere", away, found.site.reader)
     found = replace(found, site=replace(found.site, neighbours=(other,)))
     document, _ = purge_all([found], world.ports(), world.run_of(), older_than=world.now(), option=None)
     assert "dr/nowhere cannot be read" in document["refused"][0]["message"]
