@@ -180,7 +180,7 @@ class TreeReader:
         node = state.items.get("url")
         url = text_of(node)
         if node is not None and url is not None and (why := why_no_state(url)):
-            self._problems.add(node.source, ("state", "url"), why)
+            self._problems.add_first(node.source, ("state", "url"), why)
         return url
 
     def _broken_profiles(self) -> set[str]:

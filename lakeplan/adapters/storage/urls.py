@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 AZURE_SUFFIXES = (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net")
 AZURE_EXAMPLE = "https://<account>.blob.core.windows.net/<container>/<path>"
+_WORD = re.compile(r"[A-Za-z0-9._/-]{1,100}", re.ASCII)
 _NAME = re.compile(r"\$(root|web|logs)|[a-z0-9](-?[a-z0-9]){0,62}", re.ASCII)
 
 
@@ -85,7 +86,7 @@ def parse_location(url: str) -> Location:
     if scheme is None:
         raise StorageError(
             "a storage URL has a scheme, or is an absolute path",
-            where=shown_url(url),
+            where=url if _WORD.fullmatch(url) else shown_url(url),
             hint="for example file:///data/repo, s3://bucket/repo",
         )
     if scheme == "file":
