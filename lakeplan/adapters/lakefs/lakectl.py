@@ -81,7 +81,7 @@ def _read_file(path: Path, *, required: bool) -> str | None:
 def _parse(text: str, path: Path) -> dict[str, str]:
     try:
         data: object = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         # No cause and no detail: the parser quotes the line, which may hold the secret.
         raise CredentialsError("lakectl's configuration file is not YAML", where=str(path)) from None
     if data is None:

@@ -85,3 +85,11 @@ def it_refuses_other_files_and_quotes_nothing(tmp_path: Path, text: str) -> None
     assert "SECRET" not in f"{caught.value} {caught.value.hint} {caught.value.detail}"
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, "a: 2020-99-99", "x" * 70_000])
+def it_refuses_a_file_that_cannot_be_held(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "lakectl.yaml"
+    file.write_text(text)
+    with pytest.raises(CredentialsError):
+        read_lakectl({}, config=file)
