@@ -22,7 +22,7 @@ from tests.chaos import faults
 from tests.chaos.checker import Checker, Violation
 from tests.chaos.faults import Killed
 from tests.chaos.operators import Operator
-from tests.chaos.trees import edit_tree, first_tree
+from tests.chaos.trees import edit_tree, first_tree, tighten
 from tests.chaos.users import Users
 from tests.chaos.wire import no_threads_no_waiting
 from tests.chaos.world import ChaosWorld
@@ -86,7 +86,6 @@ class _World:
         self.random = Random(f"{seed}/{number}")
         self.diary: list[str] = []
         self._snapshots: list[tuple[dict[str, Any], int | None]] = []
-        self._restored: set[str] = set()
         self._approved: list[Mark] = []
 
     def live(self, steps: int) -> None:
@@ -256,8 +255,23 @@ class _World:
         self._between()
         self.operator.approve(mark, **self._fault() if hit == "approve" else {})
         self._approved.append(mark)
-        self._between()
-        self._sweep(mark, interrupted=hit == "sweep")
+        if self.random.random() < 0.2:
+            self._tightened(lambda: self._sweep(mark))
+        else:
+            self._between()
+            self._sweep(mark, interrupted=hit == "sweep")
+
+    def _tightened(self, act: Callable[[], None]) -> None:
+        """The tree asks for more care for a while."""
+        world = self.world
+        before = world.sweep, world.safety, world.gc
+        text = tighten(world, self.random)
+        self.diary.append(f"    tree: {text}")
+        self.counts.tree["tightened"] += 1
+        try:
+            act()
+        finally:
+            world.sweep, world.safety, world.gc = before
 
     def _sweep(self, mark: Mark, *, interrupted: bool = True) -> None:
         def between(number: int) -> None:
@@ -284,7 +298,7 @@ class _World:
 
     def _sweep_again(self) -> None:
         oldest = self.world.lake.clock() - timedelta(hours=self.random.choice((72, 72, 100)))
-        marks = [m for m in self._approved[-4:] if m.mark_id not in self._restored and m.marked_at > oldest]
+        marks = [m for m in self._approved[-4:] if m.marked_at > oldest]
         if marks:
             self._sweep(self.random.choice(marks))
 
@@ -307,7 +321,6 @@ class _World:
         marks = [m for m in self.operator.marks[-4:] if m.settings.mode == "quarantine"]
         if marks:
             mark = self.random.choice(marks)
-            self._restored.add(mark.mark_id)
             self.operator.restore(mark, **self._fault())
 
     def _purge(self) -> None:

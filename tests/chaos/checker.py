@@ -61,7 +61,8 @@ class Born:
 @dataclass
 class Checker(Watcher):
     """``lowered_us``: when lakeplan itself last lowered the stored rules. ``deletions`` counts objects,
-    copies and branches; ``swept`` are addresses whose deletion was right when it happened."""
+    copies and branches; ``swept`` are addresses whose deletion was right when it happened,
+    ``restored`` those that were ever copied back."""
 
     world: ChaosWorld
     done: Counter[str] = field(default_factory=Counter)
@@ -71,6 +72,7 @@ class Checker(Watcher):
     found: Violation | None = None
     deletions: int = 0
     swept: set[str] = field(default_factory=set)
+    restored: set[str] = field(default_factory=set)
 
     def violation(self, text: str) -> Violation:
         """Remembered, too: nobody can swallow it."""
@@ -137,6 +139,8 @@ class Checker(Watcher):
     def _copies(self, source: str, target: str) -> None:
         if target.startswith("data/") and target in self.world.truth.stored(REPOSITORY):
             raise self.violation(f"restore overwrites {target}, which is there")
+        if target.startswith("data/"):
+            self.restored.add(target)
 
     def _deletes(self, keys: list[str], stored: Mapping[str, int]) -> None:
         """Data of the repository is about to be deleted."""
@@ -333,9 +337,10 @@ class Checker(Watcher):
         if not document["finished"]:
             return
         stored, held = self.world.truth.stored(REPOSITORY), self.held()
-        gone = self.going(mark_id) - set(stored)
-        if document["deleted"]["objects"] != len(gone):
-            told = document["deleted"]["objects"]
+        going, told = self.going(mark_id), document["deleted"]["objects"]
+        gone = going - set(stored)
+        # what it deleted may have been restored since, by this mark or by another one
+        if not len(gone) <= told <= len(gone | (going & self.restored)):
             raise self.violation(f"the report of {mark_id} says {told} deleted; {len(gone)} are gone")
         back = {key for key in gone if key in held}
         if document["came_back"] is not None and document["came_back"] < len(back):

@@ -163,6 +163,15 @@ def test_an_object_is_written_again_under_its_key(operator, world, repo) -> None
     try_to(operator.sweep, mark)
 
 
+def test_the_answer_of_a_copy_is_lost_while_objects_are_restored(operator, world, repo) -> None:
+    world.sweep |= {"mode": "quarantine"}
+    mark = operator.mark()
+    operator.approve(mark)
+    operator.sweep(mark)
+    document = operator.restore(mark, Interruption("lost answer", 1, only="store copy"))
+    assert (document["restored"], document["failed"]) == (3, 0)
+
+
 def oldest_commit(world: ChaosWorld) -> str:
     """The oldest one with data."""
     commits = world.truth.history("repo1").commits.values()

@@ -30,6 +30,26 @@ def first_tree(world: ChaosWorld, random: Random) -> None:
     world.policies = [_policy(random)]
 
 
+def tighten(world: ChaosWorld, random: Random) -> str:
+    """Asks for more care than before, as somebody does who sees what was approved."""
+    sweep: dict[str, Any] = {
+        "mode": "quarantine",
+        "never_committed": "keep",
+        "min_age": "10d",
+        "settle": "24h",
+        "margin": "26h",
+        "max_objects": 1,
+    }
+    kind = random.choice((*sweep, *sweep, "safety", "safety", "safety", "gc"))
+    if kind == "safety":
+        world.safety = {**world.safety, "max_expired_objects_percent": 1}
+    elif kind == "gc":
+        world.gc = random.choice(("clear", {"default_retention_days": 90}))
+    else:
+        world.sweep = {**world.sweep, kind: sweep[kind]}
+    return f"{kind} is tightened"
+
+
 def edit_tree(world: ChaosWorld, random: Random) -> str:
     """Changes one thing; what, in a few words."""
     kinds = ["sweep", "sweep", "safety", "gc", "gc", "holds", "holds", "policies", "lifecycle"]

@@ -227,13 +227,25 @@ def _copy_back(
             step(len(found))
             left = [address for address in some if address not in found]
             conflicts = []
+            problems: dict[str, str] = {}
             for address, end in zip(left, pool.map(bring, left), strict=True):
                 step()
                 if end is None:
                     conflicts.append(address)
                 elif end:
-                    failed[address] = end
+                    problems[address] = end
                 else:
                     came.append(address)
+            copied = _copied(site, [*problems])
+            came += copied
+            failed |= {address: why for address, why in problems.items() if address not in copied}
             there |= {address: stored.size for address, stored in site.store.find(conflicts).items()}
     return came, there, failed
+
+
+def _copied(site: Site, addresses: list[str]) -> list[str]:
+    """Of copies that failed, those that the store made all the same: their answers were lost."""
+    try:
+        return [*site.store.find(addresses)]
+    except StorageError:
+        return []
