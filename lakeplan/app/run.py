@@ -13,7 +13,7 @@ from lakeplan.model.branches import LiveBranch
 from lakeplan.ports.lakefs import GcRulesWriter, LakeFSReader
 from lakeplan.ports.policies import SettingsWriter
 from lakeplan.ports.progress import Progress
-from lakeplan.ports.storage import StateWriter
+from lakeplan.ports.storage import StateReader, StateWriter
 
 
 class Outcome(str, Enum):
@@ -96,6 +96,10 @@ class Run:
 
 @dataclass(frozen=True)
 class ApplyPorts:
+    """``also_needs`` reads further records of ``server/name`` that what follows the apply needs, and raises
+    LakeplanError for a damaged one."""
+
     connect: Callable[[str], Connection]
     state: StateWriter
     progress: Progress
+    also_needs: tuple[Callable[[StateReader, str], object], ...] = ()

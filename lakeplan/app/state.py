@@ -233,6 +233,14 @@ class History:
         self.save()
 
 
+def check_lease(state: StateReader, repository: str) -> None:
+    """Raises LeaseHeld when the stored lease is damaged. One that somebody holds is no error here."""
+    key = repository_key("leases", repository)
+    found = state.read(key)
+    if found is not None:
+        _held(found.data, repository, key)
+
+
 def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datetime]:
     """A stored lease and its end. One that cannot be read may be somebody's: it counts as held."""
     try:

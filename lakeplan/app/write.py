@@ -6,7 +6,7 @@ repository the first setting that fails ends it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lakeplan.app.attempt import Attempt
@@ -17,7 +17,7 @@ from lakeplan.app.run import ApplyPorts as ApplyPorts
 from lakeplan.app.run import ApplyReport as ApplyReport
 from lakeplan.app.run import Outcome as Outcome
 from lakeplan.app.run import Run as Run
-from lakeplan.app.state import History, Lease, read_applied
+from lakeplan.app.state import History, Lease, check_lease, read_applied
 from lakeplan.app.write_rules import RulesAttempt
 from lakeplan.app.write_settings import SettingAttempt
 from lakeplan.errors import LakeplanError
@@ -39,18 +39,21 @@ def write(
     plan_digest: str,
     force: bool,
 ) -> ApplyReport:
-    """Walks the steps: lease, check, write, read back, record. Failures are reported per repository."""
+    """Walks the steps: lease, check, write, read back, record. Failures are reported per repository. What
+    the state holds of every repository is read before the first write to any."""
     again = {r.key: r for r in live.repositories}
     work = list(steps)
     history = History(ports.state, run.run_id, _history_head(plan, live, run, plan_digest, force))
     history.save()
-    results: list[Applied] = []
+    attempts = {r.key: _attempts(r, again.get(r.key), run, ports, history, force=force) for r in work}
+    ends = _with_damaged_state(attempts, ports)
     with ports.progress.task("applying", len(work)) as step_done:
         for repository in work:
-            current = again.get(repository.key)
-            attempts = _attempts(repository, current, run, ports, history, force=force)
-            results += _write_one(repository, current, attempts, run, ports)
+            key = repository.key
+            if key not in ends:
+                ends[key] = _write_one(repository, again.get(key), attempts[key], run, ports)
             step_done()
+    results = [end for repository in work for end in ends[repository.key]]
     history.record["finished_at"] = run.now().isoformat()
     unrecorded = _save(history)
     written = {r.key for r in plan.writes}
@@ -102,6 +105,35 @@ def _attempts(
     return found
 
 
+def _with_damaged_state(
+    attempts: Mapping[str, Sequence[Attempt]], ports: ApplyPorts
+) -> dict[str, list[Applied]]:
+    """The ends of repositories whose records in the state cannot be used, by ``server/name``."""
+    ends = {}
+    for key, of in attempts.items():
+        try:
+            _check_state(key, ports)
+        except LakeplanError as error:
+            ends[key] = _failed(of, 0, error)
+    return ends
+
+
+def _check_state(key: str, ports: ApplyPorts) -> None:
+    """Reads every record of a repository that this run needs. Raises LakeplanError for a damaged one."""
+    read_applied(ports.state, key)
+    check_lease(ports.state, key)
+    for read in ports.also_needs:
+        read(ports.state, key)
+
+
+def _failed(attempts: Sequence[Attempt], first: int, error: LakeplanError) -> list[Applied]:
+    """The ends from the attempt that failed on."""
+    failed, *rest = attempts[first:]
+    text = f"not tried, because {failed.called} failed"
+    code = int(error.exit_code)
+    return [failed.failed(error), *(a.ended(Outcome.FAILED, text, "", code) for a in rest)]
+
+
 def _write_one(
     repository: RepositoryPlan,
     live: RepositoryPlan | None,
@@ -119,7 +151,7 @@ def _write_one(
 
         # A lowering that is recorded with a wrong time would shorten sweep.settle.
         clocks = server_clock(connection.reader, repository.name, run.now, where=repository.key)
-        read_applied(ports.state, repository.key)  # a damaged record must not be found after the write
+        _check_state(repository.key, ports)  # again: the repositories before may have taken long
         lease = Lease(ports.state, repository.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest)
         with lease:
             for attempt in attempts:
@@ -127,10 +159,7 @@ def _write_one(
                 done.append(attempt.ended(outcome))
     except LakeplanError as error:
         done = done[: len(attempts) - 1]  # all of them when the lease could not be given back
-        failed, *rest = attempts[len(done) :]
-        text = f"not tried, because {failed.called} failed"
-        code = int(error.exit_code)
-        return [*done, failed.failed(error), *(a.ended(Outcome.FAILED, text, "", code) for a in rest)]
+        return [*done, *_failed(attempts, len(done), error)]
     return done
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from lakeplan.app.report import exit_code_of, report_document
+from lakeplan.app.sweep.record import read_sweeps
 from lakeplan.app.write import ApplyPorts, ApplyReport, Outcome, Run, write
 from lakeplan.core.diff import action_of
 from lakeplan.errors import PermissionDenied, ServerUnreachable, StorageError, UnexpectedAnswer
@@ -68,6 +69,38 @@ def it_writes_nothing_where_the_record_of_the_last_apply_is_damaged_and_goes_on(
     assert "move it away" in failed.hint
     assert exit_code_of(report) == 3
     assert state.read("applied/prod/a.json").data == data
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("applied/prod/c.json", "record of the last apply"),
+        ("leases/prod/c.json", "the lease of this repository"),
+        ("sweep/ends/prod/c.json", "sweeps"),
+    ],
+)
+def it_finds_damaged_state_of_the_last_repository_before_the_first_write_to_any(
+    server, state, monkeypatch, key, said
+):
+    state.write(key, b'{"at": 7}', if_version=None)
+    known = []
+    set_rules = server.set_gc_rules
+
+    def set_gc_rules(repository, rules):
+        record = json.loads(state.read("history/run-1.json").data)["repositories"]
+        known.append(record.get("prod/c"))
+        set_rules(repository, rules)
+
+    monkeypatch.setattr(server, "set_gc_rules", set_gc_rules)
+    plan = a_plan(A, B, C)
+    ports = ApplyPorts(lambda _: server, state, Silent(), also_needs=(read_sweeps,))
+    report = write(plan, plan.writes, plan, RUN, ports, plan_digest="digest", force=False)
+    assert ends(report) == {"prod/a": "applied", "prod/b": "applied", "prod/c": "failed"}
+    assert exit_code_of(report) == 3
+    assert server.rules["c"] is None
+    (before_the_first,) = known
+    assert before_the_first["status"] == "failed"
+    assert said in before_the_first["message"]
 
 
 def it_checks_just_before_and_reads_back_just_after(server, state):

@@ -15,6 +15,7 @@ from lakeplan.app.apply import ApplyOptions, apply_plan
 from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_plan
 from lakeplan.app.report import exit_code_of, report_document
 from lakeplan.app.state import known_repositories
+from lakeplan.app.sweep.record import read_sweeps
 from lakeplan.app.write import ApplyPorts, Run
 from lakeplan.cli import caches, options
 from lakeplan.cli.after_apply import AfterApply
@@ -190,7 +191,13 @@ class ApplyFlow:
             self.session.tree,
             self.options,
             self._plan_ports(),
-            ApplyPorts(self.session.connection, self.session.state(), self.session.progress),
+            ApplyPorts(
+                self.session.connection,
+                self.session.state(),
+                self.session.progress,
+                # A sweep that follows must not find it damaged after the rules were written.
+                also_needs=(read_sweeps,) if self.sweep is not None else (),
+            ),
             self.run,
             plan_digest=to_document(plan)["digest"],
         )
