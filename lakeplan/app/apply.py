@@ -49,6 +49,8 @@ def apply_plan(
 ) -> ApplyReport:
     """Plans again, checks everything, then writes. Raises StalePlan or GateRefused with nothing written."""
     reviewed = _narrowed(reviewed, options.selection)
+    openers = Openers(options.allowed, tuple(tree.overrides), run.now().date())
+    openers.check_named(r.key for r in reviewed.repositories)
     again = _again(reviewed, options, run, known_repositories(ports.state))
     live = make_plan(tree, again, plan_ports)
     limits = _Limits(
@@ -58,7 +60,7 @@ def apply_plan(
             for d in tree.resolve(server, _names(live, server))
         },
         held_to(reviewed, tree.safety),
-        Openers(options.allowed, tuple(tree.overrides), run.now().date()),
+        openers,
     )
     steps = check(reviewed, live, limits, now=run.now(), force=options.force)
     later = _later_branches(steps, live) if options.refresh_patterns else {}

@@ -138,11 +138,13 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         if lost:  # what a glob names there is not known: "no changes" would be a guess
             raise next(iter(lost.values()))
         _refuse_empty(tree, options.selection)
+    openers = gates.Openers(options.allowed, tuple(tree.overrides), options.as_of.date())
+    if not lost:  # what a glob names on a lost server is not known
+        openers.check_named([desired.key for desired, _ in wanted] + [p.key for p in plans])
     plans += _plan_all(tree, wanted, options, ports)
     named = gates.one_by_one({p.key: p.gates for p in plans})
     plans = [replace(p, gates=named[p.key]) for p in plans]
     plans.sort(key=lambda p: p.key)
-    openers = gates.Openers(options.allowed, tuple(tree.overrides), options.as_of.date())
     unmanaged = tuple(sorted(names)) if options.selection.everything else ()
     return Plan(
         as_of=options.as_of,

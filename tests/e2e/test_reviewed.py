@@ -127,6 +127,15 @@ class DescribeTwoRepositories:
         assert applied.code == 0, applied.err
         assert world.api.rules("two") == {"*": 30}
 
+    def it_refuses_a_flag_for_a_repository_that_is_not_in_the_run(self, world, plan, terminal):
+        refused = world.lakeplan("apply", plan, "--allow", "prod/onee=clear", "--allow", "two=clear")
+        assert refused.code == 64, refused.err
+        assert "--allow prod/one=clear" in " ".join(refused.err.split())
+        elsewhere = world.lakeplan("apply", plan, "--target", "one", "--allow", "two=clear")
+        assert elsewhere.code == 64, "two is not in this run"
+        assert world.lakeplan("plan", "--allow", "onee=clear").code == 64
+        assert world.api.rules("one") == world.api.rules("two") == {"*": 30}
+
     def it_shows_the_flags_in_a_preview(self, world, plan):
         shown = world.lakeplan("plan", "--allow", "clear")
         assert shown.code == 4

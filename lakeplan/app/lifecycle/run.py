@@ -105,6 +105,8 @@ def run_lifecycle(
     """Looks at every selected repository, then deletes where no gate refuses. Repositories fail one by one;
     the rest goes on."""
     wanted, broken, others = select(tree, options, ports.readers)
+    openers = gates.Openers(options.allowed, (), options.now.date())
+    openers.check_named([*(d.key for d in wanted), *(b.key for b in broken), *others])
     runner = _Runner(tree, options, ports, run, reviewed)
     with (
         ports.progress.task("looking at branches", len(wanted)) as step,

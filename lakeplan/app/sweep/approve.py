@@ -33,6 +33,7 @@ def approve(
     or a repository of the server could not be read, StalePlan for a mark made with weaker settings than the
     tree has now, UsageError without a reason or for an empty mark."""
     mark = stored.mark
+    openers.check_named([mark.key])
     if not reason.strip():
         raise UsageError("an approval needs a reason", hint='--reason "quarterly clean-up, ticket 42"')
     if not mark.goes.objects:

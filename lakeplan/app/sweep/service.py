@@ -58,6 +58,7 @@ def mark_all(
     """Marks every selected repository, one after the other. ``settings`` puts a command's options over the
     tree's. Raises UsageError when none is selected."""
     wanted, failed = select(tree, selection, ports)
+    openers.check_named([*(d.key for d in wanted), *failed])
     _check_allowed(openers.allowed, [d.key for d in wanted])
     report = MarkReport(failed=dict(failed))
     for desired in wanted:

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
+from lakeplan.errors import UsageError
 from lakeplan.model.branch_plan import BranchRow
 from lakeplan.model.desired import Override, Safety
 from lakeplan.model.plan import (
@@ -79,6 +81,23 @@ class Openers:
     allowed: frozenset[str]
     overrides: tuple[Override, ...]
     today: date
+
+    def check_named(self, keys: Iterable[str]) -> None:
+        """Raises UsageError for an ``--allow`` that names none of these repositories (``server/name``): left
+        alone, a misspelt one would read as if the gate could not be overridden."""
+        known = {name: key for key in keys for name in (key, key.partition("/")[2])}
+        for flag in sorted(self.allowed):
+            named, separator, gate = flag.rpartition("=")
+            if not separator or named in known:
+                continue
+            near = dict.fromkeys(known[name] for name in get_close_matches(named, known))
+            hint = " or ".join(f"--allow {key}={gate}" for key in near)
+            raise UsageError(
+                f"--allow {flag}: {named} is not among the repositories of this run",
+                hint=f"did you mean {hint}?"
+                if near
+                else "Name a repository of this run, or leave the flag out.",
+            )
 
     def decide(self, refused: GateResult, repository: Named | None) -> GateResult:
         """The outcome of a gate that would refuse."""

@@ -7,6 +7,7 @@ from datetime import date
 import pytest
 
 from lakeplan.app.lifecycle.report import run_exit_code
+from lakeplan.errors import UsageError
 from lakeplan.model.desired import Override, Safety, Source
 from lakeplan.model.refs import Tag
 from lakeplan.model.rules import GcRules
@@ -59,6 +60,16 @@ class DescribeTags:
 
     def it_opens_by_name(self, tagged):
         assert tagged.ends(options={"allowed": frozenset({"tag-loss"})})["feature-1"] == "deleted"
+
+    def it_opens_for_the_repository_that_is_named(self, tagged):
+        named = {"allowed": frozenset({"prod/analytics=tag-loss"})}
+        assert tagged.ends(options=named)["feature-1"] == "deleted"
+
+    def it_refuses_to_run_for_one_that_is_not_in_the_run(self, tagged):
+        with pytest.raises(UsageError, match="prod/analytic is not among") as caught:
+            tagged.run(options={"allowed": frozenset({"prod/analytic=tag-loss"})})
+        assert "--allow prod/analytics=tag-loss" in caught.value.hint
+        assert "feature-1" in tagged.lakefs.branches
 
     def it_does_not_take_it_for_the_other_gate(self, tagged):
         """What opens one gate in every repository does not open the limit over all of them."""

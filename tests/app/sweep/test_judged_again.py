@@ -11,7 +11,7 @@ import pytest
 
 from lakeplan.app.sweep.approve import approve
 from lakeplan.app.sweep.run import HELD_AGAIN, NEVER_NOW
-from lakeplan.errors import FormatError, GateRefused, StalePlan
+from lakeplan.errors import FormatError, GateRefused, StalePlan, UsageError
 from lakeplan.model.mark import Mark
 from lakeplan.model.sweep import Status
 from tests.sweeping.lake import LakeRepository
@@ -210,6 +210,18 @@ class DescribeGatesJudgedAgain:
             world.run(mark)
         world.overrides = [override("expired-objects", expires=str(today + timedelta(days=1)))]
         assert world.run(mark).amount(Status.DELETED).objects == 2
+
+    def it_opens_a_gate_for_the_repository_that_is_named(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        world.sweep["max_objects"] = 1
+        mark = world.mark()
+        world.allowed = frozenset({"prod/repo2=sweep-limit"})
+        with pytest.raises(UsageError, match="prod/repo2 is not among") as caught:
+            world.approve(mark)
+        assert "--allow prod/repo1=sweep-limit" in caught.value.hint
+        world.allowed = frozenset({"repo1=sweep-limit"})
+        assert world.sweep_of(mark)["deleted"]["objects"] == 2
 
     def it_counts_allow_until_the_limit_is_tightened(self, world: SweepWorld, repo: LakeRepository) -> None:
         world.safety["max_expired_objects_percent"] = 20

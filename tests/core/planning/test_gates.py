@@ -8,6 +8,7 @@ from datetime import date, datetime, timezone
 import pytest
 
 from lakeplan.core.planning.gates import Openers, one_by_one, plan_gates, repository_gates
+from lakeplan.errors import UsageError
 from lakeplan.model.desired import Override, Safety, Source
 from lakeplan.model.plan import (
     Action,
@@ -135,6 +136,26 @@ class DescribeAllow:
     def it_is_for_the_repository_that_it_names(self, allowed, outcome):
         openers = Openers(frozenset(allowed), (), date(2026, 1, 1))
         assert outcomes(a_plan(horizon(expire=40)), openers=openers)["expired-objects"] == outcome
+
+    @pytest.mark.parametrize(
+        ("flag", "hint"),
+        [
+            ("prod/analytic=clear", "did you mean --allow prod/analytics=clear"),
+            ("analytcs=clear", "did you mean --allow prod/analytics=clear"),
+            ("dev/analytics=clear", "--allow prod/analytics=clear"),
+            ("nothing-like-it=clear", "Name a repository of this run"),
+        ],
+    )
+    def it_has_to_name_a_repository_of_the_run(self, flag, hint):
+        openers = Openers(frozenset({flag, "analytics=clear", "tag-loss"}), (), date(2026, 1, 1))
+        with pytest.raises(UsageError, match=f"--allow {flag}: .* is not among") as caught:
+            openers.check_named(["prod/analytics", "prod/raw"])
+        assert hint in caught.value.hint
+
+    def it_may_name_any_repository_of_the_run_whether_or_not_a_gate_is_shut_there(self):
+        Openers(frozenset({"raw=clear", "prod/analytics=clear", "clear"}), (), date(2026, 1, 1)).check_named(
+            ["prod/analytics", "prod/raw"]
+        )
 
     def judged(self, *allowed: str, keys=("prod/a", "prod/b")):
         openers = Openers(frozenset(allowed), (), date(2026, 1, 1))
