@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test lint check format docs bench series chaos warm clean
+.PHONY: help setup java demo test lint check format docs bench series chaos mutants warm clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -51,6 +51,15 @@ CHAOS_ARGS ?= --steps 10000
 chaos: setup  ## random histories, edits and interruptions, checked from outside: CHAOS_ARGS="--seed N --steps N"
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
+MUTANTS_ARGS ?=
+mutants: .venv-mutants/.installed java  ## mutation tests of what decides about deletion: about an hour; MUTANTS_ARGS="--only core.globs"
+	.venv-mutants/bin/python -P tools/mutants.py $(MUTANTS_ARGS)
+.venv-mutants/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -m venv .venv-mutants
+	@sed 's/^click==.*/click==8.4.2/' constraints.txt > .venv-mutants/constraints.txt  # mutmut asks for a newer one than the pinned
+	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-mutants/constraints.txt --editable '.[test,mutants]'
+	@touch $@
+
 warm: setup java  ## once, 30 s and 190 MB: Spark sessions then start in about half the time
 	$(BIN)/python -P -m lakeplan.simulation.warm
 
@@ -62,4 +71,4 @@ docs: setup  ## write the pages of docs/ that are made from the program
 	$(BIN)/python -P -m lakeplan.cli.reference docs
 
 clean:
-	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-mutants mutants .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
