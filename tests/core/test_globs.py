@@ -17,6 +17,7 @@ from lakeplan.core.globs import (
     specificity,
     tokens,
     unsafe_class,
+    why_no_tag,
     why_nothing,
     witness,
 )
@@ -65,6 +66,52 @@ def it_calls_globs_equal_that_say_as_much() -> None:
     assert specificity("team-*") == specificity("*-prod")
 
 
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [("ab", True), ("a-b", True), ("a", False), ("abab", False), ("-a", False), ("aé", False), ("-é", False)],
+)
+def it_allows_names_by_their_length_and_characters(name: str, allowed: bool) -> None:
+    assert NameRule("thing", "ab", "ab-", 2, 3).allows(name) is allowed
+
+
+def it_allows_any_length_where_no_longest_is_named() -> None:
+    assert NameRule("thing", "ab", "ab-", 1, None).allows("ab" * 1000)
+
+
+@pytest.mark.parametrize(("text", "glob"), [("a*", True), ("a?", True), ("[a", True), ("X-]", False)])
+def it_knows_a_glob_by_its_characters(text: str, glob: bool) -> None:
+    assert is_glob(text) is glob
+
+
+def it_matches_with_case_and_from_end_to_end() -> None:
+    assert matches("main", "ma*")
+    assert not matches("Main", "ma*")
+    assert not matches("a-main", "ma*")
+
+
+def it_counts_literals_classes_and_question_marks_apart() -> None:
+    assert specificity("ab[cd]?*") == (2, 1, 1, -1)
+    assert specificity("[ab][cd]") == (0, 2, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("v*", None),
+        ("v{1,2}", None),
+        ("release/1", "no tag has '/' in its name"),
+        ("a^", "no tag has '^' in its name"),
+        ("a:", "no tag has ':' in its name"),
+        ("a\\", "no tag has '\\\\' in its name"),
+        ("a b", "no tag has ' ' in its name"),
+        ("[a", "the [ is never closed"),
+        ("v[^1]*", "[^1] does not mean `none of these`: write [!1]"),
+    ],
+)
+def it_says_why_a_glob_matches_no_tag(pattern: str, why: str | None) -> None:
+    assert why_no_tag(pattern) == why
+
+
 @pytest.mark.parametrize("pattern", ["*", "main", "release-*", "[abc]*", "[!a]?", "__*", "A-1", "[]a]"])
 def it_finds_nothing_wrong_with_a_glob_that_can_match(pattern: str) -> None:
     assert why_nothing(pattern, BRANCH_NAMES) is None
@@ -75,11 +122,12 @@ def it_finds_nothing_wrong_with_a_glob_that_can_match(pattern: str) -> None:
     [
         ("release/*", "no branch has '/' in its name"),
         ("a.b", "no branch has '.'"),
-        ("{a,b}", "no {a,b} groups"),
-        ("[a", "never closed"),
-        ("[z-a]", "matches no character"),
+        ("{a,b}", "no branch has '{' in its name: there are no {a,b} groups, write several patterns"),
+        ("[a", "the [ is never closed"),
+        ("[z-a]", "[z-a] matches no character of a branch's name"),
         ("[.]", "matches no character"),
-        ("[^a]", "write [!a]"),
+        ("[^a]", "[^a] does not mean `none of these`: write [!a]"),
+        ("a,b", "no branch has ',' in its name: there are no {a,b} groups, write several patterns"),
         ("-*", "no branch can have such a name"),
         ("", "no branch can have such a name"),
         ("é*", "no branch has 'é'"),
