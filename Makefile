@@ -52,7 +52,7 @@ chaos: setup  ## random histories, edits and interruptions, checked from outside
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 MUTANTS_ARGS ?=
-mutants: .venv-mutants/.installed java  ## mutation tests of what decides about deletion: about an hour; MUTANTS_ARGS="--only core.globs"
+mutants: .venv-mutants/.installed  ## mutation tests of what decides about deletion: half an hour; MUTANTS_ARGS=core/globs
 	.venv-mutants/bin/python -P tools/mutants.py $(MUTANTS_ARGS)
 .venv-mutants/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv-mutants

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lakeplan.app.clocks import MAX_DIFFERENCE, Clocks, read_clocks
-from lakeplan.errors import ClockSkew
+from lakeplan.app.clocks import (
+    MAX_DIFFERENCE,
+    Clocks,
+    clock_warning,
+    read_clocks,
+    server_clock,
+    store_time,
+)
+from lakeplan.errors import ClockSkew, LakeplanError
+from lakeplan.model.stored import StoredFacts
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 SECOND = timedelta(seconds=1)
@@ -53,3 +62,65 @@ def it_does_not_count_the_time_that_an_answer_takes() -> None:
     ours = iter([NOW, NOW, NOW + timedelta(hours=1)])
     clocks = read_clocks(lambda: next(ours), {"slow": lambda: NOW + 30 * SECOND}, where="")
     assert clocks == Clocks(NOW, NOW + timedelta(hours=1))
+
+
+class Server:
+    """Its clock differs from ours by ``ahead``; None: it does not say the time."""
+
+    def __init__(self, ahead: timedelta | None) -> None:
+        self.ahead = ahead
+
+    def server_time(self, repository: str) -> datetime | None:
+        assert repository == "lake"
+        return None if self.ahead is None else NOW + self.ahead
+
+
+class Store:
+    """Gives every file the modification time ``modified_us``; None: a file is gone as soon as written."""
+
+    url = "s3://bucket/ns"
+
+    def __init__(self, modified_us: int | None) -> None:
+        self.modified_us = modified_us
+        self.written: dict[str, object] = {}
+
+    def put(self, key: str, data: bytes) -> None:
+        assert data.endswith(b"\n")
+        self.written[key] = json.loads(data)
+
+    def stat(self, key: str) -> StoredFacts | None:
+        assert key in self.written
+        return None if self.modified_us is None else StoredFacts(key, 1, self.modified_us)
+
+
+def it_reads_the_clock_of_a_server() -> None:
+    assert server_clock(Server(SECOND), "lake", lambda: NOW, where="prod/lake") == Clocks(NOW, NOW + SECOND)
+    with pytest.raises(ClockSkew, match="the server's clock did not say") as caught:
+        server_clock(Server(None), "lake", lambda: NOW, where="prod/lake")
+    assert caught.value.where == "prod/lake"
+
+
+def it_warns_in_a_plan_of_a_clock_that_differs() -> None:
+    assert clock_warning(Server(SECOND), "lake", NOW) is None
+    warning = clock_warning(Server(timedelta(hours=25)), "lake", NOW)
+    assert warning == (
+        "this machine's clock says 2026-01-01 12:00:00 UTC"
+        " and the server's clock says 2026-01-02 13:00:00 UTC:"
+        " ages cannot be judged, so nothing is deleted"
+    )
+
+
+def it_takes_the_store_s_time_from_a_file_that_it_writes() -> None:
+    store = Store(1_767_268_800_000_007)
+    at = store_time(store, "_lakeplan/clock.json", {"by": "me"})  # type: ignore[arg-type]
+    assert at == NOW + timedelta(microseconds=7)
+    assert store.written == {"_lakeplan/clock.json": {"by": "me"}}
+    with pytest.raises(LakeplanError, match="does not exist") as caught:
+        store_time(Store(None), "_lakeplan/clock.json", {})  # type: ignore[arg-type]
+    assert caught.value.where == "s3://bucket/ns/_lakeplan/clock.json"
+
+
+def it_goes_on_to_the_next_clock_when_one_does_not_tell_the_time() -> None:
+    assert of(None, 2 * SECOND) == Clocks(NOW, NOW + 2 * SECOND)
+    with pytest.raises(ClockSkew):
+        of(None, MAX_DIFFERENCE + SECOND)

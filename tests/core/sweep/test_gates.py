@@ -97,6 +97,39 @@ def it_does_not_take_what_is_younger_than_the_server_s_grace(
     assert outcomes(Amount(), Amount(), settings=settings, grace=grace).get("min-age") == expected
 
 
+def it_reports_what_it_measured_against_which_limit() -> None:
+    settings = SweepSettings(min_age_seconds=60, max_objects=1000, max_bytes=2000)
+    safety = Safety(max_expired_objects_percent=10.0, max_expired_bytes=3000)
+    found = mark_gates(
+        Named(),
+        Amount(1500, 2500),
+        Amount(6000, 9999),
+        settings,
+        safety,
+        grace_period_seconds=7200,
+        openers=CLOSED,
+    )
+    assert [(gate.gate, gate.value, gate.limit, gate.unit, gate.message) for gate in found] == [
+        (
+            "expired-objects",
+            25.0,
+            10.0,
+            "percent",
+            "25.0 percent of the old objects would be deleted; the limit is 10.0",
+        ),
+        ("expired-bytes", 2500, 3000, "bytes", "2,500 bytes would be deleted; the limit is 3,000"),
+        ("sweep-limit", 1500, 1000, "objects", "1,500 objects would be deleted; the limit is 1,000"),
+        ("sweep-limit", 2500, 2000, "bytes", "2,500 bytes would be deleted; the limit is 2,000"),
+        (
+            "min-age",
+            60,
+            7200,
+            "seconds",
+            "objects may go after 60 seconds, and the server asks collectors to wait for 7,200",
+        ),
+    ]
+
+
 class DescribeOpening:
     goes, candidates = Amount(50, 50), Amount(100, 100)
 

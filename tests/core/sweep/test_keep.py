@@ -83,6 +83,56 @@ def it_keeps_what_either_the_stored_or_the_tree_s_rules_keep() -> None:
     assert kept(refs, rules_of(8, expanded=GcRules(19), margin_hours=26), Keep.MARGIN) == "h p q r"
 
 
+LOST_BY_THE_SERVER = """
+main    -> a 3 p
+feature -> b 1 p
+           p 100
+"""
+"""The server's walk visits p by main, and stops; the documented rule keeps it by feature."""
+
+
+def bits_of(id: str, refs: Refs, rules: KeepRules) -> Keep:
+    return masks_of(refs, rules)[id]
+
+
+def it_tells_apart_whose_walk_keeps_a_commit_under_which_rules() -> None:
+    """Every verdict has its own bit, and no verdict replaces another."""
+    refs = draw_refs(LOST_BY_THE_SERVER)
+    days = GcRules(2, {"main": 2, "feature": 2})
+    none = GcRules(0)
+    stored = KeepRules(days, NOW, timezone.utc, 0)
+    assert bits_of("p", refs, stored) == Keep.DOCUMENTED | Keep.MARGIN
+    expanded = KeepRules(none, NOW, timezone.utc, 0, expanded=days)
+    assert bits_of("p", refs, expanded) == Keep.EXPANDED | Keep.MARGIN
+    before = KeepRules(none, NOW, timezone.utc, 0, before=days)
+    assert bits_of("p", refs, before) == Keep.BEFORE
+    both = KeepRules(none, NOW, timezone.utc, 0, expanded=days, before=days)
+    assert bits_of("p", refs, both) == Keep.EXPANDED | Keep.MARGIN | Keep.BEFORE
+    assert bits_of("a", refs, both) == Keep(0b101111), "a HEAD is kept by everything but a hold"
+
+
+@pytest.mark.parametrize(("wrong", "own"), [("ServerWalk", Keep.DOCUMENTED), ("DocumentedRule", Keep.SERVER)])
+def it_keeps_what_one_walk_keeps_though_the_other_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch, wrong: str, own: Keep
+) -> None:
+    """The two walks are written apart, so that a fault in one of them deletes nothing."""
+    refs = draw_refs(LINE)
+    nothing = bytearray(len(refs.commits))
+    monkeypatch.setattr(f"lakeplan.core.sweep.keep.{wrong}.active", lambda *_: nothing)
+    assert masks_of(refs, rules_of(10))["q"] == own | Keep.MARGIN
+    assert masks_of(refs, rules_of(8, margin_hours=26))["q"] == Keep.MARGIN
+    assert masks_of(refs, rules_of(0, expanded=GcRules(10)))["q"] == Keep.EXPANDED | Keep.MARGIN
+    assert masks_of(refs, rules_of(0, expanded=GcRules(8), margin_hours=26))["q"] == Keep.MARGIN
+    assert masks_of(refs, rules_of(0, before=GcRules(10)))["q"] == Keep.BEFORE
+
+
+def it_goes_on_to_the_rules_before_where_the_tree_has_none_or_the_same() -> None:
+    refs = draw_refs(LINE)
+    rules = rules_of(5, expanded=GcRules(5), before=GcRules(25))
+    assert kept(refs, rules, Keep.EXPANDED) == ""
+    assert kept(refs, rules, Keep.BEFORE) == "h p q r"
+
+
 def it_keeps_nothing_for_the_rules_that_stood_before() -> None:
     refs = draw_refs(LINE)
     rules = rules_of(5, before=GcRules(25))
@@ -151,6 +201,26 @@ class DescribeHolds:
         recorded = (HeldCommit("tag", "v1", "r"), HeldCommit("branch", "gone-*", "s"))
         rules = rules_of(5, holds=(Hold("tag", "v1"),), recorded=recorded)
         assert kept(refs, rules, Keep.PROTECTED) == "p r s t"
+
+    def it_keeps_what_was_recorded_beside_what_the_hold_names_now(self) -> None:
+        refs = replace(draw_refs(LINE), tags=(Tag("v1", "p"),))
+        recorded = (HeldCommit("prefix", "legal/", "q"), HeldCommit("tag", "v9", "r"))
+        rules = rules_of(0, holds=(Hold("tag", "v1"),), recorded=recorded)
+        assert kept(refs, rules, Keep.PROTECTED) == "p r", "a prefix holds paths, not the commit"
+
+    def it_names_at_most_three_commits_to_hold_instead_and_only_of_that_hold(self) -> None:
+        recorded = (
+            *(HeldCommit("branch", "b", id) for id in "rqph"),
+            HeldCommit("branch", "c", "a"),
+            HeldCommit("tag", "b", "b"),
+        )
+        rules = rules_of(5, holds=(Hold("branch", "b"),), recorded=recorded)
+        with pytest.raises(LakeplanError) as refused:
+            masks_of(draw_refs(LINE), rules)
+        assert "(h, p, q)" in refused.value.hint
+        with pytest.raises(LakeplanError) as refused:
+            masks_of(draw_refs(LINE), rules_of(5, holds=(Hold("branch", "b"),)))
+        assert refused.value.hint == "correct the hold in the tree, or remove it"
 
     def it_refuses_to_go_on_without_a_commit_that_was_recorded(self) -> None:
         recorded = (HeldCommit("prefix", "legal/", "gone"),)
