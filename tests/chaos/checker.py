@@ -349,7 +349,7 @@ class Checker(Watcher):
             )
 
     def check_restore(self, document: Mapping[str, Any], before: set[str]) -> None:
-        came = set(self.world.truth.stored(REPOSITORY)) - before
+        came = (set(self.world.truth.stored(REPOSITORY)) - before) & self.going(document["mark_id"])
         if document["restored"] != len(came):
             raise self.violation(f"restore says {document['restored']} came back; {len(came)} did")
 
