@@ -38,10 +38,12 @@ INTERVAL_ENTRIES = 1024
 # Parquet: uncommitted runs, marks, results, listings, reports of a collector.
 PARQUET_BYTES = 256 * MIB
 PARQUET_UNPACKED_BYTES = 512 * MIB
-"""All columns of one file after decompression, by its own footer and again as read."""
+"""All columns of one file after decompression, by its footer, by the headers of its pages, and as read."""
 PARQUET_ROWS = 5_000_000
 """Servers and lakeplan write at most 1,000,000 rows to a file."""
 PARQUET_FOOTER_BYTES = 16 * MIB
+PARQUET_PAGES = 200_000
+"""Of one file. Writers begin a new page after 1 MiB or 20,000 rows."""
 
 # Text: JSON, CSV, YAML.
 JSON_BYTES = 64 * MIB

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeplan import limits
+from lakeplan.formats.parquet_pages import check_pages
 
 _BATCH_ROWS = 65_536
 _FOOTER = 8
@@ -16,7 +17,7 @@ _FOOTER = 8
 
 
 def open_parquet(data: bytes, *, page_checksum_verification: bool = False) -> pq.ParquetFile:
-    """The file, its sizes and counts checked as the footer states them; nothing is decompressed.
+    """The file, its sizes and counts checked as the footer and each page state them; nothing is decompressed.
 
     Texts come as dictionaries, so that one long text that many rows share is not repeated in memory.
     Raises TooLarge, and ArrowException or OSError for what is no Parquet file.
@@ -34,6 +35,7 @@ def open_parquet(data: bytes, *, page_checksum_verification: bool = False) -> pq
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     unpacked = sum(g.column(i).total_uncompressed_size for g in groups for i in range(g.num_columns))
     limits.check_size(unpacked, limits.PARQUET_UNPACKED_BYTES)
+    check_pages(data, metadata)
     texts = [
         metadata.schema.column(i).path
         for i in range(metadata.num_columns)

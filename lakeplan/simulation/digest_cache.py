@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeplan import limits
 from lakeplan.formats.addresses import prefix_of
@@ -24,7 +25,7 @@ from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.digests import Digest
 from lakeplan.simulation.groups import Group, Shared
 
-FORMAT = b"lakeplan range 4\n"
+FORMAT = b"lakeplan range 5\n"
 """Changes with anything that is computed: hashes, what a candidate is, how addresses are compared."""
 TEXTS = pa.schema(
     [
@@ -37,6 +38,7 @@ TEXTS = pa.schema(
 _CHECK_BYTES = 16
 _ID_BYTES = 32
 _SHARED = "all"
+_TEXT_COLUMNS = ("address", "path")
 _CODEC = "lz4"
 _LARGEST_RATIO = 256
 """Of LZ4."""
@@ -72,12 +74,9 @@ class DigestCache:
         return None if data is None else _table_of(data)
 
     def put_texts(self, range_id: str, texts: pa.Table) -> None:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, TEXTS) as stream:
-            stream.write_table(texts.select(TEXTS.names))
-        plain = sink.getvalue()
+        plain = _plain_of(texts)
         packed = np.frombuffer(pa.compress(plain, codec=_CODEC), np.uint8)
-        self._put(range_id, "texts", [np.array([plain.size]), packed])
+        self._put(range_id, "texts", [np.array([len(plain)]), packed])
 
     def group(self, range_ids: Sequence[str]) -> Group | None:
         data = self._get(group_id(range_ids), "group")
@@ -139,21 +138,42 @@ class DigestCache:
         return digest.digest()
 
 
+def _plain_of(texts: pa.Table) -> bytes:
+    """How many rows; their hashes; of each text column where its texts end; the texts of each."""
+    rows = texts.num_rows
+    ends, joined = [], []
+    for column in (texts[name].combine_chunks() for name in _TEXT_COLUMNS):
+        ends.append(np.concatenate([[0], np.cumsum(pc.binary_length(column).to_numpy())]).astype("<i4"))
+        joined.append(pc.binary_join(pa.ListArray.from_arrays([0, rows], column), "")[0].as_py().encode())
+    numbers = [np.array([rows], "<i8"), texts["hash"].to_numpy().astype("<u8"), *ends]
+    return b"".join([*(column.tobytes() for column in numbers), *joined])
+
+
 def _table_of(data: memoryview) -> pa.Table | None:
     """``TEXTS`` out of a cache, which anybody may have written: None for what would not fit in memory, or is
-    no such table. Compressed inside, Arrow would believe every size that the stream claims."""
+    no such table. It is no Arrow stream, because those say themselves how large they become."""
     if len(data) < _SIZE_BYTES:
         return None
     size = int.from_bytes(data[:_SIZE_BYTES], "little")
     packed = data[_SIZE_BYTES:]
-    if size > min(limits.PARQUET_UNPACKED_BYTES, _LARGEST_RATIO * len(packed)):
+    if not _SIZE_BYTES <= size <= min(limits.PARQUET_UNPACKED_BYTES, _LARGEST_RATIO * len(packed)):
         return None
     try:
-        table = pa.ipc.open_stream(pa.decompress(packed, size, codec=_CODEC)).read_all()
+        plain = pa.decompress(packed, size, codec=_CODEC)
+        rows = int.from_bytes(plain[:_SIZE_BYTES].to_pybytes(), "little")
+        columns = [pa.Array.from_buffers(pa.uint64(), rows, [None, plain.slice(_SIZE_BYTES, 8 * rows)])]
+        ends_at = _SIZE_BYTES + 8 * rows
+        at = ends_at + len(_TEXT_COLUMNS) * 4 * (rows + 1)
+        for number in range(len(_TEXT_COLUMNS)):
+            ends = plain.slice(ends_at + number * 4 * (rows + 1), 4 * (rows + 1))
+            length = int(np.frombuffer(ends, "<i4")[rows])
+            columns.append(pa.Array.from_buffers(pa.string(), rows, [None, ends, plain.slice(at, length)]))
+            at += length
+        table = pa.Table.from_arrays(columns, schema=TEXTS)
         table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError):
+    except (pa.ArrowException, OSError, ValueError, IndexError, OverflowError):
         return None
-    return table if table.schema.equals(TEXTS) else None
+    return table if at == size else None
 
 
 def _column(data: memoryview, kind: type[Number], rows: int, at: int) -> npt.NDArray[Number]:

@@ -106,3 +106,78 @@ def it_gives_the_same_table_as_an_unbounded_reader(rows: int) -> None:
 def it_reads_lists_and_nulls_as_they_are() -> None:
     table = pa.table({"paths": [["a", "b"], [], None], "id": ["x", None, "x"]})
     assert read_parquet(open_parquet(parquet(table))).equals(table)
+
+
+def with_smaller_footer(data: bytes, column: int = 0) -> bytes:
+    """The file, with a footer that says that the column is of 1,000 bytes when it is unpacked."""
+    claimed = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(column).total_uncompressed_size
+    told = varint(claimed * 2)
+    forged = data.replace(told, padded_varint(2_000, len(told)))
+    read = pq.ParquetFile(io.BytesIO(forged)).metadata.row_group(0).column(column)
+    assert read.total_uncompressed_size == 1_000
+    return forged
+
+
+def varint(number: int) -> bytes:
+    found = bytearray()
+    while number >= 128:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def padded_varint(number: int, size: int) -> bytes:
+    return bytes([*((number >> 7 * i & 127) | 128 for i in range(size - 1)), number >> 7 * (size - 1)])
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip"])
+def it_believes_the_headers_of_pages_rather_than_the_footer(
+    monkeypatch: pytest.MonkeyPatch, version: str, compression: str
+) -> None:
+    table = pa.table({"a": pa.array([bytes(5_000_000)])})
+    options = {"use_dictionary": False, "data_page_version": version, "write_statistics": False}
+    forged = with_smaller_footer(parquet(table, compression=compression, **options))
+    assert read_parquet(open_parquet(forged)).num_rows == 1
+    monkeypatch.setattr(limits, "PARQUET_UNPACKED_BYTES", 4 * limits.MIB)
+    with pytest.raises(limits.TooLarge, match="larger than 4 MiB"):
+        open_parquet(forged)
+
+
+def it_bounds_the_pages_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = parquet(pa.table({"a": list(range(5_000))}), data_page_size=1, write_batch_size=100)
+    monkeypatch.setattr(limits, "PARQUET_PAGES", 20)
+    with pytest.raises(limits.TooLarge, match="more than 20 pages"):
+        open_parquet(data)
+
+
+def it_refuses_texts_that_share_beginnings_without_end() -> None:
+    texts = pa.table({"a": ["p" * 100_000] * 100})
+    data = parquet(texts, use_dictionary=False, column_encoding={"a": "DELTA_BYTE_ARRAY"})
+    with pytest.raises(limits.TooLarge, match="DELTA_BYTE_ARRAY"):
+        open_parquet(data)
+
+
+def it_refuses_damaged_headers_of_pages() -> None:
+    data = parquet(pa.table({"a": list(range(100))}), use_dictionary=False)
+    at = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(0).data_page_offset
+    for damage in (b"\xff" * 12, b"\x00", b"\x1c" * 12, b"\x15\x00\x15\xff\xff\xff\xff\x0f"):
+        with pytest.raises(pa.ArrowInvalid, match="header of a page"):
+            open_parquet(data[:at] + damage + data[at + len(damage) :])
+
+
+@pytest.mark.parametrize("compression", ["snappy", "none", "gzip"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def it_reads_every_kind_of_page(compression: str, version: str) -> None:
+    table = pa.table(
+        {
+            "text": [f"x{i % 50}" for i in range(3_000)],
+            "number": list(range(3_000)),
+            "perhaps": [None if i % 3 else "y" for i in range(3_000)],
+            "list": [[1, 2]] * 3_000,
+        }
+    )
+    for crc in (True, False):
+        options = {"data_page_version": version, "write_page_checksum": crc, "data_page_size": 1_000}
+        data = parquet(table, compression=compression, **options)
+        assert read_parquet(open_parquet(data)).equals(table)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeplan.simulation.digest_cache import TEXTS, DigestCache
+from lakeplan.simulation.digest_cache import TEXTS, DigestCache, _plain_of
 from lakeplan.simulation.digests import Digest
 from lakeplan.simulation.groups import Group
 from tests.simulation.memory_cache import MemoryCache
@@ -47,11 +47,51 @@ class DescribeDigestCache:
         for column in ("hashes", "sizes", "index", "held"):
             assert getattr(found, column).tolist() == getattr(given, column).tolist()
 
-    def it_gives_back_texts(self) -> None:
+    @pytest.mark.parametrize(
+        "rows", [[], [(7, "data/a/ü", "p")], [(1, "", "x"), (2**64 - 1, "data/b", ""), (0, "c", "ü" * 40)]]
+    )
+    def it_gives_back_texts(self, rows: list[tuple[int, str, str]]) -> None:
         cache = DigestCache(MemoryCache(), "ns")
-        given = pa.table({"hash": [7], "address": ["data/a/ü"], "path": ["p"]}, schema=TEXTS)
+        given = pa.Table.from_pylist([dict(zip(TEXTS.names, row, strict=True)) for row in rows], schema=TEXTS)
         cache.put_texts(IDS[0], given)
         assert cache.texts(IDS[0]) == given
+        several = pa.concat_tables([given, given.slice(1), given.slice(0, 1)])
+        cache.put_texts(IDS[0], several)
+        assert cache.texts(IDS[0]) == several.combine_chunks()
+
+    def it_takes_no_forged_texts(self) -> None:
+        """Whatever number in them is another, there is a valid table or none."""
+        cache = DigestCache(MemoryCache(), "ns")
+        given = pa.table({"hash": [7, 8], "address": ["abc", "de"], "path": ["p", "q"]}, schema=TEXTS)
+        plain = _plain_of(given)
+        wrong = [-1, 1, 3, 2**31 - 1, 2**40, 2**63 - 1]
+        forged = [
+            plain[:at] + w.to_bytes(8, "little", signed=True) + plain[at + 8 :]
+            for w in wrong
+            for at in (0, 24, 28, 36, 40)
+        ]
+        for data in (*forged, plain + b"x", plain[:-1], plain[:8], b""):
+            packed = np.frombuffer(pa.compress(data, codec="lz4", asbytes=True), np.uint8)
+            cache._put(IDS[0], "texts", [np.array([len(data)]), packed])
+            found = cache.texts(IDS[0])
+            if found is not None:
+                found.validate(full=True)
+                assert found.num_rows == 2
+
+    def it_takes_no_arrow_stream_whose_buffers_unpack_to_more_than_it_says(self) -> None:
+        cache = DigestCache(MemoryCache(), "ns")
+        texts = pa.table({"hash": [7], "address": ["x" * 50_000_000], "path": ["p"]}, schema=TEXTS)
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, TEXTS, options=options) as stream:
+            stream.write_table(texts)
+        plain = sink.getvalue()
+        assert plain.size < 100_000
+        packed = np.frombuffer(pa.compress(plain, codec="lz4"), np.uint8)
+        cache._put(IDS[0], "texts", [np.array([plain.size]), packed])
+        before = pa.total_allocated_bytes()
+        assert cache.texts(IDS[0]) is None
+        assert pa.total_allocated_bytes() - before < 1_000_000
 
     def it_takes_no_texts_that_claim_to_be_huge_or_are_no_table(self) -> None:
         cache = DigestCache(MemoryCache(), "ns")
