@@ -16,11 +16,15 @@ from lakeplan.core.planning.loosening import guard_of, held_to_guard
 from lakeplan.core.strictness import (
     EVERY,
     LIFECYCLE,
+    SAFETY,
     SWEEP,
+    TREE,
     SinceMark,
     all_holds,
+    least,
     since_mark,
     stricter_lifecycle,
+    stricter_safety,
     stricter_sweep,
     weakened,
 )
@@ -106,6 +110,103 @@ def it_never_gives_up_what_is_strictest(settings):
     assert stricter_sweep(WEAKEST, settings) == settings
 
 
+@pytest.mark.parametrize(
+    ("path", "strict", "weak"),
+    [
+        ("sweep.engine", "builtin", "lakefs-spark-client"),
+        ("sweep.automatic", False, True),
+        ("sweep.mode", "quarantine", "delete"),
+        ("sweep.min_age", 8, 7),
+        ("sweep.settle", 8, 7),
+        ("sweep.margin", 8, 7),
+        ("sweep.never_committed", "keep", "collect"),
+        ("sweep.versions", Versions.MARKER, Versions.ALL),
+        ("sweep.verify", "all", "sample"),
+        ("sweep.max_objects", 7, 8),
+        ("sweep.max_bytes", 7, 8),
+        ("sweep.quarantine_age", 8, 7),
+        ("safety.max_expired_objects_percent", 7, 8),
+        ("safety.max_expired_objects_percent", 7, None),
+        ("safety.max_expired_bytes", 0, None),
+        ("safety.max_deleted_branches", 7, 8),
+        ("safety.impact_tolerance_percent", 7, 8),
+        ("safety.max_plan_age", 7, 8),
+        ("safety.on_tag_loss", "fail", "warn"),
+        ("safety.on_tag_loss", "warn", "ignore"),
+        ("safety.on_server_divergence", "fail", "ignore"),
+        ("safety.protected_tags", ("v*", "w*"), ("v*",)),
+        ("lifecycle.exempt", ("a", "b"), ("a",)),
+        ("lifecycle.require_merged", True, False),
+        ("lifecycle.min_keep", 8, 7),
+        ("lifecycle.keep_with_uncommitted", True, False),
+        ("lifecycle.keep_with_open_pull_request", True, False),
+        ("lifecycle.keep_protected", True, False),
+        ("lifecycle.assume_created", "never", "head_commit"),
+        ("bounds.min_retention_days", 8, 7),
+        ("bounds.max_retention_days", 7, None),
+        ("unmanaged", "warn", "ignore"),
+        ("holds.until", LATER, SOONER),
+    ],
+)
+def it_knows_which_of_two_values_is_stricter(path: str, strict: object, weak: object) -> None:
+    rule = next(setting.rule for setting in EVERY if setting.path == path)
+    assert rule.combine(strict, weak) == rule.combine(weak, strict) == strict
+    assert (rule.weakens(strict, weak), rule.weakens(weak, strict)) == (True, False)
+    assert not rule.weakens(strict, strict)
+
+
+def it_lists_any_change_where_neither_value_is_stricter_unless_that_does_not_matter() -> None:
+    (state,) = [setting.rule for setting in TREE if setting.path == "state.url"]
+    assert (state.combine("s3://a", "s3://b"), state.weakens("s3://a", "s3://b")) == ("s3://b", True)
+    assert not state.weakens("s3://a", "s3://a")
+    (rate,) = [setting.rule for setting in SWEEP if setting.path == "sweep.rate"]
+    assert (rate.combine(5, None), rate.weakens(5, None)) == (None, False)
+    assert all(rule.why for rule in (state, rate))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [(1, 2, 1), (2, 1, 1), (None, 3, 3), (3, None, 3), (None, None, None), (0, 3, 0)],
+)
+def it_takes_the_lower_of_two_limits_where_none_is_no_limit(one, other, found):
+    assert least(one, other) == found
+
+
+def it_reads_every_setting_of_a_sweep_from_the_block_that_has_it() -> None:
+    units = {
+        "min_age": "seconds",
+        "settle": "seconds",
+        "margin": "seconds",
+        "quarantine_age": "seconds",
+        "max_bytes": "bytes",
+    }
+    for setting in SWEEP:
+        key = setting.path.removeprefix("sweep.")
+        assert setting.unit == units.get(key, "")
+        assert setting.field == (f"{key}_seconds" if setting.unit == "seconds" else key)
+    assert {setting.field for setting in SWEEP} == {field.name for field in fields(SweepSettings)}
+
+
+def it_combines_every_limit_of_both_trees() -> None:
+    one = Safety(10.0, None, 5, ("a*",), "warn", impact_tolerance_percent=1.0)
+    other = Safety(None, 1000, 7, ("b*",), "fail", impact_tolerance_percent=2.0)
+    found = stricter_safety(one, other)
+    assert found == Safety(10.0, 1000, 5, ("b*", "a*"), "fail", impact_tolerance_percent=1.0)
+    assert [setting.field for setting, _, _ in weakened(SAFETY, one, other)] == [
+        "max_expired_objects_percent",
+        "max_deleted_branches",
+        "impact_tolerance_percent",
+        "protected_tags",
+    ]
+
+
+def it_says_both_values_of_what_is_weaker() -> None:
+    ((setting, before, after),) = weakened(
+        SWEEP, replace(SweepSettings(), settle_seconds=9), replace(SweepSettings(), settle_seconds=8)
+    )
+    assert (setting.path, before, after) == ("sweep.settle", 9, 8)
+
+
 def it_weakens_every_setting_of_a_sweep_but_the_neutral_one():
     paths = [setting.path for setting, _, _ in weakened(SWEEP, STRICTEST, WEAKEST)]
     assert paths == [setting.path for setting in SWEEP if setting.path != "sweep.rate"]
@@ -150,6 +251,43 @@ class DescribeSinceTheMark:
         left = [setting.path for setting, _, _ in weakened(SWEEP, now, settings)]
         assert set(left) <= {setting.path for setting in refused}
 
+    @pytest.mark.parametrize(
+        ("name", "then", "now", "found"),
+        [
+            ("settle_seconds", 5, 9, 9),
+            ("settle_seconds", 9, 5, 9),
+            ("margin_seconds", 5, 9, 9),
+            ("never_committed", "collect", "keep", "keep"),
+            ("never_committed", "keep", "collect", "keep"),
+            ("verify", "sample", "all", "all"),
+            ("quarantine_age_seconds", 5, 9, 9),
+            ("automatic", True, False, False),
+            ("max_objects", 5, 9, 9),
+            ("max_objects", 9, 5, 5),
+            ("max_bytes", 9, 5, 5),
+            ("rate", 5, 9, 9),
+            ("rate", 5, None, None),
+        ],
+    )
+    def it_keeps_to_what_was_tightened_and_judges_by_today_s_limits(self, name, then, now, found) -> None:
+        marked = replace(self.TREE, **{name: then})
+        settings, refused = since_mark(marked, marked, replace(self.TREE, **{name: now}))
+        assert settings == replace(marked, **{name: found})
+        assert refused == ()
+
+    def it_combines_what_was_tightened_with_what_the_mark_was_made_with(self) -> None:
+        """The tree went from 1 to 5; a person had marked with 3, or with 9."""
+        then, now = replace(self.TREE, settle_seconds=1), replace(self.TREE, settle_seconds=5)
+        for used, found in ((3, 5), (9, 9)):
+            settings, _ = since_mark(replace(self.TREE, settle_seconds=used), then, now)
+            assert settings.settle_seconds == found
+
+    def it_names_every_setting_that_needs_a_new_mark(self) -> None:
+        now = replace(self.TREE, mode="quarantine", min_age_seconds=10**9, rate=7, settle_seconds=10**9)
+        settings, refused = since_mark(self.TREE, self.TREE, now)
+        assert [setting.path for setting in refused] == ["sweep.mode", "sweep.min_age"]
+        assert (settings.rate, settings.settle_seconds) == (7, 10**9)
+
     def it_leaves_what_a_person_chose_for_the_mark(self) -> None:
         chosen = replace(self.TREE, min_age_seconds=0, never_committed="collect")
         assert since_mark(chosen, self.TREE, self.TREE) == (chosen, ())
@@ -167,6 +305,9 @@ def it_holds_what_either_holds_and_for_as_long():
     assert all_holds((audit,), (longer, tag)) == (longer, tag)
     assert all_holds((longer,), (audit,)) == (longer,)
     assert all_holds((longer,), (endless,), ()) == (endless,)
+    again = Hold("prefix", "audit/", SOONER, "said later")
+    assert all_holds((audit,), (again,)) == (audit,)
+    assert all_holds((Hold("branch", "v1"),), (tag,)) == (Hold("branch", "v1"), tag)
 
 
 def it_guards_only_what_the_base_was_stricter_in():

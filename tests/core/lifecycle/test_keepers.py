@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +74,23 @@ class DescribeMinKeep:
         assert self.names(draw, outlooks, 2) == {"feature-1", "feature-2"}
         assert self.names(draw, outlooks, 0) == set()
         assert len(self.names(draw, outlooks, 99)) == 4
+
+    def it_counts_a_branch_that_stays_once(self, draw):
+        young = [draw.branch("feature-9", age=0)]
+        policies = [draw.policy("feature-*", age=1)]
+        staying = [
+            BranchOutlook(f, judge_branch(f, policies, draw.now, default_branch="main")) for f in young
+        ]
+        going = [outlook(draw, f"feature-{n}", idle=n) for n in (1, 2)]
+        assert self.names(draw, [*staying, *going], 2) == {"feature-1"}
+
+    def it_takes_the_creation_for_the_last_write_of_what_was_never_written(self, draw):
+        written, made = outlook(draw, "feature-1", idle=5), outlook(draw, "feature-2", idle=None)
+        newer = replace(made, facts=replace(made.facts, created=draw.now - timedelta(days=3)))
+        assert self.names(draw, [written, newer], 1) == {"feature-2"}
+        assert self.names(draw, [written, made], 1) == {"feature-1"}, "made ten days ago"
+        unknown = replace(made, facts=replace(made.facts, created=None))
+        assert self.names(draw, [written, unknown], 1) == {"feature-1"}
 
     def it_counts_branches_that_stay_anyway(self, draw):
         staying = BranchOutlook(

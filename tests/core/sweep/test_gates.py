@@ -61,6 +61,13 @@ def it_passes_where_nothing_is_old() -> None:
     }
 
 
+def it_counts_no_share_of_nothing() -> None:
+    gates = mark_gates(
+        Named(), Amount(), Amount(), SweepSettings(), Safety(), grace_period_seconds=0, openers=CLOSED
+    )
+    assert [gate.value for gate in gates] == [0.0, 0, 0, 0]
+
+
 def it_has_no_gate_where_the_tree_sets_no_limit() -> None:
     none = Safety(max_expired_objects_percent=None, max_expired_bytes=None)
     assert outcomes(Amount(100, 10**15), Amount(100, 10**15), safety=none).keys() == {"sweep-limit"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -126,6 +127,25 @@ def it_keeps_what_one_walk_keeps_though_the_other_keeps_nothing(
     assert masks_of(refs, rules_of(0, before=GcRules(10)))["q"] == Keep.BEFORE
 
 
+@pytest.mark.parametrize("wrong", ["ServerWalk", "DocumentedRule"])
+def it_counts_days_in_the_zone_of_the_server(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    """Clocks went forward in New York on 13 March: 20 days are an hour less there."""
+    refs = draw_refs("main -> h 1 p\n p 19.98 q\n q 50")
+    nothing = bytearray(len(refs.commits))
+    monkeypatch.setattr(f"lakeplan.core.sweep.keep.{wrong}.active", lambda *_: nothing)
+    days, none, new_york = GcRules(20), GcRules(0), ZoneInfo("America/New_York")
+    for stored, others in ((days, {}), (none, {"expanded": days}), (none, {"before": days})):
+        for margin in (0, 60):
+            rules = KeepRules(stored, NOW, new_york, margin, **others)  # type: ignore[arg-type]
+            assert masks_of(refs, rules)["q"] == Keep(0)
+            assert masks_of(refs, replace(rules, zone=timezone.utc))["q"] != Keep(0)
+
+
+def it_keeps_the_other_bits_of_what_is_protected() -> None:
+    refs = replace(draw_refs(LINE), tags=(Tag("v1", "p"),))
+    assert bits_of("p", refs, rules_of(10, protected_tags=("v1",))) == Keep(0b11011)
+
+
 def it_goes_on_to_the_rules_before_where_the_tree_has_none_or_the_same() -> None:
     refs = draw_refs(LINE)
     rules = rules_of(5, expanded=GcRules(5), before=GcRules(25))
@@ -204,9 +224,12 @@ class DescribeHolds:
 
     def it_keeps_what_was_recorded_beside_what_the_hold_names_now(self) -> None:
         refs = replace(draw_refs(LINE), tags=(Tag("v1", "p"),))
-        recorded = (HeldCommit("prefix", "legal/", "q"), HeldCommit("tag", "v9", "r"))
+        recorded = (HeldCommit("prefix", "legal/", "q"), HeldCommit("tag", "v9", "q"))
         rules = rules_of(0, holds=(Hold("tag", "v1"),), recorded=recorded)
-        assert kept(refs, rules, Keep.PROTECTED) == "p r", "a prefix holds paths, not the commit"
+        assert kept(refs, rules, Keep.PROTECTED) == "p q", "not what q was made from"
+        recorded = (HeldCommit("prefix", "legal/", "r"),)
+        rules = rules_of(0, holds=(Hold("tag", "v1"),), recorded=recorded)
+        assert kept(refs, rules, Keep.PROTECTED) == "p", "a prefix holds paths, not the commit"
 
     def it_names_at_most_three_commits_to_hold_instead_and_only_of_that_hold(self) -> None:
         recorded = (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.core.sweep.settling import Window, lowered, proven_absent
+from lakeplan.core.sweep.settling import Window, lowered, proven_absent, window
 from lakeplan.model.rules import GcRules
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
@@ -27,6 +28,7 @@ HOUR = timedelta(hours=1)
         (GcRules(7, {"main": 3}), GcRules(7), False),
         (GcRules(7), GcRules(7, {"main": 3}), True),
         (GcRules(7), GcRules(7, {"main": 30}), False),
+        (GcRules(7, {"main": 30}), GcRules(7, {"main": 30}), False),
         (GcRules(7, {"main": 30}), GcRules(9, {"main": 9}), True),
         (GcRules(7, {"main": 7}), GcRules(6, {"main": 7}), True),
     ],
@@ -76,6 +78,29 @@ class DescribeTheWindow:
     def it_never_opens_when_settling_takes_longer_than_a_mark_lasts(self) -> None:
         window = Window(opens=NOW + 100 * HOUR, closes=NOW + 72 * HOUR)
         assert all(problem(window, NOW + hours * HOUR) for hours in range(0, 200, 3))
+
+
+class DescribeTheWindowOfAMark:
+    MARK = SimpleNamespace(marked_at=NOW, lowered_at=NOW - 5 * HOUR)
+    """Rules were lowered five hours before it was made."""
+
+    @pytest.mark.parametrize(
+        ("lowered_at", "opens"),
+        [
+            (None, NOW - 5 * HOUR + 24 * HOUR),
+            (NOW - 9 * HOUR, NOW - 5 * HOUR + 24 * HOUR),
+            (NOW + 2 * HOUR, NOW + 26 * HOUR),
+        ],
+    )
+    def it_opens_when_the_last_lowering_that_is_known_has_settled(
+        self, lowered_at: datetime | None, opens: datetime
+    ) -> None:
+        found = window(self.MARK, 24 * 3600, lowered_at=lowered_at)  # type: ignore[arg-type]
+        assert found == Window(opens, NOW + 72 * HOUR)
+
+    def it_is_open_at_once_where_nothing_has_to_settle(self) -> None:
+        found = window(self.MARK, 0, lowered_at=NOW + 2 * HOUR)  # type: ignore[arg-type]
+        assert found == Window(NOW, NOW + 72 * HOUR)
 
 
 def it_takes_two_looks_far_enough_apart_to_prove_that_nothing_holds_an_object() -> None:
