@@ -58,6 +58,9 @@ MODULES = {
     "app/sweep/purge": ["app/sweep/test_quarantine.py"],
     "app/sweep/restore": ["app/sweep/test_quarantine.py"],
     "sweep/deleting": ["sweep/test_deleting.py"],
+    "adapters/lakefs/faults": ["adapters/lakefs/test_faults.py"],
+    "formats/sstable/block": ["formats/sstable/test_reader.py", "formats/sstable/test_bombs.py"],
+    "formats/sstable/reader": ["formats/sstable/test_reader.py", "formats/sstable/test_bombs.py"],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
 BUILT_AT_IMPORT = {"core/strictness"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
@@ -52,6 +51,12 @@ def it_refuses_two_other_clocks_that_differ_by_more() -> None:
         of(half, -half - SECOND)
 
 
+def it_takes_two_other_clocks_that_agree() -> None:
+    ahead = MAX_DIFFERENCE * 0.6
+    assert of(ahead, ahead) == Clocks(NOW, NOW + ahead)
+    assert of(-ahead, -ahead) == Clocks(NOW - ahead, NOW)
+
+
 def it_refuses_when_nothing_else_tells_the_time() -> None:
     with pytest.raises(ClockSkew, match="only this machine's clock is known: clock 0 did not"):
         of(None)
@@ -82,11 +87,10 @@ class Store:
 
     def __init__(self, modified_us: int | None) -> None:
         self.modified_us = modified_us
-        self.written: dict[str, object] = {}
+        self.written: dict[str, str] = {}
 
     def put(self, key: str, data: bytes) -> None:
-        assert data.endswith(b"\n")
-        self.written[key] = json.loads(data)
+        self.written[key] = data.decode()
 
     def stat(self, key: str) -> StoredFacts | None:
         assert key in self.written
@@ -112,9 +116,9 @@ def it_warns_in_a_plan_of_a_clock_that_differs() -> None:
 
 def it_takes_the_store_s_time_from_a_file_that_it_writes() -> None:
     store = Store(1_767_268_800_000_007)
-    at = store_time(store, "_lakeplan/clock.json", {"by": "me"})  # type: ignore[arg-type]
+    at = store_time(store, "_lakeplan/clock.json", {"by": "me", "at": "now"})  # type: ignore[arg-type]
     assert at == NOW + timedelta(microseconds=7)
-    assert store.written == {"_lakeplan/clock.json": {"by": "me"}}
+    assert store.written == {"_lakeplan/clock.json": '{"at": "now", "by": "me"}\n'}
     with pytest.raises(LakeplanError, match="does not exist") as caught:
         store_time(Store(None), "_lakeplan/clock.json", {})  # type: ignore[arg-type]
     assert caught.value.where == "s3://bucket/ns/_lakeplan/clock.json"

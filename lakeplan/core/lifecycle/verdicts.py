@@ -57,9 +57,12 @@ def judge_branch(
 ) -> BranchVerdict:
     """Delete or keep. The first policy that matches with all its thresholds crossed is the deleter; order
     decides nothing else."""
-    exempt = _exemption(facts, default_branch, read_only=read_only)
-    if exempt is not None or facts.created is None:
-        return BranchVerdict(exempt or Keep.NO_CREATION_TIME)
+    if facts.branch_id == default_branch:
+        return BranchVerdict(Keep.DEFAULT_BRANCH)
+    if read_only:
+        return BranchVerdict(Keep.READ_ONLY)
+    if facts.created is None:
+        return BranchVerdict(Keep.NO_CREATION_TIME)
     found = [
         (crossing(policy, facts.created, facts.last_write), name)
         for name, policy in zip(names_of(policies), policies, strict=True)
@@ -72,14 +75,6 @@ def judge_branch(
         return BranchVerdict(Keep.NO_POLICY)
     due, name = min(found, key=lambda pair: pair[0])
     return BranchVerdict(Keep.NOT_CROSSED, policy=name, due=None if due == END_OF_TIME else due)
-
-
-def _exemption(facts: BranchFacts, default_branch: str, *, read_only: bool) -> Keep | None:
-    if facts.branch_id == default_branch:
-        return Keep.DEFAULT_BRANCH
-    if read_only:
-        return Keep.READ_ONLY
-    return Keep.NO_CREATION_TIME if facts.created is None else None
 
 
 def _later(moment: datetime, seconds: int) -> datetime:

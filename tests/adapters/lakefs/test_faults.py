@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import inspect
+import json
 
 import pytest
+import requests
 from requests import exceptions as vendor
 
 from lakeplan.adapters.lakefs import Credentials, LakeFSServer, connect, connect_rules_writer
-from lakeplan.adapters.lakefs.faults import PERMISSIONS, REQUEST_ERRORS, unreachable
+from lakeplan.adapters.lakefs.faults import (
+    PERMISSIONS,
+    REQUEST_ERRORS,
+    BeyondLimit,
+    refusal,
+    server_message,
+    unreachable,
+)
 from lakeplan.errors import (
     AuthenticationFailed,
     DataGone,
@@ -17,6 +26,7 @@ from lakeplan.errors import (
     ReadOnlyRepository,
     RepositoryNotFound,
     ServerError,
+    ServerUnreachable,
     UnexpectedAnswer,
 )
 from lakeplan.model.rules import GcRules
@@ -79,6 +89,125 @@ def it_tells_refusals_apart(
     assert type(caught.value) is expected
     assert "prod" in caught.value.where
     assert "repository repo" in caught.value.where
+
+
+class DescribeARequestWithoutAnAnswer:
+    @pytest.mark.parametrize(
+        ("error", "message"),
+        [
+            (vendor.ConnectTimeout("x"), "no connection within the time limit"),
+            (vendor.ReadTimeout("x"), "no answer within the time limit"),
+            (vendor.SSLError("x"), "TLS failed"),
+            (vendor.ConnectionError("x"), "no connection"),
+            (vendor.ConnectionError("NameResolutionError: x"), "its name does not resolve"),
+            (vendor.ConnectionError("getaddrinfo failed"), "its name does not resolve"),
+            (vendor.ConnectionError("Connection refused"), "the connection was refused"),
+            (vendor.ConnectionError("Read timed out."), "no answer within the time limit"),
+            (vendor.SSLError("refused"), "TLS failed"),
+            (ValueError("x"), "the request failed"),
+        ],
+    )
+    def it_is_told_by_its_kind(self, error: Exception, message: str) -> None:
+        found = unreachable(error, "server prod", "list branches")
+        assert type(found) is ServerUnreachable
+        assert found.message == f"cannot list branches: {message}"
+        assert (found.where, found.detail) == ("server prod", type(error).__name__)
+
+    def it_takes_a_subclass_for_its_kind(self) -> None:
+        class Slow(vendor.ReadTimeout):
+            pass
+
+        found = unreachable(Slow("x"), "server prod", "list branches")
+        assert (found.message, found.detail) == (
+            "cannot list branches: no answer within the time limit",
+            "Slow",
+        )
+
+    def it_counts_an_answer_beyond_a_limit_as_none(self) -> None:
+        found = unreachable(BeyondLimit("larger than 1 GiB"), "server prod", "list branches")
+        assert found.message == "cannot list branches: its answer is not taken: larger than 1 GiB"
+        assert (type(found), found.where, found.detail) == (ServerUnreachable, "server prod", "ReadTimeout")
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "message", "hint"),
+    [
+        (429, "slow down", "the server is overloaded (status 429)", "try again later"),
+        (503, "", "the server is overloaded (status 503)", "try again later"),
+        (500, "boom", "status 500, boom", "see the server's log"),
+        (502, "", "status 502", "see the server's log"),
+        (423, "locked", "status 423, locked", ""),
+        (300, "", "the server redirects (status 300), which is not followed", "set endpoint_url"),
+        (399, "", "the server redirects (status 399), which is not followed", "set endpoint_url"),
+        (400, "bad", "status 400, bad", ""),
+        (401, "expired", "the server does not accept the credentials", "check access key"),
+        (410, "", "the data is gone (no reason given)", ""),
+        (412, "hook", "changed meanwhile, or a hook refused (hook)", "plan again"),
+        (403, "no", "it needs fs:ListBranches", "give it to the user"),
+        (403, "it is READ ONLY", "the repository is read-only", "leave its rules to its owner"),
+        (404, "no such branch", "no such branch", ""),
+        (404, "Invalid API endpoint", "the server does not know this request", "check the server's version"),
+    ],
+)
+def it_says_what_a_status_means_and_what_to_do(status: int, said: str, message: str, hint: str) -> None:
+    found = refused(status, said)
+    assert found.message == f"cannot list branches: {message}"
+    assert found.hint.startswith(hint)
+    assert bool(found.hint) == bool(hint)
+    assert found.where == "server prod"
+    if isinstance(found, UnexpectedAnswer):
+        assert found.status == status
+
+
+def refused(
+    status: int, said: str, *, operation: str = "list branches", repository: str | None = "r"
+) -> ServerError:
+    response = requests.Response()
+    response.status_code = status
+    response._content = json.dumps({"message": said}).encode() if said else b""
+    return refusal(response, operation=operation, where="server prod", repository=repository)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind"),
+    [
+        (401, "Insufficient permissions", PermissionDenied),
+        (500, "insufficient permissions", UnexpectedAnswer),
+        (401, "required permissions", AuthenticationFailed),
+        (500, "User does not have the Required Permissions", PermissionDenied),
+        (400, "required permissions", UnexpectedAnswer),
+        (403, "", PermissionDenied),
+        (400, "invalid API endpoint", UnexpectedAnswer),
+        (403, "read-only repository", ReadOnlyRepository),
+    ],
+)
+def it_takes_no_refusal_for_another(status: int, said: str, kind: type[ServerError]) -> None:
+    assert type(refused(status, said)) is kind
+
+
+def it_says_that_a_repository_is_missing_only_of_a_repository() -> None:
+    assert refused(404, "Repository not found").message == "the repository does not exist"
+    assert type(refused(404, "repository not found", repository=None)) is NotFound
+    assert refused(404, "").message == "cannot list branches: status 404 without lakeFS's explanation"
+    assert refused(403, "why", operation="dance").message == "cannot dance: a permission is missing"
+    assert refused(403, "why", operation="dance").detail == "why"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"message": " a\\n b\\t c "}', "a b c"),
+        (b'{"message": 7}', ""),
+        (b'["message"]', ""),
+        (b"<html>", ""),
+        (b'{"error": "x"}', ""),
+        (json.dumps({"message": "x" * 301}).encode(), "x" * 300),
+    ],
+)
+def it_takes_a_short_line_of_what_a_server_says(body: bytes, text: str) -> None:
+    response = requests.Response()
+    response._content = body
+    assert server_message(response) == text
 
 
 def it_takes_an_html_404_for_no_lakefs_at_all(scripted: Scripted, server: LakeFSServer) -> None:

@@ -107,6 +107,23 @@ class DescribeTime:
         policy = Policy("p", ("f-*",), max_age_seconds=1)
         assert not judge_branch(branch, [policy], NOW, default_branch="main").goes
 
+    def it_comes_at_the_second_and_not_before(self):
+        policy = Policy("p", ("f-*",), max_age_seconds=10, max_idle_seconds=5)
+        verdict = judge_branch(facts("f-1", 10, 5), [policy], NOW, default_branch="main")
+        assert (verdict.goes, verdict.since) == (True, NOW)
+        for age, idle in ((9, 5), (10, 4)):
+            kept = judge_branch(facts("f-1", age, idle), [policy], NOW, default_branch="main")
+            assert kept.due == NOW + timedelta(seconds=1)
+
+    def it_never_comes_without_a_threshold(self):
+        verdict = judge_branch(facts("f-1", 99, 99), [Policy("p", ("f-*",))], NOW, default_branch="main")
+        assert (verdict.kept_by, verdict.policy, verdict.due) == (Keep.NOT_CROSSED, "p", None)
+
+    def it_names_the_first_of_policies_that_come_at_once(self):
+        policies = [Policy(name, ("f-*",), max_age_seconds=10) for name in ("z", "a")]
+        verdict = judge_branch(facts("f-1", 1, None), policies, NOW, default_branch="main")
+        assert verdict.policy == "z"
+
     def it_never_comes_when_no_calendar_has_it(self):
         policy = Policy("p", ("f-*",), max_age_seconds=10**12)
         verdict = judge_branch(facts("f-1", 0, None), [policy], NOW, default_branch="main")

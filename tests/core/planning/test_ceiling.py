@@ -8,7 +8,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from lakeplan.core.planning import ceiling
+from lakeplan.core.settings import what_changed
 from lakeplan.model.desired import Safety
+from lakeplan.model.lifecycle import Policy
 from lakeplan.model.plan import (
     Action,
     Horizon,
@@ -97,6 +99,118 @@ class DescribeStaleness:
         assert not ceiling.is_done(repository(), repository())
 
 
+class DescribeWhatIsSaidOfAStalePlan:
+    def said(self, reviewed: RepositoryPlan, live: RepositoryPlan | None, *, check_etag: bool = True):
+        return ceiling.stale_reasons(reviewed, live, check_etag=check_etag)
+
+    def it_stops_at_another_repository(self):
+        assert self.said(repository(), None) == ["the checked-out tree does not name it any more"]
+        other = repository(endpoint_url="http://other/", config_hash="x")
+        assert self.said(repository(), other) == [
+            "the tree's server is http://other/ and the plan's http://127.0.0.1:8000"
+        ]
+        assert self.said(repository(), repository(creation_date=9, config_hash="x")) == [
+            "it is another repository of the same name, made since the plan"
+        ]
+
+    def it_takes_no_slash_at_the_end_for_another_server(self):
+        slash = repository(endpoint_url="http://127.0.0.1:8000/")
+        assert self.said(repository(), slash) == []
+        assert self.said(slash, repository()) == []
+
+    def it_names_everything_that_differs(self):
+        live = repository(
+            config_hash="x",
+            after=GcRules(6),
+            before=GcRules(31, {"a": 90}),
+            unexpanded=dict.fromkeys(("a", "f", "e", "d", "c", "b"), 90),
+        )
+        first, second, third, fourth = self.said(repository(), live)
+        assert first == "its configuration in the tree differs from the reviewed one"
+        assert second == "the rules that would be written differ from the reviewed ones"
+        assert third == "its list of branches lacks a, which have longer retention on the server"
+        assert fourth.startswith("the rules on the server changed: ETag ")
+        assert live.before_etag[:12] in fourth
+        assert repository().before_etag[:12] in fourth
+
+    def it_misses_no_branch_without_rules_on_either_side_or_with_as_many_days(self):
+        before, more = GcRules(30, {"a": 90}), {"a": 90}
+        assert self.said(repository(before=before), repository(before=before, unexpanded=more))
+        same = repository(before=before, after=GcRules(90))
+        assert self.said(same, replace(same, unexpanded=more)) == []
+        clear = repository(before=before, after=None, action=Action.CLEAR)
+        assert self.said(clear, replace(clear, unexpanded=more)) == []
+        new = repository(before=None)
+        assert self.said(new, replace(new, unexpanded=more)) == []
+
+    def it_names_at_most_five_branches_in_order(self):
+        names = "gfedcba"
+        before = GcRules(30, dict.fromkeys(names, 90))
+        live = repository(before=before, unexpanded=dict.fromkeys(names, 90))
+        (found,) = self.said(repository(before=before), live)
+        assert found == "its list of branches lacks a, b, c, d, e, which have longer retention on the server"
+
+    def it_says_so_when_the_tree_begins_or_ends_to_manage_rules(self):
+        unmanaged = repository(managed=False, action=Action.NONE)
+        words = ["the rules that would be written differ from the reviewed ones"]
+        assert self.said(unmanaged, repository()) == words
+        assert self.said(repository(), unmanaged)[0] == words[0]
+        elsewhere = replace(unmanaged, before=GcRules(1))
+        assert self.said(unmanaged, elsewhere) == [], "rules that are not managed may change"
+
+
+WEEKLY = Policy("p", ("f-*",), max_age_seconds=7 * 86_400)
+DAILY = replace(WEEKLY, max_age_seconds=86_400)
+YEARLY = replace(WEEKLY, max_age_seconds=365 * 86_400)
+
+
+def with_policies(before: Policy | None = WEEKLY, after: Policy = DAILY, etag: str = "e") -> RepositoryPlan:
+    """A plan that writes branch lifecycle policies, and no rules."""
+    policies = PoliciesPlan(
+        Action.CHANGE, server_etag=etag, before=None if before is None else (before,), after=(after,)
+    )
+    return repository(managed=False, action=Action.NONE, branch_lifecycle=policies)
+
+
+class DescribeStalePolicies:
+    def said(self, live: RepositoryPlan, *, check_etag: bool = True) -> list[str]:
+        return ceiling.stale_reasons(with_policies(), live, check_etag=check_etag)
+
+    def it_accepts_what_is_as_it_was_or_was_written_already(self):
+        assert self.said(with_policies()) == []
+        assert self.said(with_policies(before=DAILY, etag="after")) == []
+
+    def it_refuses_what_is_not_managed_any_more(self):
+        assert self.said(repository(managed=False, action=Action.NONE)) == [
+            "the tree does not manage its branch lifecycle policies on the server any more"
+        ]
+
+    def it_refuses_other_policies_than_the_reviewed_whether_or_not_it_is_forced(self):
+        words = ["the branch lifecycle policies that would be written differ from the reviewed ones"]
+        for check_etag in (True, False):
+            assert self.said(with_policies(after=YEARLY), check_etag=check_etag) == words
+
+    @pytest.mark.parametrize(("before", "etag"), [(YEARLY, "e"), (WEEKLY, "other"), (YEARLY, "other")])
+    def it_refuses_a_change_on_the_server_unless_it_is_forced(self, before, etag):
+        live = with_policies(before=before, etag=etag)
+        (found,) = self.said(live)
+        assert found.startswith("the branch lifecycle policies on the server changed: ")
+        changed = what_changed((WEEKLY,), (before,))
+        assert found.endswith(f": {changed}")
+        assert self.said(live, check_etag=False) == []
+
+    def it_is_done_when_the_server_has_the_reviewed_policies(self):
+        reviewed = with_policies()
+        assert ceiling.is_done(reviewed, with_policies(before=DAILY))
+        assert not ceiling.is_done(reviewed, with_policies())
+        assert not ceiling.is_done(reviewed, repository(managed=False, action=Action.NONE))
+        both = repository(branch_lifecycle=reviewed.branch_lifecycle)
+        done = repository(before=GcRules(7), branch_lifecycle=with_policies(before=DAILY).branch_lifecycle)
+        assert ceiling.is_done(both, done)
+        assert not ceiling.is_done(both, replace(done, before=GcRules(30)))
+        assert not ceiling.is_done(both, replace(done, branch_lifecycle=reviewed.branch_lifecycle))
+
+
 class DescribeGrowth:
     def grows(self, reviewed: Impact, live: Impact, age: timedelta = HOUR) -> list[str]:
         return ceiling.growth(
@@ -107,6 +221,35 @@ class DescribeGrowth:
         assert self.grows(impact(100), impact(110)) == []
         assert self.grows(impact(100), impact(111))
         assert self.grows(impact(size=1000), impact(size=1101))
+
+    def it_says_by_how_much(self):
+        assert self.grows(impact(1000, 50), impact(1200, 60, risk=3)) == [
+            "1,200 objects would expire, 1,000 were reviewed",
+            "60 bytes would expire, 50 were reviewed",
+            "3 objects would be at risk, 0 were reviewed",
+        ]
+
+    def it_takes_the_tolerance_that_the_tree_sets(self):
+        pair = (repository(impact=impact(100, 0)), repository(impact=impact(150, 0)))
+        for percent, fine in ((50.0, True), (49.0, False), (0.0, False)):
+            safety = Safety(impact_tolerance_percent=percent)
+            assert (ceiling.growth(*pair, safety, age=HOUR, now=NOW + HOUR) == []) is fine
+
+    def it_holds_a_plan_of_exactly_a_day_against_that_day(self):
+        assert self.grows(impact(100, week=200), impact(200), age=timedelta(days=1))
+        assert not self.grows(impact(100, week=200), impact(200), age=timedelta(days=1, seconds=1))
+
+    def it_has_nothing_to_compare_without_figures_of_now(self):
+        assert self.grows(impact(), Impact(ImpactStatus.SIMULATED)) == []
+        assert self.grows(Impact(ImpactStatus.SIMULATED), impact(1, 0)) == [
+            "1 objects would expire, 0 were reviewed"
+        ]
+
+    def it_takes_a_figure_that_was_not_measured_for_none(self):
+        unread = HorizonImpact(NOW, 5, 4, 1, 0, 0)
+        live = Impact(ImpactStatus.SIMULATED, horizons={Horizon.NOW.value: unread})
+        assert self.grows(impact(), live) == []
+        assert len(self.grows(live, impact(2, 2, risk=2))) == 3
 
     def it_has_no_tolerance_above_nothing(self):
         assert self.grows(impact(0, 0), impact(1, 0))
@@ -123,6 +266,10 @@ class DescribeGrowth:
         reviewed = impact(tags=(TagLoss("v2", "c", 1, 1),))
         assert self.grows(reviewed, impact(tags=(TagLoss("v2", "c", 1, 1),))) == []
         assert "v2" in self.grows(reviewed, impact(tags=(TagLoss("v2", "d", 1, 1),)))[0]
+        several = tuple(TagLoss(name, "c", 1, 1) for name in ("v3", "v2", "v1"))
+        assert self.grows(reviewed, impact(tags=several)) == [
+            "tags would lose data that were not reviewed: v1, v3"
+        ]
 
     def it_holds_the_commits_and_tags_of_an_unknown_impact(self):
         at = HorizonImpact(NOW, 50, 40, 10, 0, 0)
@@ -132,6 +279,10 @@ class DescribeGrowth:
         assert "12 commits" in self.grows(reviewed, more)[0]
         assert "v2" in self.grows(reviewed, replace(reviewed, tags=(TagLoss("v2", "c", None, None),)))[0]
         assert self.grows(Impact(ImpactStatus.UNKNOWN, reason="no graph"), more) == []
+        assert self.grows(reviewed, Impact(ImpactStatus.UNKNOWN, reason="no graph")) == []
+        eleven = replace(reviewed, horizons={Horizon.NOW.value: replace(at, commits_expire=11)})
+        assert self.grows(reviewed, eleven) == [], "within the tolerance"
+        assert self.grows(reviewed, more) == ["12 commits would expire, 10 were reviewed"]
 
     def it_holds_an_older_plan_against_the_week_it_showed(self):
         reviewed = impact(100, week=200)
@@ -140,7 +291,9 @@ class DescribeGrowth:
         assert self.grows(reviewed, impact(221), age=timedelta(days=2))
 
     def it_refuses_what_became_unknown(self):
-        assert self.grows(impact(), Impact(ImpactStatus.UNKNOWN, reason="range is damaged"))
+        assert self.grows(impact(), Impact(ImpactStatus.UNKNOWN, reason="range is damaged")) == [
+            "what expires is not known any more: range is damaged"
+        ]
 
     def it_trusts_no_digest(self):
         assert self.grows(impact(1, commits_digest="d"), impact(999, commits_digest="d"))
@@ -170,7 +323,11 @@ class DescribeGrowth:
         live = impact(6, shown=named({Bit.NOW: "abcdef"}))
         beside = Shown(10_000, "0" * 64)
         for reviewed in (impact(6), impact(6, shown=beside)):
-            assert "does not name the objects" in self.grows(reviewed, live)[0]
+            assert self.grows(reviewed, live) == [
+                "the plan does not name the objects that expire, or the file PLAN.objects is not beside it"
+            ]
+        assert self.grows(impact(6), impact(6, shown=beside)) == [], "nobody counted them now"
+        assert self.grows(impact(6), impact(6, shown=named({Bit.WEEK: "ab"}))) == [], "none expires now"
 
     def it_takes_no_other_commits_for_those_of_an_unknown_impact(self):
         at = {Horizon.NOW.value: HorizonImpact(NOW, 50, 40, 2, 0, 0)}
@@ -191,7 +348,58 @@ class DescribeGrowth:
             return ceiling.growth(*pair, Safety(), age=HOUR, now=NOW + HOUR)
 
         assert grows(policies("a", "b"), policies("b", "a")) == []
-        assert "not reviewed: c, d" in grows(policies("a", "b"), policies("c", "d"))[0]
+        assert grows(policies("a", "b"), policies("d", "c")) == [
+            "branches would be deleted that were not reviewed: c, d"
+        ]
+        seven = policies(*"gfedcba")
+        assert grows(policies(*"ABCDEFG"), seven) == [
+            "branches would be deleted that were not reviewed: a, b, c, d, e"
+        ]
+        ten = policies(*"abcdefghij")
+        assert grows(ten, policies(*"abcdefghiX")) == [], "one in ten is within the tolerance"
+        assert grows(ten, policies(*"abcdefghXY")) != []
+
+    def it_counts_branches_beyond_the_reviewed_and_the_tolerance(self):
+        def policies(now: int, week: int | None = None) -> PoliciesPlan:
+            deletions = {Horizon.NOW.value: now, Horizon.WEEK.value: now if week is None else week}
+            return PoliciesPlan(Action.CHANGE, deletions=deletions)
+
+        def grows(reviewed: PoliciesPlan | None, live: PoliciesPlan | None, age: timedelta = HOUR):
+            pair = (repository(branch_lifecycle=p) for p in (reviewed, live))
+            return ceiling.growth(*pair, Safety(), age=age, now=NOW + age)
+
+        assert grows(policies(10), policies(11)) == []
+        assert grows(policies(1000), policies(1101)) == [
+            "1,101 branches would be deleted, 1,000 were reviewed"
+        ]
+        assert grows(None, policies(1)) == ["1 branches would be deleted, 0 were reviewed"]
+        assert grows(policies(1), None) == []
+        assert grows(PoliciesPlan(Action.CHANGE), PoliciesPlan(Action.CHANGE)) == []
+        day = timedelta(days=1)
+        assert grows(policies(1, week=5), policies(5), day) != []
+        assert grows(policies(1, week=5), policies(5), 2 * day) == []
+
+    def it_knows_branches_that_the_plan_showed_for_the_week_once_it_is_older_than_a_day(self):
+        """One of a later creation date is another branch of the same name."""
+        day = timedelta(days=1)
+
+        def fate(name: str, goes_in: timedelta, created: datetime = NOW) -> BranchFate:
+            return BranchFate(name, "c", created, None, "p", NOW + goes_in, None)
+
+        def grows(reviewed: BranchFate, live: BranchFate, age: timedelta) -> list[str]:
+            counts = {"now": 1, Horizon.WEEK.value: 1}
+            pair = (
+                repository(branch_lifecycle=PoliciesPlan(Action.CHANGE, fates=(f,), deletions=counts))
+                for f in (reviewed, live)
+            )
+            return ceiling.growth(*pair, Safety(), age=age, now=NOW + age)
+
+        soon, gone = fate("a", 7 * day), fate("a", timedelta())
+        assert grows(soon, gone, 2 * day) == []
+        assert grows(soon, gone, day) != []
+        assert grows(fate("a", 7 * day + HOUR), gone, 2 * day) != []
+        assert grows(gone, fate("a", timedelta(), NOW + HOUR), HOUR) != []
+        assert grows(fate("b", timedelta()), fate("a", 2 * HOUR), HOUR) == [], "it does not go yet"
 
 
 def named(objects: dict[Bit, str]) -> Shown:
@@ -204,10 +412,17 @@ def named(objects: dict[Bit, str]) -> Shown:
 def it_tells_a_plan_that_is_too_old():
     plan = Plan(NOW, "0", "tree", None, ())
     assert ceiling.too_old(plan, Safety(), NOW + timedelta(days=7)) is None
-    assert "8 days" in (ceiling.too_old(plan, Safety(), NOW + timedelta(days=8)) or "")
+    assert ceiling.too_old(plan, Safety(), NOW + timedelta(days=7, seconds=1)) == (
+        "the plan is 7 days old; max_plan_age is 7 days"
+    )
+    half = Safety(max_plan_age_seconds=43_200)
+    assert ceiling.too_old(plan, half, NOW + timedelta(days=8)) == (
+        "the plan is 8 days old; max_plan_age is 0.5 days"
+    )
 
 
 def it_tells_a_plan_of_a_moment_to_come():
     plan = Plan(NOW, "0", "tree", None, ())
-    assert ceiling.too_old(plan, Safety(), NOW - timedelta(minutes=50)) is None
+    assert ceiling.too_old(plan, Safety(), NOW - timedelta(hours=1)) is None
+    assert ceiling.too_old(plan, Safety(), NOW - timedelta(hours=1, seconds=1)) is not None
     assert "to come" in (ceiling.too_old(plan, Safety(), NOW - timedelta(days=1)) or "")
