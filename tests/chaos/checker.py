@@ -161,8 +161,8 @@ class Checker(Watcher):
                 raise self.violation(f"{key} is deleted, though it is kept by {held[key]}")
 
     def _settings_allow(self, keys: Sequence[str], stored: Mapping[str, int], process: Process) -> None:
-        settings, now = {**DEFAULTS, **self.world.sweep}, self.world.truth.now_us()
-        if self.world.gc == "clear":
+        settings, now = {**DEFAULTS, **process.tree["sweep"]}, self.world.truth.now_us()
+        if process.tree["gc"] == "clear":
             raise self.violation("data is deleted, though the tree clears the rules")
         committed = self.world.truth.ever_committed(REPOSITORY)
         for key in keys:
@@ -192,7 +192,7 @@ class Checker(Watcher):
             raise self.violation(
                 f"{total} objects of a mark are deleted; the tree allows {settings['max_objects']}"
             )
-        percent = self.world.safety.get("max_expired_objects_percent", 30)
+        percent = process.tree["safety"].get("max_expired_objects_percent", 30)
         if candidates and 100 * total > percent * candidates:
             raise self.violation(
                 f"{total} of {candidates} objects are deleted; the tree allows {percent} percent"

@@ -57,6 +57,8 @@ class Process:
     read: dict[str, Any] = field(default_factory=dict)
     inspected: Mapping[str, str] | None = None
     doing: dict[str, Any] = field(default_factory=dict)
+    tree: Mapping[str, Any] = field(default_factory=dict)
+    """``sweep``, ``safety`` and ``gc`` when it started: a process reads its tree once."""
 
 
 class MemoryState:
@@ -174,6 +176,7 @@ class ChaosWorld(SweepWorld):
         """A process. May be inside another one's: that one waits meanwhile."""
         self._processes += 1
         process = Process(self._processes, Calls(interruption), timedelta(hours=skew_hours), doing=doing)
+        process.tree = {"sweep": dict(self.sweep), "safety": dict(self.safety), "gc": self.gc}
         before, connections = self.process, self._connections
         self.process, self._connections = process, None
         self.alive.add(process.number)
