@@ -67,6 +67,8 @@ def _pages(data: bytes, column: pq.ColumnChunkMetaData) -> Iterator[_Page]:
                 return
             raise pa.ArrowInvalid("the header of a page is damaged") from None
         values += page.values
+        if values > column.num_values:
+            raise pa.ArrowInvalid("a page has more values than its column")
         at += page.packed
         yield page
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,8 @@ for read in (read_uncommitted, read_deleted, lambda data, name: read_part(data, 
         print(error)
         continue
     sys.exit("it was read")
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print("MiB", int(peak.split()[1]) >> 10)
 """
 
 
@@ -55,9 +58,30 @@ def rows_without_end() -> bytes:
     return parquet(pa.table([ones, ones], names=["creation_date", "address"]), compression="zstd")
 
 
-@pytest.mark.parametrize("bomb", [a_long_text_that_every_row_shares, rows_without_end])
-def it_refuses_a_small_file_that_needs_much_memory(bomb: object) -> None:
-    data = bomb()  # type: ignore[operator]
+def a_long_text_in_lists() -> bytes:
+    paths = pa.array(["x" * 50_000]).take(pa.array(np.zeros(11_000, np.int64)))
+    lists = pa.ListArray.from_arrays(pa.array([0, 11_000], pa.int32()), paths)
+    return parquet(pa.table([lists, lists], names=["physical_address", "address"]), compression="zstd")
+
+
+def a_long_value_of_fixed_length() -> bytes:
+    row = pa.array([b"x" * 50_000], pa.binary(50_000))
+    rows = pa.chunked_array([row.take(pa.array(np.zeros(1_100, np.int64)))] * 10)
+    table = pa.table([rows, rows], names=["physical_address", "address"])
+    return parquet(table, compression="zstd", write_statistics=False)
+
+
+@pytest.mark.parametrize(
+    ("bomb", "kind"),
+    [
+        (a_long_text_that_every_row_shares, ""),
+        (rows_without_end, ""),
+        (a_long_text_in_lists, "no list is read there"),
+        (a_long_value_of_fixed_length, "a kind that is not read"),
+    ],
+)
+def it_refuses_a_small_file_that_needs_much_memory(bomb: Callable[[], bytes], kind: str) -> None:
+    data = bomb()
     assert len(data) < 1_000_000
     started = time.monotonic()
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -65,7 +89,11 @@ def it_refuses_a_small_file_that_needs_much_memory(bomb: object) -> None:
         [sys.executable, "-c", CHILD], input=data, capture_output=True, timeout=60, check=False, env=env
     )
     assert done.returncode == 0, done.stderr.decode()[-500:]
-    assert done.stdout.decode().count("bomb: is beyond a limit") == 3
+    said, _, mebibytes = done.stdout.decode().rpartition("MiB")
+    assert said.count("bomb: ") == 3
+    if not kind:
+        assert said.count("bomb: is beyond a limit") == 3
+    assert int(mebibytes) < 400
     assert time.monotonic() - started < 10
 
 
@@ -76,6 +104,7 @@ def it_refuses_a_small_file_that_needs_much_memory(bomb: object) -> None:
         ("PARQUET_ROWS", 99),
         ("PARQUET_UNPACKED_BYTES", 900),
         ("PARQUET_FOOTER_BYTES", 9),
+        ("PARQUET_COLUMNS", 1),
     ],
 )
 def it_names_the_limit(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
@@ -104,8 +133,16 @@ def it_gives_the_same_table_as_an_unbounded_reader(rows: int) -> None:
 
 
 def it_reads_lists_and_nulls_as_they_are() -> None:
-    table = pa.table({"paths": [["a", "b"], [], None], "id": ["x", None, "x"]})
+    rows = 70_000
+    paths = [None if n % 7 == 0 else [f"{n}/{m}" * 40 for m in range(n % 3)] for n in range(rows)]
+    table = pa.table({"paths": paths, "id": ["x" if n % 2 else None for n in range(rows)]})
     assert read_parquet(open_parquet(parquet(table))).equals(table)
+
+
+def it_names_the_limit_of_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PARQUET_LISTED", 2)
+    with pytest.raises(FormatError, match="its lists have more than 2 values"):
+        read_part(parquet(pa.table({"paths": [["a", "b", "c"]]})), name="x", sha256=None)
 
 
 def with_smaller_footer(data: bytes, column: int = 0) -> bytes:
@@ -142,6 +179,17 @@ def it_believes_the_headers_of_pages_rather_than_the_footer(
     monkeypatch.setattr(limits, "PARQUET_UNPACKED_BYTES", 4 * limits.MIB)
     with pytest.raises(limits.TooLarge, match="larger than 4 MiB"):
         open_parquet(forged)
+
+
+def it_refuses_pages_of_more_values_than_the_footer_says() -> None:
+    """Values of a list belong to few rows: nothing else bounds them."""
+    data = parquet(pa.table({"a": [[1] * 100_000]}), write_statistics=False)
+    at = pq.read_metadata(io.BytesIO(data)).row_group(0).column(0).data_page_offset
+    told = varint(200_000)
+    place = data.index(told, at, at + 30)
+    changed = data[:place] + varint(400_000) + data[place + len(told) :]
+    with pytest.raises(pa.ArrowInvalid, match="more values than its column"):
+        open_parquet(changed)
 
 
 def it_bounds_the_pages_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
