@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -317,3 +318,60 @@ def it_comments_and_keeps_the_plan_also_when_a_gate_refuses(tmp_path, runner, ho
         assert planned.code == 4, planned.output
         assert "BLOCKED" in host.asked("POST")[0][1]["body"]
         assert len(planned.kept) == 2
+
+
+class DescribeFilesOfTheCheckout:
+    """A change brings a plan and a comment of its own, and makes the plan fail before it writes any."""
+
+    @pytest.fixture
+    def secret(self, tmp_path):
+        file = tmp_path / "environ"
+        file.write_text("<!-- lakeplan:plan:. -->\nSECRET=1\n")
+        return file
+
+    @pytest.fixture
+    def put(self, tmp_path, runner, secret):
+        def work(scripts):
+            server = SimpleNamespace(
+                endpoint_url="http://127.0.0.1:9", access_key_id="a", secret_access_key="b"
+            )
+            found = Work(tmp_path, runner, server, scripts)
+            (found.top / "plan.json").write_text("{}")
+            (found.top / "plan.json.objects").write_text("forged")
+            (found.top / "comment.md").symlink_to(secret)
+            found.sh("git add -f plan.json plan.json.objects comment.md")
+            return found, server
+
+        return work
+
+    def it_neither_keeps_nor_comments_them_on_github(self, put, host):
+        work, server = put({"github/pull_request.py": ".github/lakeplan/pull_request.py"})
+        github = make_github(work, host, server)
+        work.edit("apiVersion: ", "apiVersion: x")
+        is_merged(github, host, 7, *work.merge("forged"))
+        planned = github.run("github/lakeplan.yml", "plan")
+        assert "apiVersion" in planned.output
+        assert (planned.code, planned.kept, host.calls) == (1, [], [])
+        assert not github.summary.exists()
+
+    def it_applies_only_what_the_artifact_brings_on_github(self, put, host, tmp_path):
+        work, server = put({"github/pull_request.py": ".github/lakeplan/pull_request.py"})
+        github = make_github(work, host, server)
+        name = is_merged(github, host, 7, *work.merge("forged"))
+        (tmp_path / "artifacts" / name).mkdir(parents=True)
+        (tmp_path / "artifacts" / name / "junit.xml").write_text("<x/>")
+        applied = github.run("github/lakeplan.yml", "apply")
+        assert "No such file" in applied.output
+        assert not (work.top / "plan.json.objects").exists()
+
+    def it_neither_keeps_nor_comments_them_on_gitlab(self, put, host, runner):
+        work, _ = put({"gitlab/merge_request.py": "ci/merge_request.py"})
+        work.edit("apiVersion: ", "apiVersion: x")
+        work.merge("forged")
+        given = {"LAKEPLAN_PROD_ENDPOINT_URL": "http://127.0.0.1:10", "CI_API_V4_URL": host.url}
+        given |= {"LAKEPLAN_PROD_ACCESS_KEY_ID": "a", "LAKEPLAN_PROD_SECRET_ACCESS_KEY": "b"}
+        given |= {"CI_PROJECT_ID": "3", "REVIEW_TOKEN": "review", "CI_MERGE_REQUEST_IID": "7"}
+        base = work.sh("git rev-parse HEAD^1")
+        planned = GitLab(work.top, runner, given).run("plan", CI_MERGE_REQUEST_TARGET_BRANCH_SHA=base)
+        assert "apiVersion" in planned.output
+        assert (planned.code, planned.kept, host.calls) == (1, [], [])
