@@ -11,7 +11,7 @@ from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion, Versions
 from lakeplan.model.sweep import Marked, Part, PartEnd
 from lakeplan.ports.lakefs import MetadataReader
-from lakeplan.ports.sweep_storage import ObjectDeleter, SweepStore
+from lakeplan.ports.sweep_storage import SweepStore
 
 
 @dataclass(frozen=True)
@@ -151,10 +151,16 @@ class RoundEnd:
 
 class Sweeper(Protocol):
     def delete_objects(
-        self, store: ObjectDeleter, objects: Sequence[StoredObject], settings: DeleteSettings
+        self,
+        store: SweepStore,
+        objects: Sequence[StoredObject],
+        settings: DeleteSettings,
+        *,
+        before_each: Callable[[], None],
     ) -> list[Deletion]:
-        """Deletes objects that no mark names (a quarantine's), as they were listed, from here, waiting while
-        the store is busy. One answer an object. Raises StorageError."""
+        """Deletes objects that no mark names (a quarantine's), as they were listed and in that order, from
+        here, waiting while the store is busy. ``before_each`` is called before every request, and may raise.
+        One answer an object. Raises StorageError."""
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
         """Deletes in parallel what the parts name, but ``saved``; every finished part has its record below

@@ -14,6 +14,9 @@ from lakeplan.ports.sweep import DeleteSettings
 from lakeplan.ports.sweep_storage import ObjectCopier, ObjectDeleter, ObjectProber
 
 T = TypeVar("T")
+CHANGED = "changed since it was marked"
+LONG_AGO = 1.0
+"""Seconds after which a listing is too old to delete by."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,12 @@ class Waiting:
     jitter: Callable[[], float]
 
 
+class DeletingStore(ObjectDeleter, ObjectProber, Protocol):
+    """Deletes, and tells what is there."""
+
+
 def delete_all(
-    store: ObjectDeleter,
+    store: DeletingStore,
     keys: Sequence[str],
     settings: DeleteSettings,
     throttle: Throttle,
@@ -36,8 +43,10 @@ def delete_all(
     before_each: Callable[[], None] = lambda: None,
 ) -> Iterator[Deletion]:
     """One answer a key. What the store answered as transient is asked for again. ``expected``: what may be
-    deleted under these keys (``ObjectDeleter.delete``); None: whatever is there. ``before_each`` is called
-    before every request, and may raise. Raises StoreBusy when the store stays busy for ``settings.tries``
+    deleted under these keys (``ObjectDeleter.delete``); None: whatever is there. Not every store checks it,
+    so what was waited for is listed once more: a request that the store refused may have acted, and somebody
+    may have written under its key since. ``before_each`` is called before every request, and may raise.
+    Raises StoreBusy when the store stays busy for ``settings.tries``
     requests in a row, and StorageError when it cannot be done at all: nothing is known of the keys that
     have no answer yet."""
     for start in range(0, len(keys), store.batch_size):
@@ -46,7 +55,7 @@ def delete_all(
 
 
 def _one_batch(
-    store: ObjectDeleter,
+    store: DeletingStore,
     keys: Sequence[str],
     settings: DeleteSettings,
     throttle: Throttle,
@@ -54,11 +63,17 @@ def _one_batch(
     expected: Mapping[str, StoredObject] | None,
     before_each: Callable[[], None],
 ) -> Iterator[Deletion]:
-    failures = 0
+    failures, began = 0, waiting.clock()
     while keys:
         waiting.sleep(throttle.wait_seconds(len(keys), waiting.clock()))
         before_each()
         try:
+            if expected is not None and (failures or waiting.clock() - began > LONG_AGO):
+                changed = changed_since(store, keys, expected)
+                yield from (Deletion(key, CHANGED, changed=True) for key in changed)
+                keys = [key for key in keys if key not in changed]
+                if not keys:
+                    return
             answers = store.delete(keys, versions=settings.versions, expected=expected)
         except StoreBusy:
             failures += 1
@@ -78,6 +93,13 @@ def _one_batch(
         if again:
             waiting.sleep(_wait(failures, settings, waiting))
         keys = again
+
+
+def changed_since(
+    store: ObjectProber, keys: Sequence[str], expected: Mapping[str, StoredObject]
+) -> list[str]:
+    """Of these keys, in ascending order, those at which another object is by now."""
+    return [key for key, stored in store.find(keys).items() if stored != expected.get(key, stored)]
 
 
 def _wait(failures: int, settings: DeleteSettings, waiting: Waiting) -> float:

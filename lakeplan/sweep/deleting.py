@@ -29,7 +29,7 @@ from lakeplan.model.objects import StoredObject
 from lakeplan.model.sweep import EXPIRED_CLASSES, MarkClass, Part, PartEnd, Status
 from lakeplan.ports.sweep import DeleteSettings
 from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.sweep.batches import CopyEnd, Waiting, ask, copy_one, delete_all
+from lakeplan.sweep.batches import CHANGED, CopyEnd, Waiting, ask, changed_since, copy_one, delete_all
 
 SAMPLE = 20
 """Deleted objects of a part that are asked for again, unless all are: one in 500 of a full part."""
@@ -43,7 +43,7 @@ COPIES_A_BATCH = 500
 """Objects that are copied into quarantine before the first of them is deleted."""
 OBJECTS_A_LISTING = 1_000
 """Objects that are listed at once, just before they are deleted."""
-CHANGED = "changed since it was marked"
+BROUGHT_BACK = "there again after it was deleted"
 CLOSED = "the sweep was closed before its turn"
 GONE_BEFORE = "gone when it was inspected"
 MAY_GO = frozenset(kind.value for kind in (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED))
@@ -201,6 +201,8 @@ class _Part:
             return self._work.keep_never_committed
         if now.modified_us >= self._settings.cutoff_us or row.version not in (None, now.version):
             return CHANGED
+        if before is not None and before[0] is Status.DELETED:
+            return BROUGHT_BACK
         return CLOSED if self._settings.mode == "close" else ""
 
     def _quarantine(self, objects: dict[str, StoredObject]) -> dict[str, StoredObject]:
@@ -223,7 +225,14 @@ class _Part:
         record = {"copied": self._copied, "not_copied": failed}
         key = copied_key(self._work.sweep_prefix, self._part.name)
         self._store.put(key, json.dumps(record).encode())
-        return left
+        return self._unchanged(left) if left else left
+
+    def _unchanged(self, objects: dict[str, StoredObject]) -> dict[str, StoredObject]:
+        """Without those at which another object is by now: copies take long, and not every store compares
+        when it deletes."""
+        changed = ask(lambda: changed_since(self._store, [*objects], objects), self._settings, self._waiting)
+        self._status |= dict.fromkeys(changed, (Status.SAVED, CHANGED))
+        return {key: stored for key, stored in objects.items() if key not in changed}
 
     def _delete(self, objects: dict[str, StoredObject]) -> None:
         """Deletes what is still as it was listed. What the store refused may be gone all the same (an answer

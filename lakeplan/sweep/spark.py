@@ -23,7 +23,7 @@ from lakeplan.model.stored import Deletion
 from lakeplan.model.sweep import Part, PartEnd
 from lakeplan.ports.progress import Progress, Silent, Step
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
-from lakeplan.ports.sweep_storage import ObjectDeleter
+from lakeplan.ports.sweep_storage import SweepStore
 from lakeplan.sweep.batches import Waiting, delete_all
 from lakeplan.sweep.deleting import Work, rows_of, sweep_parts
 
@@ -55,7 +55,12 @@ class SparkSweeper:
         self._parallelism = parallelism
 
     def delete_objects(
-        self, store: ObjectDeleter, objects: Sequence[StoredObject], settings: DeleteSettings
+        self,
+        store: SweepStore,
+        objects: Sequence[StoredObject],
+        settings: DeleteSettings,
+        *,
+        before_each: Callable[[], None],
     ) -> list[Deletion]:
         """See the port. No Spark: quarantines are listed here anyway."""
         waiting = Waiting(time.monotonic, time.sleep, random.random)
@@ -63,7 +68,15 @@ class SparkSweeper:
         expected = {one.key: one for one in objects}
         with self._progress.task("deleting", len(objects)) as step:
             answers = []
-            for answer in delete_all(store, [*expected], settings, throttle, waiting, expected=expected):
+            for answer in delete_all(
+                store,
+                [*expected],
+                settings,
+                throttle,
+                waiting,
+                expected=expected,
+                before_each=before_each,
+            ):
                 answers.append(answer)
                 step()
         return answers

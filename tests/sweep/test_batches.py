@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lakeplan.core.sweep.pacing import Throttle
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion, StoredFacts, StoreFacts, Versions
 from lakeplan.ports.sweep import DeleteSettings
 from lakeplan.sweep.batches import CopyEnd, copy_one, delete_all
@@ -122,6 +123,59 @@ def it_keeps_to_the_rate_when_it_asks_again_too() -> None:
     list(delete_all(store, list("abcdefghi"), SETTINGS, Throttle(3.0), time.waiting()))
     assert len(store.asked) == 4
     assert time.at - started >= 3.0
+
+
+class Careless:
+    """Deletes whatever is there, whatever is expected. ``objects`` are what is stored. The first request
+    acts, and its answer is lost; ``then`` happens before the next."""
+
+    batch_size = 3
+
+    def __init__(self, *objects: StoredObject) -> None:
+        self.objects = {one.key: one for one in objects}
+        self.lost = True
+        self.then: Callable[[], None] = lambda: None
+
+    def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
+        return {key: self.objects[key] for key in keys if key in self.objects}
+
+    def delete(self, keys: Sequence[str], **more: object) -> list[Deletion]:
+        for key in keys:
+            self.objects.pop(key, None)
+        if self.lost:
+            self.lost = False
+            self.then()
+            raise StoreBusy("the connection was closed")
+        return [Deletion(key) for key in keys]
+
+
+class DescribeAStoreThatDoesNotCompare:
+    def it_is_not_sent_a_deletion_twice_without_another_listing(self) -> None:
+        known = {key: StoredObject(key, 1, 5) for key in "abc"}
+        store, new = Careless(*known.values()), StoredObject("b", 1, 6)
+        store.then = lambda: store.objects.update(b=new)
+        time = FakeTime()
+        answers = list(
+            delete_all(store, list("abc"), SETTINGS, Throttle(None), time.waiting(), expected=known)  # type: ignore[arg-type]
+        )
+        assert store.objects == {"b": new}
+        assert {a.key for a in answers if a.deleted} == {"a", "c"}
+        assert [a.key for a in answers if a.changed] == ["b"]
+
+    def it_deletes_by_no_listing_that_a_slow_rate_made_old(self) -> None:
+        known = {key: StoredObject(key, 1, 5) for key in "abcd"}
+        store, new = Careless(*known.values()), StoredObject("d", 1, 6)
+        store.lost, time = False, FakeTime()
+        wait = time.sleep
+
+        def sleep(seconds: float) -> None:
+            wait(seconds)
+            if seconds:
+                store.objects["d"] = new
+
+        waiting = replace(time.waiting(), sleep=sleep)
+        list(delete_all(store, list("abcd"), SETTINGS, Throttle(1.0), waiting, expected=known))  # type: ignore[arg-type]
+        assert store.objects == {"d": new}
 
 
 KEYS = [f"k{n}" for n in range(8)]

@@ -18,7 +18,7 @@ from lakeplan.model.stored import Deletion, Versions
 from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
 from lakeplan.ports.sweep import DeleteSettings
 from lakeplan.sweep import deleting
-from lakeplan.sweep.deleting import CHANGED, GONE_AFTER, GONE_BEFORE, SAMPLE, Work, sweep_parts
+from lakeplan.sweep.deleting import BROUGHT_BACK, CHANGED, GONE_AFTER, GONE_BEFORE, SAMPLE, Work, sweep_parts
 from tests.sweeping.stores import (
     MARK_PREFIX,
     QUARANTINE_PREFIX,
@@ -347,6 +347,27 @@ class DescribeGoingOn:
         }
         assert sweep.there() == {"data/a", "data/saved"}
 
+    def it_keeps_what_somebody_brought_back_when_others_are_tried_again(self, sweep: Sweep) -> None:
+        class Versioned(FaultyStore):
+            """Its delete marker of data/a is removed later: the object is what it was when it was marked."""
+
+            def is_gone(self, key: str) -> bool:
+                return key == "data/a" or bool(self.store.is_gone(key))
+
+        sweep.mark(["data/a", "data/b"])
+        store = Versioned(sweep.store)
+        answers = {"data/a": Deletion("data/a"), "data/b": Deletion("data/b", "AccessDenied")}
+        store.refuses = answers.get
+        sweep.run(store)
+        assert sweep.records["data/a"] == ("deleted", "")
+        again = {sweep.parts[0].name: 1}
+        sweep.run(attempts=again)
+        assert sweep.there() == {"data/a"}
+        assert records(sweep.store, sweep.parts, again) == {
+            "data/a": ("saved", BROUGHT_BACK),
+            "data/b": ("deleted", ""),
+        }
+
 
 class DescribeAnObjectThatWasWrittenAgain:
     """Under the key that the mark names: nobody judged it."""
@@ -372,6 +393,31 @@ class DescribeAnObjectThatWasWrittenAgain:
         store.before = write
         sweep.run(store)
         assert sweep.records == {"data/a": ("deleted", ""), "data/b": ("saved", CHANGED)}
+
+    def it_stays_when_it_was_written_while_its_batch_was_copied_whatever_the_store_compares(
+        self, sweep: Sweep
+    ) -> None:
+        class Careless(FaultyStore):
+            def delete(self, keys: Sequence[str], **more: Any) -> list[Deletion]:
+                return super().delete(keys, versions=more["versions"])
+
+        sweep.settings = replace(SETTINGS, mode="quarantine")
+        sweep.mark(["data/a", "data/b", "data/c"])
+        store = Careless(sweep.store)
+
+        def write(name: str, args: tuple[Any, ...]) -> None:
+            if name == "copy" and args[0] == "data/c":
+                put_object(sweep.folder, "data/b", b"B", modified=CUTOFF + 1)
+                (sweep.folder / "data/c").unlink(missing_ok=True)
+
+        store.after = write
+        sweep.run(store)
+        assert sweep.records == {
+            "data/a": ("deleted", ""),
+            "data/b": ("saved", CHANGED),
+            "data/c": ("deleted", ""),
+        }
+        assert sweep.there() == {"data/b"}
 
     def it_costs_one_request_a_thousand_objects(self, sweep: Sweep) -> None:
         sweep.mark([f"data/{n:04}" for n in range(1_500)])

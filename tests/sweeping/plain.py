@@ -30,7 +30,7 @@ from lakeplan.ports.sweep import (
     RecheckRequest,
     RoundEnd,
 )
-from lakeplan.ports.sweep_storage import ObjectDeleter, SweepStore
+from lakeplan.ports.sweep_storage import SweepStore
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.sweep.batches import Waiting, delete_all
 from lakeplan.sweep.deleting import Work, sweep_parts
@@ -240,12 +240,21 @@ class PlainSweeper:
         return RoundEnd([answer for answer in answers if isinstance(answer, PartEnd)], problem)
 
     def delete_objects(
-        self, store: ObjectDeleter, objects: Sequence[StoredObject], settings: DeleteSettings
+        self,
+        store: SweepStore,
+        objects: Sequence[StoredObject],
+        settings: DeleteSettings,
+        *,
+        before_each: Callable[[], None] = lambda: None,
     ) -> list[Deletion]:
         waiting = Waiting(time.monotonic, time.sleep, lambda: 0.0)
         expected = {one.key: one for one in objects}
         throttle = Throttle(settings.rate)
-        return list(delete_all(store, [*expected], settings, throttle, waiting, expected=expected))
+        return list(
+            delete_all(
+                store, [*expected], settings, throttle, waiting, expected=expected, before_each=before_each
+            )
+        )
 
 
 def _nothing() -> None:

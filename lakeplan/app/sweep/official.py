@@ -10,7 +10,7 @@ A mark of it that was refused is made unusable: anybody could sweep it without a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -33,7 +33,7 @@ from lakeplan.model.stored import Deletion, Versions
 from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
 from lakeplan.ports.collector import Collector
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
-from lakeplan.ports.sweep_storage import ObjectDeleter
+from lakeplan.ports.sweep_storage import SweepStore
 
 THREADS = 32
 """Requests in flight while objects are asked for."""
@@ -79,10 +79,15 @@ class OfficialSweeper:
         self._addresses: frozenset[str] = frozenset()
 
     def delete_objects(
-        self, store: ObjectDeleter, objects: Sequence[StoredObject], settings: DeleteSettings
+        self,
+        store: SweepStore,
+        objects: Sequence[StoredObject],
+        settings: DeleteSettings,
+        *,
+        before_each: Callable[[], None],
     ) -> list[Deletion]:
         """See the port: what no mark names is not the collector's."""
-        return self._ports.sweeper.delete_objects(store, objects, settings)
+        return self._ports.sweeper.delete_objects(store, objects, settings, before_each=before_each)
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
         """See the port. Raises GateRefused, StalePlan when it may not go on; nothing was deleted then."""

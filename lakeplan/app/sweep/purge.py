@@ -37,8 +37,10 @@ from lakeplan.ports.sweep import DeleteSettings
 
 _log = logging.getLogger(__name__)
 PURGE_FORMAT = "lakeplan.purge/v1"
-COPIES_A_LEASE = 50_000
-"""Deletions between two renewals of the lease."""
+COPIES_AT_ONCE = 50_000
+"""Copies that are looked at, and deleted, together."""
+KEEP = timedelta(minutes=1)
+"""Between two renewals of the lease."""
 NAMED = 100
 """Failures that the document names; all are counted."""
 NEEDED = "needed again, and not at its address"
@@ -46,6 +48,8 @@ YOUNG = "not old enough"
 NOT_NAMED = "not named by the mark"
 STILL_THERE = "still there after it was deleted"
 SLOW = "inspecting the repository took longer than ten minutes: nothing was deleted by that inspection"
+
+NONE_DELETED = "the store deleted no copy within ten minutes"
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,10 @@ class _End:
     problem: str = ""
 
 
+class _TooOld(Exception):
+    """The inspection that a deletion goes by."""
+
+
 class _Purge:
     def __init__(
         self,
@@ -152,9 +160,8 @@ class _Purge:
             if self._ports.now() >= until:
                 self._end.problem = SLOW
             while waiting and not self._end.problem and self._ports.now() < until:
-                some, waiting = waiting[:COPIES_A_LEASE], waiting[COPIES_A_LEASE:]
-                self._keep()
-                self._delete(self._unneeded(some, needed.addresses))
+                some, waiting = waiting[:COPIES_AT_ONCE], waiting[COPIES_AT_ONCE:]
+                waiting = self._delete(self._unneeded(some, needed.addresses), until) + waiting
             if self._end.problem:
                 break
         return self._ended()
@@ -187,22 +194,44 @@ class _Purge:
             back = there.get(key)
             if key in needed and (back is None or back.size != copy.size):
                 self._end.kept[copy.key] = NEEDED
+                self._asked.pop(copy.key, None)
             else:
                 found.append(copy)
         return found
 
-    def _delete(self, copies: list[StoredObject]) -> None:
+    def _delete(self, copies: list[StoredObject], until: datetime) -> list[StoredObject]:
+        """Those that are left because the inspection is too old by now: another one is needed for them."""
         sweep = self._site.desired.sweep
         settings = DeleteSettings(
             mode="delete", versions=sweep.versions, verify_all=False, cutoff_us=0, rate=sweep.rate
         )
         self._asked |= {copy.key: copy for copy in copies}
+        self._keep()
+        kept = self._ports.now()
+
+        def check() -> None:
+            nonlocal kept
+            if (now := self._ports.now()) >= until:
+                raise _TooOld
+            if now - kept >= KEEP:
+                self._keep()
+                kept = now
+
         try:
-            answers = self._ports.sweeper.delete_objects(self._site.store, copies, settings)
+            answers = self._ports.sweeper.delete_objects(
+                self._site.store, copies, settings, before_each=check
+            )
+        except _TooOld:
+            there = {copy.key for copy in self._site.store.list_objects(self._prefix)}
+            left = [copy for copy in copies if copy.key in there]
+            if len(left) == len(copies):
+                self._end.problem = NONE_DELETED
+            return left
         except StorageError as error:
             self._end.problem = f"{error}"
-            return
+            return []
         self._answers |= {answer.key: answer.reason for answer in answers if not answer.deleted}
+        return []
 
     def _ended(self) -> _End:
         """What became of the copies that were to be deleted, as the store shows it."""

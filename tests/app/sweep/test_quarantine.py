@@ -183,6 +183,32 @@ def it_reads_the_repositories_of_the_other_servers(
     assert len(copies(repo, moved)) == 2
 
 
+def it_inspects_again_before_it_deletes_by_an_old_inspection(
+    world: SweepWorld, repo: LakeRepository, moved: Mark
+) -> None:
+    """A slow rate, or a store that is busy: deleting takes longer than the inspection is good for."""
+    last = max(copies(repo, moved))
+
+    class Slow(FaultyStore):
+        batch_size = 1
+
+    def after(name: str, args: tuple[Any, ...]) -> None:
+        if name == "delete" and len(copies(repo, moved)) == 1:
+            world.lake.clock.advance(hours=1)
+            repo.stage("again.bin", last)
+
+    def wrap(store: SweepStore) -> FaultyStore:
+        slow = Slow(store)
+        slow.after = after
+        return slow
+
+    world.wrap = wrap
+    document, code = purge(world)
+    (end,) = document["quarantines"]
+    assert copies(repo, moved) == {last}
+    assert (end["deleted"], end["kept_reasons"], end["failed"], code) == (1, {NEEDED: 1}, 0, 3)
+
+
 @pytest.mark.parametrize("came_back", [None, 2])
 def it_refuses_a_sweep_of_which_something_came_back_or_nobody_knows(
     world: SweepWorld, repo: LakeRepository, came_back: int | None
