@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Literal
 
+from lakeplan.core.globs import names_repository
 from lakeplan.core.tree_text import gc_lines, quoted, setting_lines
 from lakeplan.errors import FeatureMissing, LakeplanError
 from lakeplan.model.rules import GcRules
@@ -66,8 +66,7 @@ class Owners:
     pairs: tuple[tuple[str, str], ...] = field(default=())
 
     def of(self, server: str, name: str) -> str | None:
-        fitting = (o for g, o in self.pairs if fnmatchcase(name, g) or fnmatchcase(f"{server}/{name}", g))
-        return next(fitting, None)
+        return next((o for g, o in self.pairs if names_repository(g, server, name)), None)
 
 
 def read_servers(

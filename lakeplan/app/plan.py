@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -21,7 +20,7 @@ from lakeplan.app.plan_branches import (
     look_at_branches,
     with_losses,
 )
-from lakeplan.core.globs import matches
+from lakeplan.core.globs import matches, names_repository
 from lakeplan.core.holds import active_holds
 from lakeplan.core.planning import gates, impact
 from lakeplan.core.planning.shown import named_transitions, shown_of
@@ -57,8 +56,7 @@ class Selection:
             return False
         if self.owner is not None and owner != self.owner:
             return False
-        names = (name, f"{server}/{name}")
-        return not self.targets or any(fnmatchcase(n, t) for t in self.targets for n in names)
+        return not self.targets or any(names_repository(t, server, name) for t in self.targets)
 
     def takes_key(self, key: str) -> bool:
         """Whether ``server/name`` is selected, its owner apart."""

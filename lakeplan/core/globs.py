@@ -56,6 +56,13 @@ def matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern)
 
 
+def names_repository(pattern: str, server: str, name: str) -> bool:
+    """Whether a glob names a repository: by its name alone, or as ``server/name``. ``prod*`` is no repository
+    of a server ``prod``."""
+    of_server, slash, of_name = pattern.rpartition("/")
+    return matches(name, of_name) and (not slash or matches(server, of_server))
+
+
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 

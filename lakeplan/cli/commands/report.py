@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +19,7 @@ from lakeplan.cli.report_curves import Curves, compute_curves
 from lakeplan.cli.report_sources import Sources
 from lakeplan.cli.wiring import Session, parse_spark_conf
 from lakeplan.core.files import write_file
+from lakeplan.core.globs import names_repository
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.model.plan import Plan, RepositoryPlan
 from lakeplan.render.amounts import size
@@ -154,11 +154,7 @@ def _counted(shown: Sequence[RepositoryPlan]) -> str:
 
 def _targets(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[str]:
     """Keys of the repositories that ``--target`` names. Raises UsageError when it names none."""
-    found = [
-        r.key
-        for r in plan.repositories
-        if any(fnmatchcase(name, g) for g in globs for name in (r.name, r.key))
-    ]
+    found = [r.key for r in plan.repositories if any(names_repository(g, r.server, r.name) for g in globs)]
     if globs and not found:
         raise UsageError(
             "no repository of the plan matches --target",

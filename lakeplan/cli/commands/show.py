@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from lakeplan.cli.console import configure_logging
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.redaction import plan_shown
+from lakeplan.core.globs import names_repository
 from lakeplan.errors import UsageError
 from lakeplan.model.plan_document import to_document
 from lakeplan.render.plan import render_plan
@@ -71,7 +71,7 @@ def register(app: typer.Typer) -> None:
         wanted = [
             r
             for r in document["repositories"]
-            if any(fnmatchcase(n, t) for t in targets for n in (r["name"], f"{r['server']}/{r['name']}"))
+            if any(names_repository(t, r["server"], r["name"]) for t in targets)
         ]
         if targets and not wanted:
             raise UsageError(

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
+from lakeplan.core.globs import names_repository
 from lakeplan.errors import UsageError
 from lakeplan.model.branch_plan import BranchRow
 from lakeplan.model.desired import Override, Safety
@@ -128,7 +128,7 @@ class Openers:
             return False
         if repository is None:
             return note.repository == "*"
-        return any(fnmatchcase(name, note.repository) for name in (repository.name, repository.key))
+        return names_repository(note.repository, repository.key.partition("/")[0], repository.name)
 
 
 def _flag_of(gate: GateResult, repository: Named | None) -> str:

@@ -110,6 +110,9 @@ def note(**values: object) -> Override:
     [
         (note(), "overridden"),
         (note(repository="prod/*"), "overridden"),
+        (note(repository="*/analytics"), "overridden"),
+        (note(repository="prod*"), "refused"),  # names no repository, only its server
+        (note(repository="p*s"), "refused"),
         (note(max=50), "overridden"),
         (note(max=39), "refused"),
         (note(repository="other"), "refused"),
