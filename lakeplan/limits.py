@@ -63,6 +63,11 @@ TREE_ENTRIES = 200_000
 INCLUDE_PARTS = 50
 """Parts of one pattern of ``include``."""
 TREE_PROBLEMS = 10_000
+GLOB_CHARACTERS = 1_024
+"""One pattern of branches, tags or repositories."""
+GLOBS = 1_000
+"""Patterns of branches and tags in one entry or profile."""
+TREE_GLOBS = 100_000
 GLOB_STEPS = 100_000
 """Steps to compare all globs of a tree with each other."""
 YAML_NODES = 500_000
@@ -89,6 +94,10 @@ OBJECT_BYTES = 256 * MIB
 LISTING_BYTES = 32 * MIB
 """One page of a store's listing, or any other small answer of a store."""
 STORE_PAGES = 20_000_000
+STORE_LISTING_SECONDS = 48 * 3600.0
+"""One listing of a store, with what is done with its entries meanwhile."""
+STORE_VERSIONS = 1_000_000
+"""Versions of one object that a deletion of all of them lists."""
 LISTED, LISTED_COMMITS, LISTED_CHANGES = 2_000_000, 5_000_000, 50_000_000
 """Entries of one listing: of anything, of commits, of uncommitted changes."""
 LISTING_SECONDS = 4 * 3600.0

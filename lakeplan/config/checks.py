@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from lakeplan import limits
 from lakeplan.config.layers import CLEAR, SERVER_BLOCKS
 from lakeplan.config.problems import Path, Problems
 from lakeplan.config.sweeping import parse_age
 from lakeplan.config.units import parse_bytes, parse_count, parse_date, parse_duration
 from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode
-from lakeplan.core.globs import BRANCH_NAMES, is_glob, why_no_tag, why_nothing
+from lakeplan.core.globs import BRANCH_NAMES, is_glob, pattern_problem, why_no_branch, why_no_tag
 from lakeplan.core.holds import prefix_problem
 from lakeplan.model.desired import Source
 
@@ -29,10 +30,12 @@ class SettingsCheck:
     def __init__(self, problems: Problems, bounds: Bounds) -> None:
         self._problems = problems
         self._bounds = bounds
+        self._globs = self._globs_here = 0
 
     def settings(self, node: Node, path: Path, *, may_clear: bool) -> None:
         if not isinstance(node, MapNode):
             return
+        self._globs_here = 0
         for block in SERVER_BLOCKS:
             child = node.items.get(block)
             if text_of(child) == CLEAR and child is not None and not may_clear:
@@ -103,9 +106,8 @@ class SettingsCheck:
                 self._problems.add(item.source, here, "a hold has one of prefix, branch, tag, commit")
             if "branch" in named:
                 self._pattern(item.items["branch"], (*here, "branch"))
-            if "tag" in named and (tag := text_of(item.items["tag"])) and (why := why_no_tag(tag)):
-                text = f"the pattern {tag!r} can match nothing: {why}"
-                self._problems.add(item.items["tag"].source, (*here, "tag"), text)
+            if "tag" in named:
+                self._pattern(item.items["tag"], (*here, "tag"), why_no_tag)
             if "prefix" in named and "remove" not in item.items:
                 self._hold_prefix(item.items["prefix"], (*here, "prefix"))
             self._parsed(item, "until", here, parse_date)
@@ -154,10 +156,20 @@ class SettingsCheck:
             text = f"{name!r} cannot be a branch's name (letters, digits, _ and -, and not - first)"
         self._problems.add(node.source, path, text)
 
-    def _pattern(self, node: Node, path: Path) -> None:
+    def _pattern(self, node: Node, path: Path, why_not: Callable[[str], str | None] = why_no_branch) -> None:
         pattern = text_of(node)
-        if pattern and (why := why_nothing(pattern, BRANCH_NAMES)):
-            self._problems.add(node.source, path, f"the pattern {pattern!r} can match nothing: {why}")
+        if not pattern:
+            return
+        self._globs += 1
+        self._globs_here += 1
+        for count, most, what in (
+            (self._globs_here, limits.GLOBS, "an entry or profile"),
+            (self._globs, limits.TREE_GLOBS, "a tree"),
+        ):
+            if count == most + 1:
+                self._problems.add(node.source, path, f"{what} has at most {most:,} patterns")
+        if self._globs <= limits.TREE_GLOBS and (text := pattern_problem(pattern, why_not)):
+            self._problems.add(node.source, path, text)
 
     def _parsed(self, node: MapNode, key: str, path: Path, parse: Callable[[str], object]) -> None:
         child = node.items.get(key)

@@ -8,7 +8,7 @@ from lakeplan.config.checks import text_of
 from lakeplan.config.nearest import nearest
 from lakeplan.config.problems import Path, Problems
 from lakeplan.config.yaml_nodes import Node
-from lakeplan.core.globs import REPOSITORY_NAMES, is_glob, why_nothing
+from lakeplan.core.globs import REPOSITORY_NAMES, is_glob, pattern_problem, why_no_repository
 from lakeplan.model.desired import Source
 
 
@@ -56,10 +56,9 @@ class KeyReader:
 
     def _is_name(self, name: str, at: Source, path: Path) -> bool:
         if is_glob(name):
-            why = why_nothing(name, REPOSITORY_NAMES)
-            if why:
-                self._problems.add(at, path, f"the pattern {name!r} can match nothing: {why}")
-            return why is None
+            if problem := pattern_problem(name, why_no_repository):
+                self._problems.add(at, path, problem)
+            return problem is None
         if not REPOSITORY_NAMES.allows(name):
             text = f"{name!r} cannot be a repository's name (3 to 63 of a-z, 0-9, - and not - first)"
             self._problems.add(at, path, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from lakeplan import limits
 from lakeplan.config.checks import Bounds, text_of
 from lakeplan.config.problems import Problems
 from lakeplan.config.units import (
@@ -14,7 +15,7 @@ from lakeplan.config.units import (
     parse_percent,
 )
 from lakeplan.config.yaml_nodes import ListNode, MapNode, Node, ScalarNode
-from lakeplan.core.globs import why_no_tag
+from lakeplan.core.globs import pattern_problem, why_no_tag
 from lakeplan.model.desired import Safety, Source
 
 T = TypeVar("T")
@@ -84,13 +85,15 @@ def read_places(root: MapNode) -> dict[str, Source]:
 
 
 def _tag_patterns(node: ListNode, problems: Problems) -> Iterator[str]:
-    for index, child in enumerate(node.items):
+    if len(node.items) > limits.GLOBS:
+        text = f"safety has at most {limits.GLOBS:,} patterns"
+        problems.add(node.source, ("safety", "protected_tags"), text)
+    for index, child in enumerate(node.items[: limits.GLOBS]):
         pattern = text_of(child)
         if not pattern:
             continue
-        if why := why_no_tag(pattern):
-            text = f"the pattern {pattern!r} can match nothing: {why}"
-            problems.add(child.source, ("safety", "protected_tags", index), text)
+        if problem := pattern_problem(pattern, why_no_tag):
+            problems.add(child.source, ("safety", "protected_tags", index), problem)
         yield pattern
 
 

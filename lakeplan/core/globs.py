@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import string
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -96,9 +96,40 @@ def why_nothing(pattern: str, rule: NameRule) -> str | None:
             return f"{part} does not mean `none of these`: write [!{part[2:]}"
         if not any(fnmatchcase(c, part) for c in rule.rest) or (part == "["):
             return _why_no_character(part, rule)
-    if witness([pattern], [], rule) is None:
+    if not _is_possible(tokens(pattern), rule):
         return f"no {rule.what} can have such a name"
     return None
+
+
+def pattern_problem(pattern: str, why_not: Callable[[str], str | None]) -> str | None:
+    """What is wrong with a pattern of a tree, in words. ``why_not`` says why it can match nothing."""
+    if len(pattern) > limits.GLOB_CHARACTERS:
+        return (
+            f"a pattern has at most {limits.GLOB_CHARACTERS:,} characters, and this one has {len(pattern):,}"
+        )
+    why = why_not(pattern)
+    return f"the pattern {pattern!r} can match nothing: {why}" if why else None
+
+
+def _is_possible(parts: Sequence[str], rule: NameRule) -> bool:
+    """Whether some name has these tokens, each of which matches some character of names."""
+    singles = [part for part in parts if part != "*"]
+    if len(singles) == len(parts) and len(singles) < rule.shortest:
+        return False
+    full = rule.longest is not None and len(singles) >= rule.longest
+    if full and len(singles) != rule.longest:
+        return False
+    if parts[0] == "*" and not full:
+        return True  # its first character may be any
+    return any(fnmatchcase(c, singles[0]) for c in rule.first)
+
+
+def why_no_branch(pattern: str) -> str | None:
+    return why_nothing(pattern, BRANCH_NAMES)
+
+
+def why_no_repository(pattern: str) -> str | None:
+    return why_nothing(pattern, REPOSITORY_NAMES)
 
 
 def why_no_tag(pattern: str) -> str | None:

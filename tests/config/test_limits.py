@@ -42,6 +42,59 @@ def it_stops_looking_for_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert problem_of(tmp_path, HEAD + "repositories:\n" + entries).count("\n") == 99
 
 
+def patterns(count: int, start: int = 0) -> str:
+    return ", ".join(f"feature-{n}-*" for n in range(start, start + count))
+
+
+class DescribePatterns:
+    """Each is compared with every branch."""
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            "lifecycle: {exempt: [%s]}",
+            "holds: [{branch: '%s', reason: r}]",
+            "holds: [{tag: '%s', reason: r}]",
+            "gc: {default_retention_days: 7, branches: [{pattern: '%s', retention_days: 9}]}",
+            "branch_lifecycle: {policies: [{id: p, patterns: ['%s'], max_age: 9d}]}",
+        ],
+    )
+    def it_limits_their_length(self, tmp_path: Path, settings: str) -> None:
+        long = "a" * 1_024 + "*"
+        text = HEAD + f"repositories: {{lake: {{{settings % long}}}}}\n"
+        assert "a pattern has at most 1,024 characters, and this one has 1,025" in problem_of(tmp_path, text)
+
+    def it_limits_the_length_of_repositories_and_protected_tags(self, tmp_path: Path) -> None:
+        long = "'" + "a*" * 100_000 + "'"
+        assert "at most 1,024 characters" in problem_of(
+            tmp_path, HEAD + f"repositories: {{? {long} : {{}}}}\n"
+        )
+        assert "at most 1,024 characters" in problem_of(
+            tmp_path, HEAD + f"safety: {{protected_tags: [{long}]}}\n"
+        )
+
+    def it_limits_how_many_an_entry_has(self, tmp_path: Path) -> None:
+        text = HEAD + f"repositories: {{lake: {{lifecycle: {{exempt: [{patterns(1_001)}]}}}}}}\n"
+        assert problem_of(tmp_path, text).endswith("an entry or profile has at most 1,000 patterns")
+        text = HEAD + f"safety: {{protected_tags: [{patterns(1_001)}]}}\n"
+        assert "safety has at most 1,000 patterns" in problem_of(tmp_path, text)
+
+    def it_checks_as_many_as_an_entry_may_have(self, tmp_path: Path) -> None:
+        started = time.monotonic()
+        text = HEAD + f"repositories: {{lake: {{lifecycle: {{exempt: [{patterns(1_000)}]}}}}}}\n"
+        (tmp_path / "lakeplan.yaml").write_text(text)
+        load_tree(tmp_path, {})
+        assert time.monotonic() - started < 5
+
+    def it_limits_how_many_a_tree_has(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "TREE_GLOBS", 2_500)
+        entries = "".join(
+            f"  lake{n}: {{lifecycle: {{exempt: [{patterns(900, 900 * n)}]}}}}\n" for n in range(3)
+        )
+        text = problem_of(tmp_path, HEAD + "repositories:\n" + entries)
+        assert text.endswith("a tree has at most 2,500 patterns")
+
+
 class DescribeIncludes:
     @pytest.fixture
     def deep(self, tmp_path: Path) -> Path:

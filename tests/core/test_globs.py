@@ -144,6 +144,22 @@ def it_knows_how_long_a_repositorys_name_is() -> None:
     assert why_nothing("A*", REPOSITORY_NAMES) is not None
 
 
+def it_knows_from_its_tokens_alone_whether_a_glob_matches_some_name():
+    """As the search for a name does, which takes far longer."""
+    rules = (
+        NameRule("thing", "ab", "ab-", 2, 3),
+        NameRule("thing", "a", "a-", 1, None),
+        NameRule("thing", "b", "ab", 3, 3),
+    )
+    for length in range(5):
+        for parts in product("*?a-", repeat=length):
+            for rule in rules:
+                glob = "".join(parts)
+                possible = why_nothing(glob, rule) is None
+                hopeless = any(c not in "*?" and c not in rule.rest for c in glob)
+                assert possible == (not hopeless and witness([glob], [], rule) is not None), (glob, rule)
+
+
 @settings(max_examples=300)
 @given(GLOBS)
 def it_finds_a_name_exactly_when_there_is_one(pattern: str) -> None:
