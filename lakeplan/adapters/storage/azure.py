@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from azure.core.exceptions import AzureError
+from azure.core.paging import ItemPaged
 from azure.storage.blob import BlobPrefix, BlobProperties
 
 from lakeplan import limits
 from lakeplan.adapters.storage.azure_client import AzureClient
-from lakeplan.adapters.storage.azure_find import stored_object
-from lakeplan.adapters.storage.bounded import too_large
+from lakeplan.adapters.storage.azure_find import first_name, stored_object
+from lakeplan.adapters.storage.bounded import bounded_pages, in_time, too_large
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_azure_error
 from lakeplan.adapters.storage.urls import AzureLocation
 from lakeplan.model.objects import StoredObject
@@ -45,7 +47,7 @@ class AzureReader:
             download = self._client.get().download_blob(self._base + key)
             if download.size > limits.OBJECT_BYTES:
                 raise too_large(where)
-            data: bytes = download.readall()
+            data: bytes = in_time(download.readall, where, limits.FILE_SECONDS)
         except AzureError as error:
             raise translate_azure_error(error, where) from None
         if len(data) != download.size:
@@ -69,15 +71,18 @@ class AzureReader:
         )
 
     def _items(self, prefix: str, *, recursive: bool) -> Iterator[BlobProperties | BlobPrefix]:
-        start = self._base + prefix
+        start, where = self._base + prefix, f"{self.url}/{prefix}"
         try:
             container = self._client.get()
+            items: ItemPaged[Any]
             if recursive:
-                yield from container.list_blobs(name_starts_with=start, include=["metadata"])
+                items = container.list_blobs(name_starts_with=start, include=["metadata"])
             else:
-                yield from container.walk_blobs(name_starts_with=start, include=["metadata"], delimiter="/")
+                items = container.walk_blobs(name_starts_with=start, include=["metadata"], delimiter="/")
+            for page in bounded_pages(map(list, items.by_page()), first_name, where):
+                yield from page
         except AzureError as error:
-            raise translate_azure_error(error, f"{self.url}/{prefix}") from None
+            raise translate_azure_error(error, where) from None
 
 
 def _is_folder(item: BlobProperties) -> bool:

@@ -6,13 +6,25 @@ import email.parser
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.message import Message
+from itertools import chain
 from typing import Any
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 
+from lakeplan import limits
 from lakeplan.adapters.storage.azure_client import AzureClient
-from lakeplan.adapters.storage.checks import CHANGED, NO_KEY, NOT_NAMED, check_batch, in_order, reason_of
+from lakeplan.adapters.storage.azure_find import first_name
+from lakeplan.adapters.storage.bounded import bounded_pages
+from lakeplan.adapters.storage.checks import (
+    CHANGED,
+    NO_KEY,
+    NOT_NAMED,
+    TOO_MANY_VERSIONS,
+    check_batch,
+    in_order,
+    reason_of,
+)
 from lakeplan.adapters.storage.translate import AZURE_CODES, Kind, error_of, translate_azure_error
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy
 from lakeplan.model.objects import StoredObject
@@ -85,11 +97,15 @@ class AzureDeleter:
     def _versions_of(self, key: str, newest_us: int | None) -> list[str] | Deletion:
         """In a listing a blob's versions come before all blobs whose names only begin with its name."""
         name = self._base + key
-        found = []
+        found: list[str] = []
         try:
-            for item in self._client.get().list_blobs(name_starts_with=name, include=["versions"]):
+            listed = self._client.get().list_blobs(name_starts_with=name, include=["versions"])
+            pages = bounded_pages(map(list, listed.by_page()), first_name, f"{self._url}/{key}")
+            for item in chain.from_iterable(pages):
                 if item.name != name:
                     break
+                if len(found) >= limits.STORE_VERSIONS:
+                    return Deletion(key, TOO_MANY_VERSIONS)
                 modified_us = round(item.last_modified.timestamp() * 1_000_000)
                 if item.version_id and (newest_us is None or modified_us <= newest_us):
                     found.append(str(item.version_id))
@@ -98,6 +114,8 @@ class AzureDeleter:
             if isinstance(translated, StoreBusy | StorageDenied | StorageNotFound):
                 raise translated from None
             return Deletion(key, f"its older versions cannot be listed: {translated.message}")
+        except StorageError as error:  # the blob itself is deleted by now: that must be reported
+            return Deletion(key, f"its older versions cannot be listed: {error.message}")
         return found
 
     def _send(self, keys: list[str], blobs: list[dict[str, Any]]) -> list[Deletion]:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 
 from azure.core.exceptions import AzureError
-from azure.storage.blob import BlobProperties
+from azure.storage.blob import BlobPrefix, BlobProperties
 
 from lakeplan.adapters.storage.azure_client import AzureClient
 from lakeplan.adapters.storage.translate import translate_azure_error
@@ -37,6 +37,11 @@ def find(client: AzureClient, base: str, keys: Sequence[str], url: str) -> dict[
 def stored_object(item: BlobProperties, base: str) -> StoredObject:
     modified = round(item.last_modified.timestamp() * 1_000_000)
     return StoredObject(item.name[len(base) :], int(item.size), modified, str(item.etag or ""))
+
+
+def first_name(page: Sequence[BlobProperties | BlobPrefix]) -> tuple[str, str | None] | None:
+    """What names the first entry of a page; None for an empty one."""
+    return (page[0].name, getattr(page[0], "version_id", None)) if page else None
 
 
 def _listed(client: AzureClient, base: str, wanted: list[str], url: str) -> tuple[list[StoredObject], int]:

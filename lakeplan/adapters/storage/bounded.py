@@ -17,7 +17,8 @@ HINT = "check the address of the store; docs/limits.md has the limits"
 
 
 class BoundedRaw:
-    """urllib3's response, with a most and a least rate for its body. Everything else is the response's."""
+    """urllib3's response, with a most, a least rate and a total time for its body. Everything else is the
+    response's."""
 
     def __init__(self, raw: Any, limit: int, where: str, *, has_body: bool = True) -> None:
         self._raw = raw
@@ -52,6 +53,8 @@ class BoundedRaw:
         elapsed = time.monotonic() - self._started
         if self._left < 0:
             raise self._beyond(f"an answer is larger than {limits.size_text(self._limit)}")
+        if elapsed > limits.FILE_SECONDS:
+            raise self._beyond(f"an answer takes longer than {limits.FILE_SECONDS:g} seconds")
         if elapsed > limits.RATE_GRACE_SECONDS and self._limit - self._left < limits.RATE_BYTES * elapsed:
             raise self._beyond(f"an answer brings less than {limits.RATE_BYTES:,} bytes a second")
         return piece
@@ -124,10 +127,11 @@ def azure_session() -> Any:
     return Bounded()
 
 
-def in_time(call: Callable[[], T], where: str) -> T:
-    """What ``call`` returns; StorageError when an answer's head, or a whole small answer, takes too long."""
+def in_time(call: Callable[[], T], where: str, seconds: float | None = None) -> T:
+    """What ``call`` returns; StorageError when it takes longer than ``seconds``. By default these are of an
+    answer's head, or of a whole small answer."""
     try:
-        return within(limits.ANSWER_SECONDS, call)
+        return within(limits.ANSWER_SECONDS if seconds is None else seconds, call)
     except TooSlow as error:
         raise StorageError(f"an answer is not taken: {error}", where=where, hint=HINT) from None
 
@@ -138,11 +142,25 @@ def too_large(where: str) -> StorageError:
     )
 
 
-def bounded_pages(pages: Iterable[T], size_of: Any, where: str) -> Iterator[T]:
-    """The pages of a listing. Raises StorageError for one that goes on without showing anything."""
-    empty = 0
-    for number, page in enumerate(pages):
-        empty = 0 if size_of(page) else empty + 1
-        if empty > limits.EMPTY_PAGES or number > limits.STORE_PAGES:
+def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: str) -> Iterator[T]:
+    """The pages of a listing. ``first_of`` names the first entry of a page; None for an empty one.
+
+    Raises StorageError for a listing that goes on without showing anything, that shows an entry first on two
+    pages, or that does not end. Of the pages before, the one whose number is the last power of two is
+    compared: that finds every circle, however long, and needs no memory.
+    """
+    empty, shown, known = 0, 0, None
+    started = time.monotonic()
+    for number, page in enumerate(pages, start=1):
+        first = first_of(page)
+        empty = 0 if first is not None else empty + 1
+        if first is not None:
+            shown += 1
+            if first == known:
+                raise StorageError("the listing goes round in a circle", where=where, hint=HINT)
+            if shown & (shown - 1) == 0:
+                known = first
+        late = time.monotonic() - started > limits.STORE_LISTING_SECONDS
+        if late or empty > limits.EMPTY_PAGES or number > limits.STORE_PAGES:
             raise StorageError("the listing does not end", where=where, hint=HINT)
         yield page

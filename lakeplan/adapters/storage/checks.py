@@ -10,6 +10,7 @@ from lakeplan.model.stored import Deletion
 
 NOT_NAMED = "the answer does not name this key; not known to be deleted"
 CHANGED = "changed since it was listed"
+TOO_MANY_VERSIONS = "it has more versions than lakeplan lists; delete old ones with a rule of the store"
 NO_KEY = "an empty key names no object"
 
 

@@ -90,10 +90,11 @@ class S3Reader:
         try:
             paginator = self._client.get().get_paginator("list_objects_v2")
             pages = paginator.paginate(Bucket=self._location.bucket, Prefix=self._base + prefix, **options)
-            yield from bounded_pages(pages, _shows, where)
+            yield from bounded_pages(pages, _first, where)
         except (BotoCoreError, ClientError) as error:
             raise translate_boto_error(error, where) from error
 
 
-def _shows(page: Any) -> bool:
-    return bool(page.get("Contents") or page.get("CommonPrefixes"))
+def _first(page: Any) -> tuple[Any, ...] | None:
+    shown = tuple(page[kind][0] for kind in ("Contents", "CommonPrefixes") if page.get(kind))
+    return tuple(item.get("Key", item.get("Prefix")) for item in shown) or None

@@ -9,7 +9,17 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from lakeplan.adapters.storage.checks import CHANGED, NO_KEY, NOT_NAMED, check_batch, in_order, reason_of
+from lakeplan import limits
+from lakeplan.adapters.storage.bounded import bounded_pages
+from lakeplan.adapters.storage.checks import (
+    CHANGED,
+    NO_KEY,
+    NOT_NAMED,
+    TOO_MANY_VERSIONS,
+    check_batch,
+    in_order,
+    reason_of,
+)
 from lakeplan.adapters.storage.s3_client import S3Client
 from lakeplan.adapters.storage.s3_find import stored_object
 from lakeplan.adapters.storage.translate import S3_CODES, Kind, error_of, is_unsupported, translate_boto_error
@@ -59,8 +69,8 @@ class S3Deleter:
             with ThreadPoolExecutor(LISTERS) as pool:
                 listed = pool.map(lambda key: self._versions_of(key, expected.get(key)), wanted)
                 all_of = dict(zip(wanted, listed, strict=True))
-            named = {key: found for key, found in all_of.items() if found is not None}
-            failed |= {key: Deletion(key, CHANGED, changed=True) for key in wanted if key not in named}
+            named = {key: found for key, found in all_of.items() if not isinstance(found, Deletion)}
+            failed |= {key: found for key, found in all_of.items() if isinstance(found, Deletion)}
         else:
             named = {key: [(self._base + key, CURRENT)] for key in wanted}
         tags = {self._base + key: expected[key].e_tag for key in wanted if key in expected}
@@ -93,13 +103,15 @@ class S3Deleter:
             return False
         return True
 
-    def _versions_of(self, key: str, expected: StoredObject | None) -> list[Version] | None:
+    def _versions_of(self, key: str, expected: StoredObject | None) -> list[Version] | Deletion:
         """Every version and delete marker of exactly this key. In a listing it comes before all keys that
-        only begin with it. None when one of them is newer than the expected object, or took its place."""
+        only begin with it. A failure when one of them is newer than the expected object, or took its place,
+        and when there are too many."""
         full = self._base + key
         found: list[Version] = []
         pages = self._client.get().get_paginator("list_object_versions")
-        pages = iter(pages.paginate(Bucket=self._bucket, Prefix=full))
+        pages = pages.paginate(Bucket=self._bucket, Prefix=full)
+        pages = bounded_pages(pages, _first_version, f"{self._url}/{key}")
         while (page := self._call(lambda: next(pages, None))) is not None:
             items = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
             if expected is not None and any(
@@ -107,10 +119,12 @@ class S3Deleter:
                 for item in page.get("Versions", ())
                 if item["Key"] == full
             ):
-                return None
+                return Deletion(key, CHANGED, changed=True)
             found += [(full, item["VersionId"]) for item in items if item["Key"] == full]
             if any(item["Key"] != full for item in items):
                 break
+            if len(found) > limits.STORE_VERSIONS:
+                return Deletion(key, TOO_MANY_VERSIONS)
         return found
 
     def _delete_versions(self, versions: list[Version], tags: Tags) -> dict[Version, Failure]:
@@ -198,6 +212,11 @@ class S3Deleter:
             raise translate_boto_error(error, self._url) from error
         except ResponseParserError as error:
             raise error_of(Kind.BROKEN, self._url, detail=type(error).__name__) from error
+
+
+def _first_version(page: Any) -> tuple[Any, ...] | None:
+    shown = tuple(page[kind][0] for kind in ("Versions", "DeleteMarkers") if page.get(kind))
+    return tuple((item["Key"], item["VersionId"]) for item in shown) or None
 
 
 def _unusable(key: str) -> str:

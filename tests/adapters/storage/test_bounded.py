@@ -13,12 +13,15 @@ import pytest
 from lakeplan import limits
 from lakeplan.adapters.cache.folder import FolderCache
 from lakeplan.adapters.state import open_state
-from lakeplan.adapters.storage import open_namespace
+from lakeplan.adapters.storage import open_namespace, open_sweep_store
 from lakeplan.adapters.storage.azure_client import AzureClient
+from lakeplan.adapters.storage.azure_delete import AzureDeleter
 from lakeplan.adapters.storage.bounded import bounded_pages
 from lakeplan.adapters.storage.s3_client import S3Client
+from lakeplan.adapters.storage.s3_delete import S3Deleter
 from lakeplan.adapters.storage.urls import AzureLocation, parse_location
 from lakeplan.errors import StorageError
+from lakeplan.model.stored import Deletion
 from lakeplan.ports.storage import NamespaceReader
 from tests.adapters.dripping import serving
 
@@ -99,12 +102,143 @@ def it_asks_for_the_size_of_an_object_of_any_size() -> None:
         assert blob.get_blob_properties().size == 5_000_000_000_000
 
 
+def first(page: list[int]) -> int | None:
+    return page[0] if page else None
+
+
 def it_ends_a_listing_of_empty_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "EMPTY_PAGES", 5)
     with pytest.raises(StorageError, match="does not end"):
-        list(bounded_pages(itertools.repeat([]), bool, "s3://b"))
+        list(bounded_pages(itertools.repeat([]), first, "s3://b"))
     pages = [[1], [], [], [2], *[[]] * 5]
-    assert list(bounded_pages(iter(pages), bool, "s3://b")) == pages
+    assert list(bounded_pages(iter(pages), first, "s3://b")) == pages
+
+
+@pytest.mark.parametrize(("lead", "circle"), [(0, 1), (0, 2), (3, 7), (100, 1), (5, 100)])
+def it_ends_a_listing_that_goes_round_in_a_circle(lead: int, circle: int) -> None:
+    start = [[-n] for n in range(1, lead + 1)]
+    pages = itertools.chain(start, itertools.cycle([[n] for n in range(circle)]))
+    read = itertools.count()
+    counted = (page for page, _ in zip(pages, read, strict=False))
+    with pytest.raises(StorageError, match="round in a circle"):
+        list(bounded_pages(counted, first, "s3://b"))
+    assert next(read) <= 3 * (lead + circle) + 3
+
+
+def it_counts_no_empty_pages_of_a_circle() -> None:
+    pages = itertools.chain([[-1], [-2], [-3]], itertools.cycle([[], [1]]))
+    with pytest.raises(StorageError, match="round in a circle"):
+        list(bounded_pages(pages, first, "s3://b"))
+
+
+def it_ends_a_listing_that_always_shows_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = ([n] for n in itertools.count())
+    monkeypatch.setattr(limits, "STORE_PAGES", 50)
+    with pytest.raises(StorageError, match="does not end"):
+        list(bounded_pages(new, first, "s3://b"))
+    monkeypatch.setattr(limits, "STORE_PAGES", 10**9)
+    monkeypatch.setattr(limits, "STORE_LISTING_SECONDS", 0.05)
+    with pytest.raises(StorageError, match="does not end"):
+        list(bounded_pages(new, first, "s3://b"))
+
+
+def page_of_s3(token: int) -> str:
+    return f"""<ListBucketResult><IsTruncated>true</IsTruncated>
+<NextContinuationToken>{token}</NextContinuationToken>
+<Contents><Key>x/a</Key><LastModified>2026-01-01T00:00:00Z</LastModified>
+<ETag>"e"</ETag><Size>1</Size></Contents>
+</ListBucketResult>"""
+
+
+def versions_of_s3(token: int) -> str:
+    return f"""<ListVersionsResult><IsTruncated>true</IsTruncated>
+<NextKeyMarker>x/a</NextKeyMarker><NextVersionIdMarker>{token}</NextVersionIdMarker>
+<Version><Key>x/a</Key><VersionId>v{token % 3}</VersionId><IsLatest>false</IsLatest>
+<ETag>"e"</ETag><Size>1</Size>
+<LastModified>2026-01-01T00:00:00Z</LastModified></Version></ListVersionsResult>"""
+
+
+def page_of_azure(token: int) -> str:
+    return f"""<?xml version="1.0" encoding="utf-8"?>
+<EnumerationResults ContainerName="container"><Blobs><Blob>
+<Name>x/a</Name><VersionId>v{token % 3}</VersionId><Properties>
+<Last-Modified>Thu, 01 Jan 2026 00:00:00 GMT</Last-Modified>
+<Etag>e</Etag><Content-Length>1</Content-Length><BlobType>BlockBlob</BlobType></Properties></Blob></Blobs>
+<NextMarker>{token}</NextMarker></EnumerationResults>"""
+
+
+def pages(body: Callable[[int], str]) -> Callable[[], Iterator[bytes]]:
+    """Each answer has a next page, whose marker is new."""
+    numbers = itertools.count(1)
+
+    def answer() -> Iterator[bytes]:
+        text = body(next(numbers)).encode()
+        yield b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nConnection: close\r\n"
+        yield b"Content-Length: %d\r\n\r\n%s" % (len(text), text)
+
+    return answer
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+class DescribeListingsWithoutAnEnd:
+    @pytest.mark.parametrize(("store", "body"), [(s3, page_of_s3), (azure, page_of_azure)])
+    @pytest.mark.parametrize("use", [lambda r: list(r.list_objects()), lambda r: r.list_prefixes()])
+    def it_ends_them(
+        self,
+        store: Callable[[str], NamespaceReader],
+        body: Callable[[int], str],
+        use: Callable[[NamespaceReader], object],
+    ) -> None:
+        with serving(pages(body)) as url, pytest.raises(StorageError, match="round in a circle"):
+            use(store(url))
+
+    def it_finds_objects_in_a_bounded_number_of_pages(self) -> None:
+        """Both stores: the pages that are read depend on the wanted keys alone."""
+        keys = [f"k{n:03}" for n in range(120)]
+        with serving(pages(page_of_azure)) as url:
+            assert open_sweep_store(f"{url}/account/container/x").find(keys) == {}
+        with serving(pages(page_of_s3)) as url:
+            store = open_sweep_store("s3://bucket/x", endpoint_url=url, region="eu-west-1")
+            assert store.find(keys) == {}
+
+    def it_lists_the_versions_of_an_object_within_bounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with serving(pages(versions_of_s3)) as url:
+            client = S3Client(url, "eu-west-1")
+            deleter = S3Deleter(client, client, "bucket", "x/", "s3://bucket/x")
+            with pytest.raises(StorageError, match="round in a circle"):
+                deleter._versions_of("a", None)
+            monkeypatch.setattr(limits, "STORE_VERSIONS", 2)
+            found = deleter._versions_of("a", None)
+            assert isinstance(found, Deletion)
+            assert "more versions than lakeplan lists" in found.reason
+        with serving(pages(page_of_azure)) as url:
+            location = parse_location(f"{url}/account/container")
+            assert isinstance(location, AzureLocation)
+            of_azure = AzureDeleter(AzureClient(location), AzureClient(location), "x/", url)
+            found = of_azure._versions_of("a", None)
+            assert isinstance(found, Deletion)
+            assert "more versions than lakeplan lists" in found.reason
+            monkeypatch.setattr(limits, "STORE_VERSIONS", 1000)
+            found = of_azure._versions_of("a", None)
+            assert isinstance(found, Deletion)
+            assert "round in a circle" in found.reason
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("store", [s3, azure])
+def it_gives_up_a_body_that_is_fast_enough_but_takes_too_long(
+    store: Callable[[str], NamespaceReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RATE_BYTES", 1)
+    monkeypatch.setattr(limits, "FILE_SECONDS", 0.5)
+    started = time.monotonic()
+    answer = dripping(
+        HEAD
+        + b"x-ms-blob-type: BlockBlob\r\nContent-Length: 10000\r\nContent-Range: bytes 0-9999/10000\r\n\r\n"
+    )
+    with serving(answer) as url, pytest.raises(StorageError, match=r"takes longer than 0\.5 seconds"):
+        store(url).read("k")
+    assert time.monotonic() - started < 10
 
 
 class DescribeFolders:
