@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from lakeplan import limits
 from lakeplan.core.processes import absolute_entries, find_program
 from lakeplan.errors import LakeplanError
-from lakeplan.limits import GIT_BYTES, TooLarge, check_size
+from lakeplan.limits import TooLarge, check_size
 
 _TIMEOUT = 120
 _LARGEST = 8 * 1024 * 1024
@@ -274,20 +278,37 @@ def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.Completed
         raise LakeplanError("git is missing", hint="install git, or run without --base")
     settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
     try:
-        done = subprocess.run(
-            [program, *settings, "--no-pager", "-C", str(top), *arguments],
-            input=given,
-            capture_output=True,
-            timeout=_TIMEOUT,
-            check=False,
-            env=_environment(top),
-        )
-        check_size(len(done.stdout) + len(done.stderr), GIT_BYTES)
+        done = _run([program, *settings, "--no-pager", "-C", str(top), *arguments], _environment(top), given)
+        check_size(len(done.stdout) + len(done.stderr), limits.GIT_BYTES)
         return done
     except TooLarge as error:
         raise LakeplanError(f"git's answer is not taken: {error}", where=str(top)) from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LakeplanError("git does not run", where=str(top), detail=str(error)) from None
+
+
+def _run(command: list[str], environ: dict[str, str], given: bytes) -> subprocess.CompletedProcess[bytes]:
+    """As ``subprocess.run``, but git is stopped as soon as its answer is too long: a commit of 1 kB may list
+    folders without end."""
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said:
+        asked.write(given)
+        asked.seek(0)
+        with subprocess.Popen(command, stdin=asked, stdout=subprocess.PIPE, stderr=said, env=environ) as git:
+            assert git.stdout is not None
+            started = time.monotonic()
+            timer = threading.Timer(_TIMEOUT, git.kill)
+            timer.start()
+            try:
+                answer = git.stdout.read(limits.GIT_BYTES + 1)
+                if len(answer) <= limits.GIT_BYTES:
+                    git.wait()
+            finally:
+                timer.cancel()
+                git.kill()  # does nothing to one that has ended
+        if time.monotonic() - started >= _TIMEOUT:
+            raise subprocess.TimeoutExpired(command[0], _TIMEOUT)
+        said.seek(0)
+        return subprocess.CompletedProcess(command, git.returncode, answer, said.read(limits.MIB))
 
 
 def _environment(top: Path) -> dict[str, str]:

@@ -262,3 +262,22 @@ def it_leaves_out_no_file_for_its_size(repository: Path, tmp_path: Path) -> None
     commit_all(repository, "large")
     base_text(repository / "deploy", tmp_path / "out", "HEAD")
     assert (tmp_path / "out/large.yaml").stat().st_size == 9 << 20
+
+
+def it_stops_git_when_a_commit_lists_folders_without_end(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten trees, each ten times in the next: less than 10 kB of objects, and 10,000,000,000 files."""
+    monkeypatch.setattr("lakeplan.limits.GIT_BYTES", 1_000_000)
+    monkeypatch.setattr("lakeplan.adapters.git._TIMEOUT", 30)
+    inner = git(repository, "rev-parse", "HEAD:deploy")
+    for _ in range(10):
+        listed = "".join(f"040000 tree {inner}\td{n}\n" for n in range(10))
+        done = subprocess.run(
+            ["git", "-C", str(repository), "mktree"], input=listed.encode(), check=True, capture_output=True
+        )
+        inner = done.stdout.decode().strip()
+    commit = git(repository, "commit-tree", inner, "-m", "bomb")
+    work = find_work_folder(repository)
+    with pytest.raises(LakeplanError, match="git's answer is not taken: it is larger than"):
+        write_folder(work, commit, tmp_path / "out")
