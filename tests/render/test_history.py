@@ -79,7 +79,7 @@ def it_lists_as_reviewed(show: Any, golden_output: Any, width: int) -> None:
 
 @pytest.mark.parametrize("width", [80, 160])
 def it_shows_a_run_as_reviewed(show: Any, golden_output: Any, width: int) -> None:
-    golden_output(f"history-run-{width}", show(render_run, documents(), width))
+    golden_output("history-run", show(render_run, documents(), width))
 
 
 def it_is_the_document_of_its_schema() -> None:

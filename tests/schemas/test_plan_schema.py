@@ -214,7 +214,7 @@ PLANS = st.builds(
     lakeplan_version=TEXT,
     tree_digest=TEXT,
     tree_commit=st.none() | TEXT,
-    repositories=st.lists(repositories(), max_size=3).map(tuple),
+    repositories=st.lists(repositories(), max_size=3, unique_by=lambda r: r.key).map(tuple),
     gates=GATES,
     allowed=TEXTS,
     targets=TEXTS,

@@ -1,5 +1,4 @@
-"""What the documents say of verdicts on branches, as tests. tests/test_branch_lifecycle_documented.py lists
-every sentence with its tests; those that need a server are in tests/e2e/lifecycle."""
+"""Verdicts on branches as lakeFS documents them. Tests that need a server are in tests/e2e/lifecycle."""
 
 from __future__ import annotations
 
