@@ -11,6 +11,7 @@ from rich.console import Console
 from lakeplan.cli.outputs import Output, emit_document
 from lakeplan.cli.redaction import shown
 from lakeplan.config.tree import Tree
+from lakeplan.errors import ExitCode
 from lakeplan.render.metrics.text import Owners
 
 Json = Mapping[str, Any]
@@ -30,12 +31,15 @@ class Way:
         document: Json,
         render: Callable[[Json, Console], None],
         metrics: Callable[[Json, Owners], str] | None = None,
+        *,
+        code: int = ExitCode.OK,
     ) -> None:
-        """``metrics`` None: the command has no such format."""
+        """``metrics`` None: the command has no such format. ``code``: how the command ends."""
         emit_document(
             self.outputs,
             shown(document, redact=self.redact),
             render,
             no_color=self.no_color,
             metrics=None if metrics is None else lambda made: metrics(made, self.tree.owner_of),
+            code=code,
         )

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 
-from lakeplan.cli.console import stdout
+from lakeplan.cli.console import stderr, stdout
 from lakeplan.core.files import PRIVATE, SHARED, write_file
-from lakeplan.errors import UsageError
+from lakeplan.errors import ExitCode, UsageError
 from lakeplan.render.clean import safe_json, safe_output
 from lakeplan.render.json import json_for
 
@@ -71,8 +71,10 @@ def emit(
     show: Callable[[Console], None],
     *,
     no_color: bool,
+    code: int = ExitCode.OK,
 ) -> None:
-    """Writes every output. ``texts`` makes the formats that are text; ``show`` is the rich form."""
+    """Writes every output. ``texts`` makes the formats that are text; ``show`` is the rich form. ``code`` is
+    how the command ends: after a failure, a command that is quiet shows the rich form on standard error."""
     for output in outputs:
         if output.format == RICH:
             _emit_rich(output, show, no_color=no_color)
@@ -84,6 +86,10 @@ def emit(
         else:
             # A collector of metrics runs as another user.
             write_file(output.path, text, mode=SHARED if output.format == OPENMETRICS else PRIVATE)
+    if code not in (ExitCode.OK, ExitCode.CHANGES_PENDING) and all(
+        output.path is not None for output in outputs
+    ):
+        show(stderr(no_color=no_color))
 
 
 def emit_document(
@@ -93,6 +99,7 @@ def emit_document(
     *,
     no_color: bool,
     metrics: Callable[[Document], str] | None = None,
+    code: int = ExitCode.OK,
 ) -> None:
     """``emit`` for a command whose formats are JSON, the rich form and perhaps metrics, all of one
     document."""
@@ -104,6 +111,7 @@ def emit_document(
         texts,
         lambda console: render(document, console),
         no_color=no_color,
+        code=code,
     )
 
 

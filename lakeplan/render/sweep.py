@@ -218,17 +218,13 @@ def render_purge(document: Json, console: Console) -> None:
         page.line(f"No quarantine is older than {older}sweep.quarantine_age. Nothing was deleted.")
         return
     if found:
-        headers = ("repository", "mark", "last copy", "deleted", "kept", "failed")
+        amounts = ["deleted", *(name for name in ("kept", "failed") if any(q[name] for q in found))]
         rows = [
-            (
-                q["repository"],
-                q["mark_id"],
-                moment(q["newest"]),
-                *map(count, (q["deleted"], q["kept"], q["failed"])),
-            )
+            (q["repository"], q["mark_id"], moment(q["newest"]), *(count(q[name]) for name in amounts))
             for q in found
         ]
-        page.table(headers, rows, figures=(3, 4, 5), solid=(1, 2), indent=0)
+        headers = ("repository", "mark", "last copy", *amounts)
+        page.table(headers, rows, figures=range(3, len(headers)), solid=(1, 2), indent=0)
     for one in found:
         for why, number in one["kept_reasons"].items():
             page.line(f"{one['mark_id']}: kept {counted(number, 'copy')}: {why}", indent=2)

@@ -202,6 +202,7 @@ class ApplyFlow:
             plan_digest=to_document(plan)["digest"],
         )
         document = shown(report_document(report), redact=self.redact)
+        code = exit_code_of(report)
         emit(
             self.outputs,
             {
@@ -210,8 +211,8 @@ class ApplyFlow:
             },
             lambda console: render_apply(document, console),
             no_color=self.no_color,
+            code=code,
         )
-        code = exit_code_of(report)
         if self.sweep is None:
             return code
         return max(code, self.sweep.mark_and_sweep(plan, self.options.selection, self.run, applied=code))

@@ -97,13 +97,15 @@ def register(app: typer.Typer) -> None:
         )
         document = with_costs(drift_document(report), session.tree, "recorded")
         document = shown(document, redact=redact_paths)
+        code = exit_code_of(report, classes)
         emit(
             outputs,
             {"json": lambda: json_text(document), "openmetrics": lambda: drift_metrics(document)},
             lambda console: render_drift(document, console),
             no_color=no_color,
+            code=code,
         )
-        return exit_code_of(report, classes)
+        return code
 
 
 def heads_ports(session: Session, state: StateWriter, run: Run) -> HeadPorts:

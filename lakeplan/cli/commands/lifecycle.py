@@ -127,8 +127,9 @@ def plan(
     )
     way = Way(outputs, session.tree, no_color, redact_paths)
     document = with_costs(report.plan_document(made), session.tree, "repositories")
-    way.emit(document, render_lifecycle_plan, lifecycle_plan_metrics)
-    return report.plan_exit_code(made, detailed=detailed_exitcode)
+    code = report.plan_exit_code(made, detailed=detailed_exitcode)
+    way.emit(document, render_lifecycle_plan, lifecycle_plan_metrics, code=code)
+    return code
 
 
 def run(
@@ -218,8 +219,10 @@ def undo(
             _ports(session, stop.is_set),
             this_run(tree),
         )
-    Way(outputs, session.tree, no_color, redact_paths).emit(report.undo_document(done), render_lifecycle_undo)
-    return report.undo_exit_code(done)
+    code = report.undo_exit_code(done)
+    way = Way(outputs, session.tree, no_color, redact_paths)
+    way.emit(report.undo_document(done), render_lifecycle_undo, code=code)
+    return code
 
 
 @dataclass
@@ -257,8 +260,9 @@ class _Runner:
             reviewed=None if reviewed is None else reviewed.branches,
         )
         way = Way(self.outputs, session.tree, self.no_color, self.redact)
-        way.emit(report.run_document(done), render_lifecycle_run, lifecycle_run_metrics)
-        return report.run_exit_code(done)
+        code = report.run_exit_code(done)
+        way.emit(report.run_document(done), render_lifecycle_run, lifecycle_run_metrics, code=code)
+        return code
 
 
 def schedule(text: str) -> Cron:

@@ -129,7 +129,10 @@ def mark(
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
     Way(outputs, session.tree, no_color, redact_paths).emit(
-        with_costs(marks_document(made), session.tree, "marks"), render_marks, mark_metrics
+        with_costs(marks_document(made), session.tree, "marks"),
+        render_marks,
+        mark_metrics,
+        code=made.exit_code,
     )
     return made.exit_code
 
@@ -218,7 +221,7 @@ def run(
             xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
             document = finish(site, end, ports, this, run_id=xids.descending())
     Way(outputs, session.tree, no_color, redact_paths).emit(
-        with_costs(document, session.tree), render_sweep, sweep_metrics
+        with_costs(document, session.tree), render_sweep, sweep_metrics, code=exit_code_of(document)
     )
     return exit_code_of(document)
 
@@ -297,8 +300,9 @@ def restore(
     with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
-    Way(outputs, session.tree, no_color, redact_paths).emit(document, render_restore)
-    return ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
+    code = ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
+    Way(outputs, session.tree, no_color, redact_paths).emit(document, render_restore, code=code)
+    return code
 
 
 def purge(
@@ -345,7 +349,7 @@ def purge(
             return ExitCode.ERROR
         run = this_run(tree)
         document, exit_code = purge_all(found, ports, run, older_than=before, option=older_than)
-    Way(outputs, session.tree, no_color, redact_paths).emit(document, render_purge)
+    Way(outputs, session.tree, no_color, redact_paths).emit(document, render_purge, code=exit_code)
     return exit_code
 
 
