@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from lakeplan.adapters.storage.folder_store import FolderStore
 from lakeplan.cli import when
 from lakeplan.cli.main import run
 from lakeplan.sandbox import Options, SandboxHandle, start_sandbox
@@ -137,10 +139,25 @@ class Site:
             "lakeplan.cli.who.secrets", SimpleNamespace(token_hex=lambda size: self._bytes(size).hex())
         )
         patch.setattr("lakeplan.sandbox.seed.runner._PARALLEL_UPLOADS", 1)
-        # Workers go by the machine's clock: their time must not be over for standing still.
-        patch.setattr("lakeplan.app.sweep.run.ROUND", timedelta(days=36_500))
+        # Workers go by the machine's clock: a round ends ten minutes from now by that clock.
+        until = datetime.now(timezone.utc) - self.now + timedelta(minutes=10)
+        for module_name in ("run", "purge"):
+            patch.setattr(f"lakeplan.app.sweep.{module_name}.ROUND", until)
+        for method in (FolderStore.put, FolderStore.create, FolderStore.copy):
+            patch.setattr(FolderStore, method.__name__, self._timed(method))
         for module in _users_of(when.now_utc):
             patch.setattr(module, "now_utc", lambda: self.now)
+
+    def _timed(self, write: Callable[..., Any]) -> Callable[..., Any]:
+        """A method of the store that writes a file, by the site's clock."""
+
+        def timed(store: FolderStore, *keys: Any, **more: Any) -> Any:
+            answer = write(store, *keys, **more)
+            written = keys[1] if write.__name__ == "copy" else keys[0]
+            os.utime(store._place(written), (self.now.timestamp(),) * 2)
+            return answer if answer is None else store.stat(written)
+
+        return timed
 
     def _bytes(self, size: int) -> bytes:
         return hashlib.sha256(f"{self.name} {next(self._drawn)}".encode()).digest()[:size]

@@ -95,7 +95,6 @@ WRONG: dict[str, Uses] = {
     "sweep purge": {
         **typing("sweep purge --older-than 1d"),
         **no_tree("sweep purge --older-than 1d"),
-        "no age": Wrong("sweep purge"),
         "an age that cannot be read": Wrong("sweep purge --older-than old"),
         "nobody to ask": Wrong("sweep purge --older-than 14d", stage="swept", prepare=two_weeks_later),
         "a state that is not bound": Wrong("sweep purge --older-than 1d", 1, prepare=state_elsewhere),
