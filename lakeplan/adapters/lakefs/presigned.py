@@ -44,7 +44,11 @@ def _is_vendors(found: WebUrl, target: str, namespace: str, bucket: str) -> bool
         except BadUrl:
             return False
         return found.origin == place.origin and _AZURE.fullmatch(place.host) is not None
-    first = unquote(re.split(r"[/?#]", target.partition("://")[2] + "/")[1])
+    parts = [unquote(part) for part in re.split(r"[?#]", target.partition("://")[2])[0].split("/")]
+    if "." in parts or ".." in parts:
+        # Programs leave such parts out before they ask, and so ask for another bucket.
+        return False
+    first = parts[1] if len(parts) > 1 else ""
     if scheme_of(namespace) == "gs":
         return found.host == f"{bucket}.{_GOOGLE}" or (found.host == _GOOGLE and first == bucket)
     match = _AWS.fullmatch(found.host)

@@ -37,6 +37,9 @@ def it_follows_to_the_storage(namespace: str, target: str) -> None:
     [
         "https://evil.s3.amazonaws.com/lake/x",
         "https://s3.amazonaws.com/evil/x",
+        "https://s3.amazonaws.com/lake/../evil/x",
+        "https://s3.amazonaws.com/lake/%2e%2E/evil/x",
+        "https://s3.amazonaws.com/./lake/x",
         "https://s3.amazonaws.com/",
         "https://s3.amazonaws.com",
         "https://lake.s3.amazonaws.com.evil.example/r/x",
