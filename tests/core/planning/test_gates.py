@@ -379,6 +379,9 @@ class DescribeTheWholePlan:
         quiet = a_plan(horizon(expire=0), name="quiet")
         (gate,) = [g for g in plan_gates([one, quiet], Safety(), openers) if g.gate == "expired-objects"]
         assert gate.outcome is GateOutcome.OVERRIDDEN
+        idle = a_plan(horizon(expire=90), name="idle", action=Action.NONE)
+        (gate,) = [g for g in plan_gates([one, idle], Safety(), openers) if g.gate == "expired-objects"]
+        assert gate.outcome is GateOutcome.OVERRIDDEN, "what writes nothing adds nothing"
         other = a_plan(horizon(expire=90), name="other")
         (gate,) = [g for g in plan_gates([one, other], Safety(), openers) if g.gate == "expired-objects"]
         assert gate.outcome is GateOutcome.REFUSED
