@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeplan.errors import ClockSkew, FormatError, LakeplanError, StorageDenied, StorageError, StoreBusy
 from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
+from lakeplan.model.objects import StoredObject
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Deletion, Versions
 from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
@@ -171,6 +174,50 @@ def it_begins_no_part_when_its_time_is_over(sweep: Sweep, time: FakeTime) -> Non
     assert len(sweep.run(until=time.at + 1)) == 1
 
 
+def it_ends_a_round_in_the_middle_of_a_part(
+    sweep: Sweep, time: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next round does the part again: what is gone by then was deleted."""
+    monkeypatch.setattr(deleting, "OBJECTS_A_LISTING", 1)
+    sweep.mark(["data/a", "data/b"], ["data/c"])
+    store = FaultyStore(sweep.store)
+
+    def later(name: str, args: tuple[Any, ...]) -> None:
+        if name == "delete":
+            time.at += 10
+
+    store.after = later
+    assert sweep.run(store, until=time.at + 10) == []
+    assert (sweep.there(), sweep.records) == ({"data/b", "data/c"}, {})
+    assert len(ends(sweep.run())) == 2
+    assert sweep.records["data/a"] == ("deleted", GONE_BEFORE)
+
+
+def it_ends_a_round_by_its_own_measure_where_the_clock_stands_still(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(FakeTime):
+        passed = 0.0
+
+        def monotonic(self) -> float:
+            return self.passed
+
+    clock = Stopped()
+    monkeypatch.setattr(deleting, "time", clock)
+    sweep.mark(["data/a"], ["data/b"], ["data/c"])
+    store = FaultyStore(sweep.store)
+
+    def later(name: str, args: tuple[Any, ...]) -> None:
+        if name == "create" and "results/" in args[0]:
+            clock.passed += 599.0 if clock.passed == 0 else 1.0
+
+    store.after = later
+    assert len(ends(sweep.run(store, until=clock.at + 600))) == 2
+    assert sweep.there() == {"data/c"}
+    clock.passed = 0.0
+    assert len(ends(sweep.run(store, until=None))) == 3, "without an end it goes on"
+
+
 def it_deletes_nothing_by_a_clock_that_is_behind(sweep: Sweep, time: FakeTime) -> None:
     """Started a day late, it would take an old inspection for a fresh one."""
     sweep.mark(["data/a"])
@@ -179,8 +226,50 @@ def it_deletes_nothing_by_a_clock_that_is_behind(sweep: Sweep, time: FakeTime) -
     assert "minutes behind" in error.message
     assert sweep.there() == {"data/a"}
     assert begun_parts(sweep.store, sweep.parts) == frozenset()
+    (error,) = sweep.run(until=time.at + 900.5)
+    assert isinstance(error, ClockSkew)
+    assert "more than 5 minutes behind" in error.message
     (end,) = sweep.run(until=time.at + 900)
     assert isinstance(end, PartEnd)
+
+
+@pytest.mark.parametrize(("key", "kind"), [("_lakefs/meta", "backlog"), ("data/a", "active")])
+def it_deletes_nothing_of_a_part_that_names_what_may_never_go(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, key: str, kind: str
+) -> None:
+    sweep.mark(["data/a", "data/b"])
+    rows = pa.table(
+        {"address": ["data/b", key], "class": ["backlog", kind], "size_bytes": [1, 1], "version": [0, 0]}
+    )
+    monkeypatch.setattr(deleting, "read_part", lambda *_, **__: rows)
+    (error,) = sweep.run()
+    assert isinstance(error, FormatError)
+    assert error.message == "names what a sweep may never delete"
+    assert error.where.endswith(MARK_PREFIX + sweep.parts[0].name)
+    assert sweep.there() == {"data/a", "data/b"}
+
+
+def it_saves_what_was_written_at_the_cutoff_or_is_another_version_than_the_marked(sweep: Sweep) -> None:
+    sweep.mark(["data/a"])
+
+    def says(now: StoredObject, version: int | None, **change: object) -> str:
+        part = deleting._Part(sweep.parts[0], sweep.work(**change), None, None, None)  # type: ignore[arg-type]
+        return part._saves(deleting._Row("data/a", 1, "backlog", version), now, None)
+
+    cutoff = SETTINGS.cutoff_us
+    before, after = (StoredObject("data/a", 1, cutoff + us) for us in (-1, 0))
+    assert says(before, None) == says(before, before.version) == ""
+    assert says(after, None) == says(after, after.version) == CHANGED
+    assert says(before, before.version + 1) == CHANGED
+    assert says(before, None, settings=replace(SETTINGS, mode="close")) == deleting.CLOSED
+
+
+def it_passes_errors_and_ends_to_the_driver(sweep: Sweep) -> None:
+    sweep.mark(["data/a"])
+    (end,) = ends(sweep.run())
+    error = StorageError("no disk")
+    rows = deleting.rows_of([end, error], lambda e: f"<{e.message}>").to_pylist()
+    assert rows == [{"kind": "end", "text": json.dumps(end.to_row())}, {"kind": "error", "text": "<no disk>"}]
 
 
 class DescribeAStoreThatFails:
@@ -246,6 +335,23 @@ class DescribeAStoreThatFails:
         (end,) = ends(sweep.run(Silent(sweep.store)))
         assert end.amounts == {Status.DELETED: Amount(1, 1), Status.FAILED: Amount(1, 1)}
         assert end.reasons == {"failed: the store did not answer for it": 1}
+
+    def it_asks_for_all_of_a_part_that_is_no_larger_than_a_sample(self, sweep: Sweep) -> None:
+        sweep.mark([f"data/{n:03}" for n in range(SAMPLE)])
+        sweep.settings = replace(SETTINGS, verify_all=False)
+        assert ends(sweep.run())[0].verified == SAMPLE
+
+    def it_asks_for_all_when_one_of_the_sample_is_still_there(self, sweep: Sweep) -> None:
+        keys = [f"data/{n:03}" for n in range(SAMPLE + 5)]
+        sweep.mark(keys)
+        sweep.settings = replace(SETTINGS, verify_all=False)
+        store = FaultyStore(sweep.store)
+        store.refuses = Deletion  # it says that each is deleted, and deletes none
+        (end,) = ends(sweep.run(store))
+        assert end.amounts == {Status.FAILED: Amount(SAMPLE + 5, SAMPLE + 5)}
+        assert end.verified == 0
+        asked = [key for (key,) in store.called("is_gone")]
+        assert sorted(asked) == keys, "each of them once"
 
     def it_asks_for_a_sample_again_unless_all_are_wanted(self, sweep: Sweep) -> None:
         sweep.mark([f"data/{n:03}" for n in range(SAMPLE + 5)])
@@ -445,6 +551,22 @@ class DescribeQuarantine:
         assert sweep.there() == set()
         key = copied_key(SWEEP_PREFIX, sweep.parts[0].name)
         assert sweep.store.read(key) == b'{"copied": 2, "not_copied": 0}'
+
+    def it_writes_down_how_much_was_copied_after_every_batch(
+        self, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(deleting, "COPIES_A_BATCH", 2)
+        sweep.mark([f"data/{name}" for name in "abcde"])
+        store = FaultyStore(sweep.store)
+        store.before = raising(StorageError("the object is archived"), on="copy", key="data/b")
+        sweep.run(store)
+        notes = [args[1] for args in store.called("put") if "copied/" in args[0]]
+        assert notes == [
+            b'{"copied": 1, "not_copied": 1}',
+            b'{"copied": 3, "not_copied": 1}',
+            b'{"copied": 4, "not_copied": 1}',
+        ]
+        assert [len(keys) for (keys,) in store.called("delete")] == [1, 2, 1]
 
     def it_keeps_what_could_not_be_copied(self, sweep: Sweep) -> None:
         sweep.mark(["data/a", "data/b"])
