@@ -50,7 +50,7 @@ class Base:
         return replace(
             plan,
             base=self.commit,
-            loosenings=(*found, *pairing.lost_servers(), *looser),
+            loosenings=(*found, *pairing.lost_servers(), *pairing.changed_servers(), *looser),
             sweep_guards=_guards(pairs),
             impact_tolerance_percent=held.safety.impact_tolerance_percent,
             max_plan_age_seconds=held.safety.max_plan_age_seconds,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from lakeplan.adapters.lakefs.endpoint import normalise_endpoint
 from lakeplan.config.tree import Tree
-from lakeplan.core.planning.loosening import WHOLE_TREE
+from lakeplan.core.planning.loosening import WHOLE_TREE, changed_server
 from lakeplan.model.desired import DesiredRepository, Safety, ServerConfig
 from lakeplan.model.lifecycle import LifecycleSettings
 from lakeplan.model.plan import Loosening, Plan
@@ -56,6 +56,14 @@ class Pairing:
             after = now.endpoint_url if now is not None else "renamed or dropped"
             where = str(now.source) if now is not None and now.source else ""
             yield Loosening(WHOLE_TREE, f"server {name}", server.endpoint_url, after, where)
+
+    def changed_servers(self) -> Iterator[Loosening]:
+        """Changes of servers that are in both trees. Of several names at the base each is compared."""
+        if self.base is None:
+            return
+        for name, now in self.head.servers.items():
+            for at_base in self._names_at_base(name):
+                yield from changed_server(self.base.servers[at_base], now)
 
     def before(self, server: str, live: set[str]) -> Mapping[str, list[DesiredRepository]]:
         """The base's repositories on a server of the tree. Of several names of the server at the base its

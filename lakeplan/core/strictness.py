@@ -167,6 +167,18 @@ TREE = (
         ),
     ),
 )
+SERVER = (
+    Setting(
+        "servers.branch_lifecycle.engine",
+        "branch_lifecycle_engine",
+        unordered("each engine deletes branches by rules of its own"),
+    ),
+    Setting(
+        "servers.time_zone",
+        "time_zone",
+        unordered("retention days end at another hour, so that other commits may expire"),
+    ),
+)
 _SAME_HOLD = "identifies the hold; one that is missing at the head is listed as dropped"
 _DAYS = Rule(max, why="a plan simulates a change; a sweep keeps what the server's or the tree's days keep")
 _NAMES = "names what the days are for; a plan expands and simulates it"
@@ -191,6 +203,13 @@ _ELSEWHERE = {
     "object_lifecycle": neutral(_SIMULATED),
     "overrides": neutral("new or wider ones are listed one by one (loosening._opened)"),
     "servers": neutral("servers are paired by their endpoints; one that is lost is listed (base_pairs)"),
+    "servers.endpoint_url": neutral("pairs the servers of both trees (base_pairs)"),
+    "servers.branch_lifecycle": neutral("its settings have entries of their own"),
+    "servers.branch_lifecycle.schedule": neutral(
+        "forecasts when the server's own job runs, and steers nothing"
+    ),
+    "servers.cost_per_gb_month": neutral("figures for people; nothing is decided by it"),
+    "servers.storages": neutral("where storage is read; a sweep checks that it is the repository's"),
     "defaults": neutral(_ENTRIES),
     "profiles": neutral(_ENTRIES),
     "include": neutral(_ENTRIES),
@@ -201,7 +220,7 @@ _ELSEWHERE = {
     "apiVersion": neutral("there is one version"),
 }
 JUDGED_ELSEWHERE = tuple(Setting(path, "", rule) for path, rule in _ELSEWHERE.items())
-EVERY = (*SWEEP, *SAFETY, *LIFECYCLE, *TREE, *JUDGED_ELSEWHERE)
+EVERY = (*SWEEP, *SAFETY, *LIFECYCLE, *TREE, *SERVER, *JUDGED_ELSEWHERE)
 
 
 def stricter(table: Iterable[Setting], then: Block, now: Block) -> Block:

@@ -17,6 +17,7 @@ from lakeplan.core.strictness import (
     EVERY,
     LIFECYCLE,
     SAFETY,
+    SERVER,
     SWEEP,
     TREE,
     SinceMark,
@@ -84,6 +85,7 @@ def every_setting() -> Iterator[str]:
             yield from settings_of(tree, node, key)
         else:
             yield key
+    yield from settings_of(tree, tree["$defs"]["server"], "servers")
 
 
 def it_has_one_entry_for_every_setting_of_the_schemas():
@@ -161,7 +163,11 @@ def it_lists_any_change_where_neither_value_is_stricter_unless_that_does_not_mat
     assert not state.weakens("s3://a", "s3://a")
     (rate,) = [setting.rule for setting in SWEEP if setting.path == "sweep.rate"]
     assert (rate.combine(5, None), rate.weakens(5, None)) == (None, False)
-    assert all(rule.why for rule in (state, rate))
+    engine, zone = (setting.rule for setting in SERVER)
+    assert engine.weakens("none", "server")
+    assert engine.weakens("server", "none")
+    assert zone.weakens("UTC", "Europe/Berlin")
+    assert all(rule.why for rule in (state, rate, engine, zone))
 
 
 @pytest.mark.parametrize(

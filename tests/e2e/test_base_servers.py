@@ -125,3 +125,22 @@ def it_finds_nothing_looser_in_a_server_that_only_gets_another_name(renamed):
             committed(world)
     document = world.lakeplan("plan", "--base", "HEAD", "--format", "json", "--no-simulate").json
     assert (document["loosenings"], document["sweep_guards"]) == ([], {})
+
+
+@pytest.mark.parametrize("name", ["prod", "lake"])
+def it_lists_another_engine_and_another_time_zone_of_a_server(renamed, name):
+    world = renamed
+    tree = (
+        "apiVersion: lakeplan/v1\nservers: {%s: {endpoint_url: %r, branch_lifecycle: {engine: %s},"
+        " time_zone: %s}}\nrepositories: {analytics: {" + BARE + "}}\n"
+    )
+    here = world.handle.endpoint_url
+    world.write("lakeplan.yaml", tree % ("prod", here, "lakeplan", "Europe/Berlin"))
+    committed(world)
+    world.write("lakeplan.yaml", tree % (name, here, "none", "UTC"))
+    document = world.lakeplan("plan", "--base", "HEAD", "--format", "json", "--no-simulate").json
+    found = [(i["scope"], i["path"], i["before"], i["after"]) for i in document["loosenings"]]
+    assert found == [
+        ("tree", f"servers.{name}.branch_lifecycle.engine", "lakeplan", "none"),
+        ("tree", f"servers.{name}.time_zone", "Europe/Berlin", "UTC"),
+    ]

@@ -18,6 +18,7 @@ from lakeplan.core.settings.difference import duration_text
 from lakeplan.core.strictness import (
     LIFECYCLE,
     SAFETY,
+    SERVER,
     SWEEP,
     TREE,
     Setting,
@@ -28,7 +29,7 @@ from lakeplan.core.strictness import (
     stricter_sweep,
     weakened,
 )
-from lakeplan.model.desired import DesiredRepository, GcDesired, Override, Safety, Source
+from lakeplan.model.desired import DesiredRepository, GcDesired, Override, Safety, ServerConfig, Source
 from lakeplan.model.plan import Loosening, Plan, SweepGuard
 from lakeplan.model.sweep import Hold
 
@@ -102,6 +103,14 @@ def _covers(old: Override, new: Override) -> bool:
 def _opening(note: Override) -> str:
     ceiling = "without a ceiling" if note.max is None else f"up to {note.max:,}"
     return f"{ceiling}, until {note.expires}"
+
+
+def changed_server(base: ServerConfig, head: ServerConfig) -> Iterator[Loosening]:
+    """Settings of a server that decide what is deleted there, where they are others than at the base."""
+    where = str(head.source) if head.source else ""
+    for setting, before, after in weakened(SERVER, base, head):
+        path = f"servers.{head.name}.{setting.path.removeprefix('servers.')}"
+        yield Loosening(WHOLE_TREE, path, *_shown(setting, before, after), where)
 
 
 def loosened_repository(
