@@ -19,7 +19,7 @@ from unittest import mock
 from lakeplan.errors import LakeplanError
 from lakeplan.model.mark import Mark
 from tests.chaos import faults
-from tests.chaos.checker import Checker, Violation
+from tests.chaos.checker import RULES, Checker, Violation
 from tests.chaos.faults import Killed
 from tests.chaos.operators import Operator
 from tests.chaos.trees import edit_tree, first_tree, tighten
@@ -29,7 +29,7 @@ from tests.chaos.world import ChaosWorld
 
 WORLD_STEPS = 40
 HOURS = (0, 0, 1, 12, 25, 25, 50, 24 * 8)
-SKEWS = (0,) * 30 + (25, -25)
+SKEWS = (0,) * 20 + (25, -25)
 """Hours by which a process's clock is wrong."""
 
 
@@ -126,7 +126,7 @@ class _World:
         for _ in range(self.random.randint(0, 3)):
             self.users.act()
         self._sometimes(0.3, self._edit_tree)
-        self._sometimes(0.08, self._accident)
+        self._sometimes(0.1, self._accident)
         self.world.lake.clock.advance(hours=self.random.choice(HOURS))
         (command,) = self.random.choices(*zip(*self._commands(), strict=True))
         self._run(command)
@@ -184,28 +184,36 @@ class _World:
     def _accident(self) -> None:
         """Of the state: copied, lost, an older copy put back."""
         memory = self.world.memory
-        kind = self.random.choice(("copied", "copied", "copied", "copied", "lost", "put back"))
+        kind = self.random.choice(
+            ("copied",) * 4 + ("lost", "put back", "ledger put back", "ledger put back")
+        )
         if kind == "copied":
             self._snapshots.append((dict(memory.records), self.checker.lowered_us))
             return
         if kind == "lost":
             memory.records = {}
+        elif kind == "ledger put back" and self._snapshots:
+            records, _ = self.random.choice(self._snapshots)
+            ledgers = {key: one for key, one in records.items() if key.startswith("branches/")}
+            memory.records = {**memory.records, **ledgers}
         elif self._snapshots:
             records, self.checker.lowered_us = self.random.choice(self._snapshots)
             memory.records = dict(records)
         self.counts.faults[f"state {kind}"] += 1
         self.diary.append(f"    the state is {kind}")
+        if kind == "ledger put back":
+            self._run(self._lifecycle)
 
-    def _fault(self) -> dict[str, Any]:
+    def _fault(self, *aims: str) -> dict[str, Any]:
         """Arguments of a command: its interruption and its clock."""
-        interruption = faults.draw(self.random, self._meanwhile)
+        interruption = faults.draw(self.random, self._meanwhile, aims)
         skew = self.random.choice(SKEWS)
         if skew:
             self.counts.faults["clock"] += 1
             self.diary.append(f"    its clock is {skew:+} hours wrong")
         if interruption is not None:
             self.diary.append(f"    {interruption}")
-            interruption.then = self._after_a_fault
+            interruption.then = self._while_slow if interruption.kind == "slow" else self._after_a_fault
             interruption.count = self.counts.faults
         return {"interruption": interruption, "skew_hours": skew}
 
@@ -213,6 +221,10 @@ class _World:
         """Others act before a process tries again."""
         if self.random.random() < 0.5:
             self.users.act()
+
+    def _while_slow(self) -> None:
+        self.world.lake.clock.advance(hours=self.random.choice((30, 120, 900)) / 3600)
+        self._after_a_fault()
 
     def _meanwhile(self) -> None:
         """Somebody acts between two calls of a process: users, time, or a second operator."""
@@ -278,7 +290,7 @@ class _World:
             if number == 1:
                 self._between_rounds()
 
-        how = self._fault() if interrupted else {}
+        how = self._fault("store delete", "store copy", "refs/dump") if interrupted else {}
         document = self.operator.sweep(mark, **how, between_rounds=between)
         self.diary.append(f"    {document['deleted']['objects']} deleted, {document['problem']}")
 
@@ -309,6 +321,8 @@ class _World:
 
     def _automatic(self) -> None:
         shown = self.checker.expired()
+        # what nobody was shown expires
+        self._sometimes(0.5, lambda: self.users.attempt(self.users.churn))
         self._between()
         before = self.world.sweep.get("automatic")
         self.world.sweep["automatic"] = True
@@ -327,10 +341,10 @@ class _World:
         self.operator.purge(**self._fault(), older_hours=self.random.choice((0, 0, 24)))
 
     def _lifecycle(self) -> None:
-        self.operator.lifecycle(**self._fault())
+        self.operator.lifecycle(**self._fault("server DELETE", "/diff", "/branches/"))
 
     def _undo(self) -> None:
         self.operator.undo(**self._fault())
 
     def _apply(self) -> None:
-        self.operator.apply(**self._fault())
+        self.operator.apply(**self._fault(f"PUT {RULES}", RULES))

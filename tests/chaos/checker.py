@@ -107,7 +107,7 @@ class Checker(Watcher):
         found = process.doing.pop("holds", None)
         if found is not None:
             self.held_once = {
-                name: commits or self.held_once.get(name, set()) for name, commits in found.items()
+                name: commits | self.held_once.get(name, set()) for name, commits in found.items()
             }
 
     def _named_by_holds(self) -> dict[str, set[str]]:
@@ -252,6 +252,8 @@ class Checker(Watcher):
 
     def told(self, process: Process, request: Request, response: Response) -> None:
         """What a process knows of branches and rules, and how old what it knew was."""
+        if request.path == RULES and request.method != "GET" and response.status < 300:
+            process.doing["acknowledged"] = True
         if request.method != "GET" or response.status not in (200, 404):
             return
         now, there = self.world.truth.now_us(), response.status == 200
@@ -260,7 +262,7 @@ class Checker(Watcher):
         elif there and (branch := BRANCH.fullmatch(request.path)):
             born = self.born.get(branch[1], Born(0, 0, ""))
             head = json.loads(response.body)["commit_id"]
-            process.read[branch[1]] = (head, now - born.made, now - born.written)
+            process.read[branch[1]] = (head, now - born.made, now - born.written, now)
         elif there and (diff := DIFF.fullmatch(request.path)):
             process.read[f"staged on {diff[1]}"] = bool(json.loads(response.body)["results"])
         elif there and request.path == PROTECTION:
@@ -277,6 +279,7 @@ class Checker(Watcher):
         after: Days | None = days_of(json.loads(request.body)) if request.method == "PUT" else None
         if lowers(before, after):
             self.lowered_us = self.world.truth.now_us()
+        process.doing["wrote rules"] = True
         self.done["rules written"] += 1
 
     def _deletes_branch(self, process: Process, name: str) -> None:
@@ -288,7 +291,7 @@ class Checker(Watcher):
         read = process.read.pop(name, None)
         if read is None:
             raise self.violation(f"branch {name} is deleted by a process that has not read it again")
-        head, age, idle = read
+        head, age, idle, read_at = read
         self._old_enough(name, age, idle)
         for hold in self.world.holds:
             if self._in_force(hold) and fnmatchcase(name, hold.get("branch", "")):
@@ -300,7 +303,7 @@ class Checker(Watcher):
         pulls, at = process.read.get("pulls", (set(), 0))
         if name in pulls:
             raise self.violation(f"branch {name} is deleted, though a pull request is open")
-        if self.world.truth.now_us() - at > FRESH_US:
+        if read_at - at > FRESH_US:
             raise self.violation(f"branch {name} is deleted by pull requests that were read long before")
         self._is_on_record(name, head)
         process.doing.setdefault("heads", {})[name] = head
@@ -332,7 +335,7 @@ class Checker(Watcher):
         folder = self.world.lake.handle.namespace_folder(REPOSITORY) / f"_lakeplan/marks/{mark_id}/going"
         return {a for f in folder.glob("*") for a in pq.read_table(f).column("address").to_pylist()}
 
-    def check_sweep(self, mark_id: str, document: Mapping[str, Any]) -> None:
+    def check_sweep(self, mark_id: str, document: Mapping[str, Any], process: Process) -> None:
         """A finished sweep says of every object what the store shows."""
         if not document["finished"]:
             return
@@ -342,7 +345,10 @@ class Checker(Watcher):
         # what it deleted may have been restored since, by this mark or by another one
         if not len(gone) <= told <= len(gone | (going & self.restored)):
             raise self.violation(f"the report of {mark_id} says {told} deleted; {len(gone)} are gone")
-        back = {key for key in gone if key in held}
+        # what is needed only since the last inspection nobody can know of
+        back = {
+            key for key in gone if key in held and (process.inspected is None or key in process.inspected)
+        }
         if document["came_back"] is not None and document["came_back"] < len(back):
             raise self.violation(
                 f"the report of {mark_id} says {document['came_back']} came back; {len(back)} have no data"
@@ -381,12 +387,19 @@ class Checker(Watcher):
                         f"undo says that {one.branch_id} is at {one.deletion.head}, and it is not"
                     )
 
-    def check_apply(self, report: Any) -> None:
-        """``applied`` is what the server shows, and what the server shows is not reported as failed."""
+    def check_apply(self, report: Any, process: Process) -> None:
+        """``applied`` is what it read last; what it wrote and the server stores is not reported as failed,
+        nor as uncertain when the server had said that it took the write."""
         tree, stored = self.world.tree_days, self.world.truth.days(REPOSITORY)
         for one in report.results:
-            if one.setting == "gc" and one.outcome.value == "applied" and stored != tree:
-                raise self.violation(f"apply says it wrote {tree}; the server has {stored}")
+            end = one.outcome.value
+            if one.setting != "gc":
+                continue
+            if end == "applied" and (read := process.read.get("rules", "unread")) != tree:
+                raise self.violation(f"apply says it wrote {tree}, and read {read}")
+            known = end == "failed" or (end == "uncertain" and "acknowledged" in process.doing)
+            if known and stored == tree and "wrote rules" in process.doing:
+                raise self.violation(f"apply wrote {tree}, and says {end}: {one.message}")
 
     def check_all_there(self) -> None:
         """What is held is stored, unless it was deleted while nothing held it."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,19 @@ from lakeplan.sandbox.messages import Response
 
 KILLS = ("kill before", "kill after")
 SERVER_ONLY = ("429", "500", "500 after", "timeout", "timeout after")
-FAULTS = (*KILLS, *SERVER_ONLY, "lost answer", "store busy", "store error", "disk full", "meanwhile")
-"""``after``: the server or the store acted first. ``meanwhile``: somebody else acts between two calls."""
+FAULTS = (
+    *KILLS,
+    *SERVER_ONLY,
+    "lost answer",
+    "store busy",
+    "store error",
+    "disk full",
+    "meanwhile",
+    "slow",
+    "stale",
+)
+"""``after``: the server or the store acted first. ``meanwhile``: somebody else acts between two calls.
+``slow``: time passes before the answer arrives. ``stale``: reads show what was there before a write."""
 LONGEST = 3
 """Calls in a row that fail; more than lakeplan's own retries would only be an error report."""
 
@@ -46,13 +57,18 @@ class Interruption:
         return f"{self.kind} at call {self.at}{f' of {self.only!r}' if self.only else ''}"
 
 
-def draw(random: random.Random, meanwhile: Callable[[], None]) -> Interruption | None:
-    """An interruption of a command; half of the commands have none."""
+def draw(
+    random: random.Random, meanwhile: Callable[[], None], aims: Sequence[str] = ()
+) -> Interruption | None:
+    """An interruption of a command; half of the commands have none. ``aims`` are calls that are met more
+    often than others."""
     if random.random() < 0.5:
         return None
     # early calls are in every command; a sweep of a few parts makes about 80
     at = random.choice((random.randint(1, 12), random.randint(1, 40), random.randint(1, 90)))
-    return Interruption(random.choice(FAULTS), at, random.randint(1, LONGEST), meanwhile=meanwhile)
+    only = random.choice(aims) if aims and random.random() < 0.5 else ""
+    at = random.randint(1, 3) if only else at
+    return Interruption(random.choice(FAULTS), at, random.randint(1, LONGEST), only, meanwhile)
 
 
 @dataclass
@@ -63,6 +79,8 @@ class Calls:
     log: list[str] = field(default_factory=list)
     dead: bool = False
     _number: int = 0
+    _answers: dict[str, Any] = field(default_factory=dict)
+    _stale: list[tuple[str, Any]] = field(default_factory=list)
 
     def around(self, port: str, call: str, writes: bool, act: Callable[[], Any]) -> Any:
         """``port`` is ``server``, ``store`` or ``state``; ``act`` makes the call itself."""
@@ -70,12 +88,32 @@ class Calls:
             raise Killed("a dead process made a call")
         self.log.append(f"{port} {call}")
         fault = self.interruption
+        if fault is not None and fault.kind == "stale":
+            return self._from_a_cache(fault, port, call, writes, act)
         if fault is None or fault.only not in f"{port} {call}":
             return act()
         self._number += 1
         if not fault.at <= self._number < fault.at + fault.times:
             return act()
         return self._meet(fault, port, writes, act)
+
+    def _from_a_cache(
+        self, fault: Interruption, port: str, call: str, writes: bool, act: Callable[[], Any]
+    ) -> Any:
+        """As a server's caches answer for seconds after a write: what reads it back sees that."""
+        path = call.partition(" ")[2]
+        if port != "server":
+            return act()
+        if writes:
+            before = self._answers.get(path)
+            self._stale = [(path, before)] * fault.times if before is not None else []
+            return act()
+        if (path, before := self._answers.get(path)) in self._stale[:1]:
+            self._stale.pop()
+            fault.count["stale"] += 1
+            return before
+        self._answers[path] = act()
+        return self._answers[path]
 
     def _meet(self, fault: Interruption, port: str, writes: bool, act: Callable[[], Any]) -> Any:
         kind = fault.kind
@@ -91,6 +129,9 @@ class Calls:
             self.dead = True
             raise Killed(str(fault))
         try:
+            if kind == "slow":
+                fault.count[kind] += 1
+                return act()
             if port == "server":
                 return self._at_server(fault, act)
             return self._at_store(fault, port, writes, act)

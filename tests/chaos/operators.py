@@ -72,7 +72,8 @@ class Operator:
         world, sweeper = self.world, self.world.sweeper
         sweeper.parts_a_round, sweeper.rounds, sweeper.after_round = 1, 0, between_rounds
         facts = self._facts.get(mark.mark_id)
-        with world.running(interruption, skew_hours=skew_hours, mark=facts, allowed=world.allowed):
+        doing = {"mark": facts, "allowed": world.allowed}
+        with world.running(interruption, skew_hours=skew_hours, **doing) as process:
             if close:
                 site = world.site()
                 end = close_sweep(site, world.stored(mark), world.ports(), world.run_of())
@@ -81,7 +82,7 @@ class Operator:
             document = world.finish(end)
         if document["finished"] and document["came_back"] is not None:
             self.finished.add(mark.mark_id)
-        self.checker.check_sweep(mark.mark_id, document)
+        self.checker.check_sweep(mark.mark_id, document, process)
         return document
 
     def automatic(self, shown: set[str], interruption: Interruption | None = None) -> Any:
@@ -143,7 +144,7 @@ class Operator:
     def apply(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
         """``apply`` without a file, with all gates overridden: the checker is the gate here."""
         world = self.world
-        with world.running(interruption, skew_hours=skew_hours):
+        with world.running(interruption, skew_hours=skew_hours) as process:
             allowed, tree = frozenset(GATES), world.tree()
             ports = Ports(lambda name: world.connection(name).reader, _NoSimulator(), Silent())
             options = PlanOptions(as_of=world.now(), simulate="none", allowed=allowed)
@@ -157,7 +158,7 @@ class Operator:
                 world.run_of(),
                 plan_digest="chaos",
             )
-        self.checker.check_apply(report)
+        self.checker.check_apply(report, process)
         return report
 
 

@@ -11,12 +11,14 @@ from typing import Any
 from unittest import mock
 
 from lakeplan.adapters.lakefs import transport
+from lakeplan.app import attempt
 from lakeplan.app.clocks import Clocks
-from lakeplan.app.lifecycle import deleting as lifecycle_deleting
-from lakeplan.app.lifecycle import keeping, survey
-from lakeplan.app.sweep import automatic, clock, look
+from lakeplan.app.lifecycle import keeping, recall, survey
+from lakeplan.app.sweep import automatic, clock, look, purge
 from lakeplan.app.sweep import run as sweep_run
+from lakeplan.app.sweep.needed import Needed
 from lakeplan.model.sweep import Status
+from lakeplan.simulation import addresses
 from lakeplan.sweep import deleting
 from tests.chaos.campaign import Counts, Lost, campaign
 
@@ -56,6 +58,10 @@ def _our_clock(now: Callable[[], datetime], others: Any, *, where: str) -> Clock
     return Clocks(now(), now())
 
 
+def _nothing_is_needed(site: Any, mark: Any, ports: Any, **_: Any) -> Needed:
+    return Needed(frozenset(), ports.now())
+
+
 def _one_read(read: Callable[[], Any], is_expected: Any, sleep: Any) -> Any:
     return read()
 
@@ -66,17 +72,22 @@ FIXES: Mapping[str, Fix] = {
     "today's settings count": Fix("A1", _patch(sweep_run, "held_to_approval", _held_to_the_mark)),
     "gates are judged again": Fix("A2", _patch(sweep_run, "judge_again", lambda *args: None)),
     "results are what the store shows": Fix("A3", _patch(deleting._Part, "_left", _trust_the_record)),
+    "purge inspects": Fix("A4", _patch(purge, "needed_now", _nothing_is_needed)),
     "holds keep branches": Fix("A5", _patch(survey, "held_branches", lambda *args: set())),
     "holds are recorded": Fix("A5", _patch(look, "keep_held", lambda *args: ())),
     "clocks are compared": Fix("A6", _patch(clock, "read_clocks", _our_clock)),
     "automatic compares sets": Fix("A7", _patch(automatic, "_not_shown", lambda *args: "")),
+    "an older ledger is not trusted": Fix("A8", _patch(recall, "_distrust", lambda *args: "")),
     "writes are sent once": Fix("A13", _patch(transport, "READ_METHODS", WRITES_TOO)),
-    "writes are read back": Fix("A14", _patch(lifecycle_deleting, "read_back", _one_read)),
+    "writes are read back for seconds": Fix("A14", _patch(attempt, "read_back", _one_read)),
+    "lost answers are read back": Fix("A14", _patch(attempt, "may_have_acted", lambda error: False)),
     "what keeps is fresh": Fix("A15", _patch(keeping.Keeping, "is_fresh", lambda self: self._snapshot)),
+    "addresses mean what servers make of them": Fix(
+        "A16", _patch(addresses, "possible_keys", lambda address, folders: [])
+    ),
     "objects are as marked": Fix("A17", _patch(deleting._Part, "_saves", _as_marked)),
 }
-"""By what each of them says. Lines of the issue that are not here have no random attack: their tests are
-where the fix is."""
+"""By what each of them says. A9 to A12 delete nothing: their tests are where the fix is."""
 
 
 def steps_until_caught(name: str, seed: int, steps: int) -> tuple[int, str] | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.errors import LakeplanError
-from tests.chaos.checker import Violation
+from tests.chaos.checker import RULES, Violation
 from tests.chaos.faults import Interruption, Killed
 from tests.chaos.operators import Operator
+from tests.chaos.taken_back import FIXES
 from tests.chaos.world import ChaosWorld
 from tests.sweeping.lake import LakeRepository
 
@@ -106,6 +107,23 @@ def test_the_branch_of_a_hold_is_deleted_by_somebody(operator, world, repo) -> N
         try_to(operator.sweep, mark)
 
 
+def test_the_branch_of_a_hold_moves_away(operator, world, repo) -> None:
+    """The hold still matches the branch; what it kept before is in no history of it any more."""
+    world.holds = [{"branch": "feature-x", "reason": "legal"}]
+    old = oldest_commit(world)
+    repo.branch("feature-x", old)
+    mark = operator.mark()
+    repo.drop_branch("feature-x")
+    repo.branch(
+        "feature-x", min(c.id for c in world.truth.history("repo1").commits.values() if not c.parents)
+    )
+    world.lake.clock.advance(days=2)
+    mark = try_to(operator.mark)
+    if not isinstance(mark, LakeplanError):
+        operator.approve(mark)
+        operator.sweep(mark)
+
+
 def test_the_clock_of_the_sweep_is_a_day_ahead(operator, world, repo) -> None:
     world.sweep["settle"] = "24h"
     world.gc = {"default_retention_days": 5}
@@ -124,13 +142,38 @@ def test_as_many_objects_as_were_shown_but_others(operator, world, repo) -> None
     try_to(operator.automatic, shown)
 
 
-def test_an_older_ledger_is_put_back(operator, world, repo) -> None:
+def test_the_ledger_is_lost(operator, world, repo) -> None:
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "14d"}]
     world.lifecycle = {"assume_created": "head_commit"}
     operator.lifecycle()
     world.memory.records.clear()
     repo.branch("feature-x", oldest_commit(world))
     try_to(operator.lifecycle)
+    world.lake.clock.advance(hours=1)
+    try_to(operator.lifecycle)
+
+
+@pytest.mark.parametrize("assumed", ["never", "head_commit"])
+def test_an_older_ledger_is_put_back(operator, world, repo, assumed) -> None:
+    """A branch that was made again after the copy was taken is as young as it is."""
+    world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "14d"}]
+    world.lifecycle = {"assume_created": assumed}
+    repo.branch("feature-x", oldest_commit(world))
+    operator.lifecycle()
+    older = dict(world.memory.records)
+    repo.drop_branch("feature-x")
+    operator.lifecycle()
+    repo.branch("feature-x", oldest_commit(world))
+    operator.lifecycle()
+    world.lake.clock.advance(days=13)
+    repo.branch("feature-y", oldest_commit(world))
+    repo.drop_branch("feature-x")
+    operator.lifecycle()
+    repo.branch("feature-x", oldest_commit(world))
+    world.lake.clock.advance(days=2)
+    world.memory.records = older
+    try_to(operator.lifecycle)
+    assert {"feature-x", "feature-y"} <= world.truth.history("repo1").branches.keys()
 
 
 def test_a_branch_is_made_again_while_the_answer_of_its_deletion_is_lost(operator, world, repo) -> None:
@@ -149,7 +192,7 @@ def test_a_branch_is_made_again_while_the_answer_of_its_deletion_is_lost(operato
 
 def test_rules_are_raised_while_the_answer_of_a_write_is_lost(operator, world, repo) -> None:
     world.gc = {"default_retention_days": 5}
-    with_raise = Interruption("lost answer", 1, only="PUT /api/v1/repositories/repo1/settings/gc_rules")
+    with_raise = Interruption("lost answer", 1, only=f"PUT {RULES}")
     with_raise.then = lambda: repo.set_rules(90)
     try_to(operator.apply, with_raise)
 
@@ -163,6 +206,45 @@ def test_an_object_is_written_again_under_its_key(operator, world, repo) -> None
     try_to(operator.sweep, mark)
 
 
+def test_written_rules_are_read_from_a_cache(operator, world, repo) -> None:
+    world.gc = {"default_retention_days": 5}
+    report = operator.apply(Interruption("stale", 1, times=3))
+    assert [one.outcome.value for one in report.results] == ["applied"]
+
+
+def test_a_write_of_rules_is_answered_500(operator, world, repo) -> None:
+    world.gc = {"default_retention_days": 5}
+    report = operator.apply(Interruption("500 after", 1, only=f"PUT {RULES}"))
+    assert [one.outcome.value for one in report.results] == ["applied"]
+
+
+def test_a_pull_request_is_opened_while_branches_are_deleted(operator, world, repo) -> None:
+    world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
+    repo.branch("feature-x")
+    repo.branch("feature-y")
+    operator.lifecycle()
+    world.lake.clock.advance(days=4)
+
+    def opened() -> None:
+        world.lake.clock.advance(hours=1)
+        world.wire.pulls.add("feature-y")
+
+    try_to(operator.lifecycle, Interruption("meanwhile", 1, only="server DELETE", meanwhile=opened))
+    assert "feature-y" in world.truth.history("repo1").branches
+
+
+@pytest.mark.parametrize("spelling", ["/{}", "//{}", "/{}?x=1", "/{}#x", "/%64{1}"])
+def test_another_repository_names_an_object_by_another_spelling(operator, world, repo, spelling) -> None:
+    address = min(operator.checker.expired())
+    other = world.repository("repo2")
+    other.stage("import", "local://repo1" + spelling.format(address, address[1:]))
+    other.commit()
+    mark = operator.mark()
+    operator.approve(mark)
+    operator.sweep(mark)
+    assert (repo.folder / address).exists()
+
+
 def test_the_answer_of_a_copy_is_lost_while_objects_are_restored(operator, world, repo) -> None:
     world.sweep |= {"mode": "quarantine"}
     mark = operator.mark()
@@ -170,6 +252,43 @@ def test_the_answer_of_a_copy_is_lost_while_objects_are_restored(operator, world
     operator.sweep(mark)
     document = operator.restore(mark, Interruption("lost answer", 1, only="store copy"))
     assert (document["restored"], document["failed"]) == (3, 0)
+
+
+def in_another_spelling(operator, world, repo) -> None:
+    test_another_repository_names_an_object_by_another_spelling(operator, world, repo, "/{}?x=1")
+
+
+def with_an_older_ledger(operator, world, repo) -> None:
+    test_an_older_ledger_is_put_back(operator, world, repo, "never")
+
+
+def with_an_older_min_age(operator, world, repo) -> None:
+    test_settings_are_tightened_after_the_approval(operator, world, repo, {"min_age": "30d"})
+
+
+ATTACKS = {
+    "today's settings count": with_an_older_min_age,
+    "gates are judged again": test_a_gate_is_tightened_after_the_approval,
+    "results are what the store shows": test_what_a_killed_sweep_moved_is_held_again,
+    "purge inspects": test_a_copy_that_is_needed_again_is_purged,
+    "holds keep branches": test_a_branch_under_a_hold_is_deleted_by_lifecycle_run,
+    "holds are recorded": test_the_branch_of_a_hold_moves_away,
+    "clocks are compared": test_the_clock_of_the_sweep_is_a_day_ahead,
+    "automatic compares sets": test_as_many_objects_as_were_shown_but_others,
+    "an older ledger is not trusted": with_an_older_ledger,
+    "writes are sent once": test_a_branch_is_made_again_while_the_answer_of_its_deletion_is_lost,
+    "writes are read back for seconds": test_written_rules_are_read_from_a_cache,
+    "lost answers are read back": test_a_write_of_rules_is_answered_500,
+    "what keeps is fresh": test_a_pull_request_is_opened_while_branches_are_deleted,
+    "addresses mean what servers make of them": in_another_spelling,
+    "objects are as marked": test_an_object_is_written_again_under_its_key,
+}
+
+
+@pytest.mark.parametrize("name", FIXES)
+def test_the_checker_sees_that_a_fix_is_missing(operator, world, repo, name) -> None:
+    with FIXES[name].take_back(), pytest.raises(Violation):
+        ATTACKS[name](operator, world, repo)
 
 
 def oldest_commit(world: ChaosWorld) -> str:

@@ -13,6 +13,7 @@ from datetime import date, datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from tests.chaos.wire import WireLake
 
@@ -176,12 +177,14 @@ class Truth:
         return found
 
     def foreign(self, other: str, repository: str) -> dict[str, str]:
-        """Addresses of a repository that commits of another one name by their full URL."""
+        """Addresses of a repository that commits of another one name by their full URL, as servers resolve
+        it: without its query, decoded, and with one slash where there are two."""
         prefix, found = f"local://{repository}/", {}
         for commit in self.history(other).commits.values():
             for address in self.contents(other, commit).values():
                 if address.startswith(prefix):
-                    found[address.removeprefix(prefix).partition("?")[0]] = f"a commit of {other}"
+                    key = unquote(address.removeprefix(prefix).partition("?")[0]).lstrip("/")
+                    found[key] = f"a commit of {other}"
         return found
 
     def ever_committed(self, repository: str) -> set[str]:

@@ -186,8 +186,8 @@ class Users:
 
     def _commit_elsewhere(self, address: str) -> None:
         """An import: another repository's commit names the object by its full address."""
-        slashes = self._random.choice(("/", "//"))
-        url = f"local://{REPOSITORY}{slashes}{address}"
+        spellings = (f"/{address}", f"//{address}", f"/{address}?x=1", f"/%64{address[1:]}")
+        url = f"local://{REPOSITORY}{self._random.choice(spellings)}"
         self.other.stage(f"import/{next(self._numbers)}", url)
         self.other.commit()
 

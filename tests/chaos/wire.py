@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,7 +46,7 @@ Meddle = Callable[[Request, Ask], Response]
 class WireLake(Lake):
     """A sandbox whose requests never leave this thread. ``meddle`` is in front of what operators ask;
     ``pulls`` are the source branches of open pull requests, which the sandbox lacks; ``heard`` is called with
-    every request that was answered, whoever asked."""
+    every request that was answered, whoever asked; ``machine_clock`` is lakeplan's machine's."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.clock, self.folder = clock, folder
@@ -67,6 +68,7 @@ class WireLake(Lake):
         )
         self.root = f"{ENDPOINT}{API}"
         self.pulls: set[str] = set()
+        self.machine_clock: Callable[[], datetime] = clock
         self.meddle: Meddle = lambda request, ask: ask()
         self.heard: Callable[[Request, Response], None] = lambda request, response: None
         self._session = self.session(lambda request, ask: ask())
@@ -171,8 +173,8 @@ def no_threads_no_waiting(current: Callable[[], WireLake]) -> Iterator[None]:
             deleting,
             "time",
             SimpleNamespace(
-                monotonic=lambda: current().clock().timestamp(),
-                time=lambda: current().clock().timestamp(),
+                monotonic=lambda: current().machine_clock().timestamp(),
+                time=lambda: current().machine_clock().timestamp(),
                 sleep=sleep,
             ),
         ),

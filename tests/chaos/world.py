@@ -152,7 +152,7 @@ class ChaosWorld(SweepWorld):
         self.memory = MemoryState()
         self.state = Watched("state", self.memory, self)
         self.truth = Truth(self.wire)
-        self.wire.meddle = self._meddle
+        self.wire.meddle, self.wire.machine_clock = self._meddle, self.now
         self._mirror = mirror
         self._stores: dict[str, Any] = {}
         self._processes = 0
