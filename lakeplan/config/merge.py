@@ -43,6 +43,10 @@ def disagreements(one: Layer, other: Layer) -> Iterator[Conflict]:
         twin = other.values.get(path)
         if twin is not None and twin.value != value.value:
             yield Conflict(path, value, twin)
+        if twin is not None and (end := _end_of(path)) is not None:
+            given, other_given = one.values.get(end), other.values.get(end)
+            if (given is None) != (other_given is None):
+                yield Conflict(end, given or value, other_given or twin)
     for first, second, swapped in ((one, other, False), (other, one, True)):
         for path, value in first.values.items():
             if not _drops(path, value):
@@ -83,7 +87,15 @@ def merge(groups: Sequence[Sequence[Layer]]) -> Merged:
     return Merged(values, blocks, tuple(conflicts), tuple(idle))
 
 
+def _end_of(path: FlatPath) -> FlatPath | None:
+    """Where the end of a hold stands, by the path of what it holds; None for every other path."""
+    return (*path[:-1], "until") if path[0] == "holds" and _is_name(path) else None
+
+
 def _lay(layer: Layer, values: dict[FlatPath, Value], idle: list[tuple[FlatPath, Value]]) -> None:
+    for path in layer.values:
+        if (end := _end_of(path)) is not None:
+            values.pop(end, None)  # a hold without an end has none, whatever ends one that it is laid over
     for path, value in layer.values.items():
         if _drops(path, value):
             below = [p for p in values if is_under(p, path)]

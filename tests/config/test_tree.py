@@ -126,6 +126,21 @@ profiles:
         assert repository.gc is Cleared.CLEAR
         assert repository.resolved == {"gc": "clear"}
 
+    def it_ends_no_hold_by_the_end_of_one_that_it_is_laid_over(self, tree: Any) -> None:
+        entries = """
+  "*": {holds: [{prefix: a/, reason: one, until: 2026-01-01}, {prefix: b/, reason: one, until: 2026-01-01}]}
+  team-a: {holds: [{prefix: a/, reason: two}, {until: 2027-01-01, prefix: b/, reason: two}]}
+"""
+        (repository,) = tree.load(self.ROOT, entries).resolve("prod", [])
+        assert [(h.name, h.until) for h in repository.holds] == [("a/", None), ("b/", date(2027, 1, 1))]
+
+    def it_refuses_globs_of_which_one_alone_ends_a_hold(self, problem: Callable[..., str]) -> None:
+        entries = """
+  "team-*": {holds: [{prefix: a/, reason: one, until: 2026-01-01}]}
+  "*-team": {holds: [{prefix: a/, reason: one}]}
+"""
+        assert "holds[a/].until" in problem(self.ROOT, entries)
+
     def it_adds_exemptions_up_and_merges_policies_and_holds(self, tree: Any) -> None:
         entries = """
   "*":
