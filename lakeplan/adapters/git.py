@@ -160,15 +160,23 @@ def write_folder(work: WorkFolder, commit: str, target: Path) -> int:
             where=str(work.top / work.prefix),
             hint="keep the tree in a folder of its own",
         )
-    for blob in large:
-        with _inside(work, blob, target).open("wb") as file:
-            file.truncate(blob.size)
-    for blob, data in _contents(work, sorted(small, key=lambda blob: blob.mode == _SYMLINK)):
-        path = _inside(work, blob, target)
-        if blob.mode == _SYMLINK:
-            path.symlink_to(os.fsdecode(data))
-        else:
-            path.write_bytes(data)
+    try:
+        for blob in large:
+            with _inside(work, blob, target).open("wb") as file:
+                file.truncate(blob.size)
+        for blob, data in _contents(work, sorted(small, key=lambda blob: blob.mode == _SYMLINK)):
+            path = _inside(work, blob, target)
+            if blob.mode == _SYMLINK:
+                path.symlink_to(os.fsdecode(data))
+            else:
+                path.write_bytes(data)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LakeplanError(
+            f"a file that git lists at the base cannot be written: {reason}",
+            where=str(work.top / work.prefix),
+            hint="remove files whose names or links no file system has from the base",
+        ) from None
     return len(blobs)
 
 

@@ -281,3 +281,27 @@ def it_stops_git_when_a_commit_lists_folders_without_end(
     work = find_work_folder(repository)
     with pytest.raises(LakeplanError, match="git's answer is not taken: it is larger than"):
         write_folder(work, commit, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        b"100644 " + b"a" * 300 + b"\0%s",
+        b"120000 link\0%s120000 link\0%s",
+        b"100644 a\0%s100644 a.b\0%s120000 a\0%s",
+    ],
+)
+def it_explains_files_that_no_file_system_has(repository: Path, tmp_path: Path, listed: bytes) -> None:
+    blob = bytes.fromhex(git(repository, "rev-parse", "HEAD:other.txt"))
+    entries = listed.replace(b"%s", blob)
+    folder = bytes.fromhex(tree_of(repository, entries))
+    commit = git(repository, "commit-tree", tree_of(repository, b"40000 deploy\0" + folder), "-m", "odd")
+    work = find_work_folder(repository / "deploy")
+    with pytest.raises(LakeplanError, match="that git lists at the base cannot be written"):
+        write_folder(work, commit, tmp_path / "out")
+
+
+def tree_of(repository: Path, entries: bytes) -> str:
+    command = ["git", "-C", str(repository), "hash-object", "-w", "-t", "tree", "--literally", "--stdin"]
+    done = subprocess.run(command, input=entries, check=True, capture_output=True)
+    return done.stdout.decode().strip()
