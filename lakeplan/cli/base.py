@@ -83,7 +83,7 @@ def read_base(folder: Path, ref: str, *, is_new: bool = False) -> Base:
                 f"the tree at {ref} does not validate, so there is nothing to hold this one to",
                 problems=error.problems,
                 where=str(folder),
-                hint="mend it there first, or plan without --base and have all of safety reviewed",
+                hint="fix it there first, or plan without --base and have all safety settings reviewed",
             ) from None
 
 

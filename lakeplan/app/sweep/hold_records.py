@@ -22,6 +22,7 @@ from lakeplan.core.lifecycle.history import reachable
 from lakeplan.errors import FormatError
 from lakeplan.formats.ranges import read_metarange, read_range_columns
 from lakeplan.formats.sweep_keys import HOLDS_PREFIX
+from lakeplan.limits import parse_json
 from lakeplan.model.refs import Refs
 from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import HeldCommit, Hold
@@ -148,7 +149,7 @@ def _read(site: Site) -> dict[HoldName, _Record]:
         folder, _, file = stored.key.rpartition("/")
         record = found.setdefault(folder, _Record())
         try:
-            content = json.loads(site.store.read(stored.key))
+            content = parse_json(site.store.read(stored.key))
             if file == RELEASED_FILE:
                 record.released_at = datetime.fromisoformat(content["at"])
                 continue

@@ -107,7 +107,13 @@ def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:
 
 
 _OWNER = records.record({"server": records.text, "repository": records.text})
-_SUMMARY = records.record({"finished": records.flag, "came_back": records.or_null(records.count)})
+_SUMMARY = records.record(
+    {
+        "finished": records.flag,
+        "came_back": records.or_null(records.count),
+        "failed": records.record({"objects": records.count}),
+    }
+)
 _RUN_ID = records.record({"run_id": records.text})
 _RUNS = records.record({"runs": records.list_of(records.text)})
 

@@ -155,9 +155,16 @@ def _not_named(
 ) -> list[str]:
     """Objects or commits that expire now and that the plan did not name. As many others prove nothing."""
     current = live.impact.shown.read() if live.impact.shown is not None else None
+    shown = reviewed.impact.shown
+    if (
+        current is None
+        and shown is not None
+        and live.impact.now is not None
+        and live.impact.now.objects_expire
+    ):
+        return [f"the {what} that would expire now are too many to compare with those of the plan one by one"]
     if current is None or not current.count(bits[0]):
         return []
-    shown = reviewed.impact.shown
     named = shown.read() if shown is not None else None
     if named is None:
         return [f"the plan does not name the {what} that expire, or the file {OBJECTS_FILE} is not beside it"]

@@ -221,11 +221,12 @@ def it_saves_what_a_hold_names_that_is_newer_than_the_mark(world: SweepWorld, he
     assert end.amount(Status.DELETED).objects == 1
 
 
-def it_refuses_to_go_on_with_a_damaged_record(world: SweepWorld, held: LakeRepository) -> None:
+@pytest.mark.parametrize("text", ["{}", "[" * 100_000])
+def it_refuses_to_go_on_with_a_damaged_record(world: SweepWorld, held: LakeRepository, text: str) -> None:
     hold(world, branch="legal-1")
     world.mark()
     (file,) = (world.lake.folder / "repo1" / HOLDS_PREFIX).rglob("*.json")
-    file.write_text("{}")
+    file.write_text(text)
     with pytest.raises(FormatError, match="record of what a hold keeps is damaged") as refused:
         world.mark()
     assert HOLDS_PREFIX in refused.value.where

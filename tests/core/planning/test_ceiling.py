@@ -306,6 +306,15 @@ class DescribeGrowth:
         assert found == "6 objects would expire that are not among the 6 reviewed ones"
         assert self.grows(impact(6, shown=six), impact(6, shown=named({Bit.NOW: "abcdeX"})))
 
+    def it_takes_no_count_for_a_set_that_the_live_plan_does_not_have(self):
+        reviewed = impact(6, shown=named({Bit.NOW: "abcdef"}))
+        (found,) = self.grows(reviewed, impact(6))
+        assert (
+            found
+            == "the objects that would expire now are too many to compare with those of the plan one by one"
+        )
+        assert self.grows(reviewed, impact(0)) == []
+
     def it_lets_the_tolerance_of_others_pass(self):
         ten = named({Bit.NOW: "abcdefghij"})
         assert self.grows(impact(10, shown=ten), impact(10, shown=named({Bit.NOW: "abcdefghiX"}))) == []
