@@ -190,6 +190,8 @@ class _World:
         if kind == "copied":
             self._snapshots.append((dict(memory.records), self.checker.lowered_us))
             return
+        if any(key.startswith("branches/") for key in memory.records):
+            self.checker.ledger_lost = True
         if kind == "lost":
             memory.records = {}
         elif kind == "ledger put back" and self._snapshots:

@@ -67,6 +67,8 @@ class Checker(Watcher):
     world: ChaosWorld
     done: Counter[str] = field(default_factory=Counter)
     born: dict[str, Born] = field(default_factory=dict)
+    ledger_lost: bool = False
+    """Whether a record of branches was ever lost, or an older one put back."""
     lowered_us: int | None = None
     held_once: dict[str, set[str]] = field(default_factory=dict)
     found: Violation | None = None
@@ -292,6 +294,9 @@ class Checker(Watcher):
         if read is None:
             raise self.violation(f"branch {name} is deleted by a process that has not read it again")
         head, age, idle, read_at = read
+        if self._may_assume(process):
+            since_commit = self.world.truth.now_us() - history.commits[head].made_us
+            age, idle = max(age, since_commit), max(idle, since_commit)
         self._old_enough(name, age, idle)
         for hold in self.world.holds:
             if self._in_force(hold) and fnmatchcase(name, hold.get("branch", "")):
@@ -317,6 +322,13 @@ class Checker(Watcher):
                 if row is not None and row["head"] == head:
                     return
         raise self.violation(f"branch {name} is deleted, and no record names its HEAD {head[:8]}")
+
+    def _may_assume(self, process: Process) -> bool:
+        """Whether the tree lets the date of a HEAD stand for its branch's: not in a first run, and never once
+        a record of branches was lost."""
+        records = self.world.memory.records
+        known = any(key.startswith("branches/") for key in records)
+        return known and not self.ledger_lost and process.tree["assume_created"] == "head_commit"
 
     def _old_enough(self, name: str, age: int, idle: int) -> None:
         for policy in self.world.policies:

@@ -57,8 +57,8 @@ class Process:
     read: dict[str, Any] = field(default_factory=dict)
     inspected: Mapping[str, str] | None = None
     doing: dict[str, Any] = field(default_factory=dict)
-    tree: Mapping[str, Any] = field(default_factory=dict)
-    """``sweep``, ``safety`` and ``gc`` when it started: a process reads its tree once."""
+    tree: dict[str, Any] = field(default_factory=dict)
+    """``sweep``, ``safety``, ``gc`` and ``assume_created`` when it started: a process reads its tree once."""
 
 
 class MemoryState:
@@ -177,6 +177,7 @@ class ChaosWorld(SweepWorld):
         self._processes += 1
         process = Process(self._processes, Calls(interruption), timedelta(hours=skew_hours), doing=doing)
         process.tree = {"sweep": dict(self.sweep), "safety": dict(self.safety), "gc": self.gc}
+        process.tree["assume_created"] = self.lifecycle.get("assume_created", "never")
         before, connections = self.process, self._connections
         self.process, self._connections = process, None
         self.alive.add(process.number)
