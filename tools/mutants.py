@@ -1,7 +1,8 @@
 """Mutation tests of what decides about deletion: `make mutants`, run by the tool's own virtual environment.
 
-mutmut changes one thing at a time in a module of ``MODULES`` and runs the tests beside it. This prints the
-share of killed mutants for each module and every survivor, and fails when a module is below the threshold.
+mutmut writes the mutants of a module of ``MODULES``. The tests beside it are collected once, and run in a
+fork for each mutant, so that nothing that one mutant cached is left for the next. This prints the share of
+killed mutants for each module and every survivor, and fails when a module is below the threshold.
 
 Only tests by example count: random ones cost the most, and kill by chance.
 
@@ -16,17 +17,23 @@ import argparse
 import json
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pytest
 import yaml
-from mutmut.__main__ import _run as run_mutmut
-from mutmut.configuration import ForkServerWarmup, config
+from mutmut.__main__ import create_mutants
+from mutmut.configuration import config
 from mutmut.mutation.diff_apply import get_diff_for_mutant
+from mutmut.mutation.trampoline import set_mutant_under_test
+from mutmut.utils.file_utils import copy_also_copy_files, copy_src_dir, setup_source_paths
 
 ROOT = Path(__file__).parents[1]
 MUTANTS = ROOT / "mutants"
@@ -64,13 +71,14 @@ MODULES = {
     "formats/sstable/reader": ["formats/sstable/test_reader.py", "formats/sstable/test_bombs.py"],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
-BUILT_AT_IMPORT = {"core/strictness"}
-"""Modules whose functions run when they are imported: each of their mutants needs to be imported anew."""
-
-KILLED = {1, 3, 24, -24, 36, 152}
-"""Exit codes of mutmut: a test failed, or ran far longer than it should."""
-SURVIVED = {0, 5, 33}
-"""The tests passed, or none reaches the function."""
+AT_IMPORT = ("lakeplan.core.strictness.x__sweep__",)
+"""Functions that run when their module is imported: their mutants are imported anew."""
+NO_TESTS = "spark or golden or hypothesis"
+NO_NAMES = "_killed_"
+"""Marks and names of tests that are left out: slow ones, and those that kill by chance."""
+CPU_SECONDS = 60
+WALL_SECONDS = 600
+SURVIVED, FAILED, NEVER_ENDED = 0, 1, 2
 
 TEXT = re.compile(r"""(?<!\w)[rf]*("[^"]* [^"]*"|'[^']* [^']*')|\bNone\b""")
 FOR_PEOPLE = re.compile(r"\b(hint|where|message|what)=[^,()]*(\([^()]*\))?[^,()]*,?")
@@ -99,9 +107,9 @@ class Mutant:
         return re.sub(r"[\s,]", "", removed) != re.sub(r"[\s,]", "", added)
 
     def kind(self, equivalents: dict[tuple[str, str, str], str]) -> str:
-        if self.code in KILLED:
+        if self.code in (FAILED, NEVER_ENDED):
             return "killed"
-        if self.code not in SURVIVED:
+        if self.code != SURVIVED:
             return "not run"
         if not self.counts:
             return "not counted"
@@ -124,26 +132,78 @@ def read_results(module: str) -> list[Mutant]:
     return [Mutant(**each) for each in json.loads(path.read_text())] if path.exists() else []
 
 
+def in_fork(mutant: str, tests: Callable[[], bool]) -> int:
+    """What becomes of a mutant; ``tests`` returns whether all passed."""
+    pid = os.fork()
+    if not pid:
+        for stream in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+        signal.alarm(WALL_SECONDS)
+        set_mutant_under_test(mutant)
+        code = FAILED
+        try:
+            code = SURVIVED if tests() else FAILED
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return code if code >= 0 else NEVER_ENDED
+
+
+class RunInForks:
+    """A plugin of pytest: the collected tests, once without a mutant and then for each."""
+
+    def __init__(self, mutants: list[str]) -> None:
+        self._mutants = mutants
+        self.codes: dict[str, int] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        def passes() -> bool:
+            for item, after in zip(session.items, [*session.items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                if session.testsfailed:
+                    return False
+            return True
+
+        if session.testsfailed or not session.items or in_fork("", passes) != SURVIVED:
+            pytest.exit("the tests do not pass without a mutant", returncode=1)
+        for mutant in self._mutants:
+            self.codes[mutant] = in_fork(mutant, passes)
+        return True
+
+
 def run(module: str, *, survivors: bool) -> None:
     """Runs the mutants of one module, or those that survived the last run, and stores the results. In a
-    process of its own: mutmut keeps its state in globals."""
+    process of its own: mutmut keeps its state in globals, and nothing of lakeplan may be imported yet."""
     os.chdir(ROOT)
     path = f"lakeplan/{module}.py"
-    before = {mutant.name: mutant for mutant in read_results(module)}
-    names = [name for name, mutant in before.items() if mutant.code not in KILLED and mutant.counts]
     shutil.rmtree(MUTANTS / "tests", ignore_errors=True)
-    for made in (MUTANTS / path, MUTANTS / "mutmut-stats.json"):
+    for made in (MUTANTS / path, MUTANTS / f"{path}.meta"):
         made.unlink(missing_ok=True)
+    MUTANTS.mkdir(exist_ok=True)
     config().only_mutate = [path]
-    config().pytest_add_cli_args_test_selection = [f"tests/{test}" for test in MODULES[module]]
-    if module in BUILT_AT_IMPORT:
-        config().forkserver_warmup = ForkServerWarmup.NONE
-    run_mutmut(names if survivors else [], 1)
-    codes = json.loads((MUTANTS / f"{path}.meta").read_text())["exit_code_by_key"]
-    if survivors:
-        codes = {name: codes[name] if name in names else before[name].code for name in codes}
-    results = [Mutant(name, code, *changed(name)) for name, code in codes.items()]
+    copy_src_dir()
+    copy_also_copy_files()
+    setup_source_paths()
+    create_mutants(1)
+    mutants = [*json.loads((MUTANTS / f"{path}.meta").read_text())["exit_code_by_key"]]
+    changes = {mutant: changed(mutant) for mutant in mutants}
+    known = {m.name: m for m in read_results(module) if survivors and m.code in (FAILED, NEVER_ENDED)}
+    done = {name: m.code for name, m in known.items() if changes.get(name) == (m.removed, m.added)}
+    left = [mutant for mutant in mutants if mutant not in done]
+    os.chdir(MUTANTS)
+    command = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "--rootdir=.", "--basetemp=tmp"]
+    command += ["-m", f"not ({NO_TESTS})", "-k", f"not {NO_NAMES}", *(f"tests/{t}" for t in MODULES[module])]
+    for mutant in [m for m in left if m.startswith(AT_IMPORT)]:
+        done[mutant] = in_fork(mutant, lambda: pytest.main([*command, "-x"]) == 0)
+    forks = RunInForks([mutant for mutant in left if mutant not in done])
+    code = pytest.main(command, plugins=[forks])
+    if code:
+        sys.exit(code)
+    done |= forks.codes
     RESULTS.mkdir(exist_ok=True)
+    results = [Mutant(mutant, done.get(mutant), *changes[mutant]) for mutant in mutants]
     results_of(module).write_text(json.dumps([asdict(mutant) for mutant in results], indent=1))
 
 

@@ -194,6 +194,8 @@ class DescribeEvidence:
         assert ledger.branches["f"] == Record(epoch(0), "b", "a", moved=epoch(5), staged="abc")
         assert ledger.branches["g"] == Record(epoch(0), "a", "a", moved=epoch(0), staged="def")
         assert note_staged(ledger, {"f": ("", None)}).branches["g"].staged == "def"
+        dawn = Ledger(KEY, 0, 0, 0, {"f": Record(0, "a", "a")})
+        assert note_staged(dawn, {"f": ("x", 0)}).branches["f"].moved == 0
 
 
 CREATED = epoch(-1)
@@ -327,6 +329,10 @@ class DescribeTheFile:
         with pytest.raises(FormatError, match=why) as caught:
             load_ledger(changed(where, **values), "branches/prod/analytics.json")
         assert caught.value.where == "branches/prod/analytics.json"
+
+    def it_takes_the_first_second_that_a_clock_can_show(self):
+        dawn = Ledger(KEY, 0, 0, 0, {}, MARK)
+        assert load_ledger(dump_ledger(dawn), "x") == dawn
 
     def it_refuses_a_field_that_is_there_twice(self):
         data = dump_ledger(whole()).replace(b'"generation":3', b'"generation":3,"generation":4')
