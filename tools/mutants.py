@@ -71,7 +71,9 @@ MODULES = {
     "formats/sstable/reader": ["formats/sstable/test_reader.py", "formats/sstable/test_bombs.py"],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
-AT_IMPORT = ("lakeplan.core.strictness.x__sweep__",)
+AT_IMPORT = tuple(
+    f"lakeplan.core.strictness.x_{name}__" for name in ("_sweep", "one_of", "neutral", "unordered")
+)
 """Functions that run when their module is imported: their mutants are imported anew."""
 NO_TESTS = "spark or golden or hypothesis"
 NO_NAMES = "_killed_"
