@@ -28,6 +28,7 @@ FRESH_US = 20_000_000
 """Pull requests are at most 15 seconds old when a branch is deleted; and a retry."""
 RULES = f"/api/v1/repositories/{REPOSITORY}/settings/gc_rules"
 DUMP = f"/api/v1/repositories/{REPOSITORY}/refs/dump"
+FOREIGN_DUMP = re.compile(r"/api/v1/repositories/([^/]+)/refs/dump")
 PREPARE = f"/api/v1/repositories/{REPOSITORY}/gc/prepare_uncommited"
 QUARANTINE = "_lakeplan/quarantine/"
 DEFAULTS = {
@@ -86,14 +87,15 @@ class Checker(Watcher):
         self.world.wire.heard = self.heard
 
     # ---- what is held
-    def held(self) -> dict[str, str]:
-        """Address → why it must not be deleted, by everything that is known now."""
+    def held(self, dumped: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
+        """Address → why it must not be deleted, by everything that is known now. ``dumped``: what other
+        repositories held when a process asked for their refs."""
         truth, world = self.world.truth, self.world
         once = [c for h in world.holds if self._in_force(h) for c in self.held_once.get(_name(h), ())]
         margin = span_us({**DEFAULTS, **world.sweep}["margin"])
         found = truth.held(REPOSITORY, world.tree_days, world.holds, once, margin)
         for (other,) in world.wire.rows("SELECT id FROM repositories WHERE id != ?", REPOSITORY):
-            found |= truth.foreign(other, REPOSITORY)
+            found |= truth.foreign(other, REPOSITORY) if dumped is None else dumped.get(other, {})
         return found
 
     def _in_force(self, hold: Mapping[str, Any]) -> bool:
@@ -243,7 +245,9 @@ class Checker(Watcher):
 
     def before_server(self, process: Process, request: Request) -> None:
         if request.method == "POST" and request.path == PREPARE:
-            process.inspected = self.held()
+            process.inspected = self.held(process.dumped)
+        if (other := FOREIGN_DUMP.fullmatch(request.path)) and other[1] != REPOSITORY:
+            process.dumped[other[1]] = self.world.truth.foreign(other[1], REPOSITORY)
         if request.path == DUMP and process.inspected is not None:
             process.doing["holds"] = self._named_by_holds()
         branch = BRANCH.fullmatch(request.path)

@@ -48,7 +48,7 @@ WRITES = ("put", "create", "copy", "delete", "write")
 class Process:
     """``alive``: whether others see that it runs. ``read`` is what the server last told it: by branch a HEAD,
     under ``rules`` the stored days. ``inspected`` are addresses that something held when it last asked for
-    uncommitted data, ``dumped`` those of other repositories."""
+    uncommitted data, ``dumped`` those that other repositories held when it last asked for their refs."""
 
     number: int
     calls: Calls
@@ -56,6 +56,7 @@ class Process:
     alive: bool = True
     read: dict[str, Any] = field(default_factory=dict)
     inspected: Mapping[str, str] | None = None
+    dumped: dict[str, Mapping[str, str]] = field(default_factory=dict)
     doing: dict[str, Any] = field(default_factory=dict)
     tree: dict[str, Any] = field(default_factory=dict)
     """``sweep``, ``safety``, ``gc`` and ``assume_created`` when it started: a process reads its tree once."""
