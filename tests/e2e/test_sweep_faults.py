@@ -85,6 +85,7 @@ def environ(world: SweepWorld) -> dict[str, str]:
     own = {k: v for k, v in os.environ.items() if k not in ("CI", "COLUMNS")}
     return own | {
         "PYTHONPATH": str(Path(__file__).parents[2]),
+        "LAKEPLAN_STATE_URL": f"file://{world.folder}/state",
         "LAKEPLAN_PROD_ENDPOINT_URL": handle.endpoint_url,
         "LAKEPLAN_PROD_ACCESS_KEY_ID": handle.access_key_id,
         "LAKEPLAN_PROD_SECRET_ACCESS_KEY": handle.secret_access_key,

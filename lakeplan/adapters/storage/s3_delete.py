@@ -237,10 +237,12 @@ def _fits_xml(key: str) -> bool:
 
 
 def _replaces(item: dict[str, Any], version: StoredObject, expected: StoredObject) -> bool:
-    """Whether a version is newer than the expected object, or is current in its place."""
+    """Whether a version is newer than the expected object, or is current in its place. The times of S3 are
+    whole seconds: another object of the same second may be newer."""
     if version.modified_us > expected.modified_us:
         return True
-    return bool(item.get("IsLatest")) and (version.size, version.e_tag) != (expected.size, expected.e_tag)
+    other = (version.size, version.e_tag) != (expected.size, expected.e_tag)
+    return other and (version.modified_us == expected.modified_us or bool(item.get("IsLatest")))
 
 
 def _version_id(version: str) -> dict[str, str]:

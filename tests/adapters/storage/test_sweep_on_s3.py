@@ -42,7 +42,8 @@ class OnS3:
         self.world.sweep |= {"min_age": "0s", "verify": "all"}
         self.world.allowed = frozenset({"min-age"})
         self.store: SweepStore = open_sweep_store(f"s3://{bucket}/repo1", endpoint_url=faulty.url)
-        self.world.wrap = lambda store: self.store
+        # the folders above are the sandbox's own
+        self.world.wrap = lambda store: self.store if store.url.rstrip("/").endswith("/repo1") else store
         self.world.between = self._copy
         self._client = boto3.session.Session().client("s3")
         self._bucket = bucket
