@@ -50,9 +50,10 @@ class Site:
 
     def age(self, days: float = 5) -> None:
         """Everything stored so far looks ``days`` old."""
-        for file in (self.folder / "data").rglob("*"):
-            if file.is_file():
-                os.utime(file, (time.time() - days * DAY,) * 2)
+        for below in ("data", "_lakeplan/quarantine"):
+            for file in (self.folder / below).rglob("*"):
+                if file.is_file():
+                    os.utime(file, (time.time() - days * DAY,) * 2)
 
     def data(self) -> set[str]:
         return {str(f.relative_to(self.folder)) for f in (self.folder / "data").rglob("*") if f.is_file()}
@@ -135,6 +136,7 @@ def it_writes_documents_that_keep_to_their_schemas(make_site: Any) -> None:
     marks = site.world.lakeplan(("sweep", "mark"), "--format", "json").json
     mark_id = marks["marks"][0]["mark_id"]
     swept = site.sweep(mark_id)
+    site.age()
     restored = site.world.lakeplan(("sweep", "restore"), mark_id, "--format", "json").json
     purged = site.world.lakeplan(
         ("sweep", "purge"), "--older-than", "0s", "--auto-approve", "--format", "json"
@@ -206,6 +208,7 @@ def it_purges_no_copy_that_a_branch_needs_again(make_site: Any) -> None:
     before = site.data()
     mark_id = site.mark()["mark_id"]
     site.sweep(mark_id)
+    site.age()
     site.world.api.branch("lake", "again", site.old)
     purge = (("sweep", "purge"), "--auto-approve", "--format", "json")
     purged = site.world.lakeplan(*purge)
@@ -227,6 +230,7 @@ def it_lets_drift_tell_the_last_sweep_and_what_is_in_quarantine(make_site: Any) 
     listed = samples(lakeplan(("sweep", "report"), "--format", "openmetrics").out)
     assert listed["lakeplan_sweep_marks"] == {(*key, "false"): 1.0}
     site.sweep(mark_id)
+    site.age()
     told = samples(lakeplan(("sweep", "report"), mark_id, "--format", "openmetrics").out)
     assert told["lakeplan_sweep_run_bytes"][(*key, "deleted")] == 21.0
     found = samples(lakeplan("drift", "--format", "openmetrics").out)

@@ -171,6 +171,7 @@ def it_brings_back_from_quarantine_byte_for_byte(make_site: Any) -> None:
     assert document["deleted"]["objects"] == len(site.before) - len(site.data()) == 2
     assert site.run("restore", mark_id)["restored"] == 2
     assert site.data() == site.before
+    time.sleep(1.1)
     site.run("purge", "--older-than", "0s", "--auto-approve")
     assert not list(site.store.list_objects("_lakeplan/quarantine/"))
     assert site.data() == site.before

@@ -86,7 +86,7 @@ def it_leaves_the_addresses_of_a_cluster_alone() -> None:
 
 
 def it_keeps_what_spark_says_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger=session.__name__)
     with pytest.raises(SimulationFailed, match="the Spark job stopped: first line") as error, explained():
         raise session.PySparkException("first line\nat org.apache.spark…")
     assert "org.apache" in error.value.detail
@@ -94,7 +94,7 @@ def it_keeps_what_spark_says_for_debugging(caplog: pytest.LogCaptureFixture) -> 
 
 
 def it_logs_what_spark_prints_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger=session.__name__)
     with session._logged() as stream:
         subprocess.run(["printf", r"one\n::error::two\n"], stdout=stream, check=True)
     end = time.monotonic() + 10

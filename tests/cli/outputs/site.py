@@ -114,7 +114,7 @@ class Site:
         text = re.sub(r"(?<=digest )[0-9a-f]+", lambda found: "0" * len(found[0]), text)
         text = re.sub(r"\b\d\.\d s\b", "0.0 s", text)
         text = re.sub(r"\bpid \d+", "pid 4711", text)
-        return re.sub(r"(?m)^(  [a-z-]+==)[\d.]+$", r"\1VERSION", text)
+        return re.sub(r"(?m)^(  [a-z0-9-]+==)[\d.]+$", r"\1VERSION", text)
 
     def _stand_still(self, patch: pytest.MonkeyPatch) -> None:
         for name in [n for n in os.environ if n.startswith(("LAKEPLAN_", "LAKECTL_", "AWS_", "AZURE_"))]:
