@@ -133,6 +133,26 @@ class DescribeSteps:
         dates = {c["creation_date"] for c in log(call) if c["message"].startswith("checkpoint")}
         assert dates <= {AS_OF - 150 * DAY}
 
+    def it_sorts_heads_of_which_one_is_among_the_smallest(self, run, call, monkeypatch):
+        """No commit of a round sorts before it, so that it gets another id and the same date."""
+        monkeypatch.setattr("lakeplan.sandbox.seed.runner._SORTING_COMMITS", 1)
+        monkeypatch.setattr("lakeplan.sandbox.seed.runner._MAX_SORTING_ROUNDS", 100)
+        run(
+            "commit: {branch: main, message: shared, age: 200d, allow_empty: true}",
+            "branch: {name: dev, source: main}",
+            "commit: {branch: dev, message: dev, age: 3d, allow_empty: true}",
+            *[
+                "sort_heads: {first: main, then: dev, age: 150d}",
+                "sort_heads: {first: dev, then: main, age: 3d}",
+            ]
+            * 5,
+        )
+        heads = [call("GET", f"/repositories/one/branches/{b}").json()["commit_id"] for b in ("dev", "main")]
+        assert heads == sorted(heads)
+        assert "another id" in {c["message"] for b in ("main", "dev") for c in log(call, b)}
+        dates = {c["message"]: c["creation_date"] for c in log(call, "dev")}
+        assert dates.get("another id", AS_OF - 3 * DAY) == AS_OF - 3 * DAY
+
 
 class DescribeRepositoriesThatExist:
     def it_writes_nothing_when_one_does(self, run, sandbox):
