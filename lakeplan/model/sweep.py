@@ -40,8 +40,8 @@ class Hold:
 
 @dataclass(frozen=True)
 class HeldCommit:
-    """A commit that a hold kept at a mark; for a prefix, one that has a path below it. ``until`` is the
-    hold's when it was last in the tree."""
+    """A commit that a hold kept at a mark; for a prefix, one that has a path below it, or "" where none was
+    found. ``until`` is the hold's when it was last in the tree."""
 
     kind: Literal["prefix", "branch", "tag", "commit"]
     name: str

@@ -1,4 +1,5 @@
-"""What holds kept, recorded in the namespace: one small file per hold and commit.
+"""What holds kept, recorded in the namespace: one small file per hold and commit. A prefix that
+no path begins with yet is recorded without a commit.
 
 A hold on a branch or a tag names nothing more once somebody deletes or moves it, and state can be lost. So
 every inspection of a mark or a sweep records the commits that holds name, and keeps what was recorded before.
@@ -30,6 +31,8 @@ from lakeplan.ports.lakefs import MetadataReader
 
 _log = logging.getLogger(__name__)
 RELEASED_FILE = "released.json"
+NO_COMMIT = "none"
+"""Names the file of a prefix that no path of recent commits begins with."""
 LEAST_GRACE = timedelta(days=1)
 MAX_METARANGES = 30
 """The newest different states in which a path below a prefix is searched for."""
@@ -59,7 +62,7 @@ def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
     expired = {(hold.kind, hold.name) for hold in site.desired.holds} - active.keys()
     for name, record in list(records.items()):
         if name not in active and (name in expired or _is_over(site, name, record, now)):
-            _drop(site, name, [*(f"{id}.json" for id in record.commits), RELEASED_FILE])
+            _drop(site, name, [*map(_file, record.commits), RELEASED_FILE])
             del records[name]
     return tuple(commit for record in records.values() for commit in record.commits.values())
 
@@ -91,10 +94,13 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
         _drop(site, (hold.kind, hold.name), [RELEASED_FILE])
         record.released_at = None
     named = commits_named(hold, refs)
-    if hold.kind == "prefix" and not record.commits:
+    if hold.kind == "prefix" and not any(record.commits):
         named = _first_with_path(site.reader.metadata_reader(site.desired.name), refs, hold.name)
         if not named:
             _log.warning("%s: the hold on prefix %r matches no path of recent commits", site.key, hold.name)
+            named = {""}
+        elif record.commits.pop("", None) is not None:
+            _drop(site, (hold.kind, hold.name), [_file("")])
     for id in named | {id for id, known in record.commits.items() if known.until != hold.until}:
         if id in record.commits and record.commits[id].until == hold.until:
             continue
@@ -107,12 +113,12 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
             "reason": hold.reason,
             "at": now.isoformat(),
         }
-        _put(site, f"{folder}{id}.json", content)
+        _put(site, folder + _file(id), content)
     if hold.kind == "branch":  # what it was made from is kept with it
         commits = {commit.id: commit for commit in refs.commits}
         parents = {p for id in named if id in commits for p in commits[id].parents}
         older = (record.commits.keys() - named) & reachable(commits, parents)
-        _drop(site, (hold.kind, hold.name), [f"{id}.json" for id in older])
+        _drop(site, (hold.kind, hold.name), map(_file, older))
         for id in older:
             del record.commits[id]
 
@@ -155,7 +161,7 @@ def _read(site: Site) -> dict[HoldName, _Record]:
                 continue
             until = None if content["until"] is None else date.fromisoformat(content["until"])
             kept = HeldCommit(content["kind"], str(content["name"]), str(content["commit"]), until)
-            if f"{_folder((kept.kind, kept.name))}{kept.commit_id}.json" != stored.key:
+            if _folder((kept.kind, kept.name)) + _file(kept.commit_id) != stored.key:
                 raise ValueError("is not where it belongs")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(
@@ -173,6 +179,10 @@ def _read(site: Site) -> dict[HoldName, _Record]:
 def _folder(name: HoldName) -> str:
     kind, text = name
     return f"{HOLDS_PREFIX}{kind}-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:32]}/"
+
+
+def _file(commit_id: str) -> str:
+    return f"{commit_id or NO_COMMIT}.json"
 
 
 def _put(site: Site, key: str, content: Mapping[str, object]) -> None:

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from lakeplan.app.gather import read_all_refs
 from lakeplan.app.sweep.hold_records import keep_held
 from lakeplan.app.sweep.ports import Site
+from lakeplan.core.holds import held_prefixes
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, by_date
 from lakeplan.core.sweep.keep import KEEPS, KeepRules, keep_masks
@@ -55,6 +56,12 @@ class Look:
 
     def last_commits(self) -> Mapping[int, str]:
         return dict(zip(by_date(self.graph), self.graph.ids, strict=True))
+
+    @property
+    def held_prefixes(self) -> tuple[str, ...]:
+        """Those of unexpired holds, and of holds that have left the tree and still keep what they kept."""
+        recorded = {one.name for one in self.rules.recorded if one.kind == "prefix"}
+        return tuple(sorted(recorded.union(held_prefixes(self.rules.holds, self.rules.as_of))))
 
     def kept_metaranges(self) -> set[str]:
         """Metaranges of commits that anything keeps."""

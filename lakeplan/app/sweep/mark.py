@@ -20,7 +20,6 @@ from lakeplan.app.sweep.places import mark_index_key
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.rules_seen import see_rules
 from lakeplan.app.sweep.safeguards import begun_sweeps, check_no_open_sweep, check_site
-from lakeplan.core.holds import held_prefixes
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.gates import mark_gates
 from lakeplan.errors import StorageError
@@ -113,7 +112,7 @@ def _judge(
         rules=look.rules.stored,
         settings=settings,
         tree_settings=site.desired.sweep,
-        held_prefixes=held_prefixes(site.desired.holds, now),
+        held_prefixes=look.held_prefixes,
         marked=marked,
         candidates=candidates,
         seen_sha256=_write_seen(site, prefix, look, foreign),
@@ -152,7 +151,7 @@ def _request(
         uncommitted=look.uncommitted,
         metaranges=look.metaranges(),
         last_commits=look.last_commits(),
-        held_prefixes=held_prefixes(site.desired.holds, look.at),
+        held_prefixes=look.held_prefixes,
         foreign=foreign,
         collect_never_committed=options.settings.never_committed == "collect",
     )
@@ -160,9 +159,11 @@ def _request(
 
 def _write_seen(site: Site, prefix: str, look: Look, foreign: tuple[ForeignRanges, ...]) -> str:
     """What the mark knew to be kept, and what it read elsewhere: a sweep reads only what is new since."""
+    kept = look.kept_metaranges()
     data = _json(
         {
-            "kept_metaranges": sorted(look.kept_metaranges()),
+            "kept_metaranges": sorted(kept),
+            "other_metaranges": sorted(look.metaranges().keys() - kept),
             "foreign": {other.name: list(other.metaranges) for other in foreign},
         }
     )

@@ -8,7 +8,6 @@ from datetime import datetime
 
 from lakeplan.app.sweep.look import foreign_ranges, read_rules, take_look
 from lakeplan.app.sweep.ports import Site, SweepPorts
-from lakeplan.core.holds import held_prefixes
 from lakeplan.errors import GateRefused, LakeplanError
 from lakeplan.formats.sweep_keys import mark_prefix
 from lakeplan.model.mark import Mark
@@ -44,8 +43,7 @@ def needed_now(
     inspected_at = ports.now()
     look = take_look(site, read_rules(site), now=now, before=None)
     keep()
-    prefixes = held_prefixes(site.desired.holds, now)
-    kept = look.kept_metaranges()
+    kept, prefixes = look.kept_metaranges(), look.held_prefixes
     addresses = ports.marker.held_again(
         RecheckRequest(
             store=site.store,

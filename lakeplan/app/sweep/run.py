@@ -344,6 +344,8 @@ class _Runner:
         looked_at = self._ports.now()
         now = check_clocks(site, mark, self._ports, self._by).earliest
         look = take_look(site, read_rules(site), now=now, before=None)
+        kept, prefixes = look.kept_metaranges(), look.held_prefixes
+        others = look.metaranges().keys() - kept - self._seen.other_metaranges if prefixes else ()
         held = self._ports.marker.held_again(
             RecheckRequest(
                 store=site.store,
@@ -352,8 +354,10 @@ class _Runner:
                 storage_namespace=site.repository.storage_namespace,
                 metadata=site.reader.metadata_reader(site.desired.name),
                 uncommitted=look.uncommitted,
-                metaranges=tuple(sorted(look.kept_metaranges() - self._seen.kept_metaranges)),
+                metaranges=tuple(sorted(kept - self._seen.kept_metaranges)),
                 foreign=only_new(foreign, self._seen.foreign),
+                other_metaranges=tuple(sorted(others)),
+                held_prefixes=prefixes,
             ),
             limit=MAX_SAVED,
         )

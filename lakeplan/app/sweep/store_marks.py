@@ -109,15 +109,20 @@ def load_approval(state: StateReader, stored: StoredMark) -> Approval:
 
 
 _NAMES = records.list_of(records.text)
-_SEEN = records.record({"kept_metaranges": _NAMES, "foreign": records.map_of(_NAMES)})
+_SEEN = records.record(
+    {"kept_metaranges": _NAMES, "foreign": records.map_of(_NAMES)}, {"other_metaranges": _NAMES}
+)
 
 
 @dataclass(frozen=True)
 class SeenAtMark:
-    """What the mark knew to be kept, and what it read of other repositories."""
+    """What the mark knew to be kept, and what it read of other repositories. ``other_metaranges`` are those
+    of commits that nothing kept: paths below held prefixes were read there. Marks of earlier releases name
+    none."""
 
     kept_metaranges: frozenset[str]
     foreign: dict[str, frozenset[str]]
+    other_metaranges: frozenset[str] = frozenset()
 
 
 def load_seen(site: Site, mark: Mark) -> SeenAtMark:
@@ -131,4 +136,5 @@ def load_seen(site: Site, mark: Mark) -> SeenAtMark:
     return SeenAtMark(
         frozenset(record["kept_metaranges"]),
         {name: frozenset(ids) for name, ids in record["foreign"].items()},
+        frozenset(record.get("other_metaranges") or ()),
     )

@@ -104,7 +104,7 @@ def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[i
             raise LakeplanError(problem, hint=_instead(recorded))
         (branches if hold.kind == "branch" else found).update(commits_named(hold, refs))
     for record in rules.recorded:
-        if record.commit_id not in graph.index:
+        if record.commit_id and record.commit_id not in graph.index:
             raise LakeplanError(
                 f"the hold on {record.kind} {record.name!r} kept commit {record.commit_id}, which the"
                 " repository lacks now",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lakeplan.app.sweep import hold_records
 from lakeplan.errors import FormatError, LakeplanError
 from lakeplan.formats.sweep_keys import HOLDS_PREFIX
 from lakeplan.model.sweep import Status
@@ -182,6 +183,45 @@ class DescribeTheEndOfAHold:
 
 
 class DescribeAPrefix:
+    def it_keeps_what_is_committed_below_it_after_the_mark(
+        self, world: SweepWorld, held: LakeRepository
+    ) -> None:
+        """Even once the commit itself has expired: its branch is gone, and its days are over."""
+        held.drop_branch("legal-1")
+        held.set_rules(1)
+        hold(world, prefix="legal/")
+        mark = world.mark()
+        world.approve(mark)
+        evidence = max(world.going(mark))
+        held.branch("case")
+        held.stage("legal/case.bin", evidence, "case")
+        held.commit(0, "case")
+        held.drop_branch("case")
+        world.lake.clock.advance(hours=60)
+        end = world.run(mark)
+        assert (end.amount(Status.SAVED).objects, end.amount(Status.DELETED).objects) == (1, 2)
+        assert evidence in held.stored()
+
+    @pytest.mark.parametrize("matched", [True, False])
+    def it_is_held_for_a_day_after_the_hold_was_missed_in_the_tree(
+        self, world: SweepWorld, held: LakeRepository, matched: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not matched:
+            monkeypatch.setattr(hold_records, "MAX_METARANGES", 0)
+        hold(world, prefix="evid")
+        before = held.stored()
+        held.drop_branch("legal-1")
+        world.mark()
+        world.holds = []
+        mark = world.mark()
+        assert set(world.kept(mark).values()) == {"protected"}
+        world.sweep_of(mark)
+        assert len(before - held.stored()) == 1  # cover.bin
+        world.lake.clock.advance(hours=24)
+        sweep(world)
+        assert len(before - held.stored()) == 3
+        assert records(world) == []
+
     def it_warns_where_no_path_matches(
         self, world: SweepWorld, held: LakeRepository, caplog: pytest.LogCaptureFixture
     ) -> None:
