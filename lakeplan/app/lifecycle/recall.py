@@ -117,6 +117,8 @@ def _distrust(
     """Why a ledger may be another repository's or an older copy; "" when nothing says so."""
     mark = ledger.mark
     if mark is None:  # nothing was written by this version of lakeplan yet, or the ledger is older than that
+        if ledger.repository != key:
+            return f"it describes {ledger.repository}"
         return "" if witness is None else "it is an older copy"
     if (ledger.repository, mark.endpoint, mark.namespace) != (key, described.endpoint, described.namespace):
         return f"it describes {ledger.repository} at {mark.endpoint}, {mark.namespace}"

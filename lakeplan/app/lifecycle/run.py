@@ -209,9 +209,7 @@ class _Runner:
         for record in held.old:
             for name, deletion in record.branches.items():
                 if deletion.fate is Fate.INTENDED:
-                    there = name in held.survey.outlooks
-                    text = "the run was stopped; the branch was still there" if there else ""
-                    record.settle(name, Fate.KEPT if there else Fate.DELETED, text)
+                    _settle(record, name, held.survey.outlooks.get(name))
             record.finished = True
             record.save()
 
@@ -349,6 +347,18 @@ class _Runner:
         if always or (now - held.renewed).total_seconds() > LEASE_SECONDS / 3:
             held.lease.renew()
             held.renewed = now
+
+
+def _settle(record: DeletionRecord, name: str, there: BranchOutlook | None) -> None:
+    """Records what became of a branch that a stopped run may have deleted, by what is there now. One with
+    another HEAD may have been made again since, so that undo still has to know the HEAD on record."""
+    if there is None:
+        record.settle(name, Fate.DELETED)
+    elif there.facts.commit_id == record.branches[name].head:
+        record.settle(name, Fate.KEPT, "the run was stopped; the branch was still there")
+    else:
+        text = "the run was stopped; a branch of this name has another HEAD now"
+        record.settle(name, Fate.INTENDED, text, there.facts.commit_id)
 
 
 def _deletion(outlook: BranchOutlook) -> Deletion:

@@ -98,6 +98,20 @@ class DescribeBeingKilled:
             idle.lakefs.branch(name)
         assert not gone & set(idle.ends())
 
+    def it_can_undo_a_deletion_after_which_somebody_made_another_branch_of_the_name(self, idle, killed):
+        head = idle.lakefs.commit("feature-1")
+        idle.run()
+        idle.clock.wait(4)
+        idle.kill_after(5)  # after the first deletion
+        with pytest.raises(killed):
+            idle.run()
+        idle.kill_after(None)
+        idle.lakefs.branch("feature-1")
+        idle.run()
+        del idle.lakefs.branches["feature-1"]
+        idle.undo(None, "feature-1")
+        assert idle.lakefs.branches["feature-1"].commit_id == head
+
     def it_remembers_what_two_killed_runs_in_a_row_may_have_deleted(self, idle, killed):
         old, other = idle.tree.policies, (Policy("other", ("other-*",), max_age_seconds=DAY),)
         idle.lakefs.branch("other-1")
