@@ -305,6 +305,51 @@ def it_refuses_when_a_marked_object_is_held_again_after_the_collector_marked(
     assert not official.summary.exists(), "anybody could sweep the collector's mark"
 
 
+def write_again(official: Official, address: str) -> None:
+    """Another object of the same size and age, at the same address."""
+    file = official.site.folder / address
+    times = file.stat()
+    file.write_bytes(b"!" * times.st_size)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def it_refuses_when_an_object_was_written_again_under_its_key_after_the_collector_marked(
+    make_official: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    official = make_official()
+    before = official.site.data()
+    run = SparkSubmit.run
+
+    def marked(self: SparkSubmit, job: CollectorJob, **more: Any) -> None:
+        run(self, job, **more)
+        write_again(official, official.approved[0])
+
+    monkeypatch.setattr(SparkSubmit, "run", marked)
+    refused = official.run()
+    assert refused.code == 4
+    assert "written again since the mark" in refused.err
+    assert len(official.starts) == 1
+    assert official.site.data() == before
+    assert not official.summary.exists(), "anybody could sweep the collector's mark"
+
+
+def it_deletes_nothing_more_when_an_object_was_written_again_after_a_sweep_that_failed(
+    make_official: Any,
+) -> None:
+    official = make_official()
+    first, second = official.approved
+    official.orders(fail="sweep", kept=[first])
+    assert official.run().code == 3
+    assert second not in official.site.data()
+    write_again(official, first)
+    done = official.run()
+    assert len(official.starts) == 2, "the collector was run again"
+    assert (done.json["deleted"]["objects"], done.json["saved"]["objects"]) == (1, 1)
+    assert done.json["reasons"] == {"saved: changed since it was marked": 1}
+    assert first in official.site.data()
+    assert not official.summary.exists()
+
+
 def it_deletes_nothing_more_when_an_object_is_held_again_after_a_sweep_that_failed(
     make_official: Any,
 ) -> None:

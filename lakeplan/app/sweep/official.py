@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
+import pyarrow as pa
+
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.mark import collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
@@ -39,8 +41,9 @@ THREADS = 32
 """Requests in flight while objects are asked for."""
 NOT_MARKED = "the official collector did not mark it"
 STILL_THERE = "still there after the official collector's run"
+CHANGED = "changed since it was marked"
 GONE = "gone when it was inspected"
-NOT_FINISHED = "not deleted: others of the mark are held again, and the official collector cannot be told so"
+NOT_FINISHED = "not deleted: others of the mark must stay, and the official collector cannot be told so"
 
 
 def run_official(
@@ -98,6 +101,7 @@ class OfficialSweeper:
             self._have_marked(request)
             return RoundEnd((), prepared=True)
         self._addresses = self._checked(self._run)  # as it lies there now: the job reads it again
+        self._check_unchanged(request)
         self._begin(self._run, request)
         run, self._run = self._run, None
         return self._sweep(run, request)
@@ -122,6 +126,27 @@ class OfficialSweeper:
             raise GateRefused(
                 why, where=self._where, hint="run it again when that has changed, or mark again"
             )
+
+    def _check_unchanged(self, request: DeleteRequest) -> None:
+        """The job deletes by address, whatever is there by now."""
+        if changed := self._changed(request):
+            raise GateRefused(
+                f"{len(changed):,} marked objects were written again since the mark ({min(changed)}), and the"
+                " official collector would delete them all the same",
+                where=self._where,
+                hint="mark again",
+            )
+
+    def _changed(self, request: DeleteRequest) -> dict[str, str]:
+        """Of what the collector's mark names, the objects that are others than the approved mark listed."""
+        changed: dict[str, str] = {}
+        for part in request.parts:
+            request.keep()
+            known = {key: of for key, of in self._versions(part).items() if key in self._addresses}
+            for key, stored in self._store.find(sorted(known)).items():
+                if stored.version != known[key] or stored.modified_us >= request.settings.cutoff_us:
+                    changed[key] = CHANGED
+        return changed
 
     def _kept_now(self, request: DeleteRequest) -> str:
         """Why what was never committed must not be deleted now; "" when the mark names no such object."""
@@ -187,9 +212,10 @@ class OfficialSweeper:
 
     # ---- deleting
     def _go_on(self, begun: UnifiedRun, request: DeleteRequest) -> RoundEnd:
-        """With a sweep that an earlier run began. When something is held again by now, nothing more is
-        deleted: what is gone and what is not is written down."""
+        """With a sweep that an earlier run began. When something is held again by now, or was written again,
+        nothing more is deleted: what is gone and what is not is written down."""
         self._addresses = self._checked(begun)
+        request = replace(request, saved=self._changed(request) | dict(request.saved))
         if not request.saved and not self._kept_now(request):
             return self._sweep(begun, request)
         end = self._record_all(request, NOT_FINISHED)
@@ -267,9 +293,18 @@ class OfficialSweeper:
                 yield read_deleted(self._store.read(stored.key), name=f"{self._store.url}/{stored.key}")
 
     def _rows(self, part: Part) -> tuple[list[str], list[int]]:
-        key = mark_prefix(self._mark.mark_id) + part.name
-        table = read_part(self._store.read(key), name=f"{self._store.url}/{key}", sha256=part.sha256)
+        table = self._table(part)
         return table.column("address").to_pylist(), table.column("size_bytes").to_pylist()
+
+    def _versions(self, part: Part) -> dict[str, int]:
+        """Which object the approved mark listed, by address."""
+        table = self._table(part)
+        pairs = zip(table.column("address").to_pylist(), table.column("version").to_pylist(), strict=True)
+        return dict(pairs)
+
+    def _table(self, part: Part) -> pa.Table:
+        key = mark_prefix(self._mark.mark_id) + part.name
+        return read_part(self._store.read(key), name=f"{self._store.url}/{key}", sha256=part.sha256)
 
     def _retract(self, run: UnifiedRun) -> None:
         """Without its summary a mark cannot be swept (the job looks for it first). Best effort: it is the

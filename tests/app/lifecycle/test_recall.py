@@ -212,7 +212,6 @@ class DescribeALedgerOfTheOldFormat:
         assert "older copy" in warnings(idle.run())
         assert "feature-1" in idle.lakefs.branches
 
-
     def it_is_not_used_for_a_repository_that_it_does_not_name(self, idle):
         """Two repositories of one script can be made in the same second, and their branches have the same
         names."""
