@@ -7,21 +7,23 @@ run, and nothing is fetched.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+import select
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from lakeplan import limits
+from lakeplan.adapters.bodies import TooSlow
 from lakeplan.core.processes import absolute_entries, find_program
 from lakeplan.errors import LakeplanError
 from lakeplan.limits import TooLarge, check_size
 
-_TIMEOUT = 120
 _LARGEST = 8 * 1024 * 1024
 """Bytes. Larger files are written as holes of their size: a tree that reads one does not validate."""
 _MOST = 256 * 1024 * 1024
@@ -247,9 +249,15 @@ def _git_dir(top: Path) -> Path:
     entry = top / ".git"
     if not entry.is_file():
         return entry
-    with entry.open(encoding="utf-8", errors="surrogateescape") as file:
-        text = file.read(4096)
-    return Path(os.path.realpath(top / text.removeprefix("gitdir:").strip()))
+    return Path(os.path.realpath(top / _named_path(entry).removeprefix("gitdir:").strip()))
+
+
+def _named_path(file: Path) -> str:
+    """The text of a file that names a path. Raises OSError, also for a device, a pipe or a long file."""
+    try:
+        return os.fsdecode(limits.read_file(file, 4 * limits.KIB)).strip()
+    except TooLarge as error:
+        raise OSError(str(error)) from None
 
 
 def _require_own_repository(top: Path) -> None:
@@ -258,9 +266,9 @@ def _require_own_repository(top: Path) -> None:
         raise _no_repository(top, ".git is a symbolic link")
     if entry.is_dir():
         return
-    linked = _git_dir(top)
     try:
-        back = Path((linked / "gitdir").read_text(encoding="utf-8", errors="surrogateescape").strip())
+        linked = _git_dir(top)
+        back = Path(_named_path(linked / "gitdir"))
         is_worktree = (linked / "commondir").is_file() and os.path.samefile(back, entry)
     except OSError:
         is_worktree = False
@@ -291,32 +299,55 @@ def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.Completed
         return done
     except TooLarge as error:
         raise LakeplanError(f"git's answer is not taken: {error}", where=str(top)) from None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (TooSlow, subprocess.TimeoutExpired):
+        raise LakeplanError(
+            f"git does not answer within {limits.GIT_SILENT_SECONDS:g} seconds",
+            where=str(top),
+            hint="Run `git status` there. A file of .git may be a pipe, or on a disk that does not answer.",
+        ) from None
+    except OSError as error:
         raise LakeplanError("git does not run", where=str(top), detail=str(error)) from None
 
 
 def _run(command: list[str], environ: dict[str, str], given: bytes) -> subprocess.CompletedProcess[bytes]:
-    """As ``subprocess.run``, but git is stopped as soon as its answer is too long: a commit of 1 kB may list
-    folders without end."""
+    """As ``subprocess.run``, but git is stopped as soon as its answer is too long, or does not go on: a commit
+    of 1 kB may list folders without end, and a file that git opens may be a pipe that nobody writes to."""
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said:
         asked.write(given)
         asked.seek(0)
         with subprocess.Popen(command, stdin=asked, stdout=subprocess.PIPE, stderr=said, env=environ) as git:
             assert git.stdout is not None
-            started = time.monotonic()
-            timer = threading.Timer(_TIMEOUT, git.kill)
-            timer.start()
             try:
-                answer = git.stdout.read(limits.GIT_BYTES + 1)
+                _limit_memory(git.pid)
+                answer = _answer(git.stdout.fileno())
                 if len(answer) <= limits.GIT_BYTES:
-                    git.wait()
+                    git.wait(limits.GIT_SILENT_SECONDS)
             finally:
-                timer.cancel()
                 git.kill()  # does nothing to one that has ended
-        if time.monotonic() - started >= _TIMEOUT:
-            raise subprocess.TimeoutExpired(command[0], _TIMEOUT)
         said.seek(0)
         return subprocess.CompletedProcess(command, git.returncode, answer, said.read(limits.MIB))
+
+
+def _answer(pipe: int) -> bytes:
+    """What comes out of a pipe, up to a byte more than the limit. Raises TooSlow."""
+    answer, began = bytearray(), time.monotonic()
+    while len(answer) <= limits.GIT_BYTES:
+        left = limits.GIT_SECONDS - (time.monotonic() - began)
+        if not select.select([pipe], [], [], max(0.0, min(limits.GIT_SILENT_SECONDS, left)))[0]:
+            raise TooSlow("git does not answer in time")
+        piece = os.read(pipe, limits.MIB)
+        if not piece:
+            break
+        answer += piece
+    return bytes(answer)
+
+
+def _limit_memory(pid: int) -> None:
+    """Small objects may unpack to any size. What git maps of its packs does not count."""
+    if hasattr(resource, "prlimit"):
+        size = limits.GIT_MEMORY_BYTES
+        with contextlib.suppress(OSError):  # it has ended already
+            resource.prlimit(pid, resource.RLIMIT_DATA, (size, size))
 
 
 def _environment(top: Path) -> dict[str, str]:
@@ -326,4 +357,5 @@ def _environment(top: Path) -> dict[str, str]:
         **_ENVIRONMENT,
         "PATH": absolute_entries(os.environ.get("PATH", os.defpath)),
         "GIT_CEILING_DIRECTORIES": str(top.parent),
+        "GIT_ALLOC_LIMIT": str(limits.GIT_MEMORY_BYTES),
     }

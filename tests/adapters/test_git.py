@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import resource
 import subprocess
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -269,7 +273,7 @@ def it_stops_git_when_a_commit_lists_folders_without_end(
 ) -> None:
     """Ten trees, each ten times in the next: less than 10 kB of objects, and 10,000,000,000 files."""
     monkeypatch.setattr("lakeplan.limits.GIT_BYTES", 1_000_000)
-    monkeypatch.setattr("lakeplan.adapters.git._TIMEOUT", 30)
+    monkeypatch.setattr("lakeplan.limits.GIT_SECONDS", 30)
     inner = git(repository, "rev-parse", "HEAD:deploy")
     for _ in range(10):
         listed = "".join(f"040000 tree {inner}\td{n}\n" for n in range(10))
@@ -281,6 +285,69 @@ def it_stops_git_when_a_commit_lists_folders_without_end(
     work = find_work_folder(repository)
     with pytest.raises(LakeplanError, match="git's answer is not taken: it is larger than"):
         write_folder(work, commit, tmp_path / "out")
+
+
+def names_a_pipe(evil: Path) -> None:
+    os.mkfifo(evil / "gitdir")
+
+
+def names_a_device(evil: Path) -> None:
+    (evil / "gitdir").symlink_to("/dev/zero")
+
+
+def names_a_sparse_file(evil: Path) -> None:
+    with (evil / "gitdir").open("wb") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("make", [names_a_pipe, names_a_device, names_a_sparse_file])
+def it_reads_no_pipe_or_device_that_a_git_file_leads_to(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    (evil / "commondir").touch()
+    (tmp_path / ".git").write_text("gitdir: evil\n")
+    make(evil)
+    with limited_memory(), pytest.raises(LakeplanError, match="names another folder"):
+        find_work_folder(tmp_path)
+
+
+@contextlib.contextmanager
+def limited_memory() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def it_does_not_wait_for_a_pipe_that_git_opens(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakeplan.limits.GIT_SILENT_SECONDS", 0.5)
+    os.mkfifo(repository / "pipe")
+    git(repository, "config", "include.path", "../pipe")
+    with pytest.raises(LakeplanError, match="git does not answer within 0.5 seconds"):
+        find_work_folder(repository)
+
+
+def it_gives_git_no_memory_for_a_commit_that_unpacks_to_more_than_the_limit(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakeplan.limits.GIT_MEMORY_BYTES", 64 << 20)
+    head = f"tree {git(repository, 'rev-parse', 'HEAD^{tree}')}\nauthor a <a@b> 1 +0000\n\n".encode()
+    piece, times = b"a" * (16 << 20), 8
+    packer, digest = zlib.compressobj(1), hashlib.sha1(usedforsecurity=False)
+    packed = []
+    for data in (b"commit %d\0" % (len(head) + times * len(piece)) + head, *[piece] * times):
+        digest.update(data)
+        packed.append(packer.compress(data))
+    commit = digest.hexdigest()
+    path = repository / ".git/objects" / commit[:2] / commit[2:]
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"".join(packed) + packer.flush())
+    work = find_work_folder(repository)
+    assert commit_of(work, "HEAD")
+    with pytest.raises(LakeplanError, match="git finds no commit"):
+        commit_of(work, commit)
 
 
 @pytest.mark.parametrize(
