@@ -52,7 +52,10 @@ PARQUET_LISTED = 5_000_000
 JSON_BYTES = 64 * MIB
 """One document from a server or a store."""
 JSON_DEPTH = 64
-JSON_VALUES = 5_000_000
+JSON_VALUES = 3_000_000
+"""In memory one may take 200 bytes."""
+TEXT_BYTES = 256 * MIB
+"""One text in memory: a single character beyond the Basic Multilingual Plane makes each of them four bytes."""
 CSV_BYTES = 256 * MIB
 CSV_ROWS = 2_000_000
 TREE_FILE_BYTES = 8 * MIB
@@ -75,7 +78,7 @@ YAML_NODES = 500_000
 YAML_DEPTH = 64
 
 # Files named on the command line.
-PLAN_BYTES = 256 * MIB
+PLAN_BYTES = 128 * MIB
 SHOWN_RECORDS = 10_000_000
 """Objects and commits that one plan names one by one, 17 bytes each. A repository beyond is not swept without
 a person."""
@@ -129,6 +132,8 @@ def parse_json(
     Raises ValueError (``TooLarge`` beyond a limit), also for NaN, infinities, and numbers too large to hold.
     """
     check_size(len(data), JSON_BYTES if limit is None else limit)
+    if isinstance(data, bytes):
+        check_text(data)
     marks = ("[", "{", ",") if isinstance(data, str) else (b"[", b"{", b",")
     opened, separators = sum(map(data.count, marks[:2])), data.count(marks[2])  # type: ignore[arg-type]
     if opened + separators > JSON_VALUES:
@@ -165,6 +170,14 @@ def read_file(path: str | Path, limit: int | None = None) -> bytes:
         data = file.read(allowed + 1)  # files of /proc have the size 0
     check_size(len(data), allowed)
     return data
+
+
+def check_text(data: bytes) -> None:
+    """Raises TooLarge for UTF-8 text that would take more memory than ``TEXT_BYTES``."""
+    if len(data) * 4 > TEXT_BYTES and not data.isascii():
+        is_widest = bool(data.translate(None, bytes(range(0xF0))))
+        if len(data) * (4 if is_widest else 2) > TEXT_BYTES:
+            raise TooLarge(f"its text takes more than {size_text(TEXT_BYTES)} of memory")
 
 
 def why_unreadable(error: OSError | ValueError) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lakeplan.config.schemas import schema_problem
 from lakeplan.errors import LakeplanError
-from lakeplan.limits import PLAN_BYTES, SHOWN_RECORDS, TooLarge, read_file, why_unreadable
+from lakeplan.limits import PLAN_BYTES, SHOWN_RECORDS, TooLarge, check_text, read_file, why_unreadable
 from lakeplan.model.plan import Plan
 from lakeplan.model.plan_document import beside, load_plan, with_objects
 from lakeplan.model.shown import RECORD
@@ -26,7 +26,10 @@ def read_plan(path: Path | str) -> Plan:
     Raises LakeplanError that names the file when it cannot be read, was edited, or is of another version.
     """
     try:
-        text = read_file(path, PLAN_BYTES).decode()
+        data = read_file(path, PLAN_BYTES)
+        check_text(data)
+        text = data.decode()
+        del data
     except (OSError, ValueError) as error:
         reason = why_unreadable(error)
         raise LakeplanError(

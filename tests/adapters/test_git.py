@@ -325,7 +325,7 @@ def it_does_not_wait_for_a_pipe_that_git_opens(repository: Path, monkeypatch: py
     monkeypatch.setattr("lakeplan.limits.GIT_SILENT_SECONDS", 0.5)
     os.mkfifo(repository / "pipe")
     git(repository, "config", "include.path", "../pipe")
-    with pytest.raises(LakeplanError, match="git does not answer within 0.5 seconds"):
+    with pytest.raises(LakeplanError, match="git does not answer within"):
         find_work_folder(repository)
 
 
