@@ -55,7 +55,7 @@ JSON_DEPTH = 64
 JSON_VALUES = 3_000_000
 """In memory one may take 200 bytes."""
 TEXT_BYTES = 256 * MIB
-"""One text in memory: a single character beyond the Basic Multilingual Plane makes each of them four bytes."""
+"""One text in memory. One character beyond the Basic Multilingual Plane makes all of them four bytes wide."""
 CSV_BYTES = 256 * MIB
 CSV_ROWS = 2_000_000
 TREE_FILE_BYTES = 8 * MIB

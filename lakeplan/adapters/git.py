@@ -310,7 +310,7 @@ def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.Completed
 
 
 def _run(command: list[str], environ: dict[str, str], given: bytes) -> subprocess.CompletedProcess[bytes]:
-    """As ``subprocess.run``, but git is stopped as soon as its answer is too long, or does not go on: a commit of
+    """As ``subprocess.run``, but git is stopped as soon as its answer is too long or stops: a commit of
     1 kB may list folders without end, and a file that git opens may be a pipe that nobody writes to."""
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said:
         asked.write(given)
