@@ -21,6 +21,7 @@ from lakeplan.config.problems import Path, Problems
 from lakeplan.config.resolve import check_complete, conflict_text, describe
 from lakeplan.core.globs import REPOSITORY_NAMES, Budget, is_glob, matches, specificity, witness
 from lakeplan.model.desired import Override, ServerConfig
+from lakeplan.model.urls import BadUrl, parse_web_url
 
 _MOST_GLOBS = 10
 """Looking for names outside of other globs gets slow with many; what is missed here is found by plan."""
@@ -73,6 +74,57 @@ def check_duplicates(entries: Iterable[Entry], problems: Problems) -> list[Entry
             text = f"{entry.server}/{entry.name} has two entries: the other is at {known.source}"
             problems.add(entry.source, ("repositories", entry.key), text)
     return list(first.values())
+
+
+def check_names_of_servers(
+    entries: Iterable[Entry], directory: Directory, servers: Mapping[str, ServerConfig], problems: Problems
+) -> None:
+    """No repository has entries under two names of one server: each command would keep to one of them, so
+    that what one entry holds another would delete."""
+    budget = Budget()
+    of_server: dict[str, list[Entry]] = {}
+    for entry in entries:
+        of_server.setdefault(entry.server, []).append(entry)
+    for one, other in combinations(of_server, 2):
+        if not _are_same(servers[one], servers[other]):
+            continue
+        pairs = ((e, other, of_server[other]) for e in of_server[one])
+        known = directory.exact_names(one)
+        back = ((e, one, of_server[one]) for e in of_server[other] if not e.is_glob and e.name not in known)
+        for entry, server, theirs in (*pairs, *back):
+            found = _also_named(entry, server, theirs, directory, budget)
+            if found is not None:
+                text = (
+                    f"{one} and {other} are names of one server, and {found[0].key!r} at {found[0].source}"
+                    f" names the repository {found[1]!r} too: keep one of the two entries"
+                )
+                problems.add(entry.source, ("repositories", entry.key), text)
+
+
+def _are_same(one: ServerConfig, other: ServerConfig) -> bool:
+    try:
+        urls = [parse_web_url(server.endpoint_url).url for server in (one, other)]
+    except BadUrl:
+        return False  # which is a problem of its own
+    return len({url.removesuffix("/api/v1") for url in urls}) == 1
+
+
+def _also_named(
+    entry: Entry, server: str, theirs: Iterable[Entry], directory: Directory, budget: Budget
+) -> tuple[Entry, str] | None:
+    """The entry of another server that names a repository of this one too, and the repository. Of two globs
+    that match each other's names only the first has a problem."""
+    if not entry.is_glob:
+        budget.spend(1 + len(directory.globs(server)))
+        naming = directory.naming(server, entry.name)
+        return None if naming is None else (naming.entry, entry.name)
+    for glob in theirs:
+        budget.spend(1)
+        if glob.is_glob and _may_overlap(glob.name, entry.name):
+            example = witness([glob.name, entry.name], [], REPOSITORY_NAMES, budget)
+            if example is not None:
+                return glob, example
+    return None
 
 
 def check_entries(

@@ -12,6 +12,7 @@ from lakeplan.config.checks import Bounds, SettingsCheck, text_of
 from lakeplan.config.crosscheck import (
     check_duplicates,
     check_entries,
+    check_names_of_servers,
     check_overrides,
     check_profiles,
 )
@@ -76,6 +77,8 @@ class TreeReader:
         directory = Directory(self.entries, self.profiles)
         try:
             check_entries(self.entries, directory, bad_profiles, self.servers, self._problems)
+            if not self._is_base:  # a change may correct it
+                check_names_of_servers(self.entries, directory, self.servers, self._problems)
             if not self._unreadable:
                 # The repository may be named in the file that could not be read.
                 check_overrides(self.overrides, self.entries, self._problems)

@@ -9,6 +9,7 @@ from typer.main import get_command
 
 from lakeplan.cli.main import build_app, with_environment
 from lakeplan.config.servers import RESERVED_WORDS, SERVER_SUFFIXES, environment_word
+from lakeplan.config.tree import load_tree
 from lakeplan.model.price import Price
 
 HEAD = "apiVersion: lakeplan/v1\nservers:\n"
@@ -115,3 +116,37 @@ def it_keeps_servers_apart_from_every_option_of_the_command() -> None:
 
 def it_writes_a_name_as_the_environment_has_it() -> None:
     assert environment_word("my-prod") == "MY_PROD"
+
+
+class DescribeTwoNamesOfOneServer:
+    ROOT = (
+        "apiVersion: lakeplan/v1\nservers:\n  prod: {endpoint_url: 'https://Lake.example.com'}\n"
+        "  lake: {endpoint_url: 'https://lake.example.com:443/api/v1/'}\n"
+        "  other: {endpoint_url: 'https://other.example.com'}\ndefaults: {server: prod}\n"
+    )
+
+    @pytest.mark.parametrize(
+        ("one", "other", "shared"),
+        [
+            ("prod/abc1", "lake/abc1", "abc1"),
+            ("prod/abc1", "lake/abc*", "abc1"),
+            ("prod/abc*", "lake/abc1", "abc1"),
+            ("prod/ab-*", "lake/*-c", "ab-c"),
+        ],
+    )
+    def it_refuses_a_repository_that_has_entries_under_both(self, tree, one, other, shared):
+        (problem,) = tree.problems(self.ROOT, f"  {one}: {{}}\n  {other}: {{}}\n")
+        assert (
+            f"prod and lake are names of one server, and '{one}' at" in problem or f"'{other}' at" in problem
+        )
+        assert f"names the repository '{shared}' too" in problem
+
+    @pytest.mark.parametrize(
+        "entries", [("prod/abc1", "lake/abc2"), ("prod/abc*", "lake/b*"), ("prod/*", "other/*")]
+    )
+    def it_takes_names_for_different_repositories(self, tree, entries):
+        assert tree.problems(self.ROOT, "".join(f"  {key}: {{}}\n" for key in entries)) == []
+
+    def it_reads_such_a_tree_as_a_base(self, tree):
+        root = tree.write(self.ROOT, "  prod/abc1: {}\n  lake/abc1: {}\n")
+        assert load_tree(root, {}, is_base=True)

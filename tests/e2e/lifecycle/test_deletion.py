@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 
@@ -141,6 +143,26 @@ class DescribeHolds:
         self.hold(lake, f"{{commit: '{head[:8]}', reason: r}}", "{prefix: legal/, reason: r}")
         assert lake.lifecycle("run").json["summary"]["deleted"] == 1
         assert lake.live() == {"main", "feature-1", "feature-2"}
+
+    def it_deletes_nothing_of_a_held_repository_under_another_name_of_its_server(self, lake, monkeypatch):
+        lake.observed("feature-1")
+        self.hold(lake, "{branch: feature-1, reason: legal}")
+        for name in ("ENDPOINT_URL", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(f"LAKEPLAN_LAKE_{name}", os.environ[f"LAKEPLAN_PROD_{name}"])
+        root = (lake.tree / "lakeplan.yaml").read_text()
+        again = f"lake: {{endpoint_url: {lake.handle.endpoint_url}/, branch_lifecycle: {{engine: lakeplan}}}}"
+        lake.write("lakeplan.yaml", root.replace("servers: {", f"servers: {{{again}, ", 1))
+        entry = (lake.tree / "repositories" / "analytics.yaml").read_text()
+        lake.write(
+            "repositories/lake.yaml",
+            entry.replace("  analytics:", "  lake/analytics:").partition("    holds:")[0],
+        )
+        entry = entry.replace("  analytics:", "  prod/analytics:")
+        lake.write("repositories/analytics.yaml", entry)
+        result = lake.lakeplan("lifecycle", "run")
+        assert result.code == 1
+        assert "prod and lake are names of one server" in result.err.replace("\n", " ")
+        assert lake.live() == {"main", "feature-1"}
 
     def it_deletes_nothing_while_a_hold_is_misspelt(self, lake):
         lake.observed("feature-1")
