@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from urllib.parse import unquote
 
 from lakeplan.app.sweep.ports import Neighbour, Site
@@ -138,12 +139,27 @@ def _check_ancestors(site: Site) -> None:
     for count in range(least, len(parts)):
         above = f"{scheme}://{'/'.join(parts[:count])}"
         if _is_namespace(site, above):
-            raise LakeplanError(
-                f"a repository has its storage namespace at {above}, which contains this one's: a sweep by"
-                " one would delete the other's data",
-                where=f"{site.key} ({site.repository.storage_namespace})",
-                hint=MOVE,
-            )
+            raise _contained(site, above)
+    if site.store.url.startswith(FILE):  # a link may lead into another one, and so may the storage's own path
+        for folder in Path(_real(site.store.url)).parents:
+            if _has_entries(folder / METADATA_PREFIX):
+                raise _contained(site, str(folder))
+
+
+def _contained(site: Site, above: str) -> LakeplanError:
+    return LakeplanError(
+        f"a repository has its storage namespace at {above}, which contains this one's: a sweep by one would"
+        " delete the other's data",
+        where=f"{site.key} ({site.repository.storage_namespace})",
+        hint=MOVE,
+    )
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        return next(folder.iterdir(), None) is not None
+    except OSError:
+        return False  # there is none, or it may not be read: nothing is known of it
 
 
 def _is_namespace(site: Site, url: str) -> bool:

@@ -242,6 +242,22 @@ def it_refuses_a_namespace_below_its_data_that_nobody_lists(
         world.mark()
 
 
+@pytest.mark.parametrize("linked", [True, False])
+def it_refuses_a_folder_inside_a_namespace_that_no_url_shows(
+    world: SweepWorld, repo: LakeRepository, tmp_path: Path, linked: bool
+) -> None:
+    """Either the namespace is a link that leads into it, or the storage's own path is."""
+    outer = tmp_path / "outer" if linked else world.lake.folder.parent
+    (outer / "_lakefs").mkdir(parents=True)
+    if linked:
+        repo.folder.rename(outer / "inner")
+        repo.folder.symlink_to(outer / "inner")
+    world.mark()  # an empty folder is no namespace
+    (outer / "_lakefs" / "dummy").write_bytes(b"")
+    with pytest.raises(LakeplanError, match=f"namespace at {outer}, which contains this one's"):
+        world.mark()
+
+
 class DescribeRepositoriesOfOtherServers:
     """Their imports may hold full addresses into the namespace that is swept."""
 
