@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
+from urllib.parse import quote, unquote
 
 from lakeplan.app.history import began_at
 from lakeplan.app.run import Run
@@ -156,6 +157,12 @@ def forget_seen(state: StateWriter, repository: str, now: datetime) -> None:
 def _began_after(run_id: str, moment: datetime) -> bool:
     began = began_at(run_id)
     return began is not None and began > moment
+
+
+def repositories_on_record(state: StateReader, server: str) -> list[str]:
+    """Names of the repositories of a server that have records of deletions, sorted."""
+    folder = f"deletions/{quote(server, safe='')}/"
+    return sorted({unquote(key[len(folder) :].partition("/")[0]) for key in state.list_keys(folder)})
 
 
 def list_runs(state: StateReader, repository: str) -> list[str]:

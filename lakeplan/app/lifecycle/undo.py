@@ -7,7 +7,15 @@ from datetime import datetime
 from enum import Enum
 
 from lakeplan.app.clocks import server_clock
-from lakeplan.app.lifecycle.memory import Deletion, DeletionRecord, Fate, list_runs, read_deletions, text_of
+from lakeplan.app.lifecycle.memory import (
+    Deletion,
+    DeletionRecord,
+    Fate,
+    list_runs,
+    read_deletions,
+    repositories_on_record,
+    text_of,
+)
 from lakeplan.app.lifecycle.run import RunPorts
 from lakeplan.app.plan import Selection, failure_of
 from lakeplan.app.read_back import read_back
@@ -74,27 +82,28 @@ class UndoOptions:
 
 def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run: Run) -> UndoReport:
     """Brings branches back, repository by repository. Raises UsageError when no record has any."""
-    found = []
-    for server, config in tree.servers.items():
-        if options.selection.server not in (None, server) or config.branch_lifecycle_engine == "none":
-            continue
-        live = _live(ports, server)
-        for desired in tree.resolve(server, live):
-            if options.selection.takes(desired):
+    found: list[tuple[DesiredRepository, DeletionRecord]] = []
+    damaged: list[RepositoryRestored] = []
+    for server in tree.servers if options.selection.server is None else [options.selection.server]:
+        names = repositories_on_record(ports.state, server)
+        # whatever the engine is by now: it may have been turned off because of what is to be undone
+        for desired in tree.resolve(server, names):
+            if desired.name not in names or not options.selection.takes(desired):
+                continue
+            try:
                 record = _record(ports, desired, options)
-                if record is not None:
-                    found.append((desired, record))
-    if not found:
+            except LakeplanError as error:
+                damaged.append(RepositoryRestored(desired.key, failure=failure_of(error)))
+            else:
+                found += [(desired, record)] if record is not None else []
+    if not found and not damaged:
         what = f"run {options.run_id}" if options.run_id else "any run"
         raise UsageError(
             f"no record of {what} has a deleted branch to bring back",
             hint="records are in the tree's state store; see --target, --run and --branch",
         )
-    return UndoReport(run.run_id, tuple(_undo(d, r, options, ports, run) for d, r in found))
-
-
-def _live(ports: RunPorts, server: str) -> list[str]:
-    return [r.id for r in ports.readers(server).refs.list_repositories()]
+    done = [_undo(d, r, options, ports, run) for d, r in found]
+    return UndoReport(run.run_id, tuple(sorted((*done, *damaged), key=lambda end: end.repository)))
 
 
 def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -> DeletionRecord | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -52,6 +53,25 @@ def it_leaves_a_branch_of_that_name_alone(deleted):
     deleted.lakefs.branch("feature-1", "main")
     assert ends(deleted.undo()) == {"feature-1": "exists", "feature-2": "restored"}
     assert deleted.lakefs.branches["feature-1"] != deleted.heads["feature-1"]
+
+
+def it_brings_branches_back_when_the_engine_was_turned_off_since(deleted):
+    deleted.tree.engine = "none"
+    assert ends(deleted.undo()) == {"feature-1": "restored", "feature-2": "restored"}
+
+
+def it_fails_only_the_repository_whose_record_is_damaged(deleted):
+    (key,) = deleted.state.list_keys("deletions/")
+    other = key.replace("/analytics/", "/other/")
+    deleted.state.write(other, b"{", if_version=None)
+    (repository,) = deleted.tree.resolve("prod", ())
+    deleted.tree.resolve = lambda server, live: [repository, replace(repository, name="other")]
+    report = deleted.undo()
+    assert ends(report) == {"feature-1": "restored", "feature-2": "restored"}
+    failed = {r.repository: r.failure for r in report.repositories if r.failure is not None}
+    assert set(failed) == {"prod/other"}
+    assert "damaged" in failed["prod/other"].message
+    assert undo_exit_code(report) == 3
 
 
 def it_brings_back_only_the_branches_that_are_named(deleted):
