@@ -40,10 +40,12 @@ def gather(
     as_of: datetime,
     known: bool,
     expand_over: frozenset[str] | None = None,
+    read_only: bool = False,
 ) -> Gathered:
     """Reads what a diff needs. ``known``: an earlier apply recorded the repository. ``expand_over`` limits
-    pattern expansion to those branches (an apply expands over the branches of the plan file). Raises
-    ServerError subclasses; ConfigError for policies that a server would not take."""
+    pattern expansion to those branches (an apply expands over the branches of the plan file). ``read_only``
+    asks for no refs dump. Raises ServerError subclasses; ConfigError for policies that a server would not
+    take."""
     repository = reader.get_repository(desired.name)
     before = reader.get_gc_rules(desired.name)
     listed: list[Branch] | None = None
@@ -61,7 +63,15 @@ def gather(
     after, warnings = _proposed(desired, before, over, branches.keys(), known=known)
     later = _unexpanded(desired, over, branches.keys())
     warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
-    settings = gather_settings(desired, reader, server, repository, listed, as_of)
+    settings = gather_settings(
+        desired,
+        reader,
+        server,
+        repository,
+        listed,
+        as_of,
+        read_refs=lambda: read_all_refs(reader, desired.name, read_only=read_only)[0],
+    )
     warnings += (*settings.warnings, *unheld)
     action = action_of(before, after)
     plan = RepositoryPlan(

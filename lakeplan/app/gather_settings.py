@@ -6,16 +6,18 @@ into the deleter. Under ``lakeplan`` nothing is read here: ``lifecycle run`` enf
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from lakeplan.app.lifecycle.holding import held_branches
 from lakeplan.core.holds import active_holds
 from lakeplan.core.lifecycle.verdicts import default_branch_problems
 from lakeplan.core.settings import (
     EVEREST,
     action_of_setting,
+    deleted_while_held,
     diff_setting,
     fates_of,
     first_deletion,
@@ -32,9 +34,10 @@ from lakeplan.model.desired import (
 )
 from lakeplan.model.lifecycle import Policy
 from lakeplan.model.plan import Horizon
-from lakeplan.model.refs import Branch
+from lakeplan.model.refs import Branch, Refs
 from lakeplan.model.repository import Repository
 from lakeplan.model.setting_plan import BranchFate, ObjectRulesPlan, PoliciesPlan
+from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.policies import SettingsReader
 
 ENFORCED_BY_LAKEPLAN = "`lakeplan lifecycle run` enforces its branch lifecycle policies (engine: lakeplan)"
@@ -58,21 +61,24 @@ def server_policies(desired: DesiredRepository, server: ServerConfig) -> bool:
 
 
 def server_deletes_held(desired: DesiredRepository, server: ServerConfig, as_of: datetime) -> bool:
-    """Whether the server's own job may delete branches that holds name."""
-    held = any(hold.kind == "branch" for hold in active_holds(desired.holds, as_of))
+    """Whether the server's own job may delete branches that holds keep. What a tag names it leads to."""
+    held = any(hold.kind != "tag" for hold in active_holds(desired.holds, as_of))
     return held and server.branch_lifecycle_engine == "server"
 
 
 def gather_settings(
     desired: DesiredRepository,
-    reader: SettingsReader,
+    reader: LakeFSReader,
     server: ServerConfig,
     repository: Repository,
     branches: Sequence[Branch],
     as_of: datetime,
+    *,
+    read_refs: Callable[[], Refs],
 ) -> Settings:
-    """What the tree asks of policies and object rules beside what the server stores. Raises ServerError
-    subclasses; ConfigError for policies that a server would not take."""
+    """What the tree asks of policies and object rules beside what the server stores. ``read_refs`` is called
+    where holds need it. Raises ServerError subclasses; ConfigError for policies that a server would not
+    take."""
     policies, warnings = None, []
     if server_policies(desired, server):
         policies = _policies(desired, reader, server, repository, branches, as_of)
@@ -81,33 +87,47 @@ def gather_settings(
         _check_default_branch(desired.branch_lifecycle, desired, repository)
         warnings.append(ENFORCED_BY_LAKEPLAN)
     rules = _object_rules(desired, reader, branches)
-    held = _held_deletions(desired, reader, server, repository, branches, policies, as_of)
+    held: tuple[str, ...] = ()
+    if server_deletes_held(desired, server, as_of):
+        stored = policies.after if policies is not None else _stored_policies(desired, reader)
+        held = _held_deletions(desired, reader, repository, branches, stored or (), as_of, read_refs)
     return Settings(policies, rules, tuple(warnings), held)
+
+
+def _stored_policies(desired: DesiredRepository, reader: SettingsReader) -> Sequence[Policy]:
+    """Those that the tree does not manage."""
+    try:
+        return reader.get_policies(desired.name).items or ()
+    except FeatureMissing:
+        return ()
 
 
 def _held_deletions(
     desired: DesiredRepository,
-    reader: SettingsReader,
-    server: ServerConfig,
+    reader: LakeFSReader,
     repository: Repository,
     branches: Sequence[Branch],
-    plan: PoliciesPlan | None,
+    policies: Sequence[Policy],
     as_of: datetime,
+    read_refs: Callable[[], Refs],
 ) -> tuple[str, ...]:
-    """By the policies that the plan leaves behind, also those that the tree does not manage."""
-    if not server_deletes_held(desired, server, as_of):
-        return ()
-    try:
-        policies = reader.get_policies(desired.name).items if plan is None else plan.after
-    except FeatureMissing:
-        return ()
-    return held_deletions(
-        active_holds(desired.holds, as_of),
-        branches,
-        policies or (),
-        as_of,
-        default_branch=repository.default_branch,
-        read_only=repository.read_only,
+    """By the policies that the plan leaves behind: branches that holds name, and those that alone lead to
+    what holds keep."""
+    holds = active_holds(desired.holds, as_of)
+    default = repository.default_branch
+    found = held_deletions(
+        holds, branches, policies, as_of, default_branch=default, read_only=repository.read_only
+    )
+    others = [hold for hold in holds if hold.kind in ("commit", "prefix")]
+    if not others or not policies or repository.read_only:
+        return found
+    leaving = deleted_while_held(others, branches, policies, as_of, default_branch=default)
+    if not leaving:
+        return found
+    needed = held_branches(others, read_refs(), leaving, reader.metadata_reader(desired.name))
+    return (
+        *found,
+        *(f"{name} ({leaving[name].verdict.policy}) leads to what a hold keeps" for name in sorted(needed)),
     )
 
 

@@ -284,6 +284,7 @@ def _judge_one(
             as_of=options.as_of,
             known=desired.key in options.known,
             expand_over=options.expand_over.get(desired.key),
+            read_only=options.read_only,
         )
     except LakeplanError as error:
         return failed(desired, server.endpoint_url, failure_of(error))

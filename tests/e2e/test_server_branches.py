@@ -247,6 +247,21 @@ class DescribeHeldBranches:
         assert "held-branch" in refused.err + refused.out
         assert enterprise.api.call("GET", POLICIES)["policies"] == []
 
+    @pytest.mark.parametrize("kind", ["commit", "prefix"])
+    @pytest.mark.parametrize("arguments", [(), ("--read-only",)])
+    def it_refuses_policies_that_would_delete_what_alone_leads_to_it(self, enterprise, kind, arguments):
+        head = enterprise.api.commit("analytics", "feature-1", 0, legal=3)
+        hold = f"commit: '{head}'" if kind == "commit" else "prefix: legal"
+        path = enterprise.tree / "repositories" / "analytics.yaml"
+        path.write_text(path.read_text() + f"    holds: [{{{hold}, reason: legal}}]\n")
+        planned = enterprise.lakeplan("plan", "--no-simulate", "--format", "json", *arguments)
+        assert planned.code == 4
+        held = [g for g in planned.json["repositories"][0]["gates"] if g["gate"] == "held-branch"]
+        assert [(g["outcome"], g["value"]) for g in held] == [("refused", 1)]
+        assert "feature-1 (quick) leads to what a hold keeps" in held[0]["message"]
+        enterprise.api.branch("analytics", "stays", "feature-1")
+        assert enterprise.lakeplan("plan", "--no-simulate", *arguments).code == 0
+
     def it_refuses_where_the_hold_is_newer_than_the_policies(self, enterprise):
         assert enterprise.lakeplan("apply", "--auto-approve", "--no-simulate").code == 0
         enterprise.write(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -227,7 +227,8 @@ def _rules_of(session: Session, server: str, name: str) -> GcRules | None:
     if desired is None:
         return reader.get_gc_rules(name)
     config = session.tree.servers[server]
-    plan = gather(desired, reader, config, as_of=session.as_of, known=True).plan
+    rules_alone = replace(desired, holds=())  # what holds keep is not asked here
+    plan = gather(rules_alone, reader, config, as_of=session.as_of, known=True).plan
     return plan.after or plan.before
 
 

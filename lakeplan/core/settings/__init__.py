@@ -15,11 +15,18 @@ from lakeplan.core.settings.difference import (
     what_changed,
     with_server_ids,
 )
-from lakeplan.core.settings.fates import EVEREST, fates_of, first_deletion, held_deletions
+from lakeplan.core.settings.fates import (
+    EVEREST,
+    deleted_while_held,
+    fates_of,
+    first_deletion,
+    held_deletions,
+)
 
 __all__ = [
     "EVEREST",
     "action_of_setting",
+    "deleted_while_held",
     "diff_setting",
     "fates_of",
     "first_deletion",

@@ -9,6 +9,7 @@ from itertools import product
 from lakeplan.core.cron import parse_cron
 from lakeplan.core.globs import BRANCH_NAMES, is_glob, matches, witness
 from lakeplan.core.lifecycle.verdicts import crossing, judge_branch, names_of
+from lakeplan.model.branches import BranchOutlook
 from lakeplan.model.lifecycle import BranchFacts, Evidence, Policy
 from lakeplan.model.refs import Branch
 from lakeplan.model.setting_plan import BranchFate
@@ -95,12 +96,11 @@ def held_deletions(
     by_branch = [hold for hold in holds if hold.kind == "branch"]
     found = []
     for branch in branches:
-        facts = facts_of(branch)
-        verdict = judge_branch(facts, policies, as_of, default_branch=default_branch)
-        moment = verdict.since if verdict.goes else verdict.due
         named = [hold for hold in by_branch if matches(branch.id, hold.name)]
-        if moment is not None and any(hold.holds_on(max(moment, as_of).date()) for hold in named):
-            found.append(f"{branch.id} ({verdict.policy}, at {max(moment, as_of):%Y-%m-%d})")
+        going = deleted_while_held(named, [branch], policies, as_of, default_branch=default_branch)
+        for verdict in (outlook.verdict for outlook in going.values()):
+            at = max(verdict.since or as_of, as_of) if verdict.goes else verdict.due
+            found.append(f"{branch.id} ({verdict.policy}, at {at:%Y-%m-%d})")
     if found:
         return tuple(found)
     for name, policy in _named(policies):
@@ -112,6 +112,25 @@ def held_deletions(
                     f"any that the hold {hold.name!r} and the pattern {pattern!r} of {name} both name"
                 )
     return tuple(found)
+
+
+def deleted_while_held(
+    holds: Sequence[Hold],
+    branches: Iterable[Branch],
+    policies: Sequence[Policy],
+    as_of: datetime,
+    *,
+    default_branch: str,
+) -> dict[str, BranchOutlook]:
+    """Branches that policies delete at some time before the last of ``holds`` ends, by name."""
+    found = {}
+    for branch in branches:
+        facts = facts_of(branch)
+        verdict = judge_branch(facts, policies, as_of, default_branch=default_branch)
+        moment = verdict.since if verdict.goes else verdict.due
+        if moment is not None and any(hold.holds_on(max(moment, as_of).date()) for hold in holds):
+            found[branch.id] = BranchOutlook(facts, verdict)
+    return found
 
 
 def first_deletion(
