@@ -147,6 +147,12 @@ def parse_json(
     return document
 
 
+def number_of(text: str) -> int | None:
+    """The number that a text of at most 18 decimal digits is; None for any other text. (``int`` raises
+    ValueError for a text of thousands of digits.)"""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
+
+
 def check_size(size: int, limit: int) -> None:
     """Raises TooLarge for more bytes than the limit."""
     if size > limit:

@@ -80,6 +80,26 @@ class DescribeFiles:
 
 
 @pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("007", 7),
+        ("9" * 18, 10**18 - 1),
+        ("9" * 19, None),
+        ("9" * 5000, None),
+        ("", None),
+        ("-1", None),
+        ("1.0", None),
+        (" 1", None),
+        ("²", None),
+        ("٣", None),
+    ],
+)
+def it_reads_numbers_of_a_size_that_anything_can_have(text: str, number: int | None) -> None:
+    assert limits.number_of(text) == number
+
+
+@pytest.mark.parametrize(
     ("size", "text"),
     [(5, "5 bytes"), (limits.KIB * 4, "4 KiB"), (256 * limits.MIB, "256 MiB"), (1 << 30, "1 GiB")],
 )

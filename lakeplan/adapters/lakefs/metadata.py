@@ -136,7 +136,7 @@ def _complete(response: requests.Response) -> bool:
     announced = response.headers.get("Content-Length", "")
     if not announced.isdecimal() or response.headers.get("Content-Encoding"):
         return True
-    return len(response.content) == int(announced)
+    return len(response.content) == limits.number_of(announced)
 
 
 def _fetch(session: requests.Session, url: str, timeouts: Timeouts) -> requests.Response:

@@ -145,8 +145,8 @@ class AzureDeleter:
         if len(parts) != len(numbers) or (len(parts) != len(keys) and None in numbers):
             raise self._refused(parts)
         for place, (number, part) in enumerate(zip(numbers, parts, strict=True)):
-            index = place if number is None else int(number) if number.isdecimal() else -1
-            if 0 <= index < len(keys):
+            index = place if number is None else limits.number_of(number)
+            if index is not None and index < len(keys):
                 yield index, self._answer(keys[index], part)
 
     def _answer(self, key: str, part: Any) -> Deletion:

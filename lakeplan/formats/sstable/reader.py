@@ -149,10 +149,10 @@ def _index_handles(data: bytes, handle: Handle, limit: int) -> list[Handle]:
 
 
 def _count(properties: Mapping[bytes, bytes]) -> int:
-    text = properties.get(COUNT)
-    if text is None or not text.isdigit():
+    count = limits.number_of(properties.get(COUNT, b"").decode("latin-1"))
+    if count is None:
         raise damaged("the count property is missing: not a lakeFS file")
-    return int(text)
+    return count
 
 
 def _user_key(key: bytes) -> bytes:

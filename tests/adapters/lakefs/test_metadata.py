@@ -4,8 +4,10 @@ import pickle
 from collections.abc import Sequence
 
 import pytest
+import requests
 
 from lakeplan.adapters.lakefs import Credentials, LakeFSMetadata, connect
+from lakeplan.adapters.lakefs.metadata import _complete
 from lakeplan.errors import DataGone, UnexpectedAnswer
 from tests.adapters.lakefs.conftest import Answer, FakeClock, Scripted, Seen
 
@@ -152,6 +154,16 @@ def it_tries_again_when_a_file_breaks_off(
     elsewhere.script = [Answer(200, b"half", cut_short_by=4)]
     scripted.script = [signed(elsewhere), Answer(200, b"who", cut_short_by=2), Answer(200, b"whole")]
     assert reader.read_metadata("range", ID) == b"whole"
+
+
+@pytest.mark.parametrize(
+    ("announced", "whole"), [("5", True), ("05", True), ("6", False), ("9" * 5_000, False), ("", True)]
+)
+def it_compares_a_file_with_the_length_that_was_announced(announced: str, whole: bool) -> None:
+    response = requests.Response()
+    response._content = b"12345"
+    response.headers["Content-Length"] = announced
+    assert _complete(response) is whole
 
 
 def it_takes_only_200_for_a_file(scripted: Scripted, credentials: Credentials, fake_clock: FakeClock) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import boto3
 import pytest
@@ -257,6 +257,16 @@ class DescribeAzureOnABadDay:
             Deletion(KEYS[3], "the answer does not name this key; not known to be deleted", transient=True),
         ]
 
+    @pytest.mark.parametrize("number", ["4", "-1", "x", "9" * 5_000])
+    def it_takes_an_answer_of_another_number_for_none(
+        self, store: SweepStore, faulty: FaultyStore, number: str
+    ) -> None:
+        faulty.arm(Rule(Answer(202, parts([(number, 202, "")]),
+                               {"Content-Type": "multipart/mixed; boundary=b"}), method="POST"))  # fmt: skip
+        (answer,) = store.delete(KEYS[:1], versions=Versions.MARKER)
+        assert not answer.deleted
+        assert KEYS[0] in keys_of(store)
+
     def it_takes_one_answer_for_all_as_a_refusal(self, store: SweepStore, faulty: FaultyStore) -> None:
         faulty.arm(Rule(Answer(202, parts([(None, 503, "ServerBusy")]),
                                {"Content-Type": "multipart/mixed; boundary=b"}), method="POST"))  # fmt: skip
@@ -270,7 +280,7 @@ class DescribeAzureOnABadDay:
             store.is_gone(KEYS[0])
 
 
-def parts(answers: list[tuple[int | None, int, str]]) -> str:
+def parts(answers: Sequence[tuple[int | str | None, int, str]]) -> str:
     text = ""
     for number, status, code in answers:
         text += "--b\r\nContent-Type: application/http\r\n"

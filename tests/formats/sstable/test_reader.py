@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeplan import limits
 from lakeplan.errors import FormatError
 from lakeplan.formats.sstable import read_sstable, write_sstable
 from lakeplan.formats.sstable.block import BlockBuilder
 from lakeplan.formats.sstable.checksum import masked_crc32c
 from lakeplan.formats.sstable.layout import FOOTER_SIZE, Handle
+from lakeplan.formats.sstable.reader import open_blocks
 from lakeplan.formats.sstable.writer import _footer
 
 RECORDS = [(f"key-{i:04}".encode(), f"value {i}".encode() * 3) for i in range(400)]
@@ -45,6 +47,36 @@ def table(
     return data + _footer(meta, index)
 
 
+class File:
+    """A file put together block by block, none compressed, with correct checksums and a footer."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def put(self, items: list[tuple[bytes, bytes]], gap: int = 0) -> Handle:
+        builder = BlockBuilder(16)
+        for key, value in items:
+            builder.add(key, value)
+        body = builder.finish()
+        self.data += bytes(gap)
+        handle = Handle(len(self.data), len(body))
+        body += b"\0"
+        self.data += body + masked_crc32c(body).to_bytes(4, "little")
+        return handle
+
+    def index(self, *handles: Handle) -> Handle:
+        return self.put([(b"%04d" % n + SET, handle.encode()) for n, handle in enumerate(handles)])
+
+    def finish(self, index: Handle, properties: dict[bytes, bytes]) -> bytes:
+        place = self.put(sorted(properties.items()))
+        meta = self.put([(b"rocksdb.properties", place.encode())])
+        return self.data + _footer(meta, index)
+
+
+def records(*keys: bytes) -> list[tuple[bytes, bytes]]:
+    return [(key + SET, b"") for key in keys]
+
+
 def it_reads_what_was_written() -> None:
     read = read_sstable(GOOD, name="good")
     assert list(read) == RECORDS
@@ -75,7 +107,12 @@ class DescribeDamage:
             (table([(b"b" + SET, b""), (b"a" + SET, b"")]), "out of order"),
             (table([(b"a" + SET, b"1"), (b"a" + SET, b"2")]), "out of order"),
             (table([(b"a" + SET, b"")], count=b"2"), "holds 1 records, and its properties say 2"),
-            (table([(b"a" + SET, b"")], count=b"-1"), "count"),
+            (table([(b"a" + SET, b"")], count=b"-1"), "the count property is missing"),
+            (table([(b"a" + SET, b"")], count=b""), "the count property is missing"),
+            (table([(b"a" + SET, b"")], count=b"9" * 5_000), "the count property is missing"),
+            (table([(b"a" + SET, b"")], count="²".encode("latin-1")), "the count property is missing"),
+            (bytes(FOOTER_SIZE - 1), "52 bytes are too few for an SSTable"),
+            (bytes(FOOTER_SIZE), "the magic number is missing"),
             (table([(b"a" + bytes(8), b"")]), "kind 0"),
             (table([(b"short", b"")]), "too short"),
             (table([], kind=1, raw=b"\xff\xff\xff\xff\xff snappy it is not"), "does not decompress"),
@@ -124,3 +161,137 @@ class DescribeDamage:
         except FormatError:
             return
         assert list(read) == RECORDS
+
+
+class DescribeAnIndex:
+    def it_may_have_two_levels(self) -> None:
+        file = File()
+        one, two, three = (file.put(records(key)) for key in (b"a", b"b", b"c"))
+        top = file.index(file.index(one, two), file.index(three))
+        properties = {b"count": b"3", b"rocksdb.block.based.table.index.type": b"\x02\0\0\0"}
+        assert [key for key, _ in read_sstable(file.finish(top, properties), name="x")] == [b"a", b"b", b"c"]
+
+    @pytest.mark.parametrize("levels", [1, 2])
+    def it_names_every_block_once_and_in_order(self, levels: int) -> None:
+        for order in ((1, 0), (0, 0)):
+            file = File()
+            blocks = [file.put(records(b"a")), file.put(records(b"b"))]
+            properties = {b"count": b"2"}
+            if levels == 2:
+                parts = [file.index(blocks[0]), file.index(blocks[1])]
+                index = file.index(*(parts[n] for n in order))
+                properties[b"rocksdb.block.based.table.index.type"] = b"\x02\0\0\0"
+            else:
+                index = file.index(*(blocks[n] for n in order))
+            with pytest.raises(FormatError, match="its index names blocks that overlap"):
+                read_sstable(file.finish(index, properties), name="x")
+
+    def it_names_blocks_that_follow_each_other_with_their_trailers(self) -> None:
+        file = File()
+        before = file.put(records(b"a"))
+        after = file.put(records(b"b"))
+        assert after.offset == before.offset + before.size + 5
+        assert len(read_sstable(file.finish(file.index(before, after), {b"count": b"2"}), name="x")) == 2
+        file = File()
+        before, after = file.put(records(b"a")), file.put(records(b"b"), gap=1)
+        assert len(read_sstable(file.finish(file.index(before, after), {b"count": b"2"}), name="x")) == 2
+        file = File()
+        before, after = file.put(records(b"a")), file.put(records(b"b"))
+        index = file.index(before._replace(size=before.size + 1), after)
+        with pytest.raises(FormatError, match="overlap"):
+            read_sstable(file.finish(index, {b"count": b"2"}), name="x")
+
+    def it_is_read_in_order_from_block_to_block(self) -> None:
+        for second in (b"a", b"b"):
+            file = File()
+            index = file.index(file.put(records(b"b")), file.put(records(second)))
+            with pytest.raises(FormatError, match="keys are out of order"):
+                read_sstable(file.finish(index, {b"count": b"2"}), name="x")
+
+
+class DescribeProperties:
+    def it_has_some_and_nothing_else(self) -> None:
+        file = File()
+        index = file.index(file.put(records(b"a")))
+        place = file.put([(b"count", b"1")])
+        for names, message in (
+            ([b"rocksdb.other"], "the properties are missing"),
+            ([b"a.filter", b"rocksdb.properties", b"rocksdb.range_del"], "never writes: b'a.filter'"),
+        ):
+            meta = file.put([(name, place.encode()) for name in names])
+            with pytest.raises(FormatError, match=message):
+                read_sstable(file.data + _footer(meta, index), name="x")
+
+    def it_says_how_many_records_there_are(self) -> None:
+        file = File()
+        index = file.index(file.put(records(b"a")))
+        with pytest.raises(FormatError, match="the count property is missing"):
+            read_sstable(file.finish(index, {b"type": b"ranges"}), name="x")
+
+    def it_may_say_that_there_is_none(self) -> None:
+        file = File()
+        assert len(read_sstable(file.finish(file.index(), {b"count": b"0"}), name="x")) == 0
+
+
+class DescribeLimits:
+    """Each lies exactly where it says."""
+
+    @pytest.fixture
+    def data(self) -> bytes:
+        file = File()
+        blocks = [file.put([(b"%d%d" % (n, k) + SET, b"") for k in range(3)]) for n in range(2)]
+        return file.finish(file.index(*blocks), {b"count": b"6"})
+
+    @pytest.mark.parametrize(
+        ("name", "value", "message"),
+        [
+            ("TABLE_RECORDS", 6, "more records, or longer keys"),
+            ("TABLE_KEY_BYTES", 6 * 10, "more records, or longer keys"),
+        ],
+    )
+    def it_reads_up_to_them(
+        self, data: bytes, monkeypatch: pytest.MonkeyPatch, name: str, value: int, message: str
+    ) -> None:
+        monkeypatch.setattr(limits, name, value)
+        assert len(read_sstable(data, name="x")) == 6
+        monkeypatch.setattr(limits, name, value - 1)
+        with pytest.raises(FormatError, match=message):
+            read_sstable(data, name="x")
+
+    def it_reads_files_up_to_a_size(self, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "TABLE_BYTES", len(data))
+        assert len(read_sstable(data, name="x")) == 6
+        monkeypatch.setattr(limits, "TABLE_BYTES", len(data) - 1)
+        with pytest.raises(FormatError, match="it is larger than"):
+            read_sstable(data, name="x")
+
+    def it_reads_blocks_up_to_a_size_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rows = [(b"key-%04d" % n, bytes(1_000)) for n in range(100)]
+        data = write_sstable(rows, user_properties={}).data
+        total = sum(map(len, open_blocks(data).data))
+        assert total > 2 * len(data)
+        monkeypatch.setattr(limits, "TABLE_BYTES", total)
+        assert len(read_sstable(data, name="x")) == 100
+        monkeypatch.setattr(limits, "TABLE_BYTES", total - 1)
+        with pytest.raises(FormatError, match="its blocks are larger than"):
+            read_sstable(data, name="x")
+
+
+def it_refuses_a_footer_of_another_kind() -> None:
+    footer = GOOD[-FOOTER_SIZE:]
+    for place, value, message in (
+        (0, 0, r"checksum type 0, lakeFS writes 1 \(CRC32C\)"),
+        (41, 3, "SSTable version 3, lakeFS writes 2"),
+        (44, 1, "SSTable version 16777218, lakeFS writes 2"),
+        (40, 1, "the footer is not padded with zeros"),
+        (45, 0, "the magic number is missing"),
+        (52, 0, "the magic number is missing"),
+    ):
+        other = bytearray(footer)
+        other[place] = value
+        with pytest.raises(FormatError, match=message):
+            read_sstable(GOOD[:-FOOTER_SIZE] + other, name="x")
+
+
+def it_reads_a_key_that_is_empty_but_for_its_trailer() -> None:
+    assert list(read_sstable(table([(SET, b"1")]), name="x")) == [(b"", b"1")]
