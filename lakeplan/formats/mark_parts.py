@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from lakeplan.errors import FormatError
 from lakeplan.formats.damage import HINT, LIMIT_HINT
 from lakeplan.formats.parquet import open_parquet, read_parquet
-from lakeplan.limits import TooLarge
+from lakeplan.limits import TooLarge, number_of
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import PartEnd, Status
 
@@ -49,6 +49,7 @@ RESULTS = pa.schema(
     ]
 )
 """``status``: a ``Status``; ``reason``: "" for what was deleted."""
+STATUSES = frozenset(status.value for status in Status)
 
 
 def write_part(columns: Mapping[str, Sequence[Any] | pa.Array], schema: pa.Schema) -> tuple[bytes, str]:
@@ -92,14 +93,14 @@ def write_results(
 
 def read_results(data: bytes, *, name: str) -> dict[str, tuple[Status, str]]:
     """Status and reason by address out of a record. Raises FormatError for a damaged one."""
-    table = read_part(data, name=name, sha256=None)
+    table, _ = _read_record(data, name)
     columns = (table.column(column).to_pylist() for column in ("address", "status", "reason"))
     return {address: (Status(status), reason) for address, status, reason in zip(*columns, strict=True)}
 
 
-def end_of(name: str, data: bytes) -> PartEnd:
-    """The end of a part out of its record. Raises FormatError for a damaged one."""
-    table = read_part(data, name=name, sha256=None)
+def end_of(name: str, data: bytes, *, where: str = "") -> PartEnd:
+    """The end of a part out of its record, which is at ``where``. Raises FormatError for a damaged one."""
+    table, verified = _read_record(data, where or name)
     amounts: dict[Status, Amount] = {}
     reasons: Counter[str] = Counter()
     rows = table.group_by(["status", "reason"]).aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
@@ -109,5 +110,18 @@ def end_of(name: str, data: bytes) -> PartEnd:
         amounts[status] = amounts.get(status, Amount()) + amount
         if row["reason"]:
             reasons[f"{status.value}: {row['reason']}"] += amount.objects
-    verified = int((table.schema.metadata or {}).get(b"verified", b"0"))
     return PartEnd(name, amounts, dict(reasons), verified)
+
+
+def _read_record(data: bytes, name: str) -> tuple[pa.Table, int]:
+    """The record of a part, and how many objects were verified. No checksum protects a record."""
+    table = read_part(data, name=name, sha256=None)
+    verified = number_of((table.schema.metadata or {}).get(b"verified", b"0").decode("latin-1"))
+    same = table.schema.equals(RESULTS)
+    if not same or verified is None or not {*table.column("status").unique().to_pylist()} <= STATUSES:
+        raise FormatError(
+            "the record of what became of these objects is damaged",
+            where=name,
+            hint="Move the record away, then run the sweep again: it asks the store what became of them.",
+        )
+    return table, verified

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from lakeplan.errors import UsageError
 from lakeplan.formats.namespace import GC_PREFIX
+from lakeplan.limits import number_of
 from lakeplan.model.sweep import LAKEPLAN_PREFIX
 
 OWNER_KEY = f"{LAKEPLAN_PREFIX}owner.json"
@@ -64,10 +65,11 @@ def result_key(sweep: str, part: str, attempt: int = 0) -> str:
     return f"{sweep}results/{part_id(part)}{f'.{attempt}' if attempt else ''}.parquet"
 
 
-def attempt_of(key: str) -> int:
-    """Which attempt's record has this key."""
-    number = key.rpartition("/")[2].split(".")[1]
-    return int(number) if number.isdecimal() else 0
+def attempt_of(key: str, sweep: str) -> int | None:
+    """Which attempt's record has this key; None for a key that ``result_key`` never makes."""
+    number = key.removesuffix(".parquet").rpartition(".")[2]
+    attempt = number_of(number) or 0
+    return attempt if key == result_key(sweep, key, attempt) else None
 
 
 def part_id(name: str) -> str:

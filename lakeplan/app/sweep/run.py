@@ -21,14 +21,13 @@ from lakeplan.app.sweep.look import foreign_ranges, only_new, read_rules, take_l
 from lakeplan.app.sweep.mark import by_text, collector_runs
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.record import read_sweeps
-from lakeplan.app.sweep.results import deleted, newest_attempts, read_record
+from lakeplan.app.sweep.results import deleted, newest_attempts, read_end
 from lakeplan.app.sweep.rules_seen import see_rules
 from lakeplan.app.sweep.safeguards import check_site, noted_runs, official_run
 from lakeplan.app.sweep.store_marks import SeenAtMark, StoredMark, load_approval, load_seen
 from lakeplan.core.holds import held_prefixes
 from lakeplan.core.sweep.settling import proven_absent, window
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan, UsageError
-from lakeplan.formats.mark_parts import end_of
 from lakeplan.formats.sweep_keys import (
     CLOCK_FILE,
     mark_prefix,
@@ -252,8 +251,7 @@ class _Runner:
                 continue
             key = (part.name, attempt)
             if key not in self._read:
-                data = read_record(self._site, self._mark.mark_id, part, attempt)
-                self._read[key] = end_of(part.name, data)
+                self._read[key] = read_end(self._site, self._mark.mark_id, part, attempt)
             end.ends.append(self._read[key])
 
     def try_failed_again(self, end: SweepEnd) -> None:

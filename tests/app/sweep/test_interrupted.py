@@ -10,7 +10,9 @@ import pytest
 from lakeplan.app.sweep.restore import RestoreOptions, restore
 from lakeplan.app.sweep.safeguards import may_delete, read_summary
 from lakeplan.cli.commands.sweep import exit_code_of
-from lakeplan.errors import StalePlan, StorageError
+from lakeplan.errors import FormatError, StalePlan, StorageError
+from lakeplan.formats.mark_parts import RESULTS, write_part
+from lakeplan.formats.sweep_keys import sweep_prefix
 from lakeplan.model.mark import Mark
 from lakeplan.model.stored import Deletion
 from lakeplan.model.sweep import Status
@@ -248,3 +250,18 @@ def _refusing(store: object, refuses: Callable[[str], Deletion | None]) -> Fault
     faulty = FaultyStore(store)  # type: ignore[arg-type]
     faulty.refuses = refuses
     return faulty
+
+
+def it_names_a_damaged_record_and_goes_on_without_it(
+    world: SweepWorld, repo: LakeRepository, marked: Mark
+) -> None:
+    world.run(marked)
+    (record,) = (repo.folder / sweep_prefix(marked.mark_id) / "results").iterdir()
+    columns = {"address": ["data/a"], "size_bytes": [1], "status": ["lost"], "reason": [""]}
+    record.write_bytes(write_part(columns, RESULTS)[0])
+    (record.parent / "notes").write_text("somebody's own file")
+    with pytest.raises(FormatError, match="the record of what became of these objects") as caught:
+        world.run(marked)
+    assert caught.value.where.endswith(f"results/{record.name}")
+    record.unlink()  # as the hint says
+    assert world.run(marked).amount(Status.DELETED).objects == 2

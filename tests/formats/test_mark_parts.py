@@ -1,0 +1,57 @@
+"""Records of what became of objects: no checksum protects them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeplan.errors import FormatError
+from lakeplan.formats.mark_parts import LISTING, RESULTS, end_of, read_results, write_part, write_results
+from lakeplan.model.simulation import Amount
+from lakeplan.model.sweep import PartEnd, Status
+
+DELETED, FAILED = Status.DELETED, Status.FAILED
+
+
+def record(status: str = "deleted", *, verified: str | None = "1", schema: Any = RESULTS) -> bytes:
+    columns = {
+        "address": ["data/a"],
+        "size_bytes": [3],
+        "version": [1],
+        "status": [status],
+        "reason": [""],
+        "more": [1],
+    }
+    metadata = {} if verified is None else {"verified": verified}
+    return write_part(columns, schema.with_metadata(metadata))[0]
+
+
+def it_reads_what_was_written() -> None:
+    status = {"data/a": (DELETED, ""), "data/b": (FAILED, "denied"), "data/c": (FAILED, "denied")}
+    data = write_results(status, {"data/a": 1, "data/b": 2, "data/c": 4}, verified=7)
+    assert read_results(data, name="x") == status
+    amounts = {DELETED: Amount(1, 1), FAILED: Amount(2, 6)}
+    assert end_of("x", data) == PartEnd("x", amounts, {"failed: denied": 2}, 7)
+    assert end_of("x", record(verified=None)).verified == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        record("gone"),
+        record(verified="some"),
+        record(verified="9" * 5_000),
+        record(verified="-1"),
+        record(schema=LISTING),
+        record(schema=RESULTS.append(pa.field("more", pa.int64()))),
+        record(schema=RESULTS.remove(2)),
+    ],
+)
+def it_names_a_damaged_record(data: bytes) -> None:
+    for read in (lambda: read_results(data, name="the/record"), lambda: end_of("the/record", data)):
+        with pytest.raises(FormatError, match="the record of what became of these objects") as caught:
+            read()
+        assert caught.value.where == "the/record"
+        assert caught.value.hint
