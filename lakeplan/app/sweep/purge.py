@@ -46,6 +46,7 @@ NAMED = 100
 NEEDED = "needed again, and not at its address"
 YOUNG = "not old enough"
 NOT_NAMED = "not named by the mark"
+NOT_TRIED = "not tried: the purge stopped before its turn"
 STILL_THERE = "still there after it was deleted"
 SLOW = "inspecting the repository took longer than ten minutes: nothing was deleted by that inspection"
 
@@ -164,6 +165,8 @@ class _Purge:
                 waiting = self._delete(self._unneeded(some, needed.addresses), until) + waiting
             if self._end.problem:
                 break
+        untried = (copy.key for copy in waiting if copy.key not in self._asked)
+        self._end.kept |= dict.fromkeys(untried, NOT_TRIED)
         return self._ended()
 
     def _waiting(self) -> list[StoredObject]:
