@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -75,7 +75,9 @@ def restore(
         if not chosen:
             raise UsageError("nothing in quarantine is chosen", where=where, hint="check --path and --commit")
         needed, note = _needed_or_why(site, mark, ports, lease.renew)
-        came, there, failed = _copy_back(site, mark, chosen, ports, lease.renew)
+        came, there, failed = _copy_back(
+            site, mark, {address: copies[address] for address in chosen}, ports, lease.renew
+        )
         others = sum(size != copies[address] for address, size in there.items())
         document = {
             "format": RESTORE_FORMAT,
@@ -198,9 +200,10 @@ def _needed_or_why(
 
 
 def _copy_back(
-    site: Site, mark: Mark, chosen: list[str], ports: SweepPorts, keep: Callable[[], None]
+    site: Site, mark: Mark, chosen: Mapping[str, int], ports: SweepPorts, keep: Callable[[], None]
 ) -> tuple[list[str], dict[str, int], dict[str, str]]:
-    """What came back; sizes of what was there already; and what failed, with why."""
+    """What came back; sizes of what was there already; and what failed, with why. ``chosen`` are sizes of
+    copies, by address."""
     prefix = quarantine_prefix(mark.mark_id)
     came: list[str] = []
     there: dict[str, int] = {}
@@ -219,9 +222,10 @@ def _copy_back(
         return ""
 
     with ports.progress.task("restoring", len(chosen)) as step, ThreadPoolExecutor(THREADS) as pool:
-        for start in range(0, len(chosen), KEYS_A_LEASE):
+        addresses = [*chosen]
+        for start in range(0, len(addresses), KEYS_A_LEASE):
             keep()
-            some = chosen[start : start + KEYS_A_LEASE]
+            some = addresses[start : start + KEYS_A_LEASE]
             found = site.store.find(some)
             there |= {address: stored.size for address, stored in found.items()}
             step(len(found))
@@ -236,16 +240,17 @@ def _copy_back(
                     problems[address] = end
                 else:
                     came.append(address)
-            copied = _copied(site, [*problems])
-            came += copied
-            failed |= {address: why for address, why in problems.items() if address not in copied}
+            shown = _shown(site, [*problems])
+            came += [address for address, size in shown.items() if size == chosen[address]]
+            there |= {address: size for address, size in shown.items() if size != chosen[address]}
+            failed |= {address: why for address, why in problems.items() if address not in shown}
             there |= {address: stored.size for address, stored in site.store.find(conflicts).items()}
     return came, there, failed
 
 
-def _copied(site: Site, addresses: list[str]) -> list[str]:
-    """Of copies that failed, those that the store made all the same: their answers were lost."""
+def _shown(site: Site, addresses: list[str]) -> dict[str, int]:
+    """Sizes of what is there although copying failed: the store may have copied, and its answer was lost."""
     try:
-        return [*site.store.find(addresses)]
+        return {address: stored.size for address, stored in site.store.find(addresses).items()}
     except StorageError:
-        return []
+        return {}
