@@ -63,12 +63,13 @@ MODULES = {
     "core/retention/strongest": ["core/retention/test_strongest.py"],
     "app/clocks": ["app/test_clocks.py"],
     "app/sweep/judge": ["app/sweep/test_judge.py"],
-    "app/sweep/purge": ["app/sweep/test_quarantine.py"],
-    "app/sweep/restore": ["app/sweep/test_quarantine.py"],
+    "app/sweep/needed": ["app/sweep/test_needed.py"],
+    "app/sweep/purge": ["app/sweep/test_purge.py"],
+    "app/sweep/restore": ["app/sweep/test_restore.py"],
     "sweep/deleting": ["sweep/test_deleting.py"],
     "adapters/lakefs/faults": ["adapters/lakefs/test_faults.py"],
-    "formats/sstable/block": ["formats/sstable/test_reader.py", "formats/sstable/test_bombs.py"],
-    "formats/sstable/reader": ["formats/sstable/test_reader.py", "formats/sstable/test_bombs.py"],
+    "formats/sstable/block": ["formats/sstable/test_block.py", "formats/sstable/test_reader.py"],
+    "formats/sstable/reader": ["formats/sstable/test_reader.py"],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
 AT_IMPORT = tuple(
