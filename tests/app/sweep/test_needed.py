@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from lakeplan.app.sweep import needed as module
 from lakeplan.app.sweep.needed import Needed, needed_now
 from lakeplan.errors import GateRefused, LakeplanError
-from lakeplan.model.sweep import Hold, Marked, Part
+from lakeplan.model.sweep import Marked, Part
 from lakeplan.ports.sweep import Facts, ForeignRanges, RecheckRequest
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
@@ -26,7 +26,7 @@ FOREIGN: Any = (ForeignRanges("prod/other", None, ("f1",)),)  # type: ignore[arg
 class World:
     """A repository with commits of the metaranges ``m1`` to ``m4``. ``m2`` and ``m4`` are kept."""
 
-    holds: tuple[Hold, ...] = ()
+    prefixes: tuple[str, ...] = ()
     unreadable: dict[str, str] = field(default_factory=dict)
     held: frozenset[str] = frozenset({"data/a"})
     order: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class World:
         reader = SimpleNamespace(metadata_reader=lambda name: ("reader of", name))
         self.site: Any = SimpleNamespace(
             key="prod/lake",
-            desired=SimpleNamespace(name="lake", holds=self.holds),
+            desired=SimpleNamespace(name="lake"),
             repository=SimpleNamespace(storage_namespace="s3://bucket/lake"),
             reader=reader,
             store="store",
@@ -61,7 +61,10 @@ class World:
         self.at += timedelta(minutes=1)
         facts = dict.fromkeys(("m4", "m3", "m2", "m1"), Facts(0))
         return SimpleNamespace(
-            uncommitted=("u1",), kept_metaranges=lambda: {"m4", "m2"}, metaranges=lambda: facts
+            uncommitted=("u1",),
+            held_prefixes=self.prefixes,
+            kept_metaranges=lambda: {"m4", "m2"},
+            metaranges=lambda: facts,
         )
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
@@ -104,24 +107,11 @@ def it_asks_for_the_whole_mark_after_the_other_repositories(use: Any) -> None:
     assert world.requests == [(request(), module.MOST_NEEDED)]
 
 
-def it_reads_what_nothing_keeps_for_holds_of_prefixes_that_have_not_ended(use: Any) -> None:
-    world = use(
-        World(
-            (
-                Hold("prefix", "legal/"),
-                Hold("prefix", "over/", date(2026, 3, 30)),
-                Hold("prefix", "today/", date(2026, 3, 31)),
-                Hold("branch", "main"),
-            )
-        )
-    )
+def it_reads_what_nothing_keeps_for_prefixes_that_a_hold_names(use: Any) -> None:
+    world = use(World(prefixes=("legal/", "today/")))
     world.needed()
-    assert world.requests == [
-        (
-            request(held_prefixes=("legal/", "today/"), other_metaranges=("m1", "m3")),
-            module.MOST_NEEDED,
-        )
-    ]
+    more = {"held_prefixes": ("legal/", "today/"), "other_metaranges": ("m1", "m3")}
+    assert world.requests == [(request(**more), module.MOST_NEEDED)]
 
 
 def it_refuses_while_another_repository_cannot_be_read(use: Any) -> None:
