@@ -14,6 +14,7 @@ reason; they may be at most 3 % of a module's mutants, and one that no longer su
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import re
@@ -22,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -79,7 +81,14 @@ AT_IMPORT = tuple(
 NO_TESTS = "spark or golden or hypothesis"
 NO_NAMES = "_killed_"
 """Marks and names of tests that are left out: slow ones, and those that kill by chance."""
+PYTEST = (
+    *("-q", "-s", "--assert=plain", "--tb=native", "--rootdir=.", "--basetemp=tmp"),
+    *("-p", "no:xdist", "-p", "no:cacheprovider", "-m", f"not ({NO_TESTS})", "-k", f"not {NO_NAMES}"),
+)
 CPU_SECONDS = 60
+"""Of the tests without a mutant. A mutant gets ``MORE_CPU`` times what they took: beyond, it never ends."""
+MORE_CPU = 3
+MEMORY = 4 << 30
 WALL_SECONDS = 600
 SURVIVED, FAILED, NEVER_ENDED = 0, 1, 2
 
@@ -119,9 +128,9 @@ class Mutant:
         return "equivalent" if (self.function, self.removed, self.added) in equivalents else "survived"
 
 
-def changed(name: str) -> tuple[str, str]:
-    """The lines that a mutant removes and adds, white space folded."""
-    lines = get_diff_for_mutant(name).splitlines()[2:]
+def changed(name: str, path: str) -> tuple[str, str]:
+    """The lines that a mutant of a file removes and adds, white space folded."""
+    lines = get_diff_for_mutant(name, path=path).splitlines()[2:]
     removed, added = (" ".join(line[1:].strip() for line in lines if line[:1] == sign) for sign in "-+")
     return removed, added
 
@@ -135,13 +144,14 @@ def read_results(module: str) -> list[Mutant]:
     return [Mutant(**each) for each in json.loads(path.read_text())] if path.exists() else []
 
 
-def in_fork(mutant: str, tests: Callable[[], bool]) -> int:
+def in_fork(mutant: str, tests: Callable[[], bool], cpu_seconds: int = CPU_SECONDS) -> int:
     """What becomes of a mutant; ``tests`` returns whether all passed."""
     pid = os.fork()
     if not pid:
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         signal.alarm(WALL_SECONDS)
         set_mutant_under_test(mutant)
         code = FAILED
@@ -154,25 +164,41 @@ def in_fork(mutant: str, tests: Callable[[], bool]) -> int:
 
 
 class RunInForks:
-    """A plugin of pytest: the collected tests, once without a mutant and then for each."""
+    """A plugin of pytest: the collected tests, once without a mutant and then for each. The fast ones run
+    first, and before them the one that killed the last mutant, which is often one of the same line."""
 
-    def __init__(self, mutants: list[str]) -> None:
+    def __init__(self, mutants: list[str], store: Callable[[dict[str, int]], None]) -> None:
         self._mutants = mutants
-        self.codes: dict[str, int] = {}
+        self._store = store
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        items = list(session.items)
+        notes = MUTANTS / "notes"
+
         def passes() -> bool:
-            for item, after in zip(session.items, [*session.items[1:], None], strict=True):
+            took = {}
+            for item, after in zip(items, [*items[1:], None], strict=True):
+                start = time.process_time()
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                took[item.nodeid] = time.process_time() - start
                 if session.testsfailed:
+                    notes.write_text(json.dumps({item.nodeid: -1}))
                     return False
+            notes.write_text(json.dumps(took))
             return True
 
-        if session.testsfailed or not session.items or in_fork("", passes) != SURVIVED:
+        gc.freeze()
+        if session.testsfailed or not items or in_fork("", passes) != SURVIVED:
             pytest.exit("the tests do not pass without a mutant", returncode=1)
+        took = json.loads(notes.read_text())
+        cpu_seconds = 1 + int(MORE_CPU * sum(took.values()))
+        items.sort(key=lambda item: took[item.nodeid])
         for mutant in self._mutants:
-            self.codes[mutant] = in_fork(mutant, passes)
+            notes.unlink(missing_ok=True)
+            self._store({mutant: in_fork(mutant, passes, cpu_seconds)})
+            killer = json.loads(notes.read_text()) if notes.exists() else {}
+            items.sort(key=lambda item: killer.get(item.nodeid, 0) >= 0)
         return True
 
 
@@ -191,23 +217,26 @@ def run(module: str, *, survivors: bool) -> None:
     setup_source_paths()
     create_mutants(1)
     mutants = [*json.loads((MUTANTS / f"{path}.meta").read_text())["exit_code_by_key"]]
-    changes = {mutant: changed(mutant) for mutant in mutants}
+    changes = {mutant: changed(mutant, path) for mutant in mutants}
     known = {m.name: m for m in read_results(module) if survivors and m.code in (FAILED, NEVER_ENDED)}
     done = {name: m.code for name, m in known.items() if changes.get(name) == (m.removed, m.added)}
     left = [mutant for mutant in mutants if mutant not in done]
     os.chdir(MUTANTS)
-    command = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "--rootdir=.", "--basetemp=tmp"]
-    command += ["-m", f"not ({NO_TESTS})", "-k", f"not {NO_NAMES}", *(f"tests/{t}" for t in MODULES[module])]
+    RESULTS.mkdir(exist_ok=True)
+
+    def store(codes: dict[str, int]) -> None:
+        """At once: an interrupted run is continued with --survivors."""
+        done.update(codes)
+        results = [Mutant(mutant, done.get(mutant), *changes[mutant]) for mutant in mutants]
+        results_of(module).write_text(json.dumps([asdict(mutant) for mutant in results], indent=1))
+
+    command = [*PYTEST, *(f"tests/{path}" for path in MODULES[module])]
     for mutant in [m for m in left if m.startswith(AT_IMPORT)]:
-        done[mutant] = in_fork(mutant, lambda: pytest.main([*command, "-x"]) == 0)
-    forks = RunInForks([mutant for mutant in left if mutant not in done])
-    code = pytest.main(command, plugins=[forks])
+        store({mutant: in_fork(mutant, lambda: pytest.main([*command, "-x"]) == 0)})
+    left = [mutant for mutant in left if mutant not in done]
+    code = pytest.main(command, plugins=[RunInForks(left, store)])
     if code:
         sys.exit(code)
-    done |= forks.codes
-    RESULTS.mkdir(exist_ok=True)
-    results = [Mutant(mutant, done.get(mutant), *changes[mutant]) for mutant in mutants]
-    results_of(module).write_text(json.dumps([asdict(mutant) for mutant in results], indent=1))
 
 
 def known_equivalent() -> dict[tuple[str, str, str], str]:
