@@ -63,7 +63,7 @@ def names_repository(pattern: str, server: str, name: str) -> bool:
     return matches(name, of_name) and (not slash or matches(server, of_server))
 
 
-_TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+_TOKEN = re.compile(r"\[!?+\]?+[^\]]*\]|.", re.DOTALL)
 
 
 @lru_cache(maxsize=10_000)
@@ -77,12 +77,16 @@ def tokens(pattern: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _is_class(token: str) -> bool:
+    return len(token) > 1
+
+
 def specificity(pattern: str) -> tuple[int, int, int, int]:
     """Orders globs from the least to the most specific: more literal characters, then more ``[…]``, then more
     ``?``, then fewer ``*``."""
     parts = tokens(pattern)
     stars, singles = parts.count("*"), parts.count("?")
-    classes = sum(1 for part in parts if len(part) > 1)
+    classes = sum(map(_is_class, parts))
     return (len(parts) - stars - singles - classes, classes, singles, -stars)
 
 
@@ -155,14 +159,14 @@ def unsafe_class(pattern: str) -> str | None:
     Go's ``path.Match`` negates with ``^``, and a ``-`` that makes no range is an error; gobwas negates with
     ``!``, and reads several ranges, or a range beside characters, otherwise. A list of letters, digits and
     ``_``, and one single range, mean the same to both."""
-    return next((t for t in tokens(pattern) if len(t) > 1 and not _SAFE_CLASS.fullmatch(t)), None)
+    return next((t for t in tokens(pattern) if _is_class(t) and not _SAFE_CLASS.fullmatch(t)), None)
 
 
 def safe_spellings(pattern: str) -> tuple[str, ...]:
     """Patterns that both dialects read alike and that together match the branches that ``pattern`` matches
     here. Empty: there would be too many."""
     choices = [
-        _safe_parts(t) if len(t) > 1 and not _SAFE_CLASS.fullmatch(t) else [t] for t in tokens(pattern)
+        _safe_parts(t) if _is_class(t) and not _SAFE_CLASS.fullmatch(t) else [t] for t in tokens(pattern)
     ]
     if math.prod(map(len, choices)) > _MOST_SPELLINGS:
         return ()
@@ -189,7 +193,7 @@ def _safe_parts(token: str) -> list[str]:
 def _why_no_character(part: str, rule: NameRule) -> str:
     if part == "[":
         return "the [ is never closed"
-    if len(part) > 1:
+    if _is_class(part):
         return f"{part} matches no character of a {rule.what}'s name"
     if part in "{},":
         return f"no {rule.what} has {part!r} in its name: there are no {{a,b}} groups, write several patterns"
@@ -267,12 +271,12 @@ def _steps(
 
 def _representatives(patterns: Sequence[Sequence[str]], rule: NameRule) -> list[str]:
     """One character for each set of characters that all tokens treat alike."""
-    kinds = sorted({part for p in patterns for part in p if part not in ("*", "?")})
+    kinds = sorted({part for p in patterns for part in p})
     found: dict[tuple[bool, ...], str] = {}
     for letter in rule.rest:
         signature = (
             letter in rule.first,
-            *(fnmatchcase(letter, k) if len(k) > 1 else letter == k for k in kinds),
+            *(fnmatchcase(letter, k) if _is_class(k) else letter == k for k in kinds),
         )
         found.setdefault(signature, letter)
     return list(found.values())
@@ -296,6 +300,6 @@ def _step(positions: Iterable[int], parts: Sequence[str], letter: str) -> set[in
         part = parts[position]
         if part == "*":
             after.add(position)
-        elif part == "?" or part == letter or (len(part) > 1 and fnmatchcase(letter, part)):
+        elif part == "?" or part == letter or (_is_class(part) and fnmatchcase(letter, part)):
             after.add(position + 1)
     return after

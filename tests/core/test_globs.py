@@ -7,16 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakeplan import limits
 from lakeplan.core.globs import (
     BRANCH_NAMES,
     REPOSITORY_NAMES,
+    Budget,
     NameRule,
+    TooManyGlobs,
     is_glob,
     matches,
+    names_repository,
+    pattern_problem,
     safe_spellings,
     specificity,
     tokens,
     unsafe_class,
+    why_no_branch,
+    why_no_repository,
     why_no_tag,
     why_nothing,
     witness,
@@ -39,6 +46,10 @@ GLOBS = st.lists(
         ("[]a]", ("[]a]",)),
         ("[!]a]", ("[!]a]",)),
         ("[a", ("[", "a")),
+        ("[]", ("[", "]")),
+        ("[]a", ("[", "]", "a")),
+        ("[!]", ("[", "!", "]")),
+        ("[[]x", ("[[]", "x")),
         ("", ()),
     ],
 )
@@ -89,6 +100,55 @@ def it_matches_with_case_and_from_end_to_end() -> None:
     assert not matches("a-main", "ma*")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("analytics", True),
+        ("a*", True),
+        ("prod/analytics", True),
+        ("p*/a*", True),
+        ("*/analytics", True),
+        ("raw", False),
+        ("prod", False),
+        ("p*s", False),
+        ("prod/raw", False),
+        ("dev/analytics", False),
+        ("analytics/prod", False),
+        ("/analytics", False),
+        ("prod/", False),
+        ("prod/x/analytics", False),
+    ],
+)
+def it_names_a_repository_alone_or_with_its_server(pattern: str, names: bool) -> None:
+    assert names_repository(pattern, "prod", "analytics") is names
+
+
+def it_says_what_is_wrong_with_a_pattern() -> None:
+    def why_not(pattern: str) -> str | None:
+        return None if pattern.startswith("a") else "no a"
+
+    assert pattern_problem("ab*", why_not) is None
+    assert pattern_problem("b*", why_not) == "the pattern 'b*' can match nothing: no a"
+    assert pattern_problem("a" * limits.GLOB_CHARACTERS, why_not) is None
+    assert pattern_problem("a" * 5_000, why_not) == (
+        f"a pattern has at most {limits.GLOB_CHARACTERS:,} characters, and this one has 5,000"
+    )
+    assert pattern_problem("a" * (limits.GLOB_CHARACTERS + 1), why_not)
+
+
+def it_spends_a_step_for_every_state_and_refuses_without_any_left() -> None:
+    budget = Budget(2)
+    budget.spend(2)
+    assert budget.left == 0
+    with pytest.raises(TooManyGlobs):
+        budget.spend(1)
+    budget = Budget(100)
+    assert witness(["ab"], [], TINY, budget) == "ab"
+    assert budget.left == 98
+    with pytest.raises(TooManyGlobs):
+        witness(["ab"], [], TINY, Budget(1))
+
+
 def it_counts_literals_classes_and_question_marks_apart() -> None:
     assert specificity("ab[cd]?*") == (2, 1, 1, -1)
     assert specificity("[ab][cd]") == (0, 2, 0, 0)
@@ -99,6 +159,8 @@ def it_counts_literals_classes_and_question_marks_apart() -> None:
     [
         ("v*", None),
         ("v{1,2}", None),
+        ("X1", None),
+        ("[]", "the [ is never closed"),
         ("release/1", "no tag has '/' in its name"),
         ("a^", "no tag has '^' in its name"),
         ("a:", "no tag has ':' in its name"),
@@ -137,6 +199,13 @@ def it_says_why_a_glob_matches_no_branch(pattern: str, why: str) -> None:
     assert why in (why_nothing(pattern, BRANCH_NAMES) or "")
 
 
+def it_knows_branches_from_repositories() -> None:
+    assert why_no_branch("X_") is None
+    assert why_no_branch("a.") == "no branch has '.' in its name"
+    assert why_no_repository("abc") is None
+    assert why_no_repository("X*") == "no repository has 'X' in its name"
+
+
 def it_knows_how_long_a_repositorys_name_is() -> None:
     assert why_nothing("??", REPOSITORY_NAMES) is not None
     assert why_nothing("?" * 63, REPOSITORY_NAMES) is None
@@ -158,6 +227,36 @@ def it_knows_from_its_tokens_alone_whether_a_glob_matches_some_name():
                 possible = why_nothing(glob, rule) is None
                 hopeless = any(c not in "*?" and c not in rule.rest for c in glob)
                 assert possible == (not hopeless and witness([glob], [], rule) is not None), (glob, rule)
+
+
+def it_finds_a_shortest_name_inside_and_outside_of_small_globs() -> None:
+    def globs(parts: list[str], longest: int) -> list[str]:
+        return ["".join(p) for length in range(longest + 1) for p in product(parts, repeat=length)]
+
+    long, short = globs(["*", "?", "a", "[!b]"], 3), globs(["*", "?", "a", "-", "[ab]"], 2)
+    names = {glob: {name for name in EVERY if fnmatchcase(name, glob)} for glob in [*long, *short]}
+    for one, two in product(long, short):
+        for include, exclude, fitting in (
+            ([one], [two], names[one] - names[two]),
+            ([one, two], [], names[one] & names[two]),
+        ):
+            name = witness(include, exclude, TINY)
+            assert (name in fitting) if fitting else name is None, (include, exclude)
+            assert name is None or len(name) == min(map(len, fitting))
+
+
+def it_ignores_what_is_left_out_and_then_names_the_glob_itself_where_it_gives_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lakeplan.core.globs._MAX_POSITIONS", 1)
+    assert witness(["a*"], ["a"], TINY) == "a"
+    monkeypatch.setattr("lakeplan.core.globs._MAX_POSITIONS", 0)
+    assert witness(["a*"], [], TINY) == "a*"
+    assert witness(["a*"], ["a"], TINY) == "a*"
+    monkeypatch.setattr("lakeplan.core.globs._MAX_POSITIONS", 3)
+    budget = Budget(100)
+    assert witness(["aa*"], ["b"], TINY, budget) == "aa"
+    assert budget.left == 100 - 1 - 2, "one state before it gives up, and two after"
 
 
 @settings(max_examples=300)
@@ -253,3 +352,9 @@ def it_says_what_to_write_in_place_of_a_class_that_is_read_in_two_ways() -> None
     assert safe_spellings("[a-c]x[abc_]*") == ("[a-c]x[abc_]*",)
     assert unsafe_class("[a-c]x[abc_]*") is None
     assert safe_spellings("x[!a][!b][!c]") == ()
+    assert safe_spellings("x[ab-]") == ("x[ab]", "x-")
+    assert safe_spellings("x[abc-]") == ("x[a-c]", "x-")
+    assert safe_spellings("x[ab_-]") == ("x[ab_]", "x-")
+    assert safe_spellings("x[!-]") == ("x[0-9]", "x[A-Z]", "x[a-z]", "x_")
+    assert len(safe_spellings("[a-zA-Z]" * 2 + "[a-zA-Z0-9]")) == 12
+    assert safe_spellings("[a-zA-Z]" * 4) == ()
