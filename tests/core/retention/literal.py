@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import cache
+from random import Random
 from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
@@ -55,6 +57,33 @@ def worlds(draw: st.DrawFn, zones: list[tzinfo] = ZONES) -> World:
     shuffled = tuple(draw(st.permutations(commits)))
     zone = draw(st.sampled_from(zones))
     return World(Refs(shuffled, branches, ()), GcRules(draw(DAYS), own), as_of, zone)
+
+
+@cache
+def fixed_worlds(count: int = 300) -> list[World]:
+    """The same small histories every time, many of them with several walks through one joint."""
+    random = Random(13)
+    found = []
+    for _ in range(count):
+        size = random.randint(1, 12)
+        ids = random.sample([f"{n:02d}" for n in range(size)], size)
+        commits = []
+        for n in range(size):
+            parents = (
+                [ids[random.randint(max(0, n - 4), n - 1)] for _ in range(random.choice((0, 1, 1, 1, 1, 3)))]
+                if n
+                else []
+            )
+            age = random.randint(-1, 9) * DAY + random.choice((0, 0, 1, -1))
+            version = random.choice((0, 1, 1))
+            commits.append(Commit(ids[n], to_us(NOW) - age, f"m{n // 2}", tuple(parents), version))
+        branches = tuple(Branch(f"b{n}", random.choice(ids)) for n in range(random.randint(0, 5)))
+        own = {b.id: random.randint(0, 9) for b in branches if random.random() < 0.7}
+        random.shuffle(commits)
+        as_of = NOW + timedelta(days=random.randint(-1, 1))
+        rules = GcRules(random.randint(0, 9), own)
+        found.append(World(Refs(tuple(commits), branches, ()), rules, as_of, random.choice(ZONES)))
+    return found
 
 
 def _starts(world: World, twins_reversed: bool = False) -> Iterator[tuple[str, str | None]]:

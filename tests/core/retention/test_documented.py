@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from lakeplan.core.retention import NEVER_EXPIRES, NEVER_KEPT, DocumentedRule, documented_verdict, to_us
+from lakeplan.core.retention import (
+    NEVER_EXPIRES,
+    NEVER_KEPT,
+    CommitGraph,
+    DocumentedRule,
+    documented_verdict,
+    to_us,
+)
 from lakeplan.model.rules import GcRules
+from tests.core.retention.literal import fixed_worlds, literal_documented_walk
 
 DAY = 86_400_000_000
 
@@ -63,3 +71,18 @@ def it_says_never_for_a_root_that_nothing_ever_kept(draw: Any, now: Any) -> None
     graph = draw("main -> m 1 first second last v0\n first 2\n second 2\n last 2")
     until = documented_verdict(graph, GcRules(7), now).kept_until_us
     assert NEVER_KEPT not in until
+
+
+def it_keeps_what_a_full_walk_from_every_start_keeps_and_until_then(kept: Any) -> None:
+    microsecond = timedelta(microseconds=1)
+    for world in fixed_worlds():
+        graph = CommitGraph.from_refs(world.refs)
+        rule = DocumentedRule(graph, world.rules)
+        answer = kept(graph, rule.active(world.as_of, world.zone))
+        assert answer == " ".join(sorted(literal_documented_walk(world))), world
+        for n, until in enumerate(rule.kept_until_us(world.zone)):
+            assert (until == NEVER_EXPIRES) == bool(graph.is_head[n])
+            if until != NEVER_EXPIRES:
+                last = datetime(1970, 1, 1, tzinfo=timezone.utc) + until * microsecond
+                assert rule.active(last, world.zone)[n]
+                assert not rule.active(last + microsecond, world.zone)[n]

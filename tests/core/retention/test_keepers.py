@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 
-from lakeplan.core.retention import Keeper, branch_sets, kept_by_branch, reaching, to_us, why
+from lakeplan.core.retention import (
+    CommitGraph,
+    Keeper,
+    branch_sets,
+    kept_by_branch,
+    reaching,
+    to_us,
+    why,
+)
 from lakeplan.errors import LakeplanError
 from lakeplan.model.rules import GcRules
+from tests.core.retention.literal import fixed_worlds, literal_documented_walk
 
 DAY = 86_400_000_000
 PICTURE = """
@@ -98,3 +107,37 @@ def it_gives_no_reason_for_an_expired_commit(draw: Any, now: Any) -> None:
     assert why(graph, GcRules(7), "a", now) == []
     with pytest.raises(LakeplanError, match="no commit"):
         why(graph, GcRules(7), "nope", now)
+
+
+def it_names_those_that_a_full_walk_from_every_start_finds() -> None:
+    for world in fixed_worlds():
+        graph = CommitGraph.from_refs(world.refs)
+        found = literal_documented_walk(world)
+        expected = {c: sorted(b for b in found.get(c, ()) if b is not None) for c in graph.ids}
+        moment = (world.rules, world.as_of, world.zone)
+        sets = branch_sets(graph, *moment)
+        metaranges: dict[str, set[str]] = {}
+        for n, commit in enumerate(graph.ids):
+            assert list(sets.branches(n)) == expected[commit]
+            assert sets.count(n) == len(expected[commit])
+            assert [k.branch for k in why(graph, world.rules, commit, *moment[1:]) if k.branch] == (
+                expected[commit]
+            )
+            if expected[commit]:
+                metaranges.setdefault(graph.meta_range_ids[n], set()).update(expected[commit])
+        masks = sets.by_metarange(graph)
+        assert {m: set(sets.names_in(mask)) for m, mask in masks.items()} == metaranges
+        for branch, commits in kept_by_branch(graph, *moment[:2], zone=world.zone):
+            assert sorted(graph.ids[n] for n in commits) == [c for c in graph.ids if branch in expected[c]]
+
+
+def it_says_until_when_each_of_those_keeps_a_commit() -> None:
+    for world in fixed_worlds():
+        graph = CommitGraph.from_refs(world.refs)
+        for commit in graph.ids:
+            keepers = why(graph, world.rules, commit, world.as_of, world.zone)
+            everyone = reaching(graph, world.rules, commit, world.zone)
+            assert keepers == [k for k in everyone if k.until_us is None or k.until_us >= to_us(world.as_of)]
+            for k in everyone:
+                assert k.days == world.rules.days_for(k.branch or "")
+                assert k.is_default == (k.branch not in world.rules.branches)

@@ -11,6 +11,7 @@ import pytest
 from lakeplan.core.retention import CommitGraph, all_kept, documented_verdict, limit_us, server_verdict, to_us
 from lakeplan.model.refs import Branch, Commit, Refs
 from lakeplan.model.rules import GcRules
+from tests.core.retention.literal import fixed_worlds, literal_server_walk
 
 # picture, rules, what the server keeps, what the documented rule keeps (ids ascending)
 PICTURES = {
@@ -382,3 +383,10 @@ def it_stops_at_an_equal_limit_that_other_days_gave(kept: Any) -> None:
     graph, rules = CommitGraph.from_refs(refs), GcRules(1, {"feature": 2})
     assert kept(graph, server_verdict(graph, rules, as_of, apia)) == "a b"
     assert kept(graph, server_verdict(graph, rules, as_of, timezone.utc)) == "a b p"
+
+
+def it_keeps_what_the_literal_walk_keeps(kept: Any) -> None:
+    for world in fixed_worlds():
+        graph = CommitGraph.from_refs(world.refs)
+        answer = kept(graph, server_verdict(graph, world.rules, world.as_of, world.zone))
+        assert answer == " ".join(sorted(literal_server_walk(world))), world

@@ -13,6 +13,7 @@ from lakeplan.core.retention import NEVER_EXPIRES, NEVER_KEPT, CommitGraph, Docu
 from lakeplan.core.retention.strongest import DANGLING, NOBODY, strongest_keepers
 from lakeplan.model.refs import Branch, Commit, Refs
 from lakeplan.model.rules import GcRules
+from tests.core.retention.literal import fixed_worlds
 
 NOW = datetime(2022, 3, 31, 12, tzinfo=timezone.utc)
 DAY = 86_400_000_000
@@ -54,6 +55,25 @@ def it_agrees_with_every_keeper_of_every_commit(world: tuple[CommitGraph, GcRule
         assert (name, None if until == NEVER_EXPIRES else until) in keepers
         via = found.via[n]
         assert via == n or graph.main_parent[via] == n
+
+
+def it_names_the_first_of_those_that_keep_a_commit_the_longest() -> None:
+    for world in fixed_worlds():
+        graph, zone = CommitGraph.from_refs(world.refs), world.zone
+        found = strongest_keepers(graph, world.rules, zone)
+        assert found.until_us == DocumentedRule(graph, world.rules).kept_until_us(zone)
+        for n, commit in enumerate(graph.ids):
+            longest = {
+                k.branch
+                for k in reaching(graph, world.rules, commit, zone)
+                if (NEVER_EXPIRES if k.until_us is None else k.until_us) == found.until_us[n]
+            }
+            branch, via = found.branch[n], found.via[n]
+            if branch >= 0:
+                assert graph.branches[branch].id in longest
+            else:
+                assert longest == ({None} if branch == DANGLING else set())
+            assert via == n if graph.is_head[n] or not longest else via == n or graph.main_parent[via] == n
 
 
 def it_names_the_branch_and_the_commit_that_followed(draw: Any, now: Any) -> None:
