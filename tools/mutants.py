@@ -6,9 +6,9 @@ killed mutants for each module and every survivor, and fails when a module is be
 
 Only tests by example count: random ones cost the most, and kill by chance.
 
-Not counted: texts for people (messages, hints) and the ``strict=`` of ``zip``, which only a bug in the caller
-reaches. Equivalent mutants, which no test can kill, are listed in tools/equivalent_mutants.yaml with the
-reason; they may be at most 3 % of a module's mutants, and one that no longer survives is an error.
+Not run and not counted: texts for people (messages, hints) and the ``strict=`` of ``zip``, which only a bug
+in the caller reaches. Equivalent mutants, which no test can kill, are listed in tools/equivalent_mutants.yaml
+with the reason; they may be at most 3 % of a module's mutants, and one that no longer survives is an error.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ class Mutant:
         return re.sub(r"[\s,]", "", removed) != re.sub(r"[\s,]", "", added)
 
     def kind(self, equivalents: dict[tuple[str, str, str], str]) -> str:
+        if not self.counts:
+            return "not counted"
         if self.code in (FAILED, NEVER_ENDED):
             return "killed"
         if self.code != SURVIVED:
             return "not run"
-        if not self.counts:
-            return "not counted"
         return "equivalent" if (self.function, self.removed, self.added) in equivalents else "survived"
 
 
@@ -220,7 +220,7 @@ def run(module: str, *, survivors: bool) -> None:
     changes = {mutant: changed(mutant, path) for mutant in mutants}
     known = {m.name: m for m in read_results(module) if survivors and m.code in (FAILED, NEVER_ENDED)}
     done = {name: m.code for name, m in known.items() if changes.get(name) == (m.removed, m.added)}
-    left = [mutant for mutant in mutants if mutant not in done]
+    left = [m for m in mutants if m not in done and Mutant(m, None, *changes[m]).counts]
     os.chdir(MUTANTS)
     RESULTS.mkdir(exist_ok=True)
 
