@@ -153,21 +153,24 @@ _SAFE_CLASS = re.compile(r"\[(?:[0-9A-Za-z_]-[0-9A-Za-z_]|[0-9A-Za-z_]+)\]")
 _MOST_SPELLINGS = 12
 
 
+def _is_unsafe(token: str) -> bool:
+    return token.startswith("[") and not _SAFE_CLASS.fullmatch(token)
+
+
 def unsafe_class(pattern: str) -> str | None:
-    """The first ``[…]`` that the two glob dialects of lakeFS do not read alike; None where they agree.
+    """The first ``[…]`` that the two glob dialects of lakeFS do not read alike, or unclosed ``[``; None where
+    they agree.
 
     Go's ``path.Match`` negates with ``^``, and a ``-`` that makes no range is an error; gobwas negates with
     ``!``, and reads several ranges, or a range beside characters, otherwise. A list of letters, digits and
     ``_``, and one single range, mean the same to both."""
-    return next((t for t in tokens(pattern) if _is_class(t) and not _SAFE_CLASS.fullmatch(t)), None)
+    return next(filter(_is_unsafe, tokens(pattern)), None)
 
 
 def safe_spellings(pattern: str) -> tuple[str, ...]:
     """Patterns that both dialects read alike and that together match the branches that ``pattern`` matches
     here. Empty: there would be too many."""
-    choices = [
-        _safe_parts(t) if _is_class(t) and not _SAFE_CLASS.fullmatch(t) else [t] for t in tokens(pattern)
-    ]
+    choices = [_safe_parts(t) if _is_unsafe(t) else [t] for t in tokens(pattern)]
     if math.prod(map(len, choices)) > _MOST_SPELLINGS:
         return ()
     found = ("".join(parts) for parts in product(*choices))

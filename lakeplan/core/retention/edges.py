@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakeplan.core.retention.graph import CommitGraph
-from lakeplan.core.retention.limits import LATEST_US
 from lakeplan.model.rules import GcRules
 
 NO_RANK = -1
+_LAST_US = 2**63 - 1
+"""The greatest date that a commit can have: nothing is after it."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def active_flags(graph: CommitGraph, starts: Starts, edges: Edges, limits: Seque
     """1 for every commit that ``edges`` keep when the rank r has the limit ``limits[r]``."""
     active = bytearray(graph.is_head)
     # rank -1 ("none") finds the last item: a limit that nothing is after
-    limit_of = [*limits, LATEST_US + 1]
+    limit_of = [*limits, _LAST_US]
     for parent, created, rank in zip(graph.main_parent, graph.creation_us, edges.of_child, strict=True):
         if created > limit_of[rank] and parent >= 0:
             active[parent] = 1

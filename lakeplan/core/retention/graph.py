@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -26,7 +26,7 @@ def missing_heads(refs: Refs) -> list[str]:
     A commit made while the dump was written can be missing; fetch these before building a graph.
     """
     wanted = {branch.commit_id for branch in refs.branches}
-    return sorted(wanted - {commit.id for commit in refs.commits} if wanted else wanted)
+    return sorted(wanted - {commit.id for commit in refs.commits})
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class CommitGraph:
             twice = next(a for a, b in pairwise(ids) if a == b)
             raise LakeplanError(f"commit {twice} is listed twice", hint=_READ_AGAIN)
         main_parent = _main_parents(commits, index)
-        child_count = array("i", bytes(4 * len(ids)))
+        child_count = _numbers([0]) * len(ids)
         for parent in main_parent:
             if parent >= 0:
                 child_count[parent] += 1
@@ -120,7 +120,7 @@ class CommitGraph:
         """The same commits after branches are deleted: what only they reached becomes dangling."""
         gone = set(branch_ids)
         kept = [n for n, branch in enumerate(self.branches) if branch.id not in gone]
-        heads = array("i", [self.heads[n] for n in kept])
+        heads = _numbers([self.heads[n] for n in kept])
         dangling, server_dangling = _dangling(self.child_count, heads, self._octopus)
         return replace(
             self,
@@ -164,11 +164,11 @@ class CommitGraph:
 
     @cached_property
     def _child_lists(self) -> tuple[array[int], array[int]]:
-        first = array("i", bytes(4 * (len(self.ids) + 1)))
+        first = _numbers([0]) * (len(self.ids) + 1)
         for commit, count in enumerate(self.child_count):
             first[commit + 1] = first[commit] + count
-        free = array("i", first)
-        children = array("i", bytes(4 * first[-1]))
+        free = _numbers(first)
+        children = _numbers([0]) * first[-1]
         for commit, parent in enumerate(self.main_parent):
             if parent >= 0:
                 children[free[parent]] = commit
@@ -176,11 +176,16 @@ class CommitGraph:
         return first, children
 
 
+def _numbers(values: Iterable[int] = ()) -> array[int]:
+    """Commit numbers, or ``NO_PARENT``."""
+    return array("i", values)
+
+
 _READ_AGAIN = "read the repository's refs again; if it stays so, its metadata is damaged"
 
 
 def _main_parents(commits: list[Commit], index: dict[str, int]) -> array[int]:
-    parents = array("i", [NO_PARENT]) * len(commits)
+    parents = _numbers([NO_PARENT]) * len(commits)
     for number, commit in enumerate(commits):
         parent_id = commit.main_parent
         if parent_id is None:
@@ -209,7 +214,7 @@ def _heads(branches: list[Branch], index: dict[str, int]) -> array[int]:
     for left, right in pairwise(branches):
         if left.id == right.id:
             raise LakeplanError(f"branch {left.id} is listed twice", hint=_READ_AGAIN)
-    heads = array("i")
+    heads = _numbers()
     for branch in branches:
         head = index.get(branch.commit_id)
         if head is None:
@@ -236,17 +241,17 @@ def _octopus(commits: list[Commit], index: dict[str, int], child_count: array[in
 def _dangling(child_count: array[int], heads: array[int], octopus: _Octopus) -> tuple[array[int], array[int]]:
     reached = set(heads)
     leaves = [n for n, count in enumerate(child_count) if not count and n not in reached]
-    dangling = array("i", leaves)
+    dangling = _numbers(leaves)
     if not octopus.taken_for_parents and not octopus.taken_for_leaves:
         return dangling, dangling
     seen = {n for n in leaves if n not in octopus.taken_for_parents} | (octopus.taken_for_leaves - reached)
-    return array("i", sorted(seen.union(leaves))), array("i", sorted(seen))
+    return _numbers(sorted(seen.union(leaves))), _numbers(sorted(seen))
 
 
 def _children_first(ids: list[str], main_parent: array[int], child_count: array[int]) -> array[int]:
     """Number every commit after all its children, walking up from each leaf as far as that allows."""
-    waiting_for = array("i", child_count)
-    order = array("i")
+    waiting_for = _numbers(child_count)
+    order = _numbers()
     for leaf, count in enumerate(child_count):
         if count:
             continue

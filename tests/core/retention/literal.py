@@ -86,7 +86,7 @@ def fixed_worlds(count: int = 300) -> list[World]:
     return found
 
 
-def _starts(world: World, twins_reversed: bool = False) -> Iterator[tuple[str, str | None]]:
+def starts(world: World, twins_reversed: bool = False) -> Iterator[tuple[str, str | None]]:
     """(commit, branch) by commit id; the order of branches that share a HEAD is anyone's guess."""
     commits, branches = world.refs.commits, world.refs.branches
     # what a server takes for a parent when it looks for dangling commits: of version 0, the second
@@ -106,7 +106,7 @@ def literal_server_walk(world: World, twins_reversed: bool = False) -> set[str]:
     commits = {c.id: c for c in world.refs.commits}
     visited: dict[str, int] = {}
     active = set()
-    for start, branch in _starts(world, twins_reversed):
+    for start, branch in starts(world, twins_reversed):
         limit = _limit(world, branch)
         child, parent = commits[start], commits[start].main_parent
         if branch is None:
@@ -133,7 +133,7 @@ def literal_documented_walk(world: World) -> dict[str, set[str | None]]:
     heads = {b.commit_id for b in world.refs.branches}
     leaves = {(c, None) for c in commits if c not in mains | heads}
     kept: dict[str, set[str | None]] = {}
-    for start, branch in {*_starts(world), *leaves}:
+    for start, branch in {*starts(world), *leaves}:
         limit = _limit(world, branch)
         child = commits[start]
         parent = start if branch is None else child.main_parent

@@ -78,8 +78,10 @@ def it_keeps_what_a_full_walk_from_every_start_keeps_and_until_then(kept: Any) -
     for world in fixed_worlds():
         graph = CommitGraph.from_refs(world.refs)
         rule = DocumentedRule(graph, world.rules)
-        answer = kept(graph, rule.active(world.as_of, world.zone))
-        assert answer == " ".join(sorted(literal_documented_walk(world))), world
+        verdict = documented_verdict(graph, world.rules, world.as_of, world.zone)
+        assert kept(graph, verdict.active) == " ".join(sorted(literal_documented_walk(world))), world
+        assert set(verdict.active) <= {0, 1}
+        assert verdict.kept_until_us == rule.kept_until_us(world.zone)
         for n, until in enumerate(rule.kept_until_us(world.zone)):
             assert (until == NEVER_EXPIRES) == bool(graph.is_head[n])
             if until != NEVER_EXPIRES:

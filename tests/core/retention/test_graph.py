@@ -10,6 +10,7 @@ import pytest
 from lakeplan.core.retention import NO_PARENT, CommitGraph, missing_heads
 from lakeplan.errors import LakeplanError
 from lakeplan.model.refs import Branch, Commit, Refs, Tag
+from tests.core.retention.literal import fixed_worlds, starts
 
 PICTURE = """
     main twin ->  d   1  c b
@@ -89,7 +90,12 @@ def it_names_the_heads_that_a_dump_lacks(refs: Any) -> None:
             [Branch("main", "c")],
             "commit a is its own ancestor",
         ),
-        ([Commit("a", 2**63, "")], [], "commit a: its creation date"),
+        (
+            [Commit("a", -(2**63), ""), Commit("b", 2**63 - 1, ""), Commit("c", 2**63, "")],
+            [],
+            "commit c: its creation date",
+        ),
+        ([Commit("a", 5, ""), Commit("b", -(2**63) - 1, "")], [], "commit b: its creation date"),
     ],
 )
 def it_refuses_by_name(commits: list[Commit], branches: list[Branch], message: str) -> None:
@@ -115,3 +121,34 @@ def it_is_not_limited_by_the_depth_of_a_history() -> None:
     graph = CommitGraph.from_refs(Refs(tuple(commits), (Branch("main", ids[-1]),), ()))
     assert list(graph.order) == list(range(49_999, -1, -1))
     assert sum(1 for _ in graph.descendants(0)) == 50_000
+
+
+def it_finds_the_starts_the_children_and_the_ancestors_that_a_search_finds() -> None:
+    for world in fixed_worlds():
+        refs = world.refs
+        graph = CommitGraph.from_refs(refs)
+        main = {commit.id: commit.main_parent for commit in refs.commits}
+        by_server = {commit for commit, branch in starts(world) if branch is None}
+        leaves = {c for c in main if c not in {*main.values()} and not graph.is_head[graph.index[c]]}
+        assert [graph.ids[n] for n in graph.server_dangling] == sorted(by_server), world
+        assert [graph.ids[n] for n in graph.dangling] == sorted(by_server | leaves), world
+        for n, commit in enumerate(graph.ids):
+            ancestors = [commit]
+            while (parent := main[ancestors[-1]]) is not None:
+                ancestors.append(parent)
+            dates = [graph.creation_us[graph.index[a]] for a in ancestors]
+            assert graph.newest_ancestor_us[n] == max(dates)
+            assert all(n in graph.descendants(graph.index[a]) for a in ancestors)
+            assert [graph.ids[c] for c in graph.children(n)] == sorted(c for c in main if main[c] == commit)
+            assert graph.child_count[n] == len(graph.children(n))
+
+
+def it_is_without_branches_what_it_would_be_had_they_never_been() -> None:
+    for world in fixed_worlds():
+        gone = {branch.id for branch in world.refs.branches[::2]}
+        kept = tuple(branch for branch in world.refs.branches if branch.id not in gone)
+        left = CommitGraph.from_refs(world.refs).without_branches(gone)
+        built = CommitGraph.from_refs(replace(world.refs, branches=kept))
+        assert [*left.heads, *left.dangling] == [*built.heads, *built.dangling]
+        assert (left.server_dangling, left.branches) == (built.server_dangling, built.branches)
+        assert left.is_head == built.is_head

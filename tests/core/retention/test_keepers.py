@@ -44,6 +44,9 @@ def it_names_the_branches_of_every_commit(draw: Any, now: Any) -> None:
         "x": (),
     }
     assert sets.masks[0] == 0
+    assert sets.branches(graph.index["b"]) == ("main", "twin")
+    assert sets.branches(graph.index["b"], 1) == ("main",)
+    assert sets.branches(graph.index["b"], 0) == ()
 
 
 def it_shows_the_ten_smallest_names_and_counts_all(draw: Any, now: Any) -> None:
