@@ -172,7 +172,7 @@ def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> 
     if plan.writes:
         found = [
             *_presence_gates(plan),
-            *_limit_gates(plan.key, tuple(plan.impact.horizons.values()), safety),
+            *_limit_gates(plan.key, plan.impact.horizons, safety),
             *_branch_gate(plan.key, [plan], safety),
             *_tag_gate(plan, safety),
             *_risk_gate(plan, safety),
@@ -195,8 +195,8 @@ def plan_gates(
     writing = [r for r in planned if r.writes]
     by_run = run_gate(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety.max_deleted_branches)
     results = []
-    totals = tuple(_total(writing, horizon) for horizon in Horizon)
-    limits = _limit_gates(WHOLE_PLAN, tuple(t for t in totals if t is not None), safety)
+    totals = {h.value: total for h in Horizon if (total := _total(writing, h)) is not None}
+    limits = _limit_gates(WHOLE_PLAN, totals, safety)
     for gate in [*limits, *_branch_gate(WHOLE_PLAN, writing, safety), *by_run]:
         if gate.outcome is not GateOutcome.REFUSED:
             results.append(gate)
@@ -297,18 +297,17 @@ def _presence_gates(plan: RepositoryPlan) -> list[GateResult]:
     return gates
 
 
-def _limit_gates(scope: str, horizons: tuple[HorizonImpact, ...], safety: Safety) -> list[GateResult]:
+def _limit_gates(scope: str, horizons: Mapping[str, HorizonImpact], safety: Safety) -> list[GateResult]:
     gates = []
     limits: tuple[tuple[str, float | None, str, Callable[[HorizonImpact], float | None]], ...] = (
         (EXPIRED_OBJECTS, safety.max_expired_objects_percent, "percent", lambda h: h.percent_expire),
         (EXPIRED_BYTES, safety.max_expired_bytes, "bytes", lambda h: h.bytes_expire),
     )
-    names = [h.value for h in Horizon]
     for gate, limit, unit, measure in limits:
-        known = [(v, i) for i, h in enumerate(horizons) if (v := measure(h)) is not None]
+        known = [(v, name) for name, h in horizons.items() if (v := measure(h)) is not None]
         if limit is None or not known:
             continue
-        value, index = max(known, key=lambda pair: (pair[0], -pair[1]))
+        value, horizon = max(known, key=lambda pair: pair[0])
         refused = value > limit
         what = "of the kept objects expire" if unit == "percent" else "bytes expire"
         text = f"{value:,.1f} percent {what}" if unit == "percent" else f"{value:,} {what}"
@@ -317,11 +316,11 @@ def _limit_gates(scope: str, horizons: tuple[HorizonImpact, ...], safety: Safety
                 gate,
                 scope,
                 GateOutcome.REFUSED if refused else GateOutcome.PASSED,
-                f"{text} ({names[index].replace('_', ' ')}); the limit is {limit:,}",
+                f"{text} ({horizon.replace('_', ' ')}); the limit is {limit:,}",
                 value=value,
                 limit=limit,
                 unit=unit,
-                horizon=names[index],
+                horizon=horizon,
             )
         )
     return gates
@@ -391,20 +390,13 @@ def _risk_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
 
 
 def _total(writing: list[RepositoryPlan], horizon: Horizon) -> HorizonImpact | None:
-    """The sum over repositories; percent is over those that were read."""
+    """The sum of what limits measure over repositories; percent is over those that were read."""
     impacts = [h for r in writing if (h := r.impact.horizons.get(horizon.value)) is not None]
     if not impacts:
         return None
-    read = [h for h in impacts if h.objects_kept is not None]
-    return HorizonImpact(
-        as_of=impacts[0].as_of,
-        commits_kept_before=sum(h.commits_kept_before for h in impacts),
-        commits_kept_after=sum(h.commits_kept_after for h in impacts),
-        commits_expire=sum(h.commits_expire for h in impacts),
-        commits_released=sum(h.commits_released for h in impacts),
-        commits_at_risk=sum(h.commits_at_risk for h in impacts),
+    return replace(
+        impacts[0],
         objects_expire=sum(h.objects_expire or 0 for h in impacts),
         bytes_expire=sum(h.bytes_expire or 0 for h in impacts),
-        objects_kept=sum(h.objects_kept or 0 for h in read) if read else None,
-        bytes_kept=sum(h.bytes_kept or 0 for h in read) if read else None,
+        objects_kept=sum(h.objects_kept or 0 for h in impacts),
     )

@@ -468,8 +468,10 @@ class DescribeTheWholePlan:
                 impact=Impact(ImpactStatus.UNKNOWN, horizons={Horizon.WEEK.value: unread}),
             ),
         ]
-        found = [(g.gate, g.value) for g in plan_gates(plans, Safety(), SHUT)]
-        assert found == [("expired-objects", 20.0), ("expired-bytes", 40)]
+        found = [(g.gate, g.value, g.horizon) for g in plan_gates(plans, Safety(), SHUT)]
+        assert found == [("expired-objects", 20.0, "plus_7_days"), ("expired-bytes", 40, "plus_7_days")]
+        (percent, _) = repository_gates(plans[0], Safety(), SHUT)
+        assert "(plus 7 days)" in percent.message
 
     def it_ignores_unmanaged_repositories_when_told(self):
         assert plan_gates([], Safety(), SHUT, unmanaged=("prod/x",), on_unmanaged="ignore") == ()
