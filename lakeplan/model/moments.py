@@ -1,8 +1,19 @@
-"""How documents and records write a moment."""
+"""Moments: out of the numbers of commits, and into documents and records."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FIRST = datetime.min.replace(tzinfo=timezone.utc) + timedelta(days=1)
+_LAST = datetime.max.replace(tzinfo=timezone.utc) - timedelta(days=1)
+"""A day from the ends of the calendar, so that every time zone has them."""
+_FIRST_US, _LAST_US = ((end - _EPOCH) // timedelta(microseconds=1) for end in (_FIRST, _LAST))
+
+
+def moment_of(us: int) -> datetime:
+    """UTC microseconds as a moment: the nearest that every calendar has. Whoever may commit chooses the date."""
+    return _EPOCH + timedelta(microseconds=min(max(us, _FIRST_US), _LAST_US))
 
 
 def utc_text(moment: datetime) -> str:

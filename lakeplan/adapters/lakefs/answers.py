@@ -19,8 +19,8 @@ T = TypeVar("T")
 PAGE = 1000
 """The largest page a server gives (api.md)."""
 
-_LAST_SECOND = 253402300799
-"""The end of the year 9999."""
+_FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
+"""The years 1 and 9999."""
 
 _LARGEST = 2**63
 
@@ -60,6 +60,12 @@ class Fields:
             raise Malformed(f"{name} is {_kind(value)}, not an integer")
         if abs(value) >= _LARGEST:
             raise Malformed(f"{name} is a number that is too large")
+        return value
+
+    def seconds(self, name: str, first: int = _FIRST_SECOND) -> int:
+        """A moment in seconds since the epoch."""
+        if not first <= (value := self.integer(name)) <= _LAST_SECOND:
+            raise Malformed(f"{name} is {value}, which is no time in seconds")
         return value
 
     def flag(self, name: str, default: bool | None = None) -> bool:
@@ -223,7 +229,7 @@ def repository_of(fields: Fields) -> Repository:
         id=fields.name("id"),
         storage_namespace=fields.text("storage_namespace"),
         default_branch=fields.text("default_branch"),
-        creation_date=fields.integer("creation_date"),
+        creation_date=fields.seconds("creation_date"),
         storage_id=fields.text("storage_id", ""),
         read_only=fields.flag("read_only", False),
     )
@@ -272,7 +278,7 @@ def commit_of(fields: Fields) -> Commit:
         raise Malformed("a merge commit has no version")
     return Commit(
         id=fields.name("id"),
-        creation_us=fields.integer("creation_date") * 1_000_000,
+        creation_us=fields.seconds("creation_date", -_LAST_SECOND) * 1_000_000,
         meta_range_id=fields.text("meta_range_id"),
         parents=parents,
         version=fields.integer("version", 1),

@@ -102,7 +102,7 @@ class LakeFSBranchReader:
             return None
         seconds = parse_json(
             response,
-            lambda fields: fields.integer("mtime"),
+            lambda fields: fields.seconds("mtime"),
             transport=self._transport,
             operation=operation,
             repository=repository,

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, Literal
 
 from lakeplan.errors import FormatError
 from lakeplan.limits import parse_json
 from lakeplan.model.branches import LiveBranch
 from lakeplan.model.lifecycle import BranchFacts, Evidence
+from lakeplan.model.moments import moment_of
 from lakeplan.model.records import without_duplicates
 
 LEDGER_FORMAT = "lakeplan.branches/v2"
@@ -163,7 +164,7 @@ def facts_of(
 
 
 def _time(seconds: int) -> datetime:
-    return datetime.fromtimestamp(seconds, tz=timezone.utc)
+    return moment_of(seconds * 1_000_000)
 
 
 def dump_ledger(ledger: Ledger) -> bytes:

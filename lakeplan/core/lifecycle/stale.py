@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 from lakeplan.core.retention import CommitGraph, ServerWalk, metarange_masks
 from lakeplan.core.retention.keepers import branch_sets
 from lakeplan.model.branches import OnlyHere
+from lakeplan.model.moments import moment_of
 from lakeplan.model.rules import GcRules
 from lakeplan.model.simulation import ImpactResult, Transition
 
@@ -75,7 +76,7 @@ def stale_branches(
     """Branches without a commit for thirty days, and those that policies let go (``going``); never the
     default branch. None when there is none."""
     heads = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
-    dates = {name: _date(graph.creation_us[head]) for name, head in heads.items() if name != default_branch}
+    dates = {name: moment_of(graph.creation_us[head]) for name, head in heads.items() if name != default_branch}
     leaving = set(going)
     stale = [name for name, at in dates.items() if name in leaving or as_of - at >= STALE_AFTER]
     if not stale:
@@ -97,7 +98,3 @@ def _masks(
         by_set[position] or (others if is_active else 0)
         for position, is_active in zip(keepers.of_commit, active, strict=True)
     ]
-
-
-def _date(us: int) -> datetime:
-    return datetime.fromtimestamp(0, tz=timezone.utc) + timedelta(microseconds=us)

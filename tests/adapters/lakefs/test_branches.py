@@ -21,6 +21,7 @@ from lakeplan.errors import (
 from lakeplan.model.branches import LiveBranch
 from lakeplan.model.desired import ServerConfig
 from lakeplan.sandbox import start_sandbox
+from tests.adapters.lakefs.conftest import Answer
 
 
 class Lake:
@@ -173,3 +174,11 @@ def it_refuses_an_answer_that_is_not_what_the_api_says(lake, monkeypatch):
     monkeypatch.setattr(lake.reader._transport, "request", lambda *a, **k: Odd())
     with pytest.raises(UnexpectedAnswer, match="type"):
         lake.reader.staged("analytics", "main")
+
+
+@pytest.mark.parametrize("seconds", [2**62, -(2**62), 253402300800])
+def it_takes_no_moment_that_is_none(scripted, credentials, seconds) -> None:
+    scripted.script = [Answer(200, {"mtime": seconds})]
+    reader = connect_branch_reader(ServerConfig("prod", scripted.url), credentials)
+    with pytest.raises(UnexpectedAnswer, match="mtime is .*, which is no time in seconds"):
+        reader.written_at("analytics", "main", "x")

@@ -66,3 +66,15 @@ def it_says_unknown_where_nothing_was_simulated(idle):
     found = samples(idle.lakeplan("lifecycle", "plan", "--no-simulate", "--format", "openmetrics").out)
     assert list(found["lakeplan_lifecycle_plan_stale_branches"].values()) == [3.0]
     assert "lakeplan_lifecycle_plan_stale_bytes" not in found
+
+
+@pytest.mark.parametrize("date", [-62135596801, -253402300799, 253402300799])
+def it_plans_with_commits_of_years_that_no_calendar_has(lake, date):
+    """Whoever may commit chooses the date; one repository of that kind stopped the plan of all."""
+    lake.api.branch("analytics", "feature-odd")
+    lake.api.upload("analytics", "feature-odd", "x", b"x")
+    body = {"message": "odd", "date": date}
+    lake.api.call("POST", "/repositories/analytics/branches/feature-odd/commits", json=body)
+    lake.policies("{id: quiet, patterns: [feature-*], max_idle_age: 3d}", "{assume_created: head_commit}")
+    assert lake.lifecycle("plan", "--no-simulate").code == 0
+    assert lake.world.lakeplan("plan", "--no-simulate").code == 0
