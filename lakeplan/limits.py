@@ -103,6 +103,8 @@ STORE_VERSIONS = 1_000_000
 """Versions of one object that a deletion of all of them lists."""
 LISTED, LISTED_COMMITS, LISTED_CHANGES = 2_000_000, 5_000_000, 50_000_000
 """Entries of one listing: of anything, of commits, of uncommitted changes."""
+LISTING_BYTES = 512 * MIB
+"""What all pages of a listing of ``LISTED`` entries take in memory as text; longer listings in proportion."""
 LISTING_SECONDS = 4 * 3600.0
 EMPTY_PAGES = 1000
 """Pages of a listing beyond what its entries need."""
@@ -180,10 +182,15 @@ def read_file(path: str | Path, limit: int | None = None) -> bytes:
 
 def check_text(data: bytes) -> None:
     """Raises TooLarge for UTF-8 text that would take more memory than ``TEXT_BYTES``."""
-    if len(data) * 4 > TEXT_BYTES and not data.isascii():
-        is_widest = bool(data.translate(None, bytes(range(0xF0))))
-        if len(data) * (4 if is_widest else 2) > TEXT_BYTES:
-            raise TooLarge(f"its text takes more than {size_text(TEXT_BYTES)} of memory")
+    if len(data) * 4 > TEXT_BYTES and memory_of_text(data) > TEXT_BYTES:
+        raise TooLarge(f"its text takes more than {size_text(TEXT_BYTES)} of memory")
+
+
+def memory_of_text(data: bytes) -> int:
+    """Bytes that UTF-8 text takes at most in memory, where its widest character decides for all."""
+    if data.isascii():
+        return len(data)
+    return len(data) * (4 if data.translate(None, bytes(range(0xF0))) else 2)
 
 
 def why_unreadable(error: OSError | ValueError) -> str:

@@ -52,7 +52,7 @@ class Fields:
     def name(self, name: str) -> str:
         if not (value := self.text(name)):
             raise Malformed(f"{name} is empty")
-        return value
+        return _bounded(value, name)
 
     def integer(self, name: str, default: int | None = None) -> int:
         value = self.data.get(name, default)
@@ -160,8 +160,8 @@ def list_all(
     """Every result of a listing, page by page. A page that is cut short or leads nowhere is an error: a
     branch that a listing lost would look as if nobody kept its data. So is one of more than ``most`` results,
     or one that does not end."""
-    after, listed, clock = "", 0, transport.connection.clock
-    started, offsets = clock.monotonic(), set[str]()
+    after, clock = "", transport.connection.clock
+    so_far = _SoFar(most, clock.monotonic())
     while True:
         query = {**(params or {}), "amount": str(PAGE)}
         if after:
@@ -177,10 +177,7 @@ def list_all(
         yield from page.results
         if not page.has_more:
             return
-        offsets.add(after)
-        listed += len(page.results)
-        fault = _fault(page, offsets, listed=listed, most=most, seconds=clock.monotonic() - started)
-        if fault:
+        if fault := so_far.fault(page, response.content, clock.monotonic()):
             raise UnexpectedAnswer(
                 f"cannot {operation}: {fault}",
                 status=response.status_code,
@@ -190,17 +187,31 @@ def list_all(
         after = page.next_offset
 
 
-def _fault(page: _Page[T], offsets: set[str], *, listed: int, most: int, seconds: float) -> str:
-    """Why no further page of a listing is asked for; "" when nothing is wrong."""
-    if not page.next_offset:
-        return "the listing has more pages and does not say where"
-    if page.next_offset in offsets:
-        return "the listing has more pages and does not say where: it leads in a circle"
-    if listed > most or len(offsets) > most // 1000 + limits.EMPTY_PAGES:
-        return f"the listing does not end after {listed:,} entries"
-    if seconds > limits.LISTING_SECONDS:
-        return f"the listing does not end within {limits.LISTING_SECONDS / 3600:g} hours"
-    return ""
+class _SoFar:
+    """What the pages of a listing have brought."""
+
+    def __init__(self, most: int, started: float) -> None:
+        self._most, self._started = most, started
+        self._most_bytes = limits.LISTING_BYTES * max(1, most // limits.LISTED)
+        self._listed = self._bytes = 0
+        self._offsets = {hash("")}
+
+    def fault(self, page: _Page[T], body: bytes, now: float) -> str:
+        """Why no further page is asked for; "" when nothing is wrong."""
+        self._listed += len(page.results)
+        self._bytes += limits.memory_of_text(body) * (4 if b"\\u" in body else 1)
+        if not page.next_offset:
+            return "the listing has more pages and does not say where"
+        if hash(page.next_offset) in self._offsets:
+            return "the listing has more pages and does not say where: it leads in a circle"
+        self._offsets.add(hash(page.next_offset))
+        if self._listed > self._most or len(self._offsets) > self._most // 1000 + limits.EMPTY_PAGES:
+            return f"the listing does not end after {self._listed:,} entries"
+        if self._bytes > self._most_bytes:
+            return f"its {self._listed:,} entries take more than {limits.size_text(self._most_bytes)}"
+        if now - self._started > limits.LISTING_SECONDS:
+            return f"the listing does not end within {limits.LISTING_SECONDS / 3600:g} hours"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -220,7 +231,7 @@ def _page(fields: Fields, parse: Callable[[Fields], T]) -> _Page[T]:
     return _Page(
         [parse(Fields.of(item)) for item in results],
         pagination.flag("has_more"),
-        pagination.text("next_offset", ""),
+        _bounded(pagination.text("next_offset", ""), "next_offset"),
     )
 
 
@@ -306,6 +317,12 @@ def _meta_range_id(fields: Fields, name: str) -> str:
 def _commit_id(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise Malformed(f"a parent is {_kind(value)}, not a commit id")
+    return value
+
+
+def _bounded(value: str, name: str) -> str:
+    if len(value) > limits.KEY_BYTES:
+        raise Malformed(f"{name} has more than {limits.KEY_BYTES:,} characters")
     return value
 
 

@@ -204,6 +204,37 @@ class DescribeListings:
         with pytest.raises(UnexpectedAnswer, match="circle"):
             self.listed(scripted, credentials)
 
+    @pytest.mark.parametrize("padding", ["x" * 400, "é" * 150, "😀" * 30])
+    def it_ends_one_of_long_names(
+        self, scripted: Scripted, credentials: Credentials, monkeypatch: pytest.MonkeyPatch, padding: str
+    ) -> None:
+        monkeypatch.setattr(limits, "LISTING_BYTES", 40 * limits.KIB)
+        numbers = itertools.count()
+
+        def answer(_: Seen) -> Answer:
+            n = next(numbers)
+            pagination = {"has_more": n < 1000, "next_offset": str(n)}
+            return Answer(200, {"results": [{"id": f"{n}-{padding}"}], "pagination": pagination})
+
+        scripted.script = [answer]
+        with pytest.raises(UnexpectedAnswer, match="entries take more than 40 KiB"):
+            self.listed(scripted, credentials, most=limits.LISTED)
+        assert len(scripted.seen) < 110
+
+    @pytest.mark.parametrize(
+        "page",
+        [
+            {"results": [{"id": "x" * 16_385}], "pagination": {"has_more": False}},
+            {"results": [], "pagination": {"has_more": True, "next_offset": "x" * 16_385}},
+        ],
+    )
+    def it_takes_no_name_longer_than_a_key(
+        self, scripted: Scripted, credentials: Credentials, page: object
+    ) -> None:
+        scripted.script = [Answer(200, page)]
+        with pytest.raises(UnexpectedAnswer, match="more than 16,384 characters"):
+            self.listed(scripted, credentials)
+
     def it_ends_one_that_takes_hours(
         self, scripted: Scripted, credentials: Credentials, fake_clock: FakeClock
     ) -> None:
