@@ -51,6 +51,8 @@ PARQUET_LISTED = 5_000_000
 # Text: JSON, CSV, YAML.
 JSON_BYTES = 64 * MIB
 """One document from a server or a store."""
+MESSAGE_BYTES = 64 * KIB
+"""An error of a server. A longer one is read to its end and not understood."""
 JSON_DEPTH = 64
 JSON_VALUES = 3_000_000
 """In memory one may take 200 bytes."""
@@ -99,6 +101,8 @@ LISTING_BYTES = 32 * MIB
 STORE_PAGES = 20_000_000
 STORE_LISTING_SECONDS = 48 * 3600.0
 """One listing of a store, with what is done with its entries meanwhile."""
+FOLDER_DEPTH = 256
+"""Folders in folders of a namespace on this machine."""
 STORE_VERSIONS = 1_000_000
 """Versions of one object that a deletion of all of them lists."""
 LISTED, LISTED_COMMITS, LISTED_CHANGES = 2_000_000, 5_000_000, 50_000_000

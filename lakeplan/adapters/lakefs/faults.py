@@ -25,7 +25,7 @@ from lakeplan.errors import (
     ServerUnreachable,
     UnexpectedAnswer,
 )
-from lakeplan.limits import parse_json
+from lakeplan.limits import MESSAGE_BYTES, parse_json
 
 _RULES = "retention:SetGarbageCollectionRules"
 _DUMP = "fs:ListBranches, fs:ListTags and fs:ListCommits"
@@ -225,7 +225,7 @@ def _missing(said: str, operation: str, where: str, repository: str | None) -> S
 def server_message(response: requests.Response) -> str:
     """``message`` of a lakeFS error body, one line and short; "" when the body is none."""
     try:
-        body = parse_json(response.content)
+        body = parse_json(response.content, limit=MESSAGE_BYTES)
     except ValueError:
         return ""
     message = body.get("message") if isinstance(body, dict) else None

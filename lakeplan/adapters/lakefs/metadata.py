@@ -79,7 +79,7 @@ class LakeFSMetadata:
         if answer.status_code not in REDIRECTS:
             return self._whole(answer)  # a server that does not know the parameter streams
         location = answer.headers.get("Location", "")[: limits.URL_CHARACTERS + 1]
-        target = urljoin(answer.url, location)
+        target = _target(answer.url, location)
         server = self._transport.connection
         if not may_follow(target, server=server.endpoint, namespace=self._namespace, bound=server.storage):
             log.debug("a presigned URL leads to another host than the storage: streaming")
@@ -129,6 +129,14 @@ class LakeFSMetadata:
 
 def _rebuild(connection: Connection, repository: str, namespace: str, presign: bool) -> LakeFSMetadata:
     return LakeFSMetadata(connection, repository, namespace, presign=presign)
+
+
+def _target(url: str, location: str) -> str:
+    """Where a redirect leads; "" for what is no URL."""
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        return ""
 
 
 def _complete(response: requests.Response) -> bool:

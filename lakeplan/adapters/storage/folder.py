@@ -96,6 +96,12 @@ class FolderReader:
 
     def _scan(self, folder: str) -> list[os.DirEntry[str]]:
         where = f"{self._url}/{folder}".rstrip("/")
+        if folder.count("/") > limits.FOLDER_DEPTH:
+            raise StorageError(
+                f"there are more than {limits.FOLDER_DEPTH} folders, one in another",
+                where=f"{where[:200]}…",
+                hint="Move them out of the namespace: lakeFS writes no such folders.",
+            )
         try:
             path = self._path(folder) if folder else self._root
             with os.scandir(path) as entries:

@@ -139,11 +139,12 @@ def it_sends_nothing_to_a_host_that_is_not_the_storage(
     assert elsewhere.seen == []
 
 
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "//[", "http://[::1", "https://a]b/"])
 def it_streams_when_the_redirect_leads_to_no_url(
-    scripted: Scripted, credentials: Credentials, fake_clock: FakeClock
+    scripted: Scripted, credentials: Credentials, fake_clock: FakeClock, location: str
 ) -> None:
     reader = open_reader(scripted, credentials, fake_clock, presign=True)
-    scripted.script = [Answer(302, b"", {"Location": "file:///etc/passwd"}), Answer(200, b"streamed")]
+    scripted.script = [Answer(302, b"", {"Location": location}), Answer(200, b"streamed")]
     assert reader.read_metadata("range", ID) == b"streamed"
 
 

@@ -76,6 +76,17 @@ class DescribeFolderReader(StorageContract):
         (root / "data/same").symlink_to(root / "data/x")
         assert sorted(o.key for o in reader.list_objects()) == ["data/same", "data/x"]
 
+    def it_gives_up_folders_that_no_server_makes(
+        self, root: Path, reader: NamespaceReader, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (root / "data/a").mkdir(parents=True)
+        monkeypatch.chdir(root / "data/a")
+        for _ in range(300):
+            os.mkdir("a")
+            os.chdir("a")
+        with pytest.raises(StorageError, match="more than 256 folders, one in another"):
+            list(reader.list_objects())
+
     def it_works_below_a_root_that_is_a_link(self, root: Path, tmp_path: Path) -> None:
         (root / "x").write_bytes(b"1")
         (tmp_path / "link").symlink_to(root)
