@@ -76,7 +76,9 @@ def stale_branches(
     """Branches without a commit for thirty days, and those that policies let go (``going``); never the
     default branch. None when there is none."""
     heads = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
-    dates = {name: moment_of(graph.creation_us[head]) for name, head in heads.items() if name != default_branch}
+    dates = {
+        name: moment_of(graph.creation_us[head]) for name, head in heads.items() if name != default_branch
+    }
     leaving = set(going)
     stale = [name for name, at in dates.items() if name in leaving or as_of - at >= STALE_AFTER]
     if not stale:
