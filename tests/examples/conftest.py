@@ -10,12 +10,18 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+
+
+class Elsewhere(NamedTuple):
+    """An answer that redirects."""
+
+    path: str
 
 
 class Host:
@@ -35,7 +41,10 @@ class Host:
                 if isinstance(found, list):
                     number = int(parse_qs(parts.query).get("page", ["1"])[0])
                     found = found[100 * (number - 1) : 100 * number]
-                self.send_response(404 if found is None else 200)
+                self.send_response(302 if isinstance(found, Elsewhere) else 404 if found is None else 200)
+                if isinstance(found, Elsewhere):
+                    self.send_header("Location", found.path)
+                    found = b""
                 self.end_headers()
                 self.wfile.write(found if isinstance(found, bytes) else json.dumps(found).encode())
 

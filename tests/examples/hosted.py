@@ -40,6 +40,7 @@ class GitHub:
         self.values, self.given = values, dict(given)
         self.artifacts = checkout.parent / "artifacts"
         self.summary = checkout.parent / "summary.md"
+        self.temp = checkout.parent / "runner"
 
     def run(self, file: str, job: str) -> JobEnd:
         """Every step whose condition holds, and after a failure those that run all the same."""
@@ -52,9 +53,6 @@ class GitHub:
         return end
 
     def _wanted(self, condition: str, *, failed: bool) -> bool:
-        event = re.fullmatch(r"github\.event_name == '(\w+)'", condition)
-        if event and self.values.get("github.event_name") != event[1]:
-            return False
         files = re.findall(r"'([^']+)'", condition.partition("hashFiles(")[2].partition(")")[0])
         if files and not any(list(self.checkout.glob(name)) for name in files):
             return False
@@ -78,6 +76,7 @@ class GitHub:
         written.write_text("")
         own = {key: self._fill(value, outputs) for key, value in step.get("env", {}).items()}
         host = {"GITHUB_OUTPUT": str(written), "GITHUB_STEP_SUMMARY": str(self.summary), "CI": "true"}
+        host["RUNNER_TEMP"] = str(self.temp)
         given = {**OFFLINE, **env, **self.given, **host, **own}
         done = self.runner.run(step["run"], self.checkout, **given)
         end.ran.append(step["run"])
@@ -95,13 +94,14 @@ class GitHub:
                     shutil.copy(self.checkout / path, folder)
             return {"artifact-url": f"https://host.example/artifacts/{given['name']}"}
         if action.startswith("actions/download-artifact@"):
-            shutil.copytree(self.artifacts / given["name"], self.checkout, dirs_exist_ok=True)
+            place = self.checkout / given.get("path", "")
+            shutil.copytree(self.artifacts / given["name"], place, dirs_exist_ok=True)
             return {}
         assert action.startswith(MACHINE), f"nothing here stands in for {action}"
         return {}
 
     def _fill(self, value: object, outputs: Mapping[str, str]) -> str:
-        known = {**self.values, **outputs}
+        known = {"runner.temp": str(self.temp), **self.values, **outputs}
         return re.sub(r"\$\{\{ (\S+) \}\}", lambda m: known.get(m[1], ""), str(value))
 
 

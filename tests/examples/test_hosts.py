@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples.conftest import Elsewhere
+
 CI = Path(__file__).parents[2] / "examples/ci"
 HEAD, MERGE = "a1" * 20, "b2" * 20
 GITHUB = f'python "{CI}/github/pull_request.py"'
@@ -30,6 +32,31 @@ RUN = {
     "head_repository": OURS,
     "created_at": "2026-03-31T12:00:00Z",
 }
+
+
+@pytest.mark.parametrize(
+    ("script", "given", "path"),
+    [
+        (
+            f"{GITHUB} comment comment.md",
+            {"GITHUB_REPOSITORY": "org/trees", "GITHUB_TOKEN": "token", "PULL_REQUEST": "7"},
+            "/repos/org/trees/issues/7/comments",
+        ),
+        (
+            f"{GITLAB} comment comment.md",
+            {"CI_PROJECT_ID": "3", "CI_MERGE_REQUEST_IID": "7", "REVIEW_TOKEN": "token"},
+            "/user",
+        ),
+    ],
+)
+def it_gives_no_token_to_where_a_redirect_leads(host, runner, tmp_path, script, given, path):
+    (tmp_path / "comment.md").write_text(BODY)
+    host.answers["GET", path] = Elsewhere("/elsewhere")
+    runner.run(script, tmp_path, GITHUB_API_URL=host.url, CI_API_V4_URL=host.url, **given)
+    first, second = host.calls[:2]
+    assert "token" in str(first[2])
+    assert second[1] == "/elsewhere"
+    assert "token" not in str(second[2])
 
 
 class DescribeGitHub:

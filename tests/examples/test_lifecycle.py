@@ -29,8 +29,12 @@ def it_is_a_valid_tree() -> None:
 def it_is_safe_for_pull_requests_of_strangers() -> None:
     workflow = yaml.safe_load((EXAMPLE / "github-actions.yaml").read_text())
     assert "secrets." not in str(workflow["env"])
-    job = workflow["jobs"]["lifecycle"]
-    assert "head.repo.full_name == github.repository" in job["if"]
+    plan, run_ = workflow["jobs"]["plan"], workflow["jobs"]["run"]
+    assert "head.repo.full_name == github.repository" in plan["if"]
+    assert run_["if"] == "github.event_name == 'schedule'"
+    # What a repository's secrets hold, every branch's workflow may read.
+    assert run_["environment"] == "production"
+    assert all("_READ_" in secret for secret in re.findall(r"secrets\.(\w+)", str(plan)))
     assert workflow["env"]["PACKAGE"] == f"lakeplan=={__version__}"
 
 
@@ -52,6 +56,12 @@ def it_runs_only_commands_and_options_that_exist(file: str) -> None:
             assert group.commands[name].make_context(name, arguments[:until])
             found += 1
     assert found
+
+
+def it_writes_no_log_into_the_checkout() -> None:
+    """A pull request could put a link to any file in its place."""
+    logs = re.findall(r">>? *([^\s&]\S*)", (EXAMPLE / "crontab").read_text())
+    assert logs == ['"$HOME/lakeplan-lifecycle.log"']
 
 
 @pytest.fixture
@@ -89,12 +99,10 @@ def github(tmp_path: Path, runner: Any, s3_bucket: str, s3_endpoint: str) -> Any
 
 
 def it_plans_in_a_pull_request_and_runs_on_schedule(github: GitHub) -> None:
-    github.values["github.event_name"] = "schedule"
-    first = github.run(WORKFLOW, "lifecycle")
+    first = github.run(WORKFLOW, "run")
     assert first.code == 0, first.output
     assert first.ran[-1] == "lakeplan lifecycle run --no-progress"
-    github.values["github.event_name"] = "pull_request"
-    planned = github.run(WORKFLOW, "lifecycle")
+    planned = github.run(WORKFLOW, "plan")
     assert planned.code == 0, planned.output
     assert planned.ran[-1].startswith("lakeplan lifecycle plan")
     # The run on schedule left a record of what it saw, in the store: nothing is new to the plan.

@@ -360,9 +360,11 @@ class DescribeFilesOfTheCheckout:
         name = is_merged(github, host, 7, *work.merge("forged"))
         (tmp_path / "artifacts" / name).mkdir(parents=True)
         (tmp_path / "artifacts" / name / "junit.xml").write_text("<x/>")
+        (tmp_path / "artifacts" / name / "lakeplan.yaml").write_text("nobody reviewed it")
+        reviewed = (work.top / "lakeplan.yaml").read_text()
         applied = github.run("github/lakeplan.yml", "apply")
         assert "No such file" in applied.output
-        assert not (work.top / "plan.json.objects").exists()
+        assert (work.top / "lakeplan.yaml").read_text() == reviewed
 
     def it_neither_keeps_nor_comments_them_on_gitlab(self, put, host, runner):
         work, _ = put({"gitlab/merge_request.py": "ci/merge_request.py"})

@@ -31,11 +31,12 @@ def call(method: str, path: str, body: Any = None) -> Any:
         method=method,
         data=None if body is None else json.dumps(body).encode(),
         headers={
-            "Authorization": f"Bearer {os.environ['GITHUB_TOKEN']}",
             "Accept": "application/vnd.github+json",
             "Content-Type": "application/json",
         },
     )
+    # A redirect gets no token: it may lead to another host.
+    request.add_unredirected_header("Authorization", f"Bearer {os.environ['GITHUB_TOKEN']}")
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
