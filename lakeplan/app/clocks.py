@@ -75,7 +75,8 @@ def read_clocks(
             where=where,
             hint="Check that no proxy removes the Date header of the server's answers.",
         )
-    return Clocks(min(found), max(found))
+    # Days are those of UTC, whatever zone a clock names.
+    return Clocks(min(found).astimezone(timezone.utc), max(found).astimezone(timezone.utc))
 
 
 def server_clock(server: TellsTime, repository: str, now: Callable[[], datetime], *, where: str) -> Clocks:

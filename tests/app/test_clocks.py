@@ -36,6 +36,14 @@ def it_takes_the_earliest_and_the_latest_of_all() -> None:
     assert of(-SECOND, None) == Clocks(NOW - SECOND, NOW)
 
 
+@pytest.mark.parametrize(("hours", "seconds"), [(14, -1), (-12, 1)])
+def it_gives_days_of_utc_whatever_zone_a_clock_names(hours: int, seconds: int) -> None:
+    """Else a hold or an override would end half a day early, or late."""
+    other = (NOW + seconds * SECOND).astimezone(timezone(timedelta(hours=hours)))
+    clocks = read_clocks(lambda: NOW, {"server": lambda: other}, where="")
+    assert {clocks.earliest.date(), clocks.latest.date()} == {NOW.date()}
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def it_refuses_a_difference_of_more_than_five_minutes(sign: int) -> None:
     assert of(sign * MAX_DIFFERENCE)

@@ -93,10 +93,10 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
     read_sweeps(ports.state, site.key)  # a damaged record must not be found after the deletion
     lease = site_lease(site, ports.state, run)
     site = held_to_approval(site, mark, approval)
-    check_clocks(site, mark, ports, by_text(run))
+    clocks = check_clocks(site, mark, ports, by_text(run))
     with lease:
         check_round(site, mark, approval, ports, by_text(run))
-        check_site(site, ports.now().date())
+        check_site(site, clocks.latest.date())
         runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
         end = SweepEnd(mark, approval)
         runner.read_records(end)
