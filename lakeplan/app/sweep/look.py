@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.app.gather import read_all_refs
 from lakeplan.app.sweep.hold_records import keep_held
-from lakeplan.app.sweep.ports import Site
+from lakeplan.app.sweep.ports import Neighbour, Site, list_neighbours
 from lakeplan.core.holds import held_prefixes
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, by_date
@@ -198,6 +198,13 @@ def foreign_ranges(
     same kind of storage (an import may hold full addresses into this namespace, and nobody else looks there);
     and the repositories that could not be read, with why. ``keep`` is called after each."""
     scheme = place_of(site.repository.storage_namespace).scheme
+    neighbours: list[Neighbour] = []
+    unreadable: dict[str, str] = {}
+    for server, reader in site.other_servers:  # they may have new ones by now
+        try:
+            neighbours += list_neighbours(server, reader)
+        except LakeplanError as error:
+            unreadable[f"of server {server.name}"] = error.message
     others = [
         (f"{site.desired.server}/{other.id}", site.reader, other.id)
         for other in site.reader.list_repositories()
@@ -205,7 +212,7 @@ def foreign_ranges(
     ]
     others += [
         (one.name, one.reader, one.repository.id)
-        for one in site.neighbours
+        for one in neighbours
         if place_of(one.repository.storage_namespace).scheme == scheme
     ]
 
@@ -218,7 +225,6 @@ def foreign_ranges(
         return tuple(sorted({commit.meta_range_id for commit in refs.commits if commit.meta_range_id}))
 
     found: list[ForeignRanges] = []
-    unreadable: dict[str, str] = {}
     with ThreadPoolExecutor(REPOSITORIES_AT_ONCE) as pool:
         for (name, reader, id), answer in zip(others, pool.map(read, others), strict=True):
             keep()

@@ -58,7 +58,9 @@ class Site:
     store: SweepStore
     open_store: Callable[[ServerConfig, Repository], SweepStore]
     neighbours: tuple[Neighbour, ...] = ()
-    """Repositories of the tree's other servers."""
+    """Repositories of the tree's other servers, as they were when the command began."""
+    other_servers: tuple[tuple[ServerConfig, LakeFSReader], ...] = ()
+    """Those of the tree's other servers that answered."""
     unread_servers: Mapping[str, str] = field(default_factory=dict)
     """Those of the other servers that could not be asked, with why."""
     overrides: tuple[Override, ...] = ()
@@ -82,7 +84,7 @@ def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) 
             hint="plan works; reclaim storage with the official collector",
         )
     store = ports.store(server, repository)
-    neighbours, unread = _neighbours(server, tree, ports)
+    others, unread = _other_servers(server, tree, ports)
     return Site(
         desired,
         server,
@@ -91,29 +93,36 @@ def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) 
         ports.preparer(desired.server),
         store,
         ports.store,
-        tuple(neighbours),
+        tuple(neighbour for _, _, listed in others for neighbour in listed),
+        tuple((other, reader) for other, reader, _ in others),
         unread,
         tuple(tree.overrides),
     )
 
 
-def _neighbours(
+def _other_servers(
     server: ServerConfig, tree: DesiredTree, ports: SweepPorts
-) -> tuple[list[Neighbour], dict[str, str]]:
-    """The repositories of the tree's other servers, and the servers that could not be asked, with why."""
-    found: list[Neighbour] = []
+) -> tuple[list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]], dict[str, str]]:
+    """The tree's other servers with their repositories, and those that could not be asked, with why."""
+    found: list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]] = []
     unread: dict[str, str] = {}
     for name, other in tree.servers.items():
         if name == server.name:
             continue
         try:
             reader = ports.reader(name)
-            listed = list(reader.list_repositories())
+            found.append((other, reader, list_neighbours(other, reader)))
         except LakeplanError as error:
             unread[f"server {name}"] = error.message
-            continue
-        found += [Neighbour(other, f"{name}/{repository.id}", repository, reader) for repository in listed]
     return found, unread
+
+
+def list_neighbours(server: ServerConfig, reader: LakeFSReader) -> list[Neighbour]:
+    """The repositories of another server as they are now. Raises ServerError."""
+    return [
+        Neighbour(server, f"{server.name}/{repository.id}", repository, reader)
+        for repository in reader.list_repositories()
+    ]
 
 
 def select(

@@ -16,10 +16,12 @@ from lakeplan.adapters.lakefs.secret import Credentials, Secret
 from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.app.sweep.neighbours import check_neighbours
 from lakeplan.app.sweep.ports import Neighbour, Site
+from lakeplan.app.sweep.run import run_sweep
 from lakeplan.errors import FormatError, GateRefused, LakeplanError, StorageDenied, StorageNotFound
 from lakeplan.formats.sweep_keys import PROBE_KEY
 from lakeplan.model.desired import Override, ServerConfig, Source, StorageConfig
 from lakeplan.model.repository import Repository
+from lakeplan.model.sweep import Status
 from tests.sweeping.lake import Lake, LakeRepository
 from tests.sweeping.world import SweepWorld
 
@@ -283,3 +285,33 @@ class DescribeRepositoriesOfOtherServers:
         elsewhere.commit()
         world.sweep_of(mark)
         assert {first, second} <= repo.stored()
+
+    def it_keeps_what_one_holds_that_is_made_while_the_sweep_runs(
+        self, world: SweepWorld, repo: LakeRepository, elsewhere: LakeRepository
+    ) -> None:
+        world.marker.rows = 1
+        mark = world.mark()
+        world.approve(mark)
+        world.sweeper.parts_a_round = 1
+
+        def import_the_rest(number: int) -> None:
+            if number == 1:
+                newer = elsewhere.lake.repository("newer")
+                for address in repo.stored() & world.going(mark).keys():
+                    newer.stage("a.bin", f"local://repo1/{address}")
+                    newer.commit()
+
+        world.sweeper.after_round = import_the_rest
+        end = world.run(mark)
+        assert (end.amount(Status.DELETED).objects, end.amount(Status.SAVED).objects) == (1, 1)
+
+    def it_stops_when_one_of_their_servers_does_not_answer_any_more(
+        self, world: SweepWorld, repo: LakeRepository, elsewhere: LakeRepository
+    ) -> None:
+        mark = world.mark()
+        world.approve(mark)
+        site, stored = world.site(), world.stored(mark)
+        elsewhere.lake.close()
+        with pytest.raises(GateRefused, match="repository of server dev cannot be read"):
+            run_sweep(site, stored, world.ports(), world.run_of())
+        assert set(world.going(mark)) <= repo.stored()

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from lakeplan.app.plan import Selection
-from lakeplan.app.sweep.ports import Neighbour
 from lakeplan.app.sweep.purge import NEEDED, YOUNG
 from lakeplan.app.sweep.restore import RestoreOptions, restore
 from lakeplan.app.sweep.service import purge_all, quarantines
 from lakeplan.errors import StorageError, UsageError
 from lakeplan.formats.sweep_keys import QUARANTINE_PREFIX, sweep_prefix
 from lakeplan.model.mark import Mark
+from lakeplan.model.repository import Repository
 from lakeplan.ports.sweep_storage import SweepStore
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, raising
@@ -176,8 +176,16 @@ def it_reads_the_repositories_of_the_other_servers(
     world.lake.clock.advance(days=8)
     (found,) = quarantines(world.tree(), Selection((), None, None), world.ports(), older_than=world.now())
     away = replace(found.site.repository, id="nowhere", storage_namespace="local://elsewhere")
-    other = Neighbour(found.site.server, "dr/nowhere", away, found.site.reader)
-    found = replace(found, site=replace(found.site, neighbours=(other,)))
+
+    class Away:
+        def list_repositories(self) -> list[Repository]:
+            return [away]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(found.site.reader, name)
+
+    elsewhere = (replace(found.site.server, name="dr"), Away())
+    found = replace(found, site=replace(found.site, other_servers=(elsewhere,)))
     document, _ = purge_all([found], world.ports(), world.run_of(), older_than=world.now(), option=None)
     assert "dr/nowhere cannot be read" in document["refused"][0]["message"]
     assert len(copies(repo, moved)) == 2
