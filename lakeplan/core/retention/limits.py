@@ -61,9 +61,7 @@ class ZoneClock:
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone = zone
-        fixed = zone.utcoffset(None)
-        self.fixed = fixed is not None
-        self._fixed_offset = 0 if fixed is None else fixed // _MICROSECOND
+        self.fixed = zone.utcoffset(None) is not None
         self._calm: dict[int, int | None] = {}
         self._changes: dict[int, tuple[int, ...]] = {}
 
@@ -85,7 +83,7 @@ class ZoneClock:
 
     def _offset(self, at_us: int) -> int:
         if self.fixed:
-            return self._fixed_offset
+            return 0  # one that never changes makes no difference
         at_us = min(max(at_us, _FIRST_LOOKUP_US), _LAST_LOOKUP_US)
         offset = (_EPOCH + timedelta(microseconds=at_us)).astimezone(self._zone).utcoffset()
         if offset is None:
@@ -94,8 +92,7 @@ class ZoneClock:
 
     def _offset_of_wall(self, wall_us: int) -> int:
         # As Go does: take the wall time for UTC, and correct once with the offset found there.
-        offset = self._offset(wall_us)
-        return self._offset(wall_us - offset) if offset else 0
+        return self._offset(wall_us - self._offset(wall_us))
 
     def _calm_offset(self, day: int) -> int | None:
         """The offset around a day (of the epoch), or None when clocks change near it."""

@@ -105,6 +105,18 @@ def it_says_who_no_longer_keeps_a_commit(draw: Any, now: Any) -> None:
     ]
 
 
+def it_names_dangling_starts_after_branches_the_longest_first(draw: Any, now: Any) -> None:
+    graph, then = draw("main -> m 2 p\n x 3 p\n y 1 p\n z 1 p\n p 9"), to_us(now)
+    assert why(graph, GcRules(7), "p", now) == [
+        Keeper("main", "m", 7, True, then + 5 * DAY - 1),
+        Keeper(None, "y", 7, True, then + 6 * DAY - 1),
+        Keeper(None, "z", 7, True, then + 6 * DAY - 1),
+        Keeper(None, "x", 7, True, then + 4 * DAY - 1),
+    ]
+    assert why(graph, GcRules(7), "x", now) == [Keeper(None, "x", 7, True, then + 4 * DAY - 1)]
+    assert why(graph, GcRules(2), "x", now) == []
+
+
 def it_gives_no_reason_for_an_expired_commit(draw: Any, now: Any) -> None:
     graph = draw("main -> c 20 b\n b 30 a\n a 40")
     assert why(graph, GcRules(7), "a", now) == []
@@ -142,5 +154,6 @@ def it_says_until_when_each_of_those_keeps_a_commit() -> None:
             everyone = reaching(graph, world.rules, commit, world.zone)
             assert keepers == [k for k in everyone if k.until_us is None or k.until_us >= to_us(world.as_of)]
             for k in everyone:
+                assert (k.until_us is None) == (k.branch is not None and k.start == commit)
                 assert k.days == world.rules.days_for(k.branch or "")
                 assert k.is_default == (k.branch not in world.rules.branches)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.core.retention import expiry_us, limit_us, to_us
-from lakeplan.core.retention.limits import EARLIEST_US, LATEST_US
+from lakeplan.core.retention.limits import EARLIEST_US, LATEST_US, zone_clock
 from lakeplan.errors import UsageError
 
 DAY = 86_400_000_000
@@ -88,17 +88,16 @@ def it_expires_one_microsecond_before_the_limit_comes() -> None:
     assert moment(expiry_us(to_us(created), 7, timezone.utc)) == utc("2022-03-07T23:59:59.999999")
 
 
-near_changes = st.sampled_from(
-    [
-        "2022-03-13T07:00:00",
-        "2022-11-06T06:00:00",
-        "2022-03-27T01:00:00",
-        "2022-10-30T01:00:00",
-        "2022-04-02T15:00:00",
-        "2011-12-30T10:00:00",
-        "2022-07-01T00:00:00",
-    ]
-)
+CHANGES = [
+    "2022-03-13T07:00:00",
+    "2022-11-06T06:00:00",
+    "2022-03-27T01:00:00",
+    "2022-10-30T01:00:00",
+    "2022-04-02T15:00:00",
+    "2011-12-30T10:00:00",
+    "2022-07-01T00:00:00",
+]
+near_changes = st.sampled_from(CHANGES)
 hours = st.integers(-60, 60).map(lambda n: n * 1_800_000_000) | st.integers(-3 * DAY, 3 * DAY)
 
 
@@ -118,3 +117,20 @@ def test_expiry_is_the_last_moment_that_is_young(
 def test_more_days_never_have_a_younger_limit(at: str, off: int, days: int, more: int, zone: tzinfo) -> None:
     now = moment(to_us(utc(at)) + off)
     assert limit_us(now, days + more, zone) <= limit_us(now, days, zone)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("at", CHANGES)
+def it_expires_at_the_last_moment_that_is_young_whenever_clocks_change(at: str, zone: tzinfo) -> None:
+    half_hour = DAY // 48
+    for days in (-1, 0, 1, 3, 238):
+        for created in range(to_us(utc(at)) - 3 * DAY, to_us(utc(at)) + 3 * DAY, 5 * half_hour):
+            for then in (created, created - days * DAY, created - 1):
+                until = expiry_us(then, days, zone)
+                assert limit_us(moment(until), days, zone) < then
+                for later in (1, half_hour, 2 * half_hour, 2 * DAY):
+                    assert limit_us(moment(until + later), days, zone) >= then
+
+
+def it_knows_zones_whose_clocks_never_change() -> None:
+    assert [zone_clock(zone).fixed for zone in ZONES] == [True, True, False, False, False, False]
