@@ -14,6 +14,7 @@ from lakeplan.model.plan import (
     Action,
     Failure,
     GateOutcome,
+    GateResult,
     Horizon,
     HorizonImpact,
     Impact,
@@ -156,6 +157,11 @@ class DescribeAllow:
         with pytest.raises(UsageError, match=f"--allow {flag}: .* is not among") as caught:
             openers.check_named(["prod/analytics", "prod/raw"])
         assert hint in caught.value.hint
+
+    def it_ends_at_the_last_sign_of_equality(self):
+        openers = Openers(frozenset({"prod/a=b=clear"}), (), date(2026, 1, 1))
+        with pytest.raises(UsageError, match="--allow prod/a=b=clear: prod/a=b is not among"):
+            openers.check_named(["prod/a", "a"])
 
     def it_may_name_any_repository_of_the_run_whether_or_not_a_gate_is_shut_there(self):
         Openers(frozenset({"raw=clear", "prod/analytics=clear", "clear"}), (), date(2026, 1, 1)).check_named(
@@ -304,6 +310,8 @@ class DescribeWhatAGateReports:
                 (*found, outcome, f"{text} {limit}", 3, limit, "branches", "plus_7_days")
             ]
         assert repository_gates(plan, Safety(max_deleted_branches=None), SHUT) == ()
+        none = replace(plan, branch_lifecycle=PoliciesPlan(Action.CHANGE))
+        assert [g.value for g in repository_gates(none, Safety(max_deleted_branches=0), SHUT)] == [0]
         quiet = replace(plan, branch_lifecycle=PoliciesPlan(Action.NONE, deletions=deletions))
         assert repository_gates(quiet, Safety(max_deleted_branches=0), SHUT) == ()
 
@@ -316,6 +324,8 @@ class DescribeWhatAGateReports:
         plan = replace(plan, held_deletions=("legal-1", "legal-2", "legal-3"))
         found = told(repository_gates(plan, Safety(), SHUT))
         assert (*place, f"{text} (and 2 more)", 3, 0, "branches", "now") in found
+        two = told(repository_gates(replace(plan, held_deletions=("legal-1", "legal-2")), Safety(), SHUT))
+        assert (*place, f"{text} (and 1 more)", 2, 0, "branches", "now") in two
 
     def it_says_what_opened_it_or_would(self):
         def said(*allowed: str, overrides=(), **changes: object) -> str:
@@ -340,6 +350,17 @@ class DescribeWhatAGateReports:
             " --allow expired-objects would override this gate in 3 repositories"
         ]
         assert [g.outcome.value for g in found["prod/b"]] == ["refused", "passed"]
+
+
+def it_names_the_first_of_the_worst_moments():
+    for gate in repository_gates(a_plan(horizon(expire=40, size=1, risk=1)), Safety(), SHUT):
+        assert gate.horizon == "now"
+
+
+def it_refuses_what_a_plan_file_says_was_allowed():
+    edited = GateResult("clear", "prod/analytics", GateOutcome.ALLOWED, "all rules are removed")
+    for repository in (None, a_plan(horizon())):
+        assert SHUT.decide(edited, repository).outcome is GateOutcome.REFUSED
 
 
 def it_leaves_a_gate_alone_that_has_no_figure_for_an_override_with_a_bound():
@@ -382,9 +403,10 @@ class DescribeTheWholePlan:
         idle = a_plan(horizon(expire=90), name="idle", action=Action.NONE)
         (gate,) = [g for g in plan_gates([one, idle], Safety(), openers) if g.gate == "expired-objects"]
         assert gate.outcome is GateOutcome.OVERRIDDEN, "what writes nothing adds nothing"
-        other = a_plan(horizon(expire=90), name="other")
-        (gate,) = [g for g in plan_gates([one, other], Safety(), openers) if g.gate == "expired-objects"]
-        assert gate.outcome is GateOutcome.REFUSED
+        for expire in (90, 1):
+            other = a_plan(horizon(expire=expire), name="other")
+            (gate,) = [g for g in plan_gates([one, other], Safety(), openers) if g.gate == "expired-objects"]
+            assert gate.outcome is GateOutcome.REFUSED
 
     @pytest.mark.parametrize(("policy", "outcome"), [("warn", "warned"), ("fail", "refused")])
     def it_speaks_of_unmanaged_repositories(self, policy, outcome):
@@ -422,10 +444,10 @@ class DescribeTheWholePlan:
         policies = PoliciesPlan(Action.CHANGE, deletions={Horizon.NOW.value: 9})
         plan = a_plan(horizon(expire=1), branch_lifecycle=policies)
         found = plan_gates([plan, replace(plan, name="b")], Safety(max_deleted_branches=10), SHUT)
-        assert [(g.gate, g.outcome.value, g.value) for g in found] == [
-            ("expired-objects", "passed", 1.0),
-            ("expired-bytes", "passed", 0),
-            ("deleted-branches", "refused", 18),
+        assert [(g.gate, g.outcome.value, g.value, g.scope) for g in found] == [
+            ("expired-objects", "passed", 1.0, "plan"),
+            ("expired-bytes", "passed", 0, "plan"),
+            ("deleted-branches", "refused", 18, "plan"),
         ]
 
     @pytest.mark.parametrize(

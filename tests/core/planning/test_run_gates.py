@@ -56,8 +56,9 @@ def opened(*notes: tuple[str, float | None]) -> Openers:
 def it_counts_what_one_run_would_delete_without_any_write(count: int, outcome: str) -> None:
     (gate,) = repository_gates(a_plan(*many(count)), TWO, SHUT)
     assert (gate.gate, gate.outcome.value, gate.value) == ("deleted-branches", outcome, count)
+    assert (gate.scope, gate.limit, gate.unit, gate.horizon) == ("prod/analytics", 2, "branches", "now")
     assert gate.stops == "lifecycle run"
-    assert "`lakeplan lifecycle run`" in gate.message
+    assert gate.message == f"{count} branches would be deleted by `lakeplan lifecycle run`; the limit is 2"
 
 
 def it_has_nothing_to_say_when_no_branch_goes_or_there_is_no_limit() -> None:
@@ -91,18 +92,24 @@ def it_opens_as_other_gates_do(openers: Openers, outcome: str) -> None:
 
 def it_counts_all_repositories_together() -> None:
     plans = [a_plan(*many(2), name=name) for name in ("a", "b")]
-    assert [(g.outcome.value, g.value) for g in plan_gates(plans, TWO, SHUT)] == [("refused", 4)]
+    found = plan_gates(plans, TWO, SHUT)
+    assert [(g.outcome.value, g.value, g.scope, g.stops) for g in found] == [
+        ("refused", 4, "plan", "lifecycle run")
+    ]
 
 
 def it_is_overridden_over_all_when_it_is_in_each_that_deletes() -> None:
-    def outcome(openers: Openers) -> str:
-        plans = [a_plan(*many(3), name=name) for name in ("a", "b")]
+    def outcome(openers: Openers, of_b: int = 3) -> str:
+        plans = [a_plan(*many(3), name="a"), a_plan(*many(of_b), name="b")]
         plans = [replace(p, gates=repository_gates(p, TWO, openers)) for p in (*plans, a_plan(name="quiet"))]
         (gate,) = plan_gates(plans, TWO, openers)
         return gate.outcome.value
 
     assert outcome(opened(("a", None), ("b", None))) == "overridden"
     assert outcome(opened(("a", None))) == "refused"
+    assert outcome(opened(("a", None)), of_b=1) == "refused", (
+        "one branch is deleted where nothing is overridden"
+    )
 
 
 class DescribeTags:
@@ -111,7 +118,20 @@ class DescribeTags:
         gates = repository_gates(a_plan(row("f-1", "v1"), row("f-2", "v2", "v3")), warn, SHUT)
         (gate,) = [g for g in gates if g.gate == "tag-loss"]
         assert (gate.outcome.value, gate.value, gate.stops) == ("warned", 3, "lifecycle run")
-        assert "3 tags (v1, v2, v3) may lose data" in gate.message
+        assert (gate.scope, gate.limit, gate.unit, gate.horizon) == ("prod/analytics", 0, "tags", "now")
+        assert gate.message == (
+            "3 tags (v1, v2, v3) may lose data once `lakeplan lifecycle run` deletes f-1, f-2:"
+            " a tag keeps no data"
+        )
+
+    def it_names_five_of_several(self) -> None:
+        rows = [row(f"f-{n}", f"v{n}", "all") for n in range(7)]
+        gate = repository_gates(a_plan(*rows), TWO, SHUT)[-1]
+        assert gate.value == 8
+        assert "8 tags (all, v0, v1, v2, v3 and 3 more) may" in gate.message
+        assert "deletes f-0, f-1, f-2, f-3, f-4 and 2 more:" in gate.message
+        (one,) = [g for g in repository_gates(a_plan(row("f-0", "v0")), TWO, SHUT) if g.gate == "tag-loss"]
+        assert "1 tag (v0) may" in one.message
 
     def it_refuses_by_default_and_opens_like_any_gate(self) -> None:
         def outcome(openers: Openers) -> str:
@@ -124,6 +144,9 @@ class DescribeTags:
     def it_is_quiet_when_nothing_follows_or_nobody_asks(self) -> None:
         kept = a_plan(row("f-1", "v1", commits=0))
         assert [g.gate for g in repository_gates(kept, TWO, SHUT)] == ["deleted-branches"]
+        stays = replace(row("f-1", "v1"), verdict="keep", reason="kept")
+        unknown = replace(row("f-2", "v2"), follows=None)
+        assert [g.gate for g in repository_gates(a_plan(stays, unknown), TWO, SHUT)] == ["deleted-branches"]
         lost = a_plan(row("f-1", "v1"))
         quiet = replace(TWO, on_tag_loss="ignore")
         assert [g.gate for g in repository_gates(lost, quiet, SHUT)] == ["deleted-branches"]
