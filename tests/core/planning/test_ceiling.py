@@ -117,6 +117,9 @@ class DescribeWhatIsSaidOfAStalePlan:
         slash = repository(endpoint_url="http://127.0.0.1:8000/")
         assert self.said(repository(), slash) == []
         assert self.said(slash, repository()) == []
+        below = repository(endpoint_url="http://127.0.0.1:8000/X")
+        assert self.said(repository(), below)
+        assert self.said(below, repository())
 
     def it_names_everything_that_differs(self):
         live = repository(
