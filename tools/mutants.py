@@ -14,7 +14,9 @@ with the reason; they may be at most 3 % of a module's mutants, and one that no 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
+import importlib
 import json
 import os
 import re
@@ -183,22 +185,25 @@ class RunInForks:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                 took[item.nodeid] = time.process_time() - start
                 if session.testsfailed:
-                    notes.write_text(json.dumps({item.nodeid: -1}))
+                    notes.write_text(json.dumps({"killer": item.nodeid}))
                     return False
-            notes.write_text(json.dumps(took))
+            notes.write_text(json.dumps({"took": took, "modules": [*sys.modules]}))
             return True
 
-        gc.freeze()
         if session.testsfailed or not items or in_fork("", passes) != SURVIVED:
             pytest.exit("the tests do not pass without a mutant", returncode=1)
-        took = json.loads(notes.read_text())
+        took, modules = json.loads(notes.read_text()).values()
+        for module in modules:  # once here, and not in every fork
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
+        gc.freeze()
         cpu_seconds = 1 + int(MORE_CPU * sum(took.values()))
         items.sort(key=lambda item: took[item.nodeid])
         for mutant in self._mutants:
             notes.unlink(missing_ok=True)
             self._store({mutant: in_fork(mutant, passes, cpu_seconds)})
-            killer = json.loads(notes.read_text()) if notes.exists() else {}
-            items.sort(key=lambda item: killer.get(item.nodeid, 0) >= 0)
+            killer = json.loads(notes.read_text()).get("killer") if notes.exists() else None
+            items.sort(key=lambda item: item.nodeid != killer)
         return True
 
 
