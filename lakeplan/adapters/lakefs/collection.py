@@ -74,15 +74,17 @@ class LakeFSPreparer:
             response = self._transport.request("GET", "config", "garbage-collection", operation=operation)
         except (FeatureMissing, NotFound, PermissionDenied):
             return None
-        return parse_json(
+        seconds = parse_json(
             response,
             lambda fields: fields.integer("grace_period", 0),
             transport=self._transport,
             operation=operation,
         )
+        return seconds if seconds > 0 else None
 
 
 def _answer(fields: Fields) -> tuple[UncommittedRun, str]:
+    """``gc_uncommitted_location`` is "" where nothing is staged. An answer without it says nothing."""
     token = fields.data.get("continuation_token")
-    location = fields.text("gc_uncommitted_location", "")
+    location = fields.text("gc_uncommitted_location")
     return UncommittedRun(fields.name("run_id"), location), fields.text("continuation_token") if token else ""

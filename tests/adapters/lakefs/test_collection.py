@@ -41,7 +41,7 @@ class DescribePreparingUncommittedAddresses:
 
     def it_names_every_run_that_the_answers_name(self, scripted):
         scripted.script = [
-            Answer(201, {"run_id": "one", "continuation_token": "t1"}),
+            Answer(201, {"run_id": "one", "gc_uncommitted_location": "", "continuation_token": "t1"}),
             Answer(201, {"run_id": "two", "gc_uncommitted_location": "s3://b/x/"}),
         ]
         asked = preparer(scripted.url)
@@ -49,13 +49,23 @@ class DescribePreparingUncommittedAddresses:
         assert asked.prepare_uncommitted("lake") == runs
 
     def it_does_not_ask_for_ever(self, scripted):
-        scripted.script = [Answer(201, {"run_id": RUN, "continuation_token": "t"})]
+        scripted.script = [
+            Answer(201, {"run_id": RUN, "gc_uncommitted_location": "x", "continuation_token": "t"})
+        ]
         with pytest.raises(UnexpectedAnswer, match="do not end"):
             preparer(scripted.url).prepare_uncommitted("lake")
         assert len(scripted.seen) == 2
 
     @pytest.mark.parametrize(
-        "body", [{}, {"run_id": ""}, {"run_id": 7}, {"run_id": "r", "continuation_token": 7}]
+        "body",
+        [
+            {},
+            {"run_id": "", "gc_uncommitted_location": "x"},
+            {"run_id": 7, "gc_uncommitted_location": "x"},
+            {"run_id": "r", "gc_uncommitted_location": "x", "continuation_token": 7},
+            {"run_id": "r"},  # not the same as "", which says that nothing is staged
+            {"run_id": "r", "gc_uncommitted_location": None},
+        ],
     )
     def it_takes_no_answer_for_a_run_that_is_none(self, scripted, body):
         scripted.script = [Answer(201, body)]
@@ -72,6 +82,11 @@ class DescribeTheGracePeriod:
     def it_is_the_servers(self, scripted):
         scripted.script = [Answer(200, {"grace_period": 3600})]
         assert preparer(scripted.url).grace_period_seconds() == 3600
+
+    @pytest.mark.parametrize("body", [{}, {"grace_period": 0}, {"grace_period": -1}])
+    def it_is_unknown_where_the_answer_names_none(self, scripted, body):
+        scripted.script = [Answer(200, body)]
+        assert preparer(scripted.url).grace_period_seconds() is None
 
     @pytest.mark.parametrize("status", [403, 404])
     def it_is_unknown_where_the_server_does_not_say(self, scripted, status):
