@@ -11,7 +11,7 @@ from pathlib import Path
 from lakeplan import limits
 from lakeplan.config.problems import Path as ProblemPath
 from lakeplan.config.problems import Problems
-from lakeplan.config.yaml_nodes import Node, parse_yaml
+from lakeplan.config.yaml_nodes import Node, NodeCount, parse_yaml
 from lakeplan.core.files import LeadsOut, inside
 from lakeplan.limits import TooLarge, read_file
 from lakeplan.model.desired import Source
@@ -29,6 +29,7 @@ class TreeFiles:
         self._problems = problems
         self._parsed: dict[str, Node | None] = {}
         self._bytes_read = 0
+        self._nodes = NodeCount()
         self._visited = 0
         self.lost: dict[str, set[ProblemPath]] = {}
         """Paths, by file, at which the reader itself found problems: values may be missing there."""
@@ -42,7 +43,7 @@ class TreeFiles:
         if text is not None and file.endswith(".json"):
             # JSON may be indented with tabs and YAML may not. In valid JSON a tab is never part of a value.
             text = text.replace("\t", " ")
-        node = parse_yaml(text, file, self._problems) if text is not None else None
+        node = parse_yaml(text, file, self._problems, tree=self._nodes) if text is not None else None
         self.lost[file] = self._problems.paths_since(before)
         self._parsed[file] = node
         return node

@@ -64,8 +64,18 @@ class MapNode:
 Node = ScalarNode | ListNode | MapNode
 
 
-def parse_yaml(text: str, file: str, problems: Problems, *, loader: Any = None) -> Node | None:
-    """The one document of a file. None when it cannot be read; ``problems`` then says why and where."""
+class NodeCount:
+    """How many values the files of one tree have so far."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+
+
+def parse_yaml(
+    text: str, file: str, problems: Problems, *, loader: Any = None, tree: NodeCount | None = None
+) -> Node | None:
+    """The one document of a file. None when it cannot be read; ``problems`` then says why and where. ``tree``
+    counts what the file has."""
     found = len(problems)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if len(text) > MAX_CHARACTERS:
@@ -78,7 +88,7 @@ def parse_yaml(text: str, file: str, problems: Problems, *, loader: Any = None) 
             Source(file, line, column), (), f"the character {odd.group()!r} cannot stand in a YAML file"
         )
         return None
-    builder = _Builder(text, file, problems)
+    builder = _Builder(text, file, problems, tree or NodeCount())
     node = builder.run(loader or LOADER)
     if node is None and len(problems) == found:
         problems.add(Source(file, 1, 1), (), "the file is empty: it needs at least apiVersion")
@@ -113,7 +123,8 @@ class _Frame:
 
 
 class _Builder:
-    def __init__(self, text: str, file: str, problems: Problems) -> None:
+    def __init__(self, text: str, file: str, problems: Problems, tree: NodeCount) -> None:
+        self._tree = tree
         self._lines = text.split("\n")
         self._text = text
         self._file = file
@@ -265,6 +276,9 @@ class _Builder:
         self._nodes += nodes
         if self._nodes > MAX_NODES:
             self._stop(source, f"with its aliases written out this file has more than {MAX_NODES:,} values")
+        self._tree.nodes += nodes
+        if self._tree.nodes > limits.TREE_NODES:
+            self._stop(source, f"the files of the tree have more than {limits.TREE_NODES:,} values")
 
     # ---- problems
     def _at(self, mark: Any) -> Source:

@@ -137,6 +137,17 @@ class DescribeIncludes:
         assert set(load_tree(tmp_path, {}).files) == {"lakeplan.yaml", "x.yaml", "a/x.yaml", "a/b/x.yaml"}
 
 
+def it_reads_no_more_values_than_the_limit_of_all_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 MiB of files have 16 million values of four bytes, which take gigabytes."""
+    monkeypatch.setattr(limits, "TREE_NODES", 1000)
+    for n in range(30):
+        (tmp_path / f"{n}.yaml").write_text(CHILD + f"overrides: [{', '.join('0' * 40)}]\n")
+    found = problem_of(tmp_path, HEAD + "include: ['*.yaml']\n")
+    assert "the files of the tree have more than 1,000 values" in found
+
+
 def it_reads_no_more_than_the_limit_of_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TREE_BYTES", 20_000)
     for n in range(30):
