@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from lakeplan.app.lifecycle.recall import Readers
 from lakeplan.core.holds import commits_named, names_branch, needed_branches, own_commits
+from lakeplan.core.strictness import all_holds
+from lakeplan.errors import LakeplanError
 from lakeplan.formats.ranges import read_metarange
 from lakeplan.model.branches import BranchOutlook
+from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.refs import Refs
 from lakeplan.model.sweep import Hold
 from lakeplan.ports.lakefs import MetadataReader
+from lakeplan.ports.tree import DesiredTree
 
 MAX_OWN_COMMITS = 200
 """Of a branch with more commits of its own the metaranges are not read: a held prefix keeps it."""
+
+
+def with_other_names(
+    desired: DesiredRepository, tree: DesiredTree, readers: Callable[[str], Readers]
+) -> DesiredRepository:
+    """The repository with what other entries hold of it: another server of the tree may be this one by
+    another name of its host. A server that does not answer is none."""
+    found = desired.holds
+    for server in tree.servers:
+        for other in tree.resolve(server, [desired.name]) if server != desired.server else ():
+            if other.name != desired.name or not other.holds:
+                continue
+            try:
+                theirs = readers(server).refs.get_repository(desired.name)
+                ours = readers(desired.server).refs.get_repository(desired.name)
+            except LakeplanError:
+                continue
+            if (theirs.creation_date, theirs.storage_namespace) == (
+                ours.creation_date,
+                ours.storage_namespace,
+            ):
+                found = all_holds(found, other.holds)
+    return replace(desired, holds=found)
 
 
 def held_branches(

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.app.clocks import clock_warning
 from lakeplan.app.lifecycle.follow import follow, request_of, what_follows
+from lakeplan.app.lifecycle.holding import with_other_names
 from lakeplan.app.lifecycle.recall import Readers, recall
 from lakeplan.app.lifecycle.stale import find_stale, stale_request, with_stale
 from lakeplan.app.lifecycle.survey import Survey, When, survey
@@ -151,6 +152,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
     def look(desired: DesiredRepository) -> RepositoryOutlook:
         zone = ZoneInfo(tree.servers[desired.server].time_zone)
         try:
+            desired = with_other_names(desired, tree, ports.readers)
             readers = ports.readers(desired.server)
             warning = clock_warning(readers.refs, desired.name, options.now)
             server = tree.servers[desired.server]

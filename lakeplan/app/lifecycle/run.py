@@ -18,6 +18,7 @@ from lakeplan.app.clocks import Clocks, server_clock
 from lakeplan.app.lifecycle.deleting import Deleter
 from lakeplan.app.lifecycle.ends import BranchEnd, LifecycleReport, Outcome, RepositoryEnd
 from lakeplan.app.lifecycle.follow import follow, what_follows
+from lakeplan.app.lifecycle.holding import with_other_names
 from lakeplan.app.lifecycle.keeping import Keeping
 from lakeplan.app.lifecycle.memory import (
     Deletion,
@@ -153,6 +154,7 @@ class _Runner:
         """One look under the repository's lease; it stays held where something is to be deleted."""
         with ExitStack() as stack:
             try:
+                desired = with_other_names(desired, self._tree, self._ports.readers)
                 refs = self._ports.readers(desired.server).refs
                 clocks = server_clock(refs, desired.name, self._run.now, where=desired.key)
                 lease = stack.enter_context(self._lease(desired, clocks))

@@ -164,6 +164,29 @@ class DescribeHolds:
         assert "prod and lake are names of one server" in result.err.replace("\n", " ")
         assert lake.live() == {"main", "feature-1"}
 
+    def it_heeds_what_is_held_under_another_name_of_the_host(self, lake, monkeypatch):
+        other = lake.handle.endpoint_url.replace("127.0.0.1", "localhost")
+        assert other != lake.handle.endpoint_url
+        for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(f"LAKEPLAN_LAKE_{name}", os.environ[f"LAKEPLAN_PROD_{name}"])
+        monkeypatch.setenv("LAKEPLAN_LAKE_ENDPOINT_URL", other)
+        root = (lake.tree / "lakeplan.yaml").read_text()
+        again = f"lake: {{endpoint_url: {other}, branch_lifecycle: {{engine: lakeplan}}}}"
+        lake.write("lakeplan.yaml", root.replace("servers: {", f"servers: {{{again}, ", 1))
+        entry = lake.tree / "repositories" / "analytics.yaml"
+        entry.write_text(entry.read_text().replace("  analytics:", "  lake/analytics:"))
+        lake.write(
+            "repositories/held.yaml",
+            "apiVersion: lakeplan/v1\nrepositories:\n  prod/analytics:\n"
+            "    holds: [{branch: feature-1, reason: legal}]\n",
+        )
+        ledger = lake.ledger.parents[1] / "lake" / "analytics.json"
+        monkeypatch.setattr(type(lake), "ledger", ledger)
+        lake.observed("feature-1", "feature-2")
+        assert lake.verdicts()["feature-1"] == ("keep", "held")
+        assert lake.lifecycle("run").code == 0
+        assert lake.live() == {"main", "feature-1"}
+
     def it_deletes_nothing_while_a_hold_is_misspelt(self, lake):
         lake.observed("feature-1")
         self.hold(lake, "{branch: faeture-1, reason: legal}")
