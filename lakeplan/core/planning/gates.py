@@ -298,13 +298,16 @@ def _presence_gates(plan: RepositoryPlan) -> list[GateResult]:
 
 
 def _limit_gates(scope: str, horizons: Mapping[str, HorizonImpact], safety: Safety) -> list[GateResult]:
+    """The worst horizon counts, and of equal ones the first. ``horizons`` by name, in any order; some may be
+    missing."""
     gates = []
     limits: tuple[tuple[str, float | None, str, Callable[[HorizonImpact], float | None]], ...] = (
         (EXPIRED_OBJECTS, safety.max_expired_objects_percent, "percent", lambda h: h.percent_expire),
         (EXPIRED_BYTES, safety.max_expired_bytes, "bytes", lambda h: h.bytes_expire),
     )
+    ordered = [(h.value, horizons[h.value]) for h in Horizon if h.value in horizons]
     for gate, limit, unit, measure in limits:
-        known = [(v, name) for name, h in horizons.items() if (v := measure(h)) is not None]
+        known = [(v, name) for name, h in ordered if (v := measure(h)) is not None]
         if limit is None or not known:
             continue
         value, horizon = max(known, key=lambda pair: pair[0])

@@ -78,6 +78,25 @@ def it_refuses(plan: RepositoryPlan, gate: str):
     assert outcomes(plan, openers=Openers(frozenset({"other"}), (), date(2026, 1, 1)))[gate] == "refused"
 
 
+@pytest.mark.parametrize(
+    ("expire", "worst"),
+    [
+        ({"plus_30_days": 40, "plus_7_days": 60, "now": 50}, "plus_7_days"),
+        ({"plus_30_days": 40}, "plus_30_days"),
+        ({"plus_30_days": 60, "plus_7_days": 60}, "plus_7_days"),
+    ],
+)
+def it_names_the_worst_horizon_in_any_order_and_with_some_missing(expire: dict[str, int], worst: str):
+    horizons = {name: horizon(expire=number) for name, number in expire.items()}
+    plan = replace(a_plan(horizon()), impact=Impact(ImpactStatus.SIMULATED, horizons=horizons))
+    found = [
+        *repository_gates(plan, Safety(), SHUT),
+        *plan_gates([plan], Safety(), SHUT),
+    ]
+    named = [gate.horizon for gate in found if gate.gate == "expired-objects"]
+    assert named == [worst, worst]
+
+
 def it_judges_every_horizon_and_takes_the_worst():
     plan = a_plan(horizon(expire=1))
     later = {**plan.impact.horizons, Horizon.MONTH.value: horizon(expire=99)}
