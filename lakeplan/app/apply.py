@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
+from typing import Literal
 
 from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.state import known_repositories
@@ -61,6 +62,7 @@ def apply_plan(
         },
         held_to(reviewed, tree.safety),
         openers,
+        tree.unmanaged_policy if options.selection.everything else "ignore",
     )
     steps = check(reviewed, live, limits, now=run.now(), force=options.force)
     later = _later_branches(steps, live) if options.refresh_patterns else {}
@@ -128,11 +130,12 @@ def _later_branches(steps: Iterable[RepositoryPlan], live: Plan) -> dict[str, fr
 @dataclass(frozen=True)
 class _Limits:
     """Safety limits as the tree has them now: by ``server/name``, and of the whole plan; and what overrides
-    gates now."""
+    gates now. ``on_unmanaged`` is about whole servers: an apply of a selection ignores it, as a plan does."""
 
     by_repository: Mapping[str, Safety]
     of_plan: Safety
     openers: Openers
+    on_unmanaged: Literal["ignore", "warn", "fail"] = "warn"
 
 
 def check(
@@ -169,7 +172,7 @@ def check(
 
 def refuse_more(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> None:
     """Raises GateRefused when a gate is shut or more would be lost than was reviewed."""
-    refused = _refusals(reviewed, {r.key: r for r in live.repositories}, limits, now=now)
+    refused = _refusals(reviewed, live, limits, now=now)
     if refused:
         raise GateRefused("refused, nothing was written:\n  " + "\n  ".join(refused), hint=_GATE_HINT)
 
@@ -180,13 +183,12 @@ _GATE_HINT = (
 )
 
 
-def _refusals(
-    reviewed: Plan, again: Mapping[str, RepositoryPlan], limits: _Limits, *, now: datetime
-) -> list[str]:
+def _refusals(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> list[str]:
     """Gates are judged by what the live plan found and by today's overrides. What refused at the review
     still refuses, unless something overrides it today; nothing that the plan file calls passed or allowed
     counts."""
     age = now - reviewed.as_of
+    again = {r.key: r for r in live.repositories}
     old = ceiling.too_old(reviewed, limits.of_plan, now)
     growth: list[str] = []
     gates: dict[str, list[GateResult]] = {}
@@ -207,7 +209,8 @@ def _refusals(
             for text in ceiling.growth(repository, current, safety, age=age, now=now)
         ]
     named = one_by_one(gates)
-    of_plan = _plan_gates(reviewed, [replace(again[key], gates=of) for key, of in named.items()], limits)
+    judged = [replace(again[key], gates=of) for key, of in named.items()]
+    of_plan = _plan_gates(reviewed, judged, live.unmanaged, limits)
     shut = [g for g in (*of_plan, *chain.from_iterable(named.values())) if _refuses(g)]
     return [*([old] if old else []), *map(_with_flag, shut), *growth]
 
@@ -215,10 +218,13 @@ def _refusals(
 _JUDGED = (GateOutcome.REFUSED, GateOutcome.ALLOWED, GateOutcome.OVERRIDDEN)
 
 
-def _plan_gates(reviewed: Plan, judged: list[RepositoryPlan], limits: _Limits) -> list[GateResult]:
-    """Gates over all repositories that are to be written, and those that refused the whole plan at the review
-    and that nothing overrides today."""
-    found = list(plan_gates(judged, limits.of_plan, limits.openers))
+def _plan_gates(
+    reviewed: Plan, judged: list[RepositoryPlan], unmanaged: tuple[str, ...], limits: _Limits
+) -> list[GateResult]:
+    """Gates over all repositories that are to be written, and over what the servers have now; and those that
+    refused the whole plan at the review and that nothing overrides today."""
+    policy = limits.on_unmanaged
+    found = list(plan_gates(judged, limits.of_plan, limits.openers, unmanaged=unmanaged, on_unmanaged=policy))
     known = {g.gate for g in found if g.outcome in _JUDGED}
     then = [g for g in reviewed.gates if _refuses(g) and g.gate not in known]
     return [*found, *(limits.openers.decide(g, None) for g in then)]

@@ -67,6 +67,39 @@ def it_refuses_when_a_warning_became_a_refusal(world, expiring):
     assert_refused(world, plan, "tag-loss")
 
 
+class DescribeRepositoriesThatNoEntryNames:
+    """Attack on ``unmanaged: fail``: it is judged by what the servers have when the plan is applied."""
+
+    @pytest.fixture
+    def newcomer(self, world, expiring):
+        """A plan that was made before somebody made a repository."""
+        root(world, "unmanaged: fail")
+        plan = world.plan_file("plan.json", "--no-simulate")
+        world.api.repository("newcomer")
+        return plan
+
+    def it_refuses_one_that_was_made_since(self, world, newcomer):
+        assert_refused(world, newcomer, "unmanaged", "1 repository on the servers is named by no entry")
+
+    def it_refuses_whatever_the_plan_file_says_of_its_selection(self, world, newcomer):
+        def narrow(document):
+            document["targets"], document["unmanaged"] = ["analytics"], []
+
+        edited(newcomer, narrow)
+        assert_refused(world, newcomer, "unmanaged")
+
+    def it_leaves_them_out_of_an_apply_of_a_selection(self, world, newcomer):
+        result = world.lakeplan("apply", newcomer, "--no-simulate", "--target", "analytics")
+        assert result.code == 0, result.err
+        assert world.api.rules("analytics") == {"*": 5}
+
+    def it_only_warns_where_the_tree_warns(self, world, newcomer):
+        root(world, "unmanaged: warn")
+        world.override("unknown-impact")
+        plan = world.plan_file("plan.json", "--no-simulate")
+        assert world.lakeplan("apply", plan, "--no-simulate").code == 0
+
+
 def edited(path, change) -> None:
     """The plan file as somebody leaves it who edits it and knows how totals and digest are made."""
     document = json.loads(path.read_text())
