@@ -15,13 +15,15 @@ Examples:
 """
 RUN = """Delete what an approved mark names, or go on with it. A run that was killed is run again.
 
+With --close it deletes nothing, and also works when the state was lost.
+
 \b
 Examples:
   lakeplan sweep run 20260331T120000-1a2b3c4d
   lakeplan sweep run 20260331T120000-1a2b3c4d --format json --out sweep.json
   lakeplan sweep run 20260331T120000-1a2b3c4d --close
 """
-RESTORE = """Bring objects back out of quarantine.
+RESTORE = """Bring objects back out of quarantine, also when the state was lost.
 
 \b
 Examples:

@@ -61,18 +61,52 @@ def write_part(columns: Mapping[str, Sequence[Any] | pa.Array], schema: pa.Schem
     return data, hashlib.sha256(data).hexdigest()
 
 
-def read_part(data: bytes, *, name: str, sha256: str | None) -> pa.Table:
-    """A part. Raises FormatError when it is damaged, or is not the one that was written (``sha256``)."""
+MARK_COLUMNS = ("address", "size_bytes", "class", "paths")
+"""What every part of a mark has; marks of earlier releases have no ``version``."""
+_KNOWN = {field.name: field for field in (*MARKED, *RESULTS)}
+
+
+def read_part(
+    data: bytes, *, name: str, sha256: str | None, columns: Sequence[str] = ("address", "size_bytes")
+) -> pa.Table:
+    """A part that has at least these columns. Raises FormatError when it is damaged, or is not the one that
+    was written (``sha256``)."""
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise FormatError(
             "is not what was marked: its checksum differs", where=name, hint="mark the repository again"
         )
     try:
-        return read_parquet(open_parquet(data))
+        table = read_parquet(open_parquet(data))
     except TooLarge as error:
         raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError) as error:
         raise FormatError("is no Parquet file", where=name, hint=HINT, detail=str(error)) from error
+    _check_columns(table, columns, name)
+    return table
+
+
+def _check_columns(table: pa.Table, columns: Sequence[str], name: str) -> None:
+    """Raises FormatError for columns that lakeplan does not write: whoever can write to the namespace can
+    write others, with a checksum that fits."""
+    odd = sorted(set(columns) - set(table.column_names))
+    for field in table.schema:
+        known = _KNOWN.get(field.name)
+        if known is not None and (
+            table.column_names.count(field.name) > 1
+            or not _is_of(field.type, known.type)
+            or (not known.nullable and table.column(field.name).null_count)
+        ):
+            odd.append(field.name)
+    if odd:
+        raise FormatError(
+            f"is no part of a mark: its column {odd[0]} is missing or of another kind", where=name, hint=HINT
+        )
+
+
+def _is_of(kind: pa.DataType, known: pa.DataType) -> bool:
+    if pa.types.is_list(known):
+        return pa.types.is_list(kind) and bool(kind.value_type == known.value_type)
+    return bool(kind == known)
 
 
 def write_results(

@@ -13,6 +13,7 @@ REFS_MANIFEST_KEY = "_lakefs/refs_manifest.json"
 GC_PREFIX = "_lakefs/retention/gc/"
 GC_RULES_KEY = "_lakefs/retention/gc/rules/config.json"
 GC_COMMITS_PREFIX = "_lakefs/retention/gc/commits/"
+_DOTS = frozenset((".", ".."))
 GC_UNCOMMITTED_PREFIX = "_lakefs/retention/gc/uncommitted/"
 
 
@@ -42,7 +43,10 @@ def check_not_nested(key: str) -> None:
 
 def is_candidate_key(key: str) -> bool:
     """Whether a stored object may be garbage at all: under ``data/``, or directly at the root (where old
-    repositories keep objects) other than ``dummy`` (shared/lakefs/retention.md, the official collector)."""
+    repositories keep objects) other than ``dummy`` (shared/lakefs/retention.md, the official collector).
+    Never one with ``.`` or ``..`` in its path, which no lakeFS writes and a client might resolve."""
+    if not _DOTS.isdisjoint(key.split("/") if "." in key else ()):
+        return False
     if key.startswith(DATA_PREFIX):
         return len(key) > len(DATA_PREFIX)
     return bool(key) and "/" not in key and key != ROOT_DUMMY_KEY

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from lakeplan.errors import FormatError
-from lakeplan.limits import parse_json
+from lakeplan.model import records
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan import GateOutcome, GateResult
 from lakeplan.model.rules import GcRules
@@ -114,15 +115,73 @@ def digest_of(data: bytes) -> str:
 
 def read_mark(data: bytes, *, name: str) -> Mark:
     """Raises FormatError for what is no mark, or one of another version."""
+    what, hint = "the mark", "mark the repository again"
+    formatted = records.record({"format": records.text})
+    version = records.read_record(data, formatted, what=what, where=name, hint=hint)["format"]
+    if version != MARK_FORMAT:
+        raise FormatError(f"is a mark of another version ({version})", where=name, hint=hint)
+    document = records.read_record(data, _DOCUMENT, what=what, where=name, hint=hint)
     try:
-        document = parse_json(data)
-        if document["format"] != MARK_FORMAT:
-            raise FormatError(
-                f"is a mark of another version ({document['format']})", where=name, hint="mark again"
-            )
         return _mark(document)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError("is no mark", where=name, hint="mark the repository again") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError("is no mark", where=name, hint=hint) from error
+
+
+_PART_NAME = re.compile(r"(going|kept)/[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+def _part_name(value: Any, name: str) -> None:
+    """It becomes part of keys, and whoever can write to the namespace could put another one there."""
+    records.text(value, name)
+    if not _PART_NAME.fullmatch(value):
+        raise records.Misshapen(f"{name} is not the name of a part")
+
+
+_SETTINGS: Mapping[str, records.Shape] = {
+    "engine": records.exactly("builtin", "lakefs-spark-client"),
+    "automatic": records.flag,
+    "mode": records.exactly("delete", "quarantine"),
+    "min_age_seconds": records.count,
+    "settle_seconds": records.count,
+    "margin_seconds": records.count,
+    "never_committed": records.exactly("keep", "collect"),
+    "versions": records.exactly(*(versions.value for versions in Versions)),
+    "verify": records.exactly("sample", "all"),
+    "max_objects": records.count,
+    "max_bytes": records.count,
+    "rate": records.or_null(records.count),
+}
+_LATER_SETTINGS: Mapping[str, records.Shape] = {"quarantine_age_seconds": records.count}
+"""Marks of earlier releases lack them."""
+_BLOCK = records.record(_SETTINGS, _LATER_SETTINGS)
+_PARTS = records.list_of(
+    records.record(
+        {"name": _part_name, "rows": records.count, "size_bytes": records.count, "sha256": records.text}
+    )
+)
+_DOCUMENT = records.record(
+    {
+        **dict.fromkeys(
+            ("mark_id", "server", "repository", "endpoint_url", "storage_namespace"), records.text
+        ),
+        **dict.fromkeys(("marked_at", "cutoff", "looked_at", "lowered_at"), records.moment),
+        "rules": records.rules,
+        "settings": _BLOCK,
+        "tree_settings": _BLOCK,
+        "held_prefixes": records.list_of(records.text),
+        "candidates": records.AMOUNT,
+        "classes": records.map_of(records.AMOUNT),
+        "going": _PARTS,
+        "kept": _PARTS,
+        "seen_sha256": records.text,
+        "collector_runs": records.list_of(records.text),
+        "unreadable": records.map_of(records.text),
+        "gates": records.list_of(records.record({"outcome": records.text})),
+        "by": records.text,
+        "tree_commit": records.or_null(records.text),
+    },
+    {"repository_created": records.count},
+)
 
 
 def _mark(document: Mapping[str, Any]) -> Mark:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lakeplan.render.amounts import count, counted, moment, size
+from lakeplan.render.amounts import count, counted, duration, moment, size
 from lakeplan.render.money import Money
 from lakeplan.render.page import Cell, Page
 from lakeplan.render.plan_notes import render_gates
@@ -150,6 +150,7 @@ def render_sweep(document: Json, console: Console) -> None:
     page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
     for reason, number in document["reasons"].items():
         page.line(f"{counted(number, 'object')} {reason}", indent=2)
+    _settings_of_the_tree(page, document)
     if document["came_back"] is None:
         page.line(Cell("unknown:", "bold yellow"), " whether anything deleted is held again", indent=2)
     elif document["came_back"]:
@@ -173,6 +174,17 @@ def render_sweep(document: Json, console: Console) -> None:
     )
     if not document["finished"]:
         page.line(f"lakeplan sweep run {document['mark_id']} goes on with it", indent=2)
+
+
+def _settings_of_the_tree(page: Page, document: Json) -> None:
+    """Settings that the tree changed since the approval. Summaries of earlier releases do not say."""
+    named = []
+    for name in sorted(name for name, of in document.get("settings_from", {}).items() if of == "tree"):
+        value = document["settings"][name]
+        text = duration(value) if name.endswith("_seconds") else value
+        named.append(f"sweep.{name.removesuffix('_seconds')} is {text}")
+    if named:
+        page.line(Cell("note:", "bold yellow"), f" changed since the approval: {', '.join(named)}", indent=2)
 
 
 def render_after_apply(document: Json, console: Console) -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from lakeplan.core.sweep.pacing import Throttle
 from lakeplan.errors import ClockSkew, FormatError, LakeplanError, StorageNotFound, WriteConflict
-from lakeplan.formats.mark_parts import end_of, read_part, read_results, write_results
+from lakeplan.formats.mark_parts import MARK_COLUMNS, end_of, read_part, read_results, write_results
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
 from lakeplan.model.objects import StoredObject
@@ -163,7 +163,7 @@ class _Part:
         """The part's objects, by address. Raises FormatError for a row that no mark of ours writes."""
         key = self._work.mark_prefix + self._part.name
         where = f"{self._store.url}/{key}"
-        table = read_part(self._store.read(key), name=where, sha256=self._part.sha256)
+        table = read_part(self._store.read(key), name=where, sha256=self._part.sha256, columns=MARK_COLUMNS)
         keys: list[str] = table.column("address").to_pylist()
         kinds: list[str] = table.column("class").to_pylist()
         sizes: list[int] = table.column("size_bytes").to_pylist()

@@ -101,8 +101,6 @@ class _World:
                 self._begin()
                 for _ in range(steps):
                     self._step()
-                    if self._is_stuck():
-                        break
         except Violation as violation:
             last = "\n  ".join(self.diary[-25:])
             raise Lost(
@@ -136,11 +134,6 @@ class _World:
         self.checker.done.clear()
         self.counts.users += self.users.done
         self.users.done.clear()
-
-    def _is_stuck(self) -> bool:
-        """Whether the state was lost in the middle of a sweep: nobody can go on with it."""
-        mark = self._unfinished()
-        return mark is not None and not any(mark.mark_id in key for key in self.world.memory.records)
 
     def _commands(self) -> list[tuple[Callable[[], Any], int]]:
         return [

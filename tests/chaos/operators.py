@@ -15,6 +15,7 @@ from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
 from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.run import ApplyPorts
 from lakeplan.app.sweep.automatic import sweep_marks
+from lakeplan.app.sweep.lost_marks import find_mark
 from lakeplan.app.sweep.purge import list_quarantines, purge
 from lakeplan.app.sweep.restore import RestoreOptions, restore
 from lakeplan.app.sweep.run import close_sweep
@@ -75,8 +76,8 @@ class Operator:
         doing = {"mark": facts, "allowed": world.allowed}
         with world.running(interruption, skew_hours=skew_hours, **doing) as process:
             if close:
-                site = world.site()
-                end = close_sweep(site, world.stored(mark), world.ports(), world.run_of())
+                site, stored = find_mark(world.tree(), mark.mark_id, world.ports())
+                end = close_sweep(site, stored, world.ports(), world.run_of())
             else:
                 end = world.run(mark)
             document = world.finish(end)
@@ -105,9 +106,8 @@ class Operator:
     ) -> dict[str, Any]:
         world, before = self.world, set(self.world.truth.stored(REPOSITORY))
         with world.running(interruption, skew_hours=skew_hours):
-            document = restore(
-                world.site(), world.stored(mark), world.ports(), world.run_of(), RestoreOptions()
-            )
+            site, stored = find_mark(world.tree(), mark.mark_id, world.ports())
+            document = restore(site, stored, world.ports(), world.run_of(), RestoreOptions())
         self.checker.check_restore(document, before)
         return document
 

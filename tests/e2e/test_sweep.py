@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -203,6 +204,30 @@ def it_brings_quarantined_objects_back_byte_for_byte_and_purges_them(make_site: 
     assert site.data() == before.keys()
 
 
+def it_ends_and_undoes_a_sweep_whose_state_was_lost(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
+    before = {key: (site.folder / key).read_bytes() for key in site.data()}
+    mark_id = site.mark()["mark_id"]
+    site.sweep(mark_id)
+    (site.folder / f"_lakeplan/sweeps/{mark_id}/summary.json").unlink()  # as after a kill
+    shutil.rmtree(site.world.tree / ".lakeplan")
+    for words in (("run", mark_id), ("approve", mark_id, "--reason", "x")):
+        refused = site.world.lakeplan(("sweep", words[0]), *words[1:])
+        assert (refused.code, f"sweep run {mark_id} --close" in " ".join(refused.err.split())) == (64, True)
+    closed = site.world.lakeplan(("sweep", "run"), mark_id, "--close", "--format", "json")
+    assert (closed.code, closed.json["closed"], closed.json["approval"]) == (0, True, None), closed.err
+    assert closed.json["deleted"]["objects"] == 2
+    schema = json.loads((SCHEMAS / "sweep.v1.json").read_text())
+    jsonschema.validate(closed.json, schema, cls=jsonschema.Draft202012Validator)
+    purged = site.world.lakeplan(("sweep", "purge"), "--auto-approve", "--format", "json")
+    assert purged.code != 0
+    assert "the state does not know mark" in purged.json["refused"][0]["message"]
+    restored = site.world.lakeplan(("sweep", "restore"), mark_id, "--format", "json")
+    assert (restored.code, restored.json["restored"]) == (0, 2), restored.err
+    assert {key: (site.folder / key).read_bytes() for key in site.data()} == before
+    site.mark()
+
+
 def it_purges_no_copy_that_a_branch_needs_again(make_site: Any) -> None:
     site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
     before = site.data()
@@ -306,7 +331,7 @@ class DescribeApplyWithSweep:
         (("mark", "--min-age", "soon"), 64, "--min-age"),
         (("mark", "--allow", "everything"), 64, "unknown gate"),
         (("purge", "--older-than", "14"), 64, "--older-than"),
-        (("restore", "no-such-mark"), 64, "knows no mark"),
+        (("restore", "no-such-mark"), 64, "neither the state nor a namespace"),
         (("run", "x", "--parallelism", "0"), 64, "parallelism"),
     ],
 )

@@ -20,6 +20,7 @@ from lakeplan.app.plan import Selection
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.approve import approve
 from lakeplan.app.sweep.finish import finish
+from lakeplan.app.sweep.lost_marks import find_mark
 from lakeplan.app.sweep.mark import MarkOptions, make_mark
 from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select_one
 from lakeplan.app.sweep.results import newest_attempts
@@ -202,8 +203,7 @@ class SweepWorld:
         return run_sweep(site, load_mark(site, self.state, mark.mark_id), self.ports(), self.run_of())
 
     def close(self, mark: Mark) -> SweepEnd:
-        site = self.site(mark.repository)
-        stored = load_mark(site, self.state, mark.mark_id)
+        site, stored = find_mark(self.tree(), mark.mark_id, self.ports())
         return close_sweep(site, stored, self.ports(), self.run_of())
 
     def finish(self, end: SweepEnd) -> dict[str, Any]:

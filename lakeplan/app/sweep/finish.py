@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None = None) -> Json:
     """A run's outcome as JSON (``schemas/sweep.v1.json``): what was seen, nothing that was only meant."""
-    mark, settings = end.mark, end.mark.settings
+    mark = end.mark
     reasons: dict[str, int] = {}
     for one in end.ends:
         for reason, count in one.reasons.items():
@@ -52,9 +52,21 @@ def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None 
         "verified": end.verified,
         "came_back": end.came_back,
         "looks": end.looks,
-        "approval": end.approval.to_row(),
-        "settings": settings_document(settings),
+        "approval": None if end.approval is None else end.approval.to_row(),
+        "settings": settings_document(end.settings),
+        "settings_from": _settings_from(end),
         "not_yet_reclaimed": _not_yet(end, facts_versioned),
+    }
+
+
+def _settings_from(end: SweepEnd) -> dict[str, str]:
+    """Where each setting comes from: the approval, today's tree where it is another there, or the mark when
+    there is no approval."""
+    if end.approval is None:
+        return dict.fromkeys(vars(end.settings), "mark")
+    approved = vars(end.approval.judged.sweep)
+    return {
+        name: "approval" if value == approved[name] else "tree" for name, value in vars(end.settings).items()
     }
 
 
@@ -80,7 +92,9 @@ def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: st
     versioned = site.store.facts().versioned
     document = sweep_document(end, at=ports.now(), facts_versioned=versioned)
     prefix = sweep_prefix(end.mark.mark_id)
-    if end.finished and end.amount(Status.DELETED).objects and end.mark.settings.mode == "delete":
+    deletes = end.mark.settings.mode == "delete"
+    # what a record says that the state does not know proves no deletion to anybody else
+    if end.stored.recorded and end.finished and end.amount(Status.DELETED).objects and deletes:
         document["official_run_id"] = _official(site, end, run_id, ports.now())
     data = (json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
     site.store.put(prefix + SUMMARY_FILE, data)
@@ -136,7 +150,7 @@ def _record(end: SweepEnd, ports: SweepPorts, run: Run, document: Json, *, versi
             "started_at": run.now().isoformat(),
             "finished_at": run.now().isoformat(),
             "tree_commit": run.tree_commit,
-            "plan_digest": end.approval.digest,
+            "plan_digest": end.stored.digest,
             "plan_as_of": end.mark.marked_at.isoformat(),
         },
     )

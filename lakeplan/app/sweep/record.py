@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from lakeplan.app.state import repository_key
-from lakeplan.errors import WriteConflict
+from lakeplan.errors import FormatError, WriteConflict
 from lakeplan.model import records
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import Status
@@ -71,6 +71,15 @@ def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_ke
         "versions_kept": versions_kept,
         **{status: document[status] for status in STATUSES},
     }
+
+    try:
+        _SWEPT(entry, "the sweep's end")
+    except (
+        ValueError
+    ) as error:  # of a mark that somebody else wrote: it would make the whole record unreadable
+        raise FormatError(
+            f"impossible figures are not recorded: {error}", where=_key(document["repository"])
+        ) from None
 
     def put(entries: dict[str, Any]) -> None:
         purged = entries.get(document["mark_id"], {}).get("purged")

@@ -21,7 +21,7 @@ from lakeplan.errors import (
     UsageError,
     WriteConflict,
 )
-from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.mark_parts import MARK_COLUMNS, read_part
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.formats.sweep_keys import mark_prefix, quarantine_prefix, sweep_prefix
 from lakeplan.model.mark import Mark
@@ -163,7 +163,9 @@ def _path_filter(path: str | None) -> Callable[[list[str]], bool]:
 
 
 def _rows(site: Site, key: str, part: Part) -> Any:
-    return read_part(site.store.read(key), name=f"{site.store.url}/{key}", sha256=part.sha256)
+    return read_part(
+        site.store.read(key), name=f"{site.store.url}/{key}", sha256=part.sha256, columns=MARK_COLUMNS
+    )
 
 
 def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozenset[str]:

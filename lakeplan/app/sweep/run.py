@@ -24,7 +24,14 @@ from lakeplan.app.sweep.record import read_sweeps
 from lakeplan.app.sweep.results import deleted, newest_attempts, read_end
 from lakeplan.app.sweep.rules_seen import see_rules
 from lakeplan.app.sweep.safeguards import check_site, noted_runs, official_run
-from lakeplan.app.sweep.store_marks import SeenAtMark, StoredMark, load_approval, load_seen
+from lakeplan.app.sweep.store_marks import (
+    SEEN_NOTHING,
+    SeenAtMark,
+    StoredMark,
+    load_approval,
+    load_seen,
+    read_approval,
+)
 from lakeplan.core.holds import held_prefixes
 from lakeplan.core.sweep.settling import proven_absent, window
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan, UsageError
@@ -38,7 +45,7 @@ from lakeplan.formats.sweep_keys import (
 from lakeplan.model.approval import Approval
 from lakeplan.model.mark import Mark
 from lakeplan.model.simulation import Amount
-from lakeplan.model.sweep import Part, PartEnd, Status
+from lakeplan.model.sweep import Part, PartEnd, Status, SweepSettings
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RecheckRequest, RoundEnd
 
 ROUND = timedelta(minutes=10)
@@ -57,10 +64,12 @@ SEEN_ONCE = "never committed, and looked for only once: sweep.settle has not pas
 @dataclass
 class SweepEnd:
     """What a run saw. ``ends`` are all finished parts, of earlier runs too; ``pending`` objects are in parts
-    that nobody finished; ``problem`` says why, "" when none are."""
+    that nobody finished; ``problem`` says why, "" when none are. ``settings`` are those that it kept to.
+    ``approval`` is None when the state has none any more: then nothing was deleted by this run."""
 
-    mark: Mark
-    approval: Approval
+    stored: StoredMark
+    approval: Approval | None
+    settings: SweepSettings
     ends: list[PartEnd] = field(default_factory=list)
     pending: Amount = field(default_factory=Amount)
     problem: str = ""
@@ -69,6 +78,10 @@ class SweepEnd:
     """Objects that are gone, and that something held at the last inspection: in quarantine they can be
     restored, else their data is lost. None while that is not known."""
     closed: bool = False
+
+    @property
+    def mark(self) -> Mark:
+        return self.stored.mark
 
     def amount(self, status: Status) -> Amount:
         total = Amount()
@@ -98,7 +111,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
         check_round(site, mark, approval, ports, by_text(run))
         check_site(site, clocks.latest.date())
         runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
-        end = SweepEnd(mark, approval)
+        end = SweepEnd(stored, approval, site.desired.sweep)
         runner.read_records(end)
         if mark.settings.engine == "builtin":  # lakeFS's own job deletes a whole mark or nothing
             runner.try_failed_again(end)
@@ -135,15 +148,17 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
 
 
 def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
-    """Ends a sweep that cannot go on (its mark is too old, another collector ran). Deletes nothing: it finds
-    out what is gone and what of that is held; everything else stays. Raises LakeplanError for a sweep that
-    nobody began."""
+    """Ends a sweep that cannot go on (its mark is too old, another collector ran, the state was lost).
+    Deletes nothing: it finds out what is gone and what of that is held; everything else stays. Raises
+    LakeplanError for a sweep that nobody began."""
     mark = stored.mark
-    approval = load_approval(ports.state, stored)
+    approval = read_approval(ports.state, stored)
     lease = site_lease(site, ports.state, run)
     with lease:
-        runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
-        end = SweepEnd(mark, approval, closed=True)
+        seen = load_seen(site, mark) if stored.recorded else SEEN_NOTHING
+        runner = _Runner(site, mark, ports, seen, lease.renew, by_text(run))
+        settings = mark.settings if approval is None else approval.judged.sweep
+        end = SweepEnd(stored, approval, settings, closed=True)
         runner.read_records(end)
         if not runner.was_begun():
             raise UsageError(

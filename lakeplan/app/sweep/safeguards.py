@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
@@ -20,6 +21,7 @@ from lakeplan.formats.sweep_keys import (
 )
 from lakeplan.limits import parse_json
 from lakeplan.model import records
+from lakeplan.model.sweep import Status
 from lakeplan.ports.storage import NamespaceReader
 
 
@@ -109,13 +111,30 @@ def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:
 _OWNER = records.record({"server": records.text, "repository": records.text})
 _SUMMARY = records.record(
     {
+        "mark_id": records.text,
+        "repository": records.text,
+        "at": records.moment,
         "finished": records.flag,
+        **dict.fromkeys((*(status.value for status in Status), "pending"), records.AMOUNT),
+        "reasons": records.map_of(records.count),
+        "verified": records.count,
         "came_back": records.or_null(records.count),
-        "failed": records.record({"objects": records.count}),
+        "problem": records.text,
+        "settings": records.record({"mode": records.text}),
+        "not_yet_reclaimed": records.text,
     }
 )
-_RUN_ID = records.record({"run_id": records.text})
-_RUNS = records.record({"runs": records.list_of(records.text)})
+
+
+def _run_id(value: Any, name: str) -> None:
+    """It becomes part of keys."""
+    records.text(value, name)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", value):
+        raise records.Misshapen(f"{name} is not the id of a run")
+
+
+_RUN_ID = records.record({"run_id": _run_id})
+_RUNS = records.record({"runs": records.list_of(_run_id)})
 
 
 def official_run(store: NamespaceReader, mark_id: str) -> str | None:

@@ -9,21 +9,23 @@ from typing import Any
 from lakeplan.app.sweep.places import approval_key, mark_index_key
 from lakeplan.app.sweep.ports import Site
 from lakeplan.errors import FormatError, LakeplanError, StalePlan, StorageNotFound, UsageError
-from lakeplan.formats.sweep_keys import MARK_FILE, SEEN_FILE, mark_prefix
+from lakeplan.formats.sweep_keys import MARK_FILE, SEEN_FILE, mark_prefix, quarantine_prefix
 from lakeplan.limits import parse_json
 from lakeplan.model import records
 from lakeplan.model.approval import Approval
 from lakeplan.model.mark import Mark, digest_of, read_mark
 from lakeplan.model.plan_document import decode
-from lakeplan.ports.storage import StateReader
+from lakeplan.ports.storage import NamespaceReader, StateReader
 
 
 @dataclass(frozen=True)
 class StoredMark:
-    """A mark as the namespace has it now."""
+    """A mark as the namespace has it now. ``recorded``: the state knows these very bytes; else only what
+    deletes nothing may use it."""
 
     mark: Mark
     digest: str
+    recorded: bool = True
 
 
 def repository_of(state: StateReader, mark_id: str) -> str:
@@ -32,7 +34,8 @@ def repository_of(state: StateReader, mark_id: str) -> str:
     if index is None:
         raise UsageError(
             f"the state knows no mark {mark_id}",
-            hint="lakeplan sweep report lists marks; use the tree and state that the mark was made with",
+            hint="run `lakeplan sweep report` to list the marks that it knows; if the state was lost, run"
+            f" `lakeplan sweep run {mark_id} --close` or `lakeplan sweep restore {mark_id}`, then mark again",
         )
     return str(index["repository"])
 
@@ -54,43 +57,74 @@ def read_mark_index(state: StateReader, mark_id: str) -> dict[str, Any] | None:
     found = state.read(key)
     if found is None:
         return None
-    hint = "restore it, or mark the repository again"
+    hint = (
+        f"restore it; or move it away: `lakeplan sweep run {mark_id} --close` and"
+        f" `lakeplan sweep restore {mark_id}` then go by the record in the namespace"
+    )
     return records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
 
 
 def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
     """Raises StorageNotFound, FormatError; StalePlan for a mark that is not the one that was written, or
     whose figures are not those of its parts."""
-    key = mark_prefix(mark_id) + MARK_FILE
-    where = f"{site.store.url}/{key}"
+    index = read_mark_index(state, mark_id)
+    stored = read_stored(site.store, mark_id, digest=None if index is None else index["digest"])
+    mark, where = stored.mark, _where(site.store, mark_id)
+    if index is None:
+        raise StalePlan(
+            f"the state does not know mark {mark_id}",
+            where=where,
+            hint=f"run `lakeplan sweep restore {mark_id}` for what is needed;"
+            f" remove {quarantine_prefix(mark_id)} by hand when nothing in it is",
+        )
+    if mark.key != site.key or mark.mark_id != mark_id:
+        raise LakeplanError(f"is a mark of {mark.key}", where=where, hint="mark the repository again")
+    return stored
+
+
+def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = None) -> StoredMark:
+    """A mark as a namespace has it; without a ``digest`` it may be anybody's, and does not count as recorded.
+    Raises as ``load_mark``."""
+    where = _where(store, mark_id)
     try:
-        data = site.store.read(key)
+        data = store.read(mark_prefix(mark_id) + MARK_FILE)
     except StorageNotFound:
         raise StorageNotFound(
             f"there is no finished mark {mark_id}", where=where, hint="mark the repository again"
         ) from None
-    index = read_mark_index(state, mark_id)
-    if index is None or index["digest"] != digest_of(data):
+    if digest not in (None, digest_of(data)):
         raise StalePlan("is not the mark that was written", where=where, hint="mark the repository again")
     mark = read_mark(data, name=where)
     if sum(part.rows for part in mark.marked.going) != mark.goes.objects:
         raise StalePlan("names more than its figures say", where=where, hint="mark the repository again")
-    if mark.key != site.key or mark.mark_id != mark_id:
-        raise LakeplanError(f"is a mark of {mark.key}", where=where, hint="mark the repository again")
-    return StoredMark(mark, digest_of(data))
+    return StoredMark(mark, digest_of(data), recorded=digest is not None)
+
+
+def _where(store: NamespaceReader, mark_id: str) -> str:
+    return f"{store.url}/{mark_prefix(mark_id)}{MARK_FILE}"
 
 
 def load_approval(state: StateReader, stored: StoredMark) -> Approval:
-    """The approval of these very bytes. Raises LakeplanError when nobody approved, StalePlan when the mark
-    is another than the approved one."""
+    """The approval of these very bytes. Raises as ``read_approval``, and LakeplanError when nobody
+    approved."""
     mark_id = stored.mark.mark_id
-    found = state.read(approval_key(mark_id))
-    if found is None:
+    approval = read_approval(state, stored)
+    if approval is None:
         raise LakeplanError(
             "nobody approved this mark",
             where=f"{stored.mark.key}: mark {mark_id}",
             hint=f"look at it (lakeplan sweep report {mark_id}), then lakeplan sweep approve {mark_id}",
         )
+    return approval
+
+
+def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
+    """The approval of these very bytes; None when the state has none. Raises FormatError for a damaged one,
+    StalePlan when the mark is another than the approved one."""
+    mark_id = stored.mark.mark_id
+    found = state.read(approval_key(mark_id))
+    if found is None:
+        return None
     try:
         approval: Approval = decode(parse_json(found.data), Approval)
     except (ValueError, TypeError, KeyError):
@@ -123,6 +157,10 @@ class SeenAtMark:
     kept_metaranges: frozenset[str]
     foreign: dict[str, frozenset[str]]
     other_metaranges: frozenset[str] = frozenset()
+
+
+SEEN_NOTHING = SeenAtMark(frozenset(), {})
+"""So that an inspection reads everything: for marks whose own word does not count."""
 
 
 def load_seen(site: Site, mark: Mark) -> SeenAtMark:

@@ -16,6 +16,7 @@ from lakeplan.adapters.lakefs.transport import Timeouts
 from lakeplan.app.plan import Selection
 from lakeplan.app.sweep.approve import approve as approve_mark
 from lakeplan.app.sweep.finish import finish
+from lakeplan.app.sweep.lost_marks import find_mark
 from lakeplan.app.sweep.official import run_official, withdraw
 from lakeplan.app.sweep.restore import RestoreOptions
 from lakeplan.app.sweep.restore import restore as bring_back
@@ -204,7 +205,7 @@ def run(
         ) as ports,
     ):
         this = this_run(tree)
-        site, stored = open_mark(session.tree, mark_id, ports)
+        site, stored = (find_mark if close else open_mark)(session.tree, mark_id, ports)
         document = read_summary(site, mark_id)
         deletes = may_delete(document)
         if document is None or deletes or document["came_back"] != 0:
@@ -298,7 +299,7 @@ def restore(
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
     with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
-        site, stored = open_mark(session.tree, mark_id, ports)
+        site, stored = find_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
     code = ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
     Way(outputs, session.tree, no_color, redact_paths).emit(document, render_restore, code=code)

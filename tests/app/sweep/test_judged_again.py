@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from lakeplan.app.sweep.approve import approve
 from lakeplan.app.sweep.run import HELD_AGAIN, NEVER_NOW
 from lakeplan.errors import FormatError, GateRefused, StalePlan, UsageError
 from lakeplan.model.mark import Mark
 from lakeplan.model.sweep import Status
+from lakeplan.render.sweep import render_sweep
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
 
@@ -53,6 +56,26 @@ class DescribeSettingsTightenedAfterTheApproval:
             world.run(mark)
         assert caught.value.hint == "mark again"
         assert before <= repo.stored()
+
+    def it_reports_the_settings_that_it_kept_to(
+        self, world: SweepWorld, repo: LakeRepository, mark: Mark
+    ) -> None:
+        world.sweep |= {"verify": "all", "quarantine_age": "9d"}
+        document = world.finish(world.run(mark))
+        used, came_from = document["settings"], document["settings_from"]
+        assert (used["verify"], used["quarantine_age_seconds"]) == ("all", 9 * 86400)
+        assert {name for name, of in came_from.items() if of == "tree"} == {
+            "verify",
+            "quarantine_age_seconds",
+        }
+        assert came_from.keys() == used.keys()
+        shown = io.StringIO()
+        console = Console(file=shown, width=120)
+        render_sweep(document, console)
+        assert (
+            "changed since the approval: sweep.quarantine_age is 9 d 0 h, sweep.verify is all"
+            in shown.getvalue()
+        )
 
     def it_refuses_current_versions_only_after_a_mark_of_all_versions(
         self, world: SweepWorld, repo: LakeRepository
