@@ -75,6 +75,10 @@ GLOBS = 1_000
 TREE_GLOBS = 100_000
 GLOB_STEPS = 100_000
 """Steps to compare all globs of a tree with each other."""
+SERVER_GLOB_CHARACTERS = 64 * KIB
+"""All patterns of one setting that a server stores for a repository."""
+GLOB_PAIRS = 5_000_000
+"""Characters of all pairs of a hold and a server's pattern that a plan compares for one repository."""
 YAML_NODES = 500_000
 """Values of one file, with every alias counted as what it stands for."""
 YAML_DEPTH = 64

@@ -12,7 +12,7 @@ import re
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from itertools import product
 
@@ -53,7 +53,13 @@ def is_glob(text: str) -> bool:
 
 def matches(name: str, pattern: str) -> bool:
     """Case counts, on every system."""
-    return fnmatchcase(name, pattern)
+    return _compiled(pattern)(name) is not None
+
+
+@lru_cache(maxsize=4_096)
+def _compiled(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    """fnmatch keeps a few hundred patterns only. To make one of a thousand characters takes milliseconds."""
+    return re.compile(translate(pattern)).match
 
 
 def names_repository(pattern: str, server: str, name: str) -> bool:
@@ -201,6 +207,41 @@ def _why_no_character(part: str, rule: NameRule) -> str:
     if part in "{},":
         return f"no {rule.what} has {part!r} in its name: there are no {{a,b}} groups, write several patterns"
     return f"no {rule.what} has {part!r} in its name"
+
+
+def share_a_name(one: str, other: str, rule: NameRule) -> bool:
+    """Whether some name matches both globs, for names without a greatest length. Takes a step for each
+    character of ``one``, on numbers of as many bits as ``other`` has characters, whoever wrote them."""
+    a, b = tokens(one), tokens(other)
+    letters = {part: _letters(part, rule) for part in (*a, *b)}
+    if not all(letters.values()):
+        return False
+    # rows[i] has bit j when one name leads to position i of ``a`` and to position j of ``b``
+    rows = [0] * (len(a) + 1)
+    for i, j in product(range(min(len(a), 1 + (a[:1] == ("*",)))), range(min(len(b), 1 + (b[:1] == ("*",))))):
+        if letters[a[i]] & letters[b[j]] & set(rule.first):
+            rows[i + (a[i] != "*")] |= 1 << (j + (b[j] != "*"))
+    stars = sum(1 << j for j, part in enumerate(b) if part == "*")
+    fits = {
+        part: sum(1 << j for j, of_b in enumerate(b) if of_b != "*" and letters[part] & letters[of_b])
+        for part in {*a} - {"*"}
+    }
+    for i, part in enumerate(a):
+        row = rows[i] | (rows[i] & stars) << 1
+        if part == "*":  # matches whatever is left of ``b``, or any part of it
+            lowest = row & -row
+            rows[i + 1] |= ((1 << len(b) + 1) - 1) & ~(lowest - 1) if row else 0
+        else:
+            rows[i + 1] |= (row & fits[part]) << 1 | (row & stars)
+    return bool((rows[-1] | (rows[-1] & stars) << 1) >> len(b) & 1)
+
+
+@lru_cache(maxsize=10_000)
+def _letters(part: str, rule: NameRule) -> frozenset[str]:
+    """The characters of names that a token matches."""
+    if part in ("*", "?"):
+        return frozenset(rule.rest)
+    return frozenset(c for c in rule.rest if (fnmatchcase(c, part) if len(part) > 1 else c == part))
 
 
 class TooManyGlobs(ValueError):

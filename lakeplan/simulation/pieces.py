@@ -77,4 +77,6 @@ def to_bytes(table: pa.Table) -> bytes:
 
 
 def from_bytes(data: bytes) -> pa.Table:
+    """What ``to_bytes`` made in the same run. An Arrow stream says itself how large it becomes, so nothing is
+    read here that somebody else could have written: what a cache keeps has another form."""
     return pa.ipc.open_stream(data).read_all()

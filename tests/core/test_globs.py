@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import product
 
@@ -19,6 +20,7 @@ from lakeplan.core.globs import (
     names_repository,
     pattern_problem,
     safe_spellings,
+    share_a_name,
     specificity,
     tokens,
     unsafe_class,
@@ -36,6 +38,13 @@ EVERY = [
 GLOBS = st.lists(
     st.sampled_from(["*", "?", "a", "b", "-", "[ab]", "[!a]", "[a-b]", "[-]", "[", "]", "!"]), max_size=5
 ).map("".join)
+
+
+@given(GLOBS, GLOBS)
+def it_knows_whether_two_globs_share_a_name(one: str, other: str) -> None:
+    endless = replace(TINY, longest=None)
+    shared = one and other and witness([one, other], [], endless)
+    assert share_a_name(one, other, endless) == bool(shared)
 
 
 @pytest.mark.parametrize(

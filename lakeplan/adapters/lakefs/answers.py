@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -54,6 +54,10 @@ class Fields:
             raise Malformed(f"{name} is empty")
         return _bounded(value, name)
 
+    def glob(self, name: str) -> str:
+        """A pattern that names are compared with."""
+        return checked_glob(self.name(name), name)
+
     def integer(self, name: str, default: int | None = None) -> int:
         value = self.data.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -104,18 +108,33 @@ def parse_json(
     )
 
 
+def checked_glob(pattern: str, name: str) -> str:
+    """The pattern. Raises Malformed for one that is longer than any that a tree may have."""
+    if len(pattern) > limits.GLOB_CHARACTERS:
+        raise Malformed(f"{name} has more than {limits.GLOB_CHARACTERS:,} characters")
+    return pattern
+
+
+def check_globs(patterns: Sequence[str], name: str) -> None:
+    """Raises Malformed for more patterns, or more of them, than names can be compared with in short time."""
+    if len(patterns) > limits.GLOBS:
+        raise Malformed(f"{name} has more than {limits.GLOBS:,} patterns")
+    if sum(map(len, patterns)) > limits.SERVER_GLOB_CHARACTERS:
+        raise Malformed(f"{name} has more than {limits.SERVER_GLOB_CHARACTERS:,} characters in all patterns")
+
+
 def parse_list(
     response: requests.Response,
-    parse: Callable[[Fields], T],
+    parse: Callable[[list[Fields]], T],
     *,
     transport: Transport,
     operation: str,
     repository: str | None = None,
-) -> list[T]:
+) -> T:
     """The same for an answer that is a list, without pages."""
     return _parsed(
         response,
-        lambda body: [parse(Fields.of(item)) for item in Fields({"": body}).items("")],
+        lambda body: parse([Fields.of(item) for item in Fields({"": body}).items("")]),
         transport=transport,
         operation=operation,
         repository=repository,

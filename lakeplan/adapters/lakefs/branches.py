@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 
 from lakeplan.adapters.lakefs import answers
-from lakeplan.adapters.lakefs.answers import PAGE, Fields, Malformed, list_all, parse_json, parse_list
+from lakeplan.adapters.lakefs.answers import (
+    PAGE,
+    Fields,
+    Malformed,
+    check_globs,
+    list_all,
+    parse_json,
+    parse_list,
+)
 from lakeplan.adapters.lakefs.client import connection_of
 from lakeplan.adapters.lakefs.secret import Credentials
 from lakeplan.adapters.lakefs.transport import READS, Clock, Connection, RetryPolicy, Timeouts, Transport
@@ -128,9 +136,15 @@ class LakeFSBranchReader:
             operation=operation,
             repository=repository,
         )
+
+        def parse(rules: list[Fields]) -> list[str]:
+            patterns = [rule.glob("pattern") for rule in rules]
+            check_globs(patterns, "the list")
+            return patterns
+
         found = parse_list(
             response,
-            lambda rule: rule.name("pattern"),
+            parse,
             transport=self._transport,
             operation=operation,
             repository=repository,

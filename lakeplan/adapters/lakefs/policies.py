@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from lakeplan.adapters.lakefs.answers import Fields, Malformed, parse_json
+from lakeplan.adapters.lakefs.answers import Fields, Malformed, check_globs, checked_glob, parse_json
 from lakeplan.adapters.lakefs.transport import Transport
 from lakeplan.errors import NotFound, RepositoryNotFound
 from lakeplan.model.lifecycle import Policy
@@ -35,6 +35,10 @@ def read_object_rules(transport: Transport, repository: str) -> Stored[ObjectRul
     return _read(transport, repository, SettingKind.OBJECT_LIFECYCLE, object_rule_of)
 
 
+def patterns_of(item: SettingItem) -> tuple[str, ...]:
+    return item.patterns if isinstance(item, Policy) else item.branches
+
+
 def _read(
     transport: Transport, repository: str, kind: SettingKind, parse: Callable[[Fields], T]
 ) -> Stored[T]:
@@ -49,9 +53,15 @@ def _read(
         if _UNSET.fullmatch(error.message):
             return Stored(None)
         raise
+
+    def parse_items(fields: Fields) -> tuple[T, ...]:
+        found = tuple(parse(Fields.of(item)) for item in fields.items(LIST[kind]))
+        check_globs([pattern for item in found for pattern in patterns_of(item)], "the list")
+        return found
+
     items = parse_json(
         response,
-        lambda fields: tuple(parse(Fields.of(item)) for item in fields.items(LIST[kind])),
+        parse_items,
         transport=transport,
         operation=operation,
         repository=repository,
@@ -62,7 +72,7 @@ def _read(
 def policy_of(fields: Fields) -> Policy:
     """One policy in wire form (seconds). What the server stores is taken as it is, but must be a policy: one
     without patterns or thresholds would be judged as something it is not."""
-    patterns = _texts(fields, "name_patterns")
+    patterns = _globs(fields, "name_patterns")
     max_age, max_idle = _seconds(fields, "max_age"), _seconds(fields, "max_inactivity_time")
     if max_age is None and max_idle is None:
         raise Malformed("a policy has neither max_age nor max_inactivity_time")
@@ -77,16 +87,16 @@ def object_rule_of(fields: Fields) -> ObjectRule:
         raise Malformed(f"expire_after_days is {days}")
     return ObjectRule(
         id=fields.name("id"),
-        branches=_texts(fields, "branches"),
+        branches=_globs(fields, "branches"),
         prefix=fields.text("prefix"),
         expire_after_days=days,
         description=_optional(fields, "description"),
     )
 
 
-def _texts(fields: Fields, name: str) -> tuple[str, ...]:
+def _globs(fields: Fields, name: str) -> tuple[str, ...]:
     found = fields.items(name)
-    texts = tuple(text for text in found if isinstance(text, str) and text)
+    texts = tuple(checked_glob(text, name) for text in found if isinstance(text, str) and text)
     if not texts or len(texts) != len(found):
         raise Malformed(f"{name} is not a list of names")
     return texts

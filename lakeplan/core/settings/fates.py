@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
 from itertools import product
 
+from lakeplan import limits
 from lakeplan.core.cron import parse_cron
-from lakeplan.core.globs import BRANCH_NAMES, is_glob, matches, witness
+from lakeplan.core.globs import BRANCH_NAMES, Budget, TooManyGlobs, is_glob, matches, share_a_name
 from lakeplan.core.lifecycle.verdicts import crossing, judge_branch, names_of
 from lakeplan.model.branches import BranchOutlook
 from lakeplan.model.lifecycle import BranchFacts, Evidence, Policy
@@ -103,14 +104,18 @@ def held_deletions(
             found.append(f"{branch.id} ({verdict.policy}, at {at:%Y-%m-%d})")
     if found:
         return tuple(found)
+    budget = Budget(limits.GLOB_PAIRS)
     for name, policy in _named(policies):
         moment = crossing(policy, as_of, as_of)
-        for hold, pattern in product(by_branch, policy.patterns):
-            example = witness([hold.name, pattern], [], BRANCH_NAMES) if is_glob(hold.name) else None
-            if example is not None and hold.holds_on(moment.date()):
-                found.append(
-                    f"any that the hold {hold.name!r} and the pattern {pattern!r} of {name} both name"
-                )
+        globs = [hold for hold in by_branch if is_glob(hold.name) and hold.holds_on(moment.date())]
+        for hold, pattern in product(globs, policy.patterns):
+            both = f"the hold {hold.name!r} and the pattern {pattern!r} of {name}"
+            try:
+                budget.spend(len(hold.name) + len(pattern))
+                if share_a_name(hold.name, pattern, BRANCH_NAMES):
+                    found.append(f"any that {both} both name")
+            except TooManyGlobs:  # more than can be compared: they may share one
+                return (*found, f"any that {both}, or a later one, both name")
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeplan import limits
 from lakeplan.core.lifecycle.verdicts import judge_branch
 from lakeplan.core.settings import fates_of, first_deletion, held_deletions
 from lakeplan.core.settings.fates import facts_of
@@ -128,6 +129,13 @@ class DescribeHeldBranches:
         assert self.held(Hold("branch", "feature-2", before), young, other) == ()
         assert self.held(Hold("branch", "keep"), young, other) == ()
         assert self.held(Hold("prefix", "feature-"), young, other) == ()
+
+    def it_gives_up_comparing_patterns_and_counts_them_as_held(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "GLOB_PAIRS", 100)
+        policy = Policy("hostile", ("a-*", *(f"b-{n}-*" for n in range(50))), max_age_seconds=7 * DAY)
+        found = self.held(Hold("branch", "c-*"), policies=(policy,))
+        (text,) = found
+        assert text.endswith("or a later one, both name")
 
     def it_thinks_of_branches_that_do_not_exist_yet(self) -> None:
         (text,) = self.held(Hold("branch", "*-legal"))
