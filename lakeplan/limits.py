@@ -123,7 +123,7 @@ URL_CHARACTERS = 16 * KIB
 # Programs.
 GIT_BYTES = 64 * MIB
 GIT_MEMORY_BYTES = 512 * MIB
-GIT_SECONDS, GIT_SILENT_SECONDS = 120.0, 8.0
+GIT_SECONDS, GIT_SILENT_SECONDS = 120.0, 5.0
 """One command of git, and the wait for the next bytes of its answer."""
 
 
