@@ -23,6 +23,8 @@ _FOLDERS = (
     *("AZURE_CONFIG_DIR", "AZURE_FEDERATED_TOKEN_FILE", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"),
 )
 """Programs and libraries run, read or trust what is there."""
+_SEARCHED = ("PATH", "PYTHONPATH", "CLASSPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "AWS_DATA_PATH")
+"""Search paths: code is loaded from each folder, or, by botocore, what says where credentials are sent."""
 _PROGRAMS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 """A name is found by ``PATH``; a relative path is not allowed."""
 
@@ -48,7 +50,7 @@ def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
             hint="Set these variables to absolute paths, or unset them.",
         )
     safe = {**environ, SAFE_PATH: "1"}
-    for name in ("PATH", "PYTHONPATH"):
+    for name in _SEARCHED:
         entries = absolute_entries(safe.pop(name, ""))
         if entries:
             safe[name] = entries

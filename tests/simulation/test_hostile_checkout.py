@@ -138,6 +138,10 @@ def it_refuses_relative_settings(
 def it_gives_programs_no_relative_paths_to_search() -> None:
     safe = safe_environment({"PATH": f".:/usr/bin::bin:{os.sep}bin", "PYTHONPATH": ":lib", "OTHER": "x"})
     assert safe == {"PATH": "/usr/bin:/bin", "OTHER": "x", "PYTHONSAFEPATH": "1"}
+    for name in ("LD_LIBRARY_PATH", "CLASSPATH", "AWS_DATA_PATH"):
+        assert (
+            safe_environment({name: "/opt/lib:"})[name] == "/opt/lib"
+        )  # an empty entry is the current folder
     with pytest.raises(UsageError, match="PYSPARK_PYTHON"):
         safe_environment({"PYSPARK_PYTHON": "venv/bin/python"})
     assert safe_environment({"PYSPARK_PYTHON": "python3"})["PYSPARK_PYTHON"] == "python3"
