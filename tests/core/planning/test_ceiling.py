@@ -141,6 +141,8 @@ class DescribeWhatIsSaidOfAStalePlan:
         assert self.said(repository(before=before), repository(before=before, unexpanded=more))
         same = repository(before=before, after=GcRules(90))
         assert self.said(same, replace(same, unexpanded=more)) == []
+        listed = repository(before=before, after=GcRules(7, {"a": 90}))
+        assert self.said(listed, replace(listed, unexpanded=more)) == []
         clear = repository(before=before, after=None, action=Action.CLEAR)
         assert self.said(clear, replace(clear, unexpanded=more)) == []
         new = repository(before=None)
@@ -182,6 +184,10 @@ class DescribeStalePolicies:
     def it_accepts_what_is_as_it_was_or_was_written_already(self):
         assert self.said(with_policies()) == []
         assert self.said(with_policies(before=DAILY, etag="after")) == []
+
+    def it_names_what_else_differs_too(self):
+        live = replace(with_policies(after=YEARLY), config_hash="x")
+        assert [reason.split(" ")[1] for reason in self.said(live)] == ["configuration", "branch"]
 
     def it_refuses_what_is_not_managed_any_more(self):
         assert self.said(repository(managed=False, action=Action.NONE)) == [
