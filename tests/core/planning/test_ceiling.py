@@ -334,6 +334,9 @@ class DescribeGrowth:
         live = impact(2, shown=named({Bit.NOW: "cd"}))
         assert self.grows(reviewed, live, age=HOUR)
         assert self.grows(reviewed, live, age=timedelta(days=2)) == []
+        assert self.grows(reviewed, live, age=timedelta(days=1))
+        apart = impact(2, week=4, shown=named({Bit.NOW: "cd", Bit.WEEK: "ab"}))
+        assert self.grows(apart, live, age=timedelta(days=2)) == []
         backlog = impact(2, week=4, shown=named({Bit.BACKLOG: "cd"}))
         assert self.grows(backlog, live, age=timedelta(days=2)), "the backlog is no part of the change"
 
@@ -392,6 +395,7 @@ class DescribeGrowth:
         ]
         assert grows(None, policies(1)) == ["1 branches would be deleted, 0 were reviewed"]
         assert grows(policies(1), None) == []
+        assert grows(None, policies(0)) == []
         assert grows(PoliciesPlan(Action.CHANGE), PoliciesPlan(Action.CHANGE)) == []
         day = timedelta(days=1)
         assert grows(policies(1, week=5), policies(5), day) != []
