@@ -8,7 +8,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lakeplan.core.retention import CommitGraph, all_kept, documented_verdict, limit_us, server_verdict, to_us
+from lakeplan.core.retention import (
+    CommitGraph,
+    ServerWalk,
+    all_kept,
+    documented_verdict,
+    limit_us,
+    server_verdict,
+    to_us,
+)
 from lakeplan.model.refs import Branch, Commit, Refs
 from lakeplan.model.rules import GcRules
 from tests.core.retention.literal import fixed_worlds, literal_server_walk
@@ -379,10 +387,13 @@ def it_stops_at_an_equal_limit_that_other_days_gave(kept: Any) -> None:
     assert limit_us(as_of, 1, apia) == limit_us(as_of, 2, apia) == to_us(as_of - timedelta(days=1))
     young, old = to_us(as_of) - 1, to_us(as_of - timedelta(days=20))
     commits = (Commit("a", old, "", ("p",)), Commit("b", young, "", ("p",)), Commit("p", old, ""))
-    refs = Refs(commits, (Branch("main", "a"), Branch("feature", "b")), ())
-    graph, rules = CommitGraph.from_refs(refs), GcRules(1, {"feature": 2})
-    assert kept(graph, server_verdict(graph, rules, as_of, apia)) == "a b"
-    assert kept(graph, server_verdict(graph, rules, as_of, timezone.utc)) == "a b p"
+    refs = Refs(commits, (Branch("main", "a"), Branch("feature", "b"), Branch("none", "a")), ())
+    graph = CommitGraph.from_refs(refs)
+    for first, second in ((1, 2), (2, 1)):
+        walk = ServerWalk(graph, GcRules(0, {"main": first, "feature": second}))
+        assert kept(graph, walk.active(as_of, timezone.utc)) == ("a b p" if first < second else "a b")
+        assert kept(graph, walk.active(as_of, apia)) == "a b"
+        assert kept(graph, walk.active(as_of, timezone.utc)) == ("a b p" if first < second else "a b")
 
 
 def it_keeps_what_the_literal_walk_keeps(kept: Any) -> None:
