@@ -18,6 +18,7 @@ from lakeplan.model.rules import GcRules
 
 NOBODY = -1
 DANGLING = -2
+_WEAKEST = -(2**31)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +72,6 @@ def strongest_keepers(graph: CommitGraph, rules: GcRules, zone: tzinfo = timezon
     return found
 
 
-def _rank(branch: int) -> tuple[int, int]:
-    """Greater is stronger, at the same moment: branches by name, then dangling commits, then nobody."""
-    return (0, 0) if branch == NOBODY else (1, 0) if branch == DANGLING else (2, -branch)
+def _rank(branch: int) -> int:
+    """Greater is stronger, at the same moment: branches by name, then dangling commits."""
+    return -branch if branch >= 0 else _WEAKEST

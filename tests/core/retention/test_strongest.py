@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,6 +75,24 @@ def it_names_the_first_of_those_that_keep_a_commit_the_longest() -> None:
             else:
                 assert longest == ({None} if branch == DANGLING else set())
             assert via == n if graph.is_head[n] or not longest else via == n or graph.main_parent[via] == n
+
+
+@pytest.mark.parametrize(
+    ("picture", "branch", "via"),
+    [
+        ("b -> m 2 p\n a -> n 2 p\n x 2 p\n p 9", "a", "n"),
+        ("a -> m 2 p\n b -> n 2 p\n x 2 p\n p 9", "a", "m"),
+        ("c 2 p\n b -> n 2 p\n a -> o 9\n p 9", "b", "n"),
+        ("c 2 p\n d 2 p\n a -> o 9\n p 9", None, "c"),
+    ],
+)
+def it_prefers_branches_by_name_to_dangling_commits_of_the_same_date(
+    picture: str, branch: str | None, via: str, draw: Any
+) -> None:
+    graph = draw(picture)
+    found, p = strongest_keepers(graph, GcRules(7)), graph.index["p"]
+    assert found.branch[p] == (DANGLING if branch is None else [b.id for b in graph.branches].index(branch))
+    assert graph.ids[found.via[p]] == via
 
 
 def it_names_the_branch_and_the_commit_that_followed(draw: Any, now: Any) -> None:
