@@ -132,6 +132,14 @@ def read_results(data: bytes, *, name: str) -> dict[str, tuple[Status, str]]:
     return {address: (Status(status), reason) for address, status, reason in zip(*columns, strict=True)}
 
 
+def read_deleted(data: bytes, *, name: str) -> dict[str, int]:
+    """Sizes of what a record says was deleted, by address. Raises FormatError for a damaged one."""
+    table, _ = _read_record(data, name)
+    columns = (table.column(column).to_pylist() for column in ("address", "size_bytes", "status"))
+    gone = Status.DELETED.value
+    return {address: size for address, size, status in zip(*columns, strict=True) if status == gone}
+
+
 def end_of(name: str, data: bytes, *, where: str = "") -> PartEnd:
     """The end of a part out of its record, which is at ``where``. Raises FormatError for a damaged one."""
     table, verified = _read_record(data, where or name)

@@ -114,7 +114,7 @@ def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
         return run_id  # the collector's own report stands there
     report = UnifiedRun(run_id)
     count, number, waiting = 0, 0, list[str]()
-    for address in deleted(site, end.mark):
+    for address, _ in deleted(site, end.mark):
         waiting.append(address)
         if len(waiting) == ADDRESSES_A_FILE:
             number = _write(site, report, number, waiting)

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakeplan.app.sweep.ports import Site
-from lakeplan.formats.mark_parts import end_of, read_results
+from lakeplan.formats.mark_parts import end_of, read_deleted
 from lakeplan.formats.sweep_keys import attempt_of, part_id, result_key, sweep_prefix
 from lakeplan.model.mark import Mark
-from lakeplan.model.sweep import Part, PartEnd, Status
+from lakeplan.model.sweep import Part, PartEnd
 
 
 def newest_attempts(site: Site, mark_id: str) -> dict[str, int]:
@@ -30,11 +30,10 @@ def read_end(site: Site, mark_id: str, part: Part, attempt: int) -> PartEnd:
     return end_of(part.name, site.store.read(key), where=f"{site.store.url}/{key}")
 
 
-def deleted(site: Site, mark: Mark) -> Iterator[str]:
-    """Addresses of all objects that are recorded as deleted."""
+def deleted(site: Site, mark: Mark) -> Iterator[tuple[str, int]]:
+    """Addresses and sizes of all objects that are recorded as deleted."""
     attempts = newest_attempts(site, mark.mark_id)
     for part in mark.marked.going:
         if (attempt := attempts.get(part_id(part.name))) is not None:
             key = result_key(sweep_prefix(mark.mark_id), part.name, attempt)
-            rows = read_results(site.store.read(key), name=f"{site.store.url}/{key}")
-            yield from (address for address, (status, _) in rows.items() if status is Status.DELETED)
+            yield from read_deleted(site.store.read(key), name=f"{site.store.url}/{key}").items()

@@ -133,3 +133,18 @@ def it_says_what_came_back_too_late(
     assert world.ends(mark)[first] == ("deleted", "")
     assert end.came_back >= 1
     assert world.finish(end)["came_back"] >= 1
+
+
+@pytest.mark.parametrize(("data", "lost"), [(b"first", 0), (b"another object", 1)])
+def it_counts_no_other_object_at_the_address_for_the_one_that_came_back(
+    world: SweepWorld, repo: LakeRepository, first: str, data: bytes, lost: int
+) -> None:
+    mark = world.mark()
+    world.approve(mark)
+
+    def write_there(number: int) -> None:
+        repo.stage("again.bin", first)
+        (repo.folder / first).write_bytes(data)
+
+    world.sweeper.after_round = write_there
+    assert world.run(mark).came_back == lost
