@@ -4,6 +4,7 @@
 --steps N       how many (10,000)
 --store NAME    folder, s3 (moto) or azurite
 --world N       only this world of the seed, to see a violation again
+--from-world N  begin with this world of the seed, to go on after a violation
 --taken-back [NAME ...]
                 take back one fix after the other, and show at which step the checker notices
 """
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--store", choices=tuple(STORES), default="folder")
     parser.add_argument("--world", type=int)
+    parser.add_argument("--from-world", type=int, default=0)
     parser.add_argument("--taken-back", nargs="*", choices=(*FIXES, []), metavar="NAME")
     options = parser.parse_args()
     # what lakeplan warns about is its commands' own output; moto logs every request
@@ -35,15 +37,22 @@ def main() -> int:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if options.taken_back is not None:
         return _take_back(options.taken_back or list(FIXES), options.seed, options.steps or 2_000)
-    return _run(options.seed, options.steps or 10_000, options.store, options.world)
+    return _run(options.seed, options.steps or 10_000, options.store, options.world, options.from_world)
 
 
-def _run(seed: int, steps: int, store: str, world: int | None) -> int:
+def _run(seed: int, steps: int, store: str, world: int | None, first: int) -> int:
     print(f"seed {seed}, {steps:,} steps, {store}", flush=True)
     counts, began = Counts(), time.process_time()
     try:
         with STORES[store]() as mirror:
-            campaign(seed, steps, mirror=mirror, only_world=world, counts=counts)
+            campaign(
+                *(seed, steps),
+                mirror=mirror,
+                only_world=world,
+                first_world=first,
+                counts=counts,
+                lived=_progress,
+            )
     except Lost as lost:
         print(f"VIOLATION {lost}", file=sys.stderr)
         return 1
@@ -53,6 +62,11 @@ def _run(seed: int, steps: int, store: str, world: int | None) -> int:
         print(f"{took:.0f} s of one core, {1000 * took / max(1, counts.steps):.0f} ms a step")
     print("nothing was lost, and every report was true")
     return 0
+
+
+def _progress(world: int, counts: Counts) -> None:
+    if world % 25 == 24:
+        print(f"after world {world}: {counts.steps:,} steps, {counts.deleting:,} deleted", flush=True)
 
 
 def _take_back(names: list[str], seed: int, steps: int) -> int:

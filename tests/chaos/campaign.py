@@ -65,13 +65,16 @@ def campaign(
     *,
     mirror: Callable[[Path], Any] | None = None,
     only_world: int | None = None,
+    first_world: int = 0,
     counts: Counts | None = None,
+    lived: Callable[[int, Counts], None] = lambda world, counts: None,
 ) -> Counts:
-    """Runs so many steps. Raises Lost at the first violation."""
+    """Runs so many steps. Raises Lost at the first violation. ``lived`` is called after each world."""
     counts = counts or Counts()
-    number = only_world or 0
+    number = first_world if only_world is None else only_world
     while counts.steps < steps:
         _World(seed, number, counts, mirror).live(min(WORLD_STEPS, steps - counts.steps))
+        lived(number, counts)
         if only_world is not None:
             break
         number += 1

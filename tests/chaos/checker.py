@@ -132,6 +132,13 @@ class Checker(Watcher):
             if copies:
                 self._purges(copies)
 
+    def before_listing(self, process: Process) -> None:
+        """A mark is measured against what is stored and old enough when it lists, not when it starts."""
+        settings = {**DEFAULTS, **process.tree["sweep"]}
+        oldest = self.world.truth.now_us() - span_us(settings["min_age"])
+        stored = self.world.truth.stored(REPOSITORY)
+        process.doing["candidates"] = sum(at < oldest for at in stored.values())
+
     def _is_still(self, found: Any) -> bool:
         """Whether an object is what a conditional deletion expects: the store refuses others."""
         path = self.world.truth.file(REPOSITORY, found.key) if found is not None else None
@@ -235,7 +242,7 @@ class Checker(Watcher):
         if request.method == "GET" or response.status >= 300:
             return
         now = self.world.truth.now_us()
-        heads = self.world.truth.history(REPOSITORY).branches
+        heads = self.world.truth.heads(REPOSITORY)
         for name in self.born.keys() - heads.keys():
             del self.born[name]
         for name, head in heads.items():

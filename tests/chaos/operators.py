@@ -24,7 +24,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.model.mark import Mark
 from lakeplan.model.shown import object_digests
 from lakeplan.ports.progress import Silent
-from tests.chaos.checker import DEFAULTS, Checker, span_us
+from tests.chaos.checker import Checker
 from tests.chaos.faults import Interruption
 from tests.chaos.world import REPOSITORY, ChaosWorld
 
@@ -42,13 +42,13 @@ class Operator:
 
     def mark(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Mark:
         self._few_parts()
-        settings = {**DEFAULTS, **self.world.sweep}
-        oldest = self.world.truth.now_us() - span_us(settings["min_age"])
-        candidates = sum(at < oldest for at in self.world.truth.stored(REPOSITORY).values())
-        with self.world.running(interruption, skew_hours=skew_hours):
+        with self.world.running(interruption, skew_hours=skew_hours) as process:
             mark = self.world.mark()
         self.marks.append(mark)
-        self._facts[mark.mark_id] = {"going": len(self.checker.going(mark.mark_id)), "candidates": candidates}
+        self._facts[mark.mark_id] = {
+            "going": len(self.checker.going(mark.mark_id)),
+            "candidates": process.doing["candidates"],
+        }
         return mark
 
     def _few_parts(self) -> None:

@@ -72,11 +72,16 @@ class Truth:
             commits[record["id"]] = Commit(
                 record["id"], record["creation_us"], parents, main, record["meta_range_id"]
             )
-        branches = dict(rows("SELECT id, commit_id FROM branches WHERE repository = ?", repository))
+        branches = self.heads(repository)
         tags = dict(rows("SELECT id, commit_id FROM tags WHERE repository = ?", repository))
         sql = "SELECT branch, path, entry FROM staged WHERE repository = ? AND entry IS NOT NULL"
         staged = {(branch, path): json.loads(entry)[0] for branch, path, entry in rows(sql, repository)}
         return History(commits, branches, tags, staged)
+
+    def heads(self, repository: str) -> dict[str, str]:
+        """Commits by branch."""
+        sql = "SELECT id, commit_id FROM branches WHERE repository = ?"
+        return dict(self._lake.rows(sql, repository))
 
     def contents(self, repository: str, commit: Commit) -> Mapping[str, str]:
         """Path → address of what a commit holds: relative to the namespace, or a full one elsewhere."""

@@ -12,6 +12,7 @@ import itertools
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,17 +24,24 @@ from unittest import mock
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import requests
+from requests import sessions
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
 from lakeplan.adapters.lakefs import metadata, transport
+from lakeplan.formats import refs_dump
 from lakeplan.formats.object_paths import ObjectPaths
 from lakeplan.formats.xid import XidSource
+from lakeplan.model.objects import Entry
+from lakeplan.model.refs import Refs
+from lakeplan.ports.lakefs import MetadataReader
+from lakeplan.sandbox import dumps as sandbox_dumps
 from lakeplan.sandbox.answering import Sandbox
 from lakeplan.sandbox.faults import Faults
 from lakeplan.sandbox.messages import Request, Response
 from lakeplan.sandbox.service import Options
 from lakeplan.sweep import deleting
+from tests.sweeping import plain
 from tests.sweeping.lake import Clock, Lake
 
 ENDPOINT = "http://127.0.0.1:8000"
@@ -140,6 +148,45 @@ def _raw(found: Response, now: float) -> HTTPResponse:
 
 
 @contextmanager
+def _read_once() -> Iterator[None]:
+    """Ranges, metaranges and refs dumps are named by what they hold: each is read, and written, once a world,
+    as lakeplan's own engine caches them too."""
+    entries: dict[str, list[Entry]] = {}
+    records: dict[tuple[str, str], list[Any]] = {}
+    dumps: deque[tuple[Refs, Any]] = deque(maxlen=4)
+    read_entries, read_records = plain.entries_of, refs_dump._read_all
+    write = sandbox_dumps.write_refs_dump
+
+    def entries_of(metadata: MetadataReader, metarange: str) -> list[Entry]:
+        if metarange not in entries:
+            entries[metarange] = list(read_entries(metadata, metarange))
+        return entries[metarange]
+
+    def read_all(id: str, read: Any, entity: Any, decode: Any) -> list[Any]:
+        if (id, entity) not in records:
+            records[id, entity] = list(read_records(id, read, entity, decode))
+        return records[id, entity]
+
+    def write_refs_dump(refs: Refs) -> Any:
+        for known, answer in dumps:
+            if known == refs:
+                return answer
+        dumps.append((refs, write(refs)))
+        return dumps[-1][1]
+
+    def pairs(value: Any) -> list[tuple[Any, Any]] | None:
+        return list(value.items() if hasattr(value, "items") else value) if value is not None else None
+
+    with (
+        mock.patch.object(plain, "entries_of", entries_of),
+        mock.patch.object(refs_dump, "_read_all", read_all),
+        mock.patch.object(sandbox_dumps, "write_refs_dump", write_refs_dump),
+        mock.patch.object(sessions, "to_key_val_list", pairs),  # tries protocols, which takes long
+    ):
+        yield
+
+
+@contextmanager
 def no_threads_no_waiting(current: Callable[[], WireLake]) -> Iterator[None]:
     """Pools and requests do their work at once, in this thread and in order; sleeping moves the world's
     clock; new HTTP sessions lead to the world that ``current`` gives."""
@@ -164,6 +211,7 @@ def no_threads_no_waiting(current: Callable[[], WireLake]) -> Iterator[None]:
         return current().session()
 
     with (
+        _read_once(),
         mock.patch.object(ThreadPoolExecutor, "submit", submit),
         mock.patch.object(time, "sleep", sleep),
         mock.patch.object(transport, "within", lambda seconds, call: call()),

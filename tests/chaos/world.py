@@ -111,6 +111,8 @@ class Watched:
         def act() -> Any:
             if self._port == "store" and writes:
                 world.watcher.before_store(name, args, more.get("expected"))
+            elif name == "list_objects" and not args and world.process is not None:
+                world.watcher.before_listing(world.process)
             answer = target(*args, **more)
             if self._port == "store":
                 world.date_files(name, args)
@@ -128,6 +130,9 @@ class Watcher:
 
     def before_store(self, name: str, args: tuple[Any, ...], expected: Mapping[str, Any] | None) -> None:
         """Just before a writing call of the store; ``expected`` is what a deletion is conditional on."""
+
+    def before_listing(self, process: Process) -> None:
+        """Just before all data is listed."""
 
     def before_server(self, process: Process, request: Request) -> None:
         """Just before a request has its effect."""
