@@ -8,7 +8,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -19,11 +19,11 @@ from unittest import mock
 from lakeplan.errors import LakeplanError
 from lakeplan.model.mark import Mark
 from tests.chaos import faults
-from tests.chaos.checker import RULES, Checker, Violation
+from tests.chaos.checker import QUARANTINE, RULES, Checker, Violation
 from tests.chaos.faults import Killed
 from tests.chaos.operators import Operator
-from tests.chaos.trees import edit_tree, first_tree, tighten
-from tests.chaos.users import Users
+from tests.chaos.trees import Edit, edit_days, edit_tree, first_tree, hold_branch, tighten
+from tests.chaos.users import BRANCHES, Users
 from tests.chaos.wire import no_threads_no_waiting
 from tests.chaos.world import ChaosWorld
 
@@ -127,7 +127,8 @@ class _World:
         for _ in range(self.random.randint(0, 3)):
             self.users.act()
         self._sometimes(0.3, self._edit_tree)
-        self._sometimes(0.1, self._accident)
+        self._sometimes(0.15, self._accident)
+        self._sometimes(0.1, self._move_held)
         self.world.lake.clock.advance(hours=self.random.choice(HOURS))
         (command,) = self.random.choices(*zip(*self._commands(), strict=True))
         self._run(command)
@@ -143,12 +144,12 @@ class _World:
             (self._whole_sweep, 55),
             (self._sweep_again, 10),
             (self._close, 4),
-            (self._automatic, 6),
+            (self._automatic, 7),
             (self._restore, 6),
             (self._purge, 8),
-            (self._lifecycle, 16),
+            (self._lifecycle, 22),
             (self._undo, 2),
-            (self._apply, 8),
+            (self._apply, 10),
         ]
 
     def _run(self, command: Callable[[], Any]) -> None:
@@ -180,9 +181,7 @@ class _World:
     def _accident(self) -> None:
         """Of the state: copied, lost, an older copy put back."""
         memory = self.world.memory
-        kind = self.random.choice(
-            ("copied",) * 4 + ("lost", "put back", "ledger put back", "ledger put back")
-        )
+        kind = self.random.choice(("copied",) * 4 + ("lost", "put back") + ("ledger put back",) * 3)
         if kind == "copied":
             self._snapshots.append((dict(memory.records), self.checker.lowered_us))
             return
@@ -192,6 +191,7 @@ class _World:
             memory.records = {}
         elif kind == "ledger put back" and self._snapshots:
             records, _ = self.random.choice(self._snapshots)
+            self.users.attempt(lambda: self.users.replace(self.random.choice(BRANCHES[1:])))
             ledgers = {key: one for key, one in records.items() if key.startswith("branches/")}
             memory.records = {**memory.records, **ledgers}
         elif self._snapshots:
@@ -202,23 +202,39 @@ class _World:
         if kind == "ledger put back":
             self._run(self._lifecycle)
 
-    def _fault(self, *aims: str) -> dict[str, Any]:
-        """Arguments of a command: its interruption and its clock."""
-        interruption = faults.draw(self.random, self._meanwhile, aims)
+    def _move_held(self) -> None:
+        """The branch of a hold leads elsewhere: the hold keeps what it kept."""
+        if held := [hold["branch"] for hold in self.world.holds if "branch" in hold]:
+            self.diary.append("    the branch of a hold is moved")
+            self.users.attempt(lambda: self.users.replace(self.random.choice(held)))
+
+    def _machine(self) -> dict[str, Any]:
+        """Whose clock is how wrong."""
         skew = self.random.choice(SKEWS)
         if skew:
             self.counts.faults["clock"] += 1
             self.diary.append(f"    its clock is {skew:+} hours wrong")
+        return {"skew_hours": skew}
+
+    def _fault(self, *aims: str, often: Sequence[str] = faults.FAULTS) -> dict[str, Any]:
+        """Arguments of a command: its interruption and its clock."""
+        return {**self._machine(), **self._interruption(*aims, often=often)}
+
+    def _interruption(self, *aims: str, often: Sequence[str] = faults.FAULTS) -> dict[str, Any]:
+        interruption = faults.draw(self.random, self._meanwhile, aims, often)
         if interruption is not None:
             self.diary.append(f"    {interruption}")
             interruption.then = self._while_slow if interruption.kind == "slow" else self._after_a_fault
             interruption.count = self.counts.faults
-        return {"interruption": interruption, "skew_hours": skew}
+        return {"interruption": interruption}
 
     def _after_a_fault(self) -> None:
         """Others act before a process tries again."""
-        if self.random.random() < 0.5:
+        kind = self.random.choice(("nothing", "users", "again", "again", "again"))
+        if kind == "users":
             self.users.act()
+        elif kind == "again":
+            self.users.attempt(lambda: self.users.make_again(self.checker.deleted_branch))
 
     def _while_slow(self) -> None:
         self.world.lake.clock.advance(hours=self.random.choice((30, 120, 900)) / 3600)
@@ -255,41 +271,52 @@ class _World:
     def _whole_sweep(self) -> None:
         unfinished = self._unfinished()
         if unfinished is not None:  # a new mark would be refused
-            self._sweep(unfinished) if self.random.random() < 0.7 else self._close()
+            self._sometimes(0.5, self._revive)
+            self._sweep(unfinished, self._machine()) if self.random.random() < 0.7 else self._close()
             return
         if self.random.random() < 0.7:
             self.users.attempt(self.users.churn)
+        self._sometimes(0.1, lambda: self.users.revive(self.checker.expired()))
+        machine = self._machine()
+        if machine["skew_hours"]:
+            self.users.stray()
         # mostly the sweep is interrupted: it is what deletes
         hit = self.random.choice(("mark", "approve", "sweep", "sweep", "sweep"))
-        mark = self.operator.mark(**self._fault() if hit == "mark" else {})
+        mark = self.operator.mark(**machine, **self._interruption() if hit == "mark" else {})
         self._between()
-        self.operator.approve(mark, **self._fault() if hit == "approve" else {})
+        self.operator.approve(mark, **machine, **self._interruption() if hit == "approve" else {})
         self._approved.append(mark)
         if self.random.random() < 0.2:
-            self._tightened(lambda: self._sweep(mark))
+            self._tightened(lambda: self._sweep(mark, machine))
         else:
             self._between()
-            self._sweep(mark, interrupted=hit == "sweep")
+            self._sweep(mark, machine, interrupted=hit == "sweep")
 
     def _tightened(self, act: Callable[[], None]) -> None:
         """The tree asks for more care for a while."""
-        world = self.world
-        before = world.sweep, world.safety, world.gc
-        text = tighten(world, self.random)
+        self._for_a_while(tighten(self.world, self.random), act)
+
+    def _held(self, act: Callable[[], Any]) -> None:
+        """The tree holds a branch for a while."""
+        self._for_a_while(hold_branch(self.world, self.random), act)
+
+    def _for_a_while(self, edit: Edit, act: Callable[[], Any]) -> None:
+        text, undo = edit
         self.diary.append(f"    tree: {text}")
         self.counts.tree["tightened"] += 1
         try:
             act()
         finally:
-            world.sweep, world.safety, world.gc = before
+            undo()
 
-    def _sweep(self, mark: Mark, *, interrupted: bool = True) -> None:
+    def _sweep(self, mark: Mark, machine: dict[str, Any], *, interrupted: bool = True) -> None:
         def between(number: int) -> None:
             if number == 1:
                 self._between_rounds()
 
-        how = self._fault("store delete", "store copy", "refs/dump") if interrupted else {}
-        document = self.operator.sweep(mark, **how, between_rounds=between)
+        aims = ("store delete", "store copy", "refs/dump")
+        how = self._interruption(*aims, often=faults.KILLS) if interrupted else {}
+        document = self.operator.sweep(mark, **machine, **how, between_rounds=between)
         self.diary.append(f"    {document['deleted']['objects']} deleted, {document['problem']}")
 
     def _between_rounds(self) -> None:
@@ -310,7 +337,7 @@ class _World:
         oldest = self.world.lake.clock() - timedelta(hours=self.random.choice((72, 72, 100)))
         marks = [m for m in self._approved[-4:] if m.marked_at > oldest]
         if marks:
-            self._sweep(self.random.choice(marks))
+            self._sweep(self.random.choice(marks), self._machine())
 
     def _close(self) -> None:
         mark = self._unfinished()
@@ -322,12 +349,14 @@ class _World:
         # what nobody was shown expires
         self._sometimes(0.5, lambda: self.users.attempt(self.users.churn))
         self._between()
-        before = self.world.sweep.get("automatic")
-        self.world.sweep["automatic"] = True
+        before = self.world.sweep
+        # what was never committed always waits for a person
+        never = self.random.choice(("keep", "keep", before["never_committed"]))
+        self.world.sweep = {**before, "automatic": True, "never_committed": never}
         try:
-            self.operator.automatic(shown, self._fault()["interruption"])
+            self.operator.automatic(shown, **self._interruption())
         finally:
-            self.world.sweep["automatic"] = bool(before)
+            self.world.sweep = before
 
     def _restore(self) -> None:
         marks = [m for m in self.operator.marks[-4:] if m.settings.mode == "quarantine"]
@@ -336,13 +365,28 @@ class _World:
             self.operator.restore(mark, **self._fault())
 
     def _purge(self) -> None:
+        copies = {
+            file.relative_to(folder).as_posix()
+            for folder in self.users.repo.folder.glob(f"{QUARANTINE}*")
+            for file in folder.rglob("*")
+            if file.is_file()
+        }
+        self._sometimes(0.5, lambda: self.users.revive(copies))
         self.operator.purge(**self._fault(), older_hours=self.random.choice((0, 0, 24)))
 
     def _lifecycle(self) -> None:
-        self.operator.lifecycle(**self._fault("server DELETE", "/diff", "/branches/"))
+        self._sometimes(0.4, lambda: self.users.attempt(self.users.branch))
+        aims = ("server DELETE", "server DELETE", "/diff", "/branches/")
+        how = self._fault(*aims, often=("lost answer", "500 after", "timeout after", "slow"))
+        if self.random.random() < 0.25:
+            self._held(lambda: self.operator.lifecycle(**how))
+        else:
+            self.operator.lifecycle(**how)
 
     def _undo(self) -> None:
         self.operator.undo(**self._fault())
 
     def _apply(self) -> None:
-        self.operator.apply(**self._fault(f"PUT {RULES}", RULES))
+        self._sometimes(0.5, lambda: edit_days(self.world, self.random))
+        often = ("stale", "500 after", "timeout after", "lost answer")
+        self.operator.apply(**self._fault(f"PUT {RULES}", RULES, often=often))

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from lakeplan.sandbox.messages import Request, Response
 from tests.chaos.truth import DAY_US, Days, days_of, held_commits, in_force, lowers
-from tests.chaos.world import REPOSITORY, ChaosWorld, Process, Watcher, keys_of
+from tests.chaos.world import REPOSITORY, ChaosWorld, Process, Watcher, days_in, keys_of
 
 HOUR_US = 3_600_000_000
 UNITS = {"s": 1_000_000, "m": 60_000_000, "h": HOUR_US, "d": DAY_US}
@@ -76,6 +76,8 @@ class Checker(Watcher):
     deletions: int = 0
     swept: set[str] = field(default_factory=set)
     restored: set[str] = field(default_factory=set)
+    deleted_branch: str = ""
+    """The last one that lakeplan deleted."""
 
     def violation(self, text: str) -> Violation:
         """Remembered, too: nobody can swallow it."""
@@ -87,16 +89,22 @@ class Checker(Watcher):
         self.world.wire.heard = self.heard
 
     # ---- what is held
-    def held(self, dumped: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
-        """Address → why it must not be deleted, by everything that is known now. ``dumped``: what other
-        repositories held when a process asked for their refs."""
-        truth, world = self.world.truth, self.world
-        once = [c for h in world.holds if self._in_force(h) for c in self.held_once.get(_name(h), ())]
-        margin = span_us({**DEFAULTS, **world.sweep}["margin"])
-        found = truth.held(REPOSITORY, world.tree_days, world.holds, once, margin)
+    def held(self, process: Process | None = None) -> dict[str, str]:
+        """Address → why it must not be deleted, by everything that is known now, and by the tree that a
+        process read."""
+        found, world = self._held_here(process), self.world
         for (other,) in world.wire.rows("SELECT id FROM repositories WHERE id != ?", REPOSITORY):
-            found |= truth.foreign(other, REPOSITORY) if dumped is None else dumped.get(other, {})
+            found |= world.truth.foreign(other, REPOSITORY)
         return found
+
+    def _held_here(self, process: Process | None) -> dict[str, str]:
+        """The same, without what other repositories hold."""
+        world = self.world
+        tree = process.tree if process is not None else {"holds": world.holds, "sweep": world.sweep}
+        days = world.tree_days if process is None else days_in(tree["gc"])
+        once = [c for h in tree["holds"] if self._in_force(h) for c in self.held_once.get(_name(h), ())]
+        margin = span_us({**DEFAULTS, **tree["sweep"]}["margin"])
+        return world.truth.held(REPOSITORY, days, tree["holds"], once, margin)
 
     def _in_force(self, hold: Mapping[str, Any]) -> bool:
         return in_force(hold, self.world.lake.clock().date())
@@ -114,9 +122,9 @@ class Checker(Watcher):
                 name: commits | self.held_once.get(name, set()) for name, commits in found.items()
             }
 
-    def _named_by_holds(self) -> dict[str, set[str]]:
-        history = self.world.truth.history(REPOSITORY)
-        return {_name(hold): held_commits(history, hold) for hold in self.world.holds if self._in_force(hold)}
+    def _named_by_holds(self, process: Process) -> dict[str, set[str]]:
+        history, holds = self.world.truth.history(REPOSITORY), process.tree["holds"]
+        return {_name(hold): held_commits(history, hold) for hold in holds if self._in_force(hold)}
 
     # ---- the store
     def before_store(self, name: str, args: tuple[Any, ...], expected: Mapping[str, Any] | None) -> None:
@@ -159,9 +167,13 @@ class Checker(Watcher):
         if process.inspected is None:
             raise self.violation("data is deleted by a process that inspected nothing")
         self.ended(process)
-        held = self.held()
+        held = self.held(process)
         self._not_held(keys, held, process.inspected)
-        self._settings_allow(keys, stored, process)
+        for tree in (process.tree, process.doing.get("approved", process.tree)):
+            self._settings_allow(keys, stored, tree)
+            self._gates(tree, process)
+        if unseen := set(keys) - process.doing.get("shown", set(keys)):
+            raise self.violation(f"{len(unseen)} objects are deleted by themselves that no plan showed")
         self.swept |= set(keys)
         self._count("objects deleted", len(keys))
 
@@ -171,9 +183,12 @@ class Checker(Watcher):
             if key in held and key in inspected:
                 raise self.violation(f"{key} is deleted, though it is kept by {held[key]}")
 
-    def _settings_allow(self, keys: Sequence[str], stored: Mapping[str, int], process: Process) -> None:
-        settings, now = {**DEFAULTS, **process.tree["sweep"]}, self.world.truth.now_us()
-        if process.tree["gc"] == "clear":
+    def _settings_allow(
+        self, keys: Sequence[str], stored: Mapping[str, int], tree: Mapping[str, Any]
+    ) -> None:
+        """By the tree of a process, or of the approval that it goes by."""
+        settings, now = {**DEFAULTS, **tree["sweep"]}, self.world.truth.now_us()
+        if tree["gc"] == "clear":
             raise self.violation("data is deleted, though the tree clears the rules")
         committed = self.world.truth.ever_committed(REPOSITORY)
         for key in keys:
@@ -190,12 +205,9 @@ class Checker(Watcher):
                 )
         if self.lowered_us is not None and now - self.lowered_us < span_us(settings["settle"]):
             raise self.violation("data is deleted before sweep.settle has passed since rules were lowered")
-        self._gates(settings, process)
-        if unseen := set(keys) - process.doing.get("shown", set(keys)):
-            raise self.violation(f"{len(unseen)} objects are deleted by themselves that no plan showed")
 
-    def _gates(self, settings: Mapping[str, Any], process: Process) -> None:
-        mark = process.doing.get("mark")
+    def _gates(self, tree: Mapping[str, Any], process: Process) -> None:
+        settings, mark = {**DEFAULTS, **tree["sweep"]}, process.doing.get("mark")
         if mark is None or process.doing.get("allowed"):
             return
         total, candidates = mark["going"], mark["candidates"]
@@ -203,7 +215,7 @@ class Checker(Watcher):
             raise self.violation(
                 f"{total} objects of a mark are deleted; the tree allows {settings['max_objects']}"
             )
-        percent = process.tree["safety"].get("max_expired_objects_percent", 30)
+        percent = tree["safety"].get("max_expired_objects_percent", 30)
         if candidates and 100 * total > percent * candidates:
             raise self.violation(
                 f"{total} of {candidates} objects are deleted; the tree allows {percent} percent"
@@ -218,8 +230,8 @@ class Checker(Watcher):
 
     def _purges(self, keys: Iterable[str]) -> None:
         """Copies are about to be deleted: what is kept and has no original is lost for good."""
-        age = span_us({**DEFAULTS, **self.world.sweep}["quarantine_age"])
-        process, held = self._process(), self.held()
+        process = self._process()
+        age, held = span_us({**DEFAULTS, **process.tree["sweep"]}["quarantine_age"]), self.held(process)
         stored = self.world.truth.stored(REPOSITORY)
         for key in keys:
             file = self.world.truth.file(REPOSITORY, key)
@@ -252,11 +264,15 @@ class Checker(Watcher):
 
     def before_server(self, process: Process, request: Request) -> None:
         if request.method == "POST" and request.path == PREPARE:
-            process.inspected = self.held(process.dumped)
+            process.inspected = self._held_here(process)
+            for known in process.dumped.values():
+                process.inspected |= known
         if (other := FOREIGN_DUMP.fullmatch(request.path)) and other[1] != REPOSITORY:
             process.dumped[other[1]] = self.world.truth.foreign(other[1], REPOSITORY)
+            if process.inspected is not None:
+                process.inspected |= process.dumped[other[1]]
         if request.path == DUMP and process.inspected is not None:
-            process.doing["holds"] = self._named_by_holds()
+            process.doing["holds"] = self._named_by_holds(process)
         branch = BRANCH.fullmatch(request.path)
         if request.method == "DELETE" and branch is not None:
             self._deletes_branch(process, branch[1])
@@ -308,8 +324,8 @@ class Checker(Watcher):
         if self._may_assume(process):
             since_commit = self.world.truth.now_us() - history.commits[head].made_us
             age, idle = max(age, since_commit), max(idle, since_commit)
-        self._old_enough(name, age, idle)
-        for hold in self.world.holds:
+        self._old_enough(name, age, idle, process.tree["policies"])
+        for hold in process.tree["holds"]:
             if self._in_force(hold) and fnmatchcase(name, hold.get("branch", "")):
                 raise self.violation(f"branch {name} is deleted, though {hold} holds it")
         if process.read.pop(f"staged on {name}", True):
@@ -323,6 +339,7 @@ class Checker(Watcher):
             raise self.violation(f"branch {name} is deleted by pull requests that were read long before")
         self._is_on_record(name, head)
         process.doing.setdefault("heads", {})[name] = head
+        self.deleted_branch = name
         self._count("branches deleted", 1)
 
     def _is_on_record(self, name: str, head: str) -> None:
@@ -341,8 +358,8 @@ class Checker(Watcher):
         known = any(key.startswith("branches/") for key in records)
         return known and not self.ledger_lost and process.tree["assume_created"] == "head_commit"
 
-    def _old_enough(self, name: str, age: int, idle: int) -> None:
-        for policy in self.world.policies:
+    def _old_enough(self, name: str, age: int, idle: int, policies: Iterable[Mapping[str, Any]]) -> None:
+        for policy in policies:
             # the ledger and the server's dates are whole seconds
             if all(
                 span_us(policy[key]) <= since + UNITS["s"]
@@ -362,7 +379,7 @@ class Checker(Watcher):
         """A finished sweep says of every object what the store shows."""
         if not document["finished"]:
             return
-        stored, held = self.world.truth.stored(REPOSITORY), self.held()
+        stored, held = self.world.truth.stored(REPOSITORY), self.held(process)
         going, told = self.going(mark_id), document["deleted"]["objects"]
         gone = going - set(stored)
         # what it deleted may have been restored since, by this mark or by another one
@@ -413,7 +430,7 @@ class Checker(Watcher):
     def check_apply(self, report: Any, process: Process) -> None:
         """``applied`` is what it read last; what it wrote and the server stores is not reported as failed,
         nor as uncertain when the server had said that it took the write."""
-        tree, stored = self.world.tree_days, self.world.truth.days(REPOSITORY)
+        tree, stored = days_in(process.tree["gc"]), self.world.truth.days(REPOSITORY)
         for one in report.results:
             end = one.outcome.value
             if one.setting != "gc":

@@ -58,17 +58,21 @@ class Interruption:
 
 
 def draw(
-    random: random.Random, meanwhile: Callable[[], None], aims: Sequence[str] = ()
+    random: random.Random,
+    meanwhile: Callable[[], None],
+    aims: Sequence[str] = (),
+    often: Sequence[str] = FAULTS,
 ) -> Interruption | None:
     """An interruption of a command; half of the commands have none. ``aims`` are calls that are met more
-    often than others."""
+    often than others, and ``often`` the kinds that they are met with more often."""
     if random.random() < 0.5:
         return None
     # early calls are in every command; a sweep of a few parts makes about 80
     at = random.choice((random.randint(1, 12), random.randint(1, 40), random.randint(1, 90)))
-    only = random.choice(aims) if aims and random.random() < 0.5 else ""
-    at = random.randint(1, 3) if only else at
-    return Interruption(random.choice(FAULTS), at, random.randint(1, LONGEST), only, meanwhile)
+    only = random.choice(aims) if aims and random.random() < 0.7 else ""
+    at = random.choice((1, 1, 2, 3)) if only else at
+    kind = random.choice(often if only and random.random() < 0.8 else FAULTS)
+    return Interruption(kind, at, random.randint(1, LONGEST), only, meanwhile)
 
 
 @dataclass

@@ -39,6 +39,8 @@ class Operator:
         self.finished: set[str] = set()
         """Marks whose last report says so."""
         self._facts: dict[str, dict[str, int]] = {}
+        self._approved: dict[str, dict[str, Any]] = {}
+        """Trees that marks were approved by; only what the tree says of days now counts."""
 
     def mark(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Mark:
         self._few_parts()
@@ -57,8 +59,9 @@ class Operator:
         self.world.sweeper.parts_a_round = 1
 
     def approve(self, mark: Mark, interruption: Interruption | None = None, *, skew_hours: float = 0) -> None:
-        with self.world.running(interruption, skew_hours=skew_hours):
+        with self.world.running(interruption, skew_hours=skew_hours) as process:
             self.world.approve(mark)
+        self._approved[mark.mark_id] = {**process.tree, "gc": None}
 
     def sweep(
         self,
@@ -73,7 +76,9 @@ class Operator:
         world, sweeper = self.world, self.world.sweeper
         sweeper.parts_a_round, sweeper.rounds, sweeper.after_round = 1, 0, between_rounds
         facts = self._facts.get(mark.mark_id)
-        doing = {"mark": facts, "allowed": world.allowed}
+        doing: dict[str, Any] = {"mark": facts, "allowed": world.allowed}
+        if mark.mark_id in self._approved:
+            doing["approved"] = self._approved[mark.mark_id]
         with world.running(interruption, skew_hours=skew_hours, **doing) as process:
             if close:
                 site, stored = find_mark(world.tree(), mark.mark_id, world.ports())

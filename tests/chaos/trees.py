@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -22,6 +23,8 @@ SWEEP: dict[str, tuple[Any, ...]] = {
 }
 PERCENT = (100,) * 5 + (60, 20, 1)
 DAYS = (3, 3, 7, 14, 30)
+Edit = tuple[str, Callable[[], None]]
+"""What was changed, and what takes it back."""
 
 
 def first_tree(world: ChaosWorld, random: Random) -> None:
@@ -30,8 +33,13 @@ def first_tree(world: ChaosWorld, random: Random) -> None:
     world.policies = [_policy(random)]
 
 
-def tighten(world: ChaosWorld, random: Random) -> str:
+def tighten(world: ChaosWorld, random: Random) -> Edit:
     """Asks for more care than before, as somebody does who sees what was approved."""
+    before = world.sweep, world.safety, world.gc
+
+    def undo() -> None:
+        world.sweep, world.safety, world.gc = before
+
     sweep: dict[str, Any] = {
         "mode": "quarantine",
         "never_committed": "keep",
@@ -47,7 +55,23 @@ def tighten(world: ChaosWorld, random: Random) -> str:
         world.gc = random.choice(("clear", {"default_retention_days": 90}))
     else:
         world.sweep = {**world.sweep, kind: sweep[kind]}
-    return f"{kind} is tightened"
+    return f"{kind} is tightened", undo
+
+
+def hold_branch(world: ChaosWorld, random: Random) -> Edit:
+    """Holds one branch more."""
+    before = world.holds
+
+    def undo() -> None:
+        world.holds = before
+
+    hold = {"branch": random.choice(sorted(world.truth.heads(REPOSITORY))), "reason": "legal"}
+    world.holds = [*(one for one in before if _named(one) != _named(hold)), hold]
+    return f"{hold} is held", undo
+
+
+def edit_days(world: ChaosWorld, random: Random) -> None:
+    world.gc = _gc(random)
 
 
 def edit_tree(world: ChaosWorld, random: Random) -> str:
@@ -55,6 +79,8 @@ def edit_tree(world: ChaosWorld, random: Random) -> str:
     kinds = ["sweep", "sweep", "safety", "gc", "gc", "holds", "holds", "policies", "lifecycle"]
     if world.safety["max_expired_objects_percent"] < 100:
         kinds += ["safety"] * 4  # nothing is deleted until it is raised again
+    if world.gc == "clear":
+        kinds += ["gc"] * 4
     kind = random.choice(kinds)
     if kind == "sweep":
         name = random.choice(sorted(SWEEP))
@@ -64,7 +90,7 @@ def edit_tree(world: ChaosWorld, random: Random) -> str:
         world.safety = {**world.safety, "max_expired_objects_percent": random.choice(PERCENT)}
         return f"safety {world.safety}"
     if kind == "gc":
-        world.gc = _gc(random)
+        edit_days(world, random)
         return f"gc {world.gc}"
     if kind == "holds":
         hold = _hold(world, random)
@@ -79,21 +105,23 @@ def edit_tree(world: ChaosWorld, random: Random) -> str:
 
 
 def _gc(random: Random) -> Any:
-    if random.random() < 0.1:
+    if random.random() < 0.05:
         return "clear"
     own = [{"branch_id": random.choice(BRANCHES), "retention_days": random.choice(DAYS)}]
     return {"default_retention_days": random.choice(DAYS), "branches": own if random.random() < 0.5 else []}
 
 
 def _policy(random: Random) -> dict[str, Any]:
-    which = random.choice(({"max_age": "3d"}, {"max_age": "1d"}, {"max_idle_age": "2d"}))
+    which = random.choice(
+        ({"max_age": "3d"}, {"max_age": "1d"}, {"max_idle_age": "2d"}, {"max_idle_age": "1d"})
+    )
     return {"id": "features", "patterns": ["feature-*", "fix"], **which}
 
 
 def _hold(world: ChaosWorld, random: Random) -> dict[str, Any]:
     history = world.truth.history(REPOSITORY)
     named: list[dict[str, Any]] = [
-        {"branch": random.choice(sorted(history.branches))},
+        *({"branch": random.choice(sorted(history.branches))} for _ in range(2)),
         {"commit": random.choice(sorted(history.commits))},
         {"prefix": random.choice(PATHS).partition("/")[0] + "/"},
     ]

@@ -116,6 +116,19 @@ class Users:
     def drop_branch(self) -> None:
         self.repo.drop_branch(self._random.choice(BRANCHES[1:]))
 
+    def make_again(self, name: str) -> None:
+        """A branch that was deleted is there again, as young as it is."""
+        if name and name not in self._history().branches:
+            self.repo.branch(name, self.any_commit())
+
+    def replace(self, name: str) -> None:
+        """A branch leads elsewhere: what it led to may have no branch any more."""
+        if name == "main":
+            self.repo.hard_reset(self.any_commit(), name)
+        elif (head := self._history().branches.get(name)) is not None:
+            self.repo.drop_branch(name)
+            self.repo.branch(name, self._random.choice((head, self.any_commit())))
+
     def tag(self) -> None:
         name = f"{self._random.choice('vn')}{next(self._numbers)}"
         self.repo.tag(name, self.any_commit())

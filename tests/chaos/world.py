@@ -55,11 +55,12 @@ class Process:
     skew: timedelta
     alive: bool = True
     read: dict[str, Any] = field(default_factory=dict)
-    inspected: Mapping[str, str] | None = None
+    inspected: dict[str, str] | None = None
     dumped: dict[str, Mapping[str, str]] = field(default_factory=dict)
     doing: dict[str, Any] = field(default_factory=dict)
     tree: dict[str, Any] = field(default_factory=dict)
-    """``sweep``, ``safety``, ``gc`` and ``assume_created`` when it started: a process reads its tree once."""
+    """``sweep``, ``safety``, ``gc``, ``holds``, ``policies`` and ``assume_created`` when it started: it
+    reads its tree once."""
 
 
 class MemoryState:
@@ -183,6 +184,7 @@ class ChaosWorld(SweepWorld):
         self._processes += 1
         process = Process(self._processes, Calls(interruption), timedelta(hours=skew_hours), doing=doing)
         process.tree = {"sweep": dict(self.sweep), "safety": dict(self.safety), "gc": self.gc}
+        process.tree |= {"holds": list(self.holds), "policies": self.policies}
         process.tree["assume_created"] = self.lifecycle.get("assume_created", "never")
         before, connections = self.process, self._connections
         self.process, self._connections = process, None
@@ -243,9 +245,7 @@ class ChaosWorld(SweepWorld):
     @property
     def tree_days(self) -> Days | None:
         """Days that the tree gives; None when it manages none, or clears them."""
-        if self.gc is None or self.gc == "clear":
-            return None
-        return days_of(self.gc)
+        return days_in(self.gc)
 
     # ---- ports
     def ports(self) -> SweepPorts:
@@ -320,6 +320,10 @@ class ChaosWorld(SweepWorld):
         if path.is_file():
             at = self.lake.clock().timestamp()
             os.utime(path, (at, at))
+
+
+def days_in(gc: dict[str, Any] | str | None) -> Days | None:
+    return None if gc is None or isinstance(gc, str) else days_of(gc)
 
 
 def keys_of(args: Sequence[Any]) -> list[str]:
