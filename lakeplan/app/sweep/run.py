@@ -360,7 +360,9 @@ class _Runner:
         now = check_clocks(site, mark, self._ports, self._by).earliest
         look = take_look(site, read_rules(site), now=now, before=None)
         kept, prefixes = look.kept_metaranges(), look.held_prefixes
-        others = look.metaranges().keys() - kept - self._seen.other_metaranges if prefixes else ()
+        # what the mark read elsewhere was compared with the prefixes that it knew, and with no others
+        read = self._seen.other_metaranges if {*prefixes} <= {*mark.held_prefixes} else ()
+        others = look.metaranges().keys() - kept - {*read} if prefixes else ()
         held = self._ports.marker.held_again(
             RecheckRequest(
                 store=site.store,

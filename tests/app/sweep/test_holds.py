@@ -222,6 +222,29 @@ class DescribeAPrefix:
         assert len(before - held.stored()) == 3
         assert records(world) == []
 
+    def it_is_held_in_sweeps_of_older_marks_once_an_inspection_recorded_it(
+        self, world: SweepWorld, held: LakeRepository
+    ) -> None:
+        """Whoever sweeps the older mark has a tree without the hold, or one that has dropped it."""
+        held.drop_branch("legal-1")
+        mark = world.mark()
+        world.approve(mark)
+        hold(world, prefix="evid")
+        world.mark()
+        world.holds = []
+        end = world.run(mark)
+        assert (end.amount(Status.SAVED).objects, end.amount(Status.DELETED).objects) == (2, 1)
+
+    def it_counts_what_was_deleted_below_it_before_when_a_sweep_is_closed(
+        self, world: SweepWorld, held: LakeRepository
+    ) -> None:
+        held.drop_branch("legal-1")
+        mark = world.mark()
+        world.approve(mark)
+        assert world.run(mark).came_back == 0
+        hold(world, prefix="evid")
+        assert world.finish(world.close(mark))["came_back"] == 2
+
     def it_warns_where_no_path_matches(
         self, world: SweepWorld, held: LakeRepository, caplog: pytest.LogCaptureFixture
     ) -> None:
