@@ -108,6 +108,9 @@ def it_does_without_parents_that_no_walk_follows() -> None:
     # A server never reads the other parents of a merge, so a dump without them still has one answer.
     graph = CommitGraph.from_refs(Refs((Commit("b", 0, "", ("a", "gone")), Commit("a", 0, "")), (), ()))
     assert list(graph.main_parent) == [NO_PARENT, 0]
+    octopus = Commit("b", 0, "", ("a", "gone", "a"), 0)
+    graph = CommitGraph.from_refs(Refs((octopus, Commit("a", 0, "")), (), ()))
+    assert list(graph.main_parent) == [NO_PARENT, 0]
 
 
 def it_names_an_unknown_commit(draw: Any) -> None:
