@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.core.retention import expiry_us, limit_us, to_us
-from lakeplan.core.retention.limits import EARLIEST_US, LATEST_US, zone_clock
+from lakeplan.core.retention.limits import EARLIEST_US, LATEST_US, ZoneClock, zone_clock
 from lakeplan.errors import UsageError
 
 DAY = 86_400_000_000
@@ -128,6 +128,7 @@ def it_expires_at_the_last_moment_that_is_young_whenever_clocks_change(at: str, 
             for created in (0, -1, -days * DAY):
                 created += to_us(utc(at)) + half_hours * half_hour
                 until = expiry_us(created, days, zone)
+                assert type(until) is type(limit_us(moment(until), days, zone)) is int
                 assert limit_us(moment(until), days, zone) < created
                 for later in (1, half_hour, 2 * half_hour, DAY):
                     assert limit_us(moment(until + later), days, zone) >= created
@@ -135,3 +136,13 @@ def it_expires_at_the_last_moment_that_is_young_whenever_clocks_change(at: str, 
 
 def it_knows_zones_whose_clocks_never_change() -> None:
     assert [zone_clock(zone).fixed for zone in ZONES] == [True, True, False, False, False, False]
+
+
+def it_asks_once_a_day_for_offsets_and_searches_only_near_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history has a million commits, and nearly all of them are far from any change."""
+    clock, july = ZoneClock(NEW_YORK), to_us(utc("2022-07-01T00:00:00"))
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "_expiry_near_a_change", None)
+        assert {clock.expiry(july + us, 7) - us for us in range(3)} == {july + 7 * DAY - 1}
+    assert len(clock._calm) == 2
+    assert not clock._changes
