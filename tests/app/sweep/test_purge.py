@@ -353,7 +353,21 @@ class DescribeOneQuarantine:
 
     @staticmethod
     def summary(case: Case, **changes: Any) -> None:
-        summary = {"finished": True, "came_back": 0, "failed": {"objects": 0}, **changes}
+        none = {"objects": 0, "size_bytes": 0}
+        summary = {
+            **dict.fromkeys(("deleted", "failed", "saved", "pending"), none),
+            "mark_id": "m1",
+            "repository": "prod/lake",
+            "at": "2026-01-01T00:00:00Z",
+            "finished": True,
+            "came_back": 0,
+            "verified": 0,
+            "reasons": {},
+            "problem": "",
+            "settings": {"mode": "quarantine"},
+            "not_yet_reclaimed": "",
+            **changes,
+        }
         put_object(case.folder, f"{SWEEP_PREFIX}summary.json", json.dumps(summary).encode())
 
     @staticmethod
