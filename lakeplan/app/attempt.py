@@ -112,7 +112,7 @@ class Attempt(ABC):
         """``renew`` holds the repository's lease for longer, and raises once somebody else has it."""
         outcome = Outcome.ALREADY
         if self.check(connection):
-            # Before the write, so that a killed run tells what it was about to replace, and so that nobody
+            # Before the write, so that a killed run shows what it was about to replace, and so that nobody
             # else is held responsible for what it wrote.
             bodies = self.bodies()
             self._note(status="pending", **bodies)
@@ -154,10 +154,12 @@ class Attempt(ABC):
             if not self.is_as_checked():
                 raise self._other_value(answer)
             if answer is None:
-                raise self._uncertain("the server accepted the write, and what it stores is still as before")
+                raise self._uncertain("the server accepted the write, but still stores the old value")
             lost.append(answer)
         if any(may_still_act(error) for error in lost):
-            raise self._uncertain(f"no answer arrived ({lost[-1].message}), and what is stored is as before")
+            raise self._uncertain(
+                f"no answer arrived ({lost[-1].message}), and the old value is still stored"
+            )
         raise lost[-1]
 
     def _put(self, connection: Connection) -> LakeplanError | None:
@@ -187,11 +189,11 @@ class Attempt(ABC):
     def _other_value(self, answer: LakeplanError | None) -> StalePlan:
         how = "read back differ from those written"
         if answer is not None:
-            how = f"on the server are others since the write, which got no answer ({answer.message})"
+            how = f"on the server changed since the write, whose answer was lost ({answer.message})"
         return StalePlan(
             f"{self.called} {how}: {self.difference()}; somebody else wrote too, or the server changed them",
             where=self.repository.key,
-            hint="see what the server stores now, then plan again",
+            hint="check what the server stores now, then plan again",
         )
 
     def _uncertain(self, why: str) -> WriteUncertain:

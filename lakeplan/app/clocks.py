@@ -38,7 +38,7 @@ class _Reading:
     most: timedelta
 
 
-class TellsTime(Protocol):
+class HasClock(Protocol):
     def server_time(self, repository: str) -> datetime | None:
         """The server's clock, to the second; None when it does not say."""
 
@@ -79,12 +79,12 @@ def read_clocks(
     return Clocks(min(found).astimezone(timezone.utc), max(found).astimezone(timezone.utc))
 
 
-def server_clock(server: TellsTime, repository: str, now: Callable[[], datetime], *, where: str) -> Clocks:
+def server_clock(server: HasClock, repository: str, now: Callable[[], datetime], *, where: str) -> Clocks:
     """This machine's clock and the server's. Raises ClockSkew, ServerError."""
     return read_clocks(now, {"the server's clock": lambda: server.server_time(repository)}, where=where)
 
 
-def clock_warning(server: TellsTime, repository: str, now: datetime) -> str | None:
+def clock_warning(server: HasClock, repository: str, now: datetime) -> str | None:
     """What is wrong with this machine's clock, for a plan; None when nothing is. Raises ServerError."""
     try:
         server_clock(server, repository, lambda: now, where=repository)

@@ -39,7 +39,7 @@ def check_lifecycle(
         looked = dict(zip(managed, pool.map(lambda name: _look(live[name], branches), managed), strict=True))
     yield from summed(looked)
     text = "not tried: doctor makes and deletes no branch"
-    hint = "see that it is granted, fs:UpdateRepository too, and fs:CreateBranch for undo"
+    hint = "grant it, and fs:UpdateRepository, and fs:CreateBranch for undo"
     yield Found("fs:DeleteBranch", "warn", text, hint)
 
 

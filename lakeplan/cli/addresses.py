@@ -1,4 +1,4 @@
-"""The first use of an address at a terminal: a question, and the answer kept outside the tree.
+"""Asks before the first use of an address at a terminal, and remembers the answer outside the tree.
 
 A tree comes from a pull request, a mail, a colleague. Whoever changes an address in it would get the
 credentials of everybody who runs a command on it, so a person approves each address once.
@@ -112,7 +112,7 @@ class AddressQuestion:
             before = f"last sent to {last}" if last else "not yet sent anywhere for this tree"
             say(stderr(), f"{what}: the credentials were {before}")
             say(stderr(), f"{what}: the tree in {self.tree} names {url}")
-            question = "Send them there? Only the word yes does"
+            question = "Send them there? Only the answer yes sends them"
             answer = typer.prompt(question, default="", show_default=False, err=True)
         if answer.strip() != "yes":
             return False

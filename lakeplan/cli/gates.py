@@ -20,7 +20,7 @@ AllowHere = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
-        help="Override this gate, at a terminal only; with its repository where several are affected."
+        help="Override this gate, at a terminal only. Name the repository when the gate affects several."
         " Repeatable.",
         metavar="[REPOSITORY=]GATE",
         autocompletion=gate_names,

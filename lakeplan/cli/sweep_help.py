@@ -30,7 +30,7 @@ Examples:
   lakeplan sweep restore 20260331T120000-1a2b3c4d
   lakeplan sweep restore 20260331T120000-1a2b3c4d --path raw/2026/
 """
-PURGE = """Delete copies in quarantine that are old enough and that nothing needs. What it deletes is gone.
+PURGE = """Delete copies in quarantine that are old enough and that nothing needs. This cannot be undone.
 
 \b
 Examples:

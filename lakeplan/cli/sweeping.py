@@ -106,7 +106,7 @@ def open_store(
     if scheme == "local":
         if config is None or config.type != "local" or config.path is None:
             raise LakeplanError(
-                f"the repository lies in a folder of the server ({shown_url(namespace)}):"
+                f"the repository is in a folder of the server ({shown_url(namespace)}):"
                 " the tree does not say where",
                 where=where,
                 hint=f'add "{repository.storage_id}": {{type: local, path: /the/server/s/folder}}',
@@ -116,7 +116,8 @@ def open_store(
     if expected is None:
         parse_location(namespace)  # says why, for the kinds that have a reason
         raise LakeplanError(
-            "a server's namespace is in S3, in Azure or in its own folder", where=shown_url(namespace)
+            "lakeplan sweeps only namespaces in S3, in Azure or in a folder of the server",
+            where=shown_url(namespace),
         )
     config = config or StorageConfig(expected)
     if config.type != expected:

@@ -156,7 +156,7 @@ class TreeFiles:
                     yield from self._matching(here, rest, done)
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
-        """Sorted. Raises TooLarge when all patterns together looked at too many."""
+        """Sorted. Raises TooLarge when all patterns together read too many."""
         try:
             with os.scandir(self.root / folder) as entries:
                 found = list(islice(entries, limits.TREE_ENTRIES + 1))
@@ -164,7 +164,7 @@ class TreeFiles:
             return []
         self._visited += len(found) + 10 * folder.count("/")  # resolving a long path takes longer
         if self._visited > limits.TREE_ENTRIES:
-            raise TooLarge(f"include looks at more than {limits.TREE_ENTRIES:,} files and folders")
+            raise TooLarge(f"include reads more than {limits.TREE_ENTRIES:,} files and folders")
         return sorted(found, key=lambda e: e.name)
 
 

@@ -245,7 +245,7 @@ def _letters(part: str, rule: NameRule) -> frozenset[str]:
 
 
 class TooManyGlobs(ValueError):
-    """Globs overlap in more ways than can be looked through."""
+    """Globs overlap in more ways than can be compared."""
 
 
 @dataclass

@@ -206,7 +206,7 @@ _ELSEWHERE = {
     "servers.endpoint_url": neutral("pairs the servers of both trees (base_pairs)"),
     "servers.branch_lifecycle": neutral("its settings have entries of their own"),
     "servers.branch_lifecycle.schedule": neutral(
-        "forecasts when the server's own job runs, and steers nothing"
+        "forecasts when the server's own job runs; nothing is decided by it"
     ),
     "servers.cost_per_gb_month": neutral("figures for people; nothing is decided by it"),
     "servers.storages": neutral("where storage is read; a sweep checks that it is the repository's"),

@@ -20,7 +20,7 @@ class Deletion:
 
     ``reason`` is "" when the store confirmed that no object is at the key any more (S3 does not tell whether
     one was there). Otherwise it is the store's own reason in a few words, without secrets, and ``transient``
-    tells whether the same request may succeed later (throttling, an inner error). ``changed``: it was not
+    says whether the same request may succeed later (throttling, an inner error). ``changed``: it was not
     deleted because another object is at the key than the expected one.
     """
 

@@ -1,4 +1,4 @@
-"""URLs of servers, stores, namespaces and state, taken apart in this one place.
+"""URLs of servers, stores, namespaces and state, parsed in this one place.
 
 URLs come from trees that a pull request changes, and from servers. Libraries read the same odd URL in
 different ways: one of them would check a host, and another would connect elsewhere. Here every character is
@@ -91,12 +91,12 @@ def parse_web_url(
         raise BadUrl(f"{_character(odd[0])} cannot be part of a URL")
     rest, mark, asked = rest.partition("?")
     if "#" in rest + asked:
-        raise BadUrl("a URL has no fragment (#) here")
+        raise BadUrl("a URL must not have a fragment (#) here")
     if mark and not query:
-        raise BadUrl("a URL has no query (?) here: credentials come from the environment")
+        raise BadUrl("a URL must not have a query (?) here: credentials come from the environment")
     authority, _, path = rest.partition("/")
     if "@" in authority:
-        raise BadUrl("a URL has no user or password here: credentials come from the environment")
+        raise BadUrl("a URL must not contain a user or password: credentials come from the environment")
     host, port = _host_and_port(authority)
     return WebUrl(
         scheme, host, None if port == DEFAULT_PORTS.get(scheme) else port, _decoded_parts(path), asked
@@ -104,8 +104,8 @@ def parse_web_url(
 
 
 def parse_signed_url(text: str) -> WebUrl:
-    """Scheme, host and port of a signed URL or a redirect. What it asks for there is the store's matter: the
-    path is not taken apart, and a query is expected. Raises BadUrl."""
+    """Scheme, host and port of a signed URL or a redirect. What it requests there is the store's matter: the
+    path is not parsed, and a query is expected. Raises BadUrl."""
     scheme, rest = _split_scheme(text, DEFAULT_PORTS)
     if odd := _ALLOWED.sub("", rest, count=1):
         raise BadUrl(f"{_character(odd[0])} cannot be part of a URL")
@@ -118,7 +118,7 @@ def parse_bucket_url(text: str, schemes: Container[str] = frozenset({"s3"})) -> 
     scheme, rest = _split_scheme(text, schemes)
     bucket, _, prefix = rest.partition("/")
     if "@" in bucket:
-        raise BadUrl("a URL has no user or password here: credentials come from the environment")
+        raise BadUrl("a URL must not contain a user or password: credentials come from the environment")
     if not bucket:
         raise BadUrl("the bucket is missing")
     if not _BUCKET.fullmatch(bucket) or ".." in bucket:
@@ -175,7 +175,7 @@ def _split_scheme(text: str, schemes: Container[str]) -> tuple[str, str]:
 
 def _host_and_port(authority: str) -> tuple[str, int | None]:
     if "%" in authority:
-        raise BadUrl("a host is not percent-encoded")
+        raise BadUrl("a host must not be percent-encoded")
     host, colon, port = authority, "", ""
     if authority.startswith("["):
         host, bracket, rest = authority[1:].partition("]")

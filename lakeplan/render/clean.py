@@ -1,7 +1,7 @@
 """Other people's text made harmless for whatever shows it: terminals, logs, comments, pages, collectors.
 
 Messages of servers, names, paths, YAML, what git and Java print: each of them may come from somebody who
-wants to move the cursor, hide or reorder text, or give the runner of a workflow an order.
+wants to move the cursor, hide or reorder text, or give the runner of a workflow a command.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.segment import Segment
 # Control, format (bidirectional overrides, zero width), surrogate, private, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _ORDER = re.compile(r"^(\s*):(?=:)")
-"""GitHub's runner takes a line that begins with it for an order, on either stream."""
+"""GitHub's runner treats a line that begins with it as a command, on either stream."""
 _OLD_ORDER = re.compile(r"#(?=#[A-Za-z]*\[)")
 """Other runners do so anywhere in a line: ``##[add-mask]``, ``##vso[task.setvariable …]``."""
 _JSON_ORDER = re.compile(r"##(?=[A-Za-z]*\[)")
@@ -28,12 +28,12 @@ def safe(text: str, encoding: str = "utf-8") -> str:
 
 
 def safe_lines(text: str, encoding: str = "utf-8") -> str:
-    """Prose of several lines for a terminal or a log: each line ``safe`` and no order to a runner."""
+    """Prose of several lines for a terminal or a log: each line ``safe`` and no command for a runner."""
     return "\n".join(_no_order(safe(line, encoding)) for line in text.split("\n"))
 
 
 def safe_segments(line: Sequence[Segment]) -> list[Segment]:
-    """One line of a page that is ``safe`` already: no order to a runner."""
+    """One line of a page that is ``safe`` already: no command for a runner."""
     found, begun = [], False
     for segment in line:
         text = _OLD_ORDER.sub(r"\\x23", segment.text)
@@ -49,7 +49,7 @@ def safe_output(text: str) -> str:
 
 
 def safe_json(text: str) -> str:
-    """The same JSON document, with such characters as JSON writes them, and no order to a runner."""
+    """The same JSON document, with such characters as JSON writes them, and no command for a runner."""
     shown = "".join(
         c if c == "\n" or unicodedata.category(c) not in _UNSAFE else _json_escape(c) for c in text
     )

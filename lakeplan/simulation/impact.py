@@ -29,7 +29,7 @@ from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
 from lakeplan.simulation.reading import Source
 from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.session import SparkOptions, explained, open_session
-from lakeplan.simulation.shown import Told, records_in_spark, records_of
+from lakeplan.simulation.shown import Naming, records_in_spark, records_of
 from lakeplan.simulation.totals import ObjectClass
 from lakeplan.simulation.work import WorkItem
 from lakeplan.simulation.writing import is_few
@@ -53,9 +53,9 @@ class _Asked:
         return self.request.transitions[self.request.detail]
 
     @property
-    def told(self) -> Told:
+    def naming(self) -> Naming:
         named = ((int(bit), self.request.transitions[name]) for name, bit in self.request.shown.items())
-        return Told(self.request.key, tuple((bit, t.before, t.after) for bit, t in named))
+        return Naming(self.request.key, tuple((bit, t.before, t.after) for bit, t in named))
 
     @property
     def questions(self) -> list[Question]:
@@ -165,7 +165,7 @@ def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
 
 
 def _counted(session: SparkSession, asked: list[_Asked], cache: RangeCache | None) -> Counted:
-    # Objects are told apart by repository and address: the same range id in two namespaces has other objects.
+    # Repository and address identify an object: the same range id in two namespaces has other objects.
     sources = [
         (
             Source(one.request.key, one.request.metadata, Addresses((one.request.storage_namespace,))),
@@ -195,18 +195,18 @@ def _going(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list
 def _shown(objects: Counted, asked: list[_Asked], going: list[int], few: pa.Table | None) -> dict[int, bytes]:
     """Records of each repository's objects that are to be named; the smallest first, until the limit is
     reached: the others have none."""
-    told: dict[int, Told] = {}
+    naming: dict[int, Naming] = {}
     left = limits.SHOWN_RECORDS
     for source in sorted(range(len(asked)), key=lambda source: going[source]):
         if going[source] <= left:
             left -= going[source]
-            told[source] = asked[source].told
+            naming[source] = asked[source].naming
     if few is None:
-        found = records_in_spark(objects, told)
+        found = records_in_spark(objects, naming)
     else:
-        tables = {source: few.filter(pc.equal(few["source"], source)) for source in told}
-        found = {source: records_of(table, told[source]) for source, table in tables.items()}
-    return {source: found.get(source, b"") for source in told}
+        tables = {source: few.filter(pc.equal(few["source"], source)) for source in naming}
+        found = {source: records_of(table, naming[source]) for source, table in tables.items()}
+    return {source: found.get(source, b"") for source in naming}
 
 
 def _prefixes(objects: Counted, asked: list[_Asked], table: pa.Table | None) -> dict[int, list[PrefixAmount]]:

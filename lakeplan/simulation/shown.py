@@ -22,7 +22,7 @@ _ARROW = pa.schema(
 )
 
 
-class Told(NamedTuple):
+class Naming(NamedTuple):
     """What is asked of one repository: ``key`` is ``server/name``, ``bits`` are what each transition's
     objects get, with the transition's verdict bits before and after."""
 
@@ -30,23 +30,23 @@ class Told(NamedTuple):
     bits: tuple[tuple[int, int, int], ...]
 
 
-def records_of(objects: pa.Table, told: Told) -> bytes:
+def records_of(objects: pa.Table, naming: Naming) -> bytes:
     """Records of some objects of one repository (``pieces.GOING``)."""
     masks = objects["mask"].to_numpy().astype(np.int64, copy=False)
     bits: npt.NDArray[np.uint8] = np.zeros(masks.size, np.uint8)
-    for bit, before, after in told.bits:
+    for bit, before, after in naming.bits:
         bits[(masks & before != 0) & (masks & after == 0)] |= bit
     going = bits != 0
     addresses = objects["address"].filter(pa.array(going)).to_pylist()
-    return packed([(object_digests(told.key, addresses), bits[going])])
+    return packed([(object_digests(naming.key, addresses), bits[going])])
 
 
-def records_in_spark(objects: Counted, told: Mapping[int, Told]) -> dict[int, bytes]:
+def records_in_spark(objects: Counted, naming: Mapping[int, Naming]) -> dict[int, bytes]:
     """The same for many objects, by the number of their repository: workers make the digests, and the driver
     holds no address."""
 
     def digest(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions
-        return _digest(batches, told)
+        return _digest(batches, naming)
 
     rows = objects_in(objects).select("source", "address", "mask").mapInArrow(digest, DIGESTS)
     parts: dict[int, list[bytes]] = {}
@@ -61,13 +61,13 @@ def joined(parts: Sequence[bytes]) -> bytes:
     return packed([(np.ascontiguousarray(every["digest"]), every["bits"])])
 
 
-def _digest(batches: Iterable[pa.RecordBatch], told: Mapping[int, Told]) -> Iterator[pa.RecordBatch]:
+def _digest(batches: Iterable[pa.RecordBatch], naming: Mapping[int, Naming]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         table = pa.Table.from_batches([batch])
         for source in table["source"].unique().to_pylist():
-            if source in told:
+            if source in naming:
                 of_source = table.filter(pc.equal(table["source"], source))
-                data = records_of(of_source, told[source])
+                data = records_of(of_source, naming[source])
                 yield pa.RecordBatch.from_arrays(
                     [pa.array([source], pa.int32()), pa.array([data], pa.binary())], schema=_ARROW
                 )

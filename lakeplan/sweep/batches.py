@@ -29,7 +29,7 @@ class Waiting:
 
 
 class DeletingStore(ObjectDeleter, ObjectProber, Protocol):
-    """Deletes, and tells what is there."""
+    """Deletes, and reports what is stored."""
 
 
 def delete_all(

@@ -23,7 +23,7 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
         ("  prod: {endpoint_url: 'https://x:y/'}", "3:24: servers.prod.endpoint_url: the port"),
         (
             "  prod: {endpoint_url: 'https://x/?a=b'}",
-            "3:24: servers.prod.endpoint_url: a URL has no query",
+            "3:24: servers.prod.endpoint_url: a URL must not have a query",
         ),
         (
             "  prod: {endpoint_url: 'http://x', cost_per_gb_month: 2 cents}",
@@ -74,7 +74,7 @@ def it_reads_what_storage_costs(tree: Any, written: str, price: Price) -> None:
 
 def it_never_repeats_a_password(problem: Callable[..., str]) -> None:
     text = problem(HEAD + "  prod: {endpoint_url: 'https://me:hunter2@x'}\n")
-    assert "a URL has no user or password here" in text
+    assert "a URL must not contain a user or password" in text
     assert "hunter2" not in text
 
 

@@ -23,7 +23,7 @@ LIMIT = 65_536
 
 
 def call(method: str, path: str, body: Any = None, *, may_miss: bool = False) -> bytes:
-    """``may_miss``: nothing is given for what is not there."""
+    """``may_miss``: returns nothing for what does not exist."""
     request = urllib.request.Request(
         f"{os.environ['CI_API_V4_URL']}{path}",
         method=method,

@@ -46,7 +46,7 @@ def _is_vendors(found: WebUrl, target: str, namespace: str, bucket: str) -> bool
         return found.origin == place.origin and _AZURE.fullmatch(place.host) is not None
     parts = [unquote(part) for part in re.split(r"[?#]", target.partition("://")[2])[0].split("/")]
     if "." in parts or ".." in parts:
-        # Programs leave such parts out before they ask, and so ask for another bucket.
+        # Programs remove such parts before the request, and so request another bucket.
         return False
     first = parts[1] if len(parts) > 1 else ""
     if scheme_of(namespace) == "gs":

@@ -152,12 +152,14 @@ class Deleter:
         if head != judged:
             return _moved(outlook, head)
         if written:
-            return BranchEnd(outlook, Outcome.WRITTEN, "its uncommitted changes are others than a moment ago")
+            return BranchEnd(
+                outlook, Outcome.WRITTEN, "its uncommitted changes are not those of a moment ago"
+            )
         return None
 
     def _is_written(self, outlook: BranchOutlook) -> bool:
-        """Whether its uncommitted changes are others than at the survey, or so new that no policy would
-        delete it: an object written again under its path and with its size is told by its time alone."""
+        """Whether its uncommitted changes are not those of the survey, or so new that no policy would
+        delete it: an object written again under its path and with its size differs in its time alone."""
         reader, name, now = self.readers.branches, self.found.desired.name, self.run.now()
         data = reader.staged(name, outlook.id)
         if outlook.staged is None or data.fingerprint != outlook.staged.fingerprint:

@@ -33,9 +33,9 @@ WITNESS = "lakeplan.branch-ledger"
 _VERSION = "v1"
 
 NOT_ASSUMED = "assume_created does not apply"
-FIRST = "first run on this repository: nothing is deleted that only assume_created makes old"
+FIRST = "first run on this repository: branches that only assume_created makes old are kept"
 UNWITNESSED = (
-    f"the repository's metadata cannot be set, so an older record put back would go unnoticed: {NOT_ASSUMED};"
+    f"the repository's metadata cannot be set, so lakeplan would not notice an older record: {NOT_ASSUMED};"
     " grant fs:UpdateRepository on it"
 )
 
@@ -91,7 +91,7 @@ def recall(
         ledger, stopped, finished = None, (), None
     if ledger is None:
         lost = witness is not None or bool(stopped) or finished is not None
-        why = "it is gone, or in another state store" if lost else ""
+        why = "it was removed, or is in another state store" if lost else ""
     else:
         why = _distrust(ledger, desired.key, new, witness, stopped, finished)
     if why:
@@ -123,9 +123,9 @@ def _distrust(
     if (ledger.repository, mark.endpoint, mark.namespace) != (key, described.endpoint, described.namespace):
         return f"it describes {ledger.repository} at {mark.endpoint}, {mark.namespace}"
     if witness is None and mark.witnessed:
-        return f"{WITNESS} is gone from the repository's metadata"
+        return f"{WITNESS} was removed from the repository's metadata"
     if witness is not None and witness.id != mark.id:
-        return f"another record was begun by run {witness.id or 'unknown'}"
+        return f"run {witness.id or 'unknown'} began another record"
     # A run that was stopped before it could store the ledger left a record of the generation that is missing.
     left = {record.generation for record in stopped if record.ledger == mark.id}
     reached = witness.generation if witness is not None else mark.generation

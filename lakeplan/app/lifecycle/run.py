@@ -1,4 +1,4 @@
-"""``lifecycle run``: looks, records, deletes. Each branch is judged again just before (``deleting``).
+"""``lifecycle run``: surveys, records, deletes. Each branch is judged again just before (``deleting``).
 
 Order, so that a run may be killed at any point: lease; look; record of what is about to go (with HEADs);
 deletions one by one; ledger; record finished. A run that finds an unfinished record takes branches it names

@@ -29,9 +29,9 @@ def approve(
     openers: Openers,
     automatic: bool = False,
 ) -> Approval:
-    """Records who approves which bytes, and by what they were judged. Raises GateRefused while a gate is shut
-    or a repository of the server could not be read, StalePlan for a mark made with weaker settings than the
-    tree has now, UsageError without a reason or for an empty mark."""
+    """Records who approves which bytes, and by what they were judged. Raises GateRefused while a gate
+    refuses or a repository of the server could not be read, StalePlan for a mark made with weaker settings
+    than the tree has now, UsageError without a reason or for an empty mark."""
     mark = stored.mark
     openers.check_named([mark.key])
     if not reason.strip():

@@ -28,7 +28,7 @@ def settings_today(site: Site, mark: Mark) -> SweepSettings:
     settings, refused = since_mark(mark.settings, mark.tree_settings, site.desired.sweep)
     if refused:
         raise StalePlan(
-            f"{refused[0].path} of the tree is not what the mark was made with",
+            f"{refused[0].path} in the tree differs from the mark's",
             where=f"{site.key}: mark {mark.mark_id}",
             hint="mark again",
         )
@@ -55,7 +55,7 @@ def judge_for_approval(
 
 def held_to_approval(site: Site, mark: Mark, approval: Approval) -> Site:
     """The site, with the stricter of the approval's and today's settings. Raises StalePlan, and GateRefused
-    when a mark that nobody looked at has to be approved by a person by now."""
+    when a mark that was approved automatically now needs a person."""
     judged = approval.judged
     if judged.automatic and not site.desired.sweep.automatic:
         raise GateRefused(
@@ -97,7 +97,7 @@ def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False)
         return
     opens = " ".join(dict.fromkeys(f"--allow {gate.gate}" for gate in shut))
     raise GateRefused(
-        f"a gate is shut: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
+        f"a gate refuses: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
         where=f"{mark.key}: mark {mark.mark_id}",
         hint=f"approve it again with {opens} at a terminal, or list the gate under overrides in the tree"
         if again

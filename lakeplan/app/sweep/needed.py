@@ -38,7 +38,7 @@ def needed_now(
         raise GateRefused(
             f"repository {name} cannot be read, and may need objects of this one: {why}",
             where=site.key,
-            hint="let the user of this tree read it (retention and List permissions)",
+            hint="grant the user of this tree read access (retention and List permissions)",
         )
     inspected_at = ports.now()
     look = take_look(site, read_rules(site), now=now, before=None)

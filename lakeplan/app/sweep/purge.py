@@ -38,7 +38,7 @@ from lakeplan.ports.sweep import DeleteSettings
 _log = logging.getLogger(__name__)
 PURGE_FORMAT = "lakeplan.purge/v1"
 COPIES_AT_ONCE = 50_000
-"""Copies that are looked at, and deleted, together."""
+"""Copies that are checked and deleted together."""
 KEEP = timedelta(minutes=1)
 """Between two renewals of the lease."""
 NAMED = 100
@@ -127,7 +127,7 @@ class _End:
 
 
 class _TooOld(Exception):
-    """The inspection that a deletion goes by."""
+    """The inspection that a deletion relies on."""
 
 
 class _Purge:

@@ -78,7 +78,7 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option(
                 "--no-simulate",
-                help="Read no objects: the gate unknown-impact, which the tree must override.",
+                help="Read no objects. The gate unknown-impact then refuses, unless the tree overrides it.",
             ),
         ] = False,
         sweep: Annotated[
@@ -230,7 +230,7 @@ class ApplyFlow:
         return any(o.path is None and o.format != RICH for o in self.outputs)
 
     def _approved(self) -> bool:
-        answer = typer.prompt("Apply this? Only the word yes does", default="", show_default=False)
+        answer = typer.prompt("Apply this? Only the answer yes applies it", default="", show_default=False)
         if answer.strip() == "yes":
             return True
         stderr(no_color=self.no_color).print("Nothing was written.")

@@ -255,14 +255,14 @@ def make_checked(
     why = _problems(made, scratch / "good")
     if why:
         raise LakeplanError(
-            f"the repositories make no tree together: {'; '.join(why[:3])}",
+            f"these repositories cannot be in one tree: {'; '.join(why[:3])}",
             hint="Import them one by one with --target.",
         )
     return made
 
 
 def _problems(made: Import, folder: Path) -> list[str]:
-    """What is wrong with a tree before it is written: it must validate, and ask for exactly what was read.
+    """What is wrong with a tree before it is written: it must validate, and match exactly what was read.
     The texts name no file, since none is kept."""
     write_files(folder, made.files)
     try:
@@ -273,7 +273,7 @@ def _problems(made: Import, folder: Path) -> list[str]:
     except ConfigError as error:
         return list(error.problems) or [error.message]
     wrong = [r.key for r in made.imported if not _asks_for(resolved.get(r.key), r)]
-    return [f"the tree would ask for something else of {key}" for key in wrong]
+    return [f"the tree would not match what is stored for {key}" for key in wrong]
 
 
 def _asks_for(desired: DesiredRepository | None, repository: Imported) -> bool:

@@ -59,7 +59,7 @@ Allow = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
-        help="Preview the plan with this gate overridden; an apply does not count it. Repeatable.",
+        help="Preview the plan with this gate overridden. An apply ignores it. Repeatable.",
         metavar="[REPOSITORY=]GATE",
         autocompletion=gate_names,
     ),
@@ -189,7 +189,8 @@ def _tell_why(plan: Plan) -> None:
         gates = dict.fromkeys(f"{gate.gate} ({gate.scope})" for gate in plan.refused)
         print_error(
             f"refused by {', '.join(gates)}",
-            hint="run without -q or lakeplan show the plan file; list the gate under overrides in the tree",
+            hint="Run without -q, or show the plan file with `lakeplan show`. To override a gate, list it"
+            " under overrides in the tree.",
         )
 
 

@@ -26,7 +26,7 @@ from lakeplan.sandbox.seed.document import HELP, read_seed
 from lakeplan.sandbox.seed.runner import run_seed
 
 SANDBOX = "LAKEPLAN_SANDBOX"
-"""The variables of a server that is called sandbox begin with it."""
+"""The variables of a server named sandbox begin with it."""
 DEFAULT_PORT = 8000
 DEFAULT_ENDPOINT = f"http://127.0.0.1:{DEFAULT_PORT}"
 _DEFAULTS = Options()
@@ -38,14 +38,14 @@ SecretKey = Annotated[
 SeedAccessKey = Annotated[
     str | None,
     typer.Option(
-        "--access-key", help="Without it LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then the sandbox's.", metavar="KEY"
+        "--access-key", help="Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then the sandbox's own.", metavar="KEY"
     ),
 ]
 SeedSecretKey = Annotated[
     str | None,
     typer.Option(
         "--secret-key",
-        help="Without it LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY, then the sandbox's.",
+        help="Default: LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY, then the sandbox's own.",
         metavar="SECRET",
     ),
 ]
@@ -126,7 +126,7 @@ def seed(
         str | None,
         typer.Option(
             "--endpoint",
-            help=f"The lakeFS server; it may be a real one. Without it LAKEPLAN_SANDBOX_ENDPOINT_URL, then"
+            help=f"The lakeFS server, the sandbox or a real one. Default: LAKEPLAN_SANDBOX_ENDPOINT_URL, then"
             f" {DEFAULT_ENDPOINT}.",
             metavar="URL",
         ),

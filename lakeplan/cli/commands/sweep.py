@@ -312,7 +312,7 @@ def purge(
         str | None,
         typer.Option(
             "--older-than",
-            help="Only quarantines at least this old, such as 14d; never younger than sweep.quarantine_age.",
+            help="Purge quarantines at least this old, such as 14d; never younger than sweep.quarantine_age.",
             metavar="AGE",
         ),
     ] = None,
@@ -359,7 +359,9 @@ def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
         raise UsageError(
             "purge asks for the word yes, and there is no terminal to ask at", hint="pass --auto-approve"
         )
-    question = f"Delete {objects:,} objects of {quarantines} quarantines for good? Only the word yes does"
+    question = (
+        f"Delete {objects:,} objects of {quarantines} quarantines for good? Only the answer yes deletes them"
+    )
     if typer.prompt(question, default="", show_default=False).strip() == "yes":
         return True
     stderr(no_color=no_color).print("Nothing was deleted.")

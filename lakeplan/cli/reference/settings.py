@@ -45,7 +45,7 @@ SECTIONS = (
     Section("lakeplan.yaml", "The root of a tree.", "tree"),
     Section(
         "Repository files",
-        "Files that `include` names. `repositories` and `overrides` may stand in `lakeplan.yaml` too.",
+        "Files that `include` names. `repositories` and `overrides` may be in `lakeplan.yaml` too.",
         "repository",
     ),
     Section(

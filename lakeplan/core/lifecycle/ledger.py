@@ -45,7 +45,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Mark:
-    """What tells one ledger from all others. ``id`` names the run that began it; each run that stores it adds
+    """What identifies a ledger. ``id`` names the run that began it; each run that stores it adds
     one to ``generation``. ``endpoint`` and ``namespace`` are those of the repository that it describes.
     ``assumable``: it is known to be the first ledger of that repository, so that ``assume_created`` may speak
     of branches that were there when it began. ``witnessed``: the repository carries its generation."""

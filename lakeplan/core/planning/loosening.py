@@ -1,5 +1,5 @@
 """What a tree weakens against its base (``lakeplan.core.strictness``), and what of it guards an apply and a
-sweep: a change that is under review must not open its own gate unseen.
+sweep: a change that is under review must not override its own gate unseen.
 
 Overrides are reviewed: they count, and those that are new against the base are listed with everything else
 that is weaker.
@@ -83,7 +83,7 @@ def loosened(base: Guards, head: Guards, today: date) -> tuple[Loosening, ...]:
 
 
 def _opened(base: Guards, head: Guards, today: date) -> Iterator[Loosening]:
-    """Overrides that open more than the base's do. One that is over opens nothing."""
+    """Overrides that allow more than the base's do. One that expired allows nothing."""
     for note in head.overrides:
         if note.expires < today:
             continue

@@ -80,7 +80,7 @@ def add_cost(made: Exposition, family: Family, part: Json, labels: tuple[str, st
 
 
 def escaped(text: str) -> str:
-    """As label values and help stand in the text."""
+    """As label values and help are written in the text."""
     plain = "\n".join(safe(line) for line in text.split("\n"))
     return plain.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 

@@ -180,7 +180,7 @@ class DescribeAnOlderCopy:
 
     def it_is_not_used_when_the_witness_was_removed(self, old):
         old.lakefs.marks.clear()
-        assert "is gone from the repository's metadata" in warnings(old.run())
+        assert "was removed from the repository's metadata" in warnings(old.run())
 
     def it_is_not_used_when_another_installation_marked_the_repository(self, old):
         old.lakefs.marks[WITNESS] = "v1 run-of-others 3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -67,6 +68,20 @@ class DescribeDeletion:
         lake.api.call("POST", "/repositories/analytics/pulls", json=body)
         assert lake.verdicts()["feature-1"] == ("keep", "open_pull_request")
         assert lake.verdicts()["feature-2"] == ("delete", "policy")
+
+    def it_keeps_a_branch_whose_pull_request_was_opened_during_the_run(self, lake, monkeypatch):
+        monkeypatch.setattr("lakeplan.app.lifecycle.keeping.FRESH_SECONDS", 1.0)
+        lake.observed("feature-1", "feature-2")
+
+        def open_pull_request():
+            for name in lake.live() - {"main"}:
+                body = {"source_branch": name, "destination_branch": "main", "title": "mine"}
+                lake.api.call("POST", "/repositories/analytics/pulls", json=body)
+            time.sleep(1.1)
+
+        lake.handle.faults.lose_next(None, "DELETE .*/branches/feature-", open_pull_request)
+        lake.lifecycle("run")
+        assert len(lake.live()) == 2
 
     def it_keeps_protected_branches_which_the_server_would_let_be_deleted(self, lake):
         lake.observed("feature-1", "feature-2")
