@@ -93,7 +93,7 @@ class DescribeApproving:
         longer = replace(SETTINGS, settle_seconds=SETTINGS.settle_seconds + 1)
         assert settings_today(site(sweep=longer), MARK) == longer
         older = replace(SETTINGS, min_age_seconds=4 * DAY)
-        with pytest.raises(StalePlan, match=r"sweep.min_age of the tree is not what the mark") as caught:
+        with pytest.raises(StalePlan, match=r"sweep.min_age in the tree differs from the mark") as caught:
             judge_for_approval(site(sweep=older), MARK, CLOSED, automatic=False)
         assert (caught.value.where, caught.value.hint) == (WHERE, "mark again")
 
