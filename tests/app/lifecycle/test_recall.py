@@ -184,7 +184,7 @@ class DescribeAnOlderCopy:
 
     def it_is_not_used_when_another_installation_marked_the_repository(self, old):
         old.lakefs.marks[WITNESS] = "v1 run-of-others 3"
-        assert "begun by run run-of-others" in warnings(old.run())
+        assert "run run-of-others began another record" in warnings(old.run())
 
     @pytest.mark.parametrize("text", ["", "v2 run-001 2", "v1 run-001 -2", "v1 run-001 ²", "v1 run-001", "7"])
     def it_is_not_used_beside_a_witness_of_nothing_known(self, old, text):
