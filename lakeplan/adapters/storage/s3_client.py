@@ -6,12 +6,14 @@ import base64
 import hashlib
 import logging
 import threading
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
+from botocore.loaders import Loader, create_loader
 
 from lakeplan.adapters.storage.bounded import bound_s3
 from lakeplan.adapters.storage.translate import translate_boto_error
@@ -68,20 +70,34 @@ class S3Client:
 
     def _make(self) -> Any:
         quiet_vendor_logs()
-        session = boto3.session.Session(region_name=self._region)
-        client = session.client(
-            "s3", endpoint_url=self._endpoint_url, config=_config(self._limits, custom=False)
+        session = botocore.session.Session()
+        session.register_component("data_loader", _data(session.get_config_variable("data_path")))
+        client = session.create_client(
+            "s3",
+            region_name=self._region,
+            endpoint_url=self._endpoint_url,
+            config=_config(self._limits, custom=False),
         )
         # The endpoint can also come from AWS_ENDPOINT_URL(_S3) or a profile: only the client knows.
         host = urlsplit(client.meta.endpoint_url).hostname or ""
         if not host.endswith(AWS_HOSTS):
-            client = session.client(
-                "s3", endpoint_url=self._endpoint_url, config=_config(self._limits, custom=True)
+            client = session.create_client(
+                "s3",
+                region_name=self._region,
+                endpoint_url=self._endpoint_url,
+                config=_config(self._limits, custom=True),
             )
             client.meta.events.register_last("before-call.s3.DeleteObjects", _add_content_md5)
         client.meta.events.register("before-parse.s3", _refuse_cut_answer)
         bound_s3(client)
         return client
+
+
+@cache
+def _data(path: str | None) -> Loader:
+    """botocore's descriptions of services. Each session would read megabytes of them again, and a sweep opens
+    the storage of every repository of a server."""
+    return create_loader(path)
 
 
 def _refuse_cut_answer(operation_model: Any, response_dict: dict[str, Any], **_: object) -> None:

@@ -5,6 +5,7 @@ import pickle
 
 import boto3
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound
@@ -51,6 +52,20 @@ class DescribeS3Reader(StorageContract):
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
         reader = open_namespace(f"s3://{s3_bucket}/team a/repo", endpoint_url=s3_endpoint, region="eu-west-1")
         assert reader.read("x") == b"1"
+
+    def it_reads_the_description_of_s3_once_a_process(
+        self, s3_bucket: str, reader: NamespaceReader, put: Put, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A sweep opens the storage of every repository of a server."""
+        put("x", b"1")
+        reader.read("x")
+        opened: list[str] = []
+        load = JSONFileLoader.load_file
+        monkeypatch.setattr(
+            JSONFileLoader, "load_file", lambda self, path: opened.append(path) or load(self, path)
+        )
+        assert open_namespace(f"s3://{s3_bucket}/team a/repo/").read("x") == b"1"
+        assert opened == []
 
     def it_pickles_no_credentials(self, reader: NamespaceReader, put: Put) -> None:
         put("x", b"1")
