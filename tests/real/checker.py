@@ -3,7 +3,9 @@ through the server. It shares no code with lakeplan."""
 
 from __future__ import annotations
 
+import hashlib
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.real.lake import DAY, Lake, Made
@@ -19,16 +21,26 @@ class Kept:
     commits: frozenset[str]
     entries: Entries
     staged: frozenset[tuple[str, str]]
+    heads: dict[str, str]
+
+    def addresses(self) -> set[str]:
+        return set(self.entries.values())
 
 
 def kept_commits(
-    commits: dict[str, Made], heads: dict[str, str], default: int, days: dict[str, int], now: float
+    commits: dict[str, Made],
+    heads: dict[str, str],
+    default: int,
+    days: dict[str, int],
+    now: float,
+    *,
+    dangling_too: bool = True,
 ) -> frozenset[str]:
     """Every HEAD, and along first parents each commit whose child is younger than the branch's days. Commits
     that are nobody's first parent and no HEAD start a walk with the default days."""
     kept = set(heads.values())
     first_parents = {c.parents[0] for c in commits.values() if c.parents}
-    dangling = set(commits) - first_parents - kept
+    dangling = set(commits) - first_parents - kept if dangling_too else set()
     starts = [(head, days.get(name, default), True) for name, head in heads.items()]
     starts += [(id, default, False) for id in dangling]
     for start, retained, is_head in starts:
@@ -55,21 +67,79 @@ def kept_now(lake: Lake, default: int, days: dict[str, int], *, also: frozenset[
         for made in lake.log(head):
             lake.commits.setdefault(made.id, made)
     commits = kept_commits(lake.commits, heads, default, days, time.time()) | also
-    entries: Entries = {}
-    for commit in commits:
-        for path, address in lake.entries(commit).items():
-            entries[commit, path] = address
-    staged = frozenset((branch, path) for branch in heads for path in lake.uncommitted(branch))
-    return Kept(commits, entries, staged)
+    return Kept(commits, entries_of(lake, commits), staged_now(lake, heads), heads)
 
 
-def lost(lake: Lake, kept: Kept) -> frozenset[str]:
-    """Addresses that kept commits hold and whose data cannot be read."""
-    where = {address: name for name, address in kept.entries.items()}
-    return frozenset(address for address, (ref, path) in where.items() if lake.read(ref, path) is None)
+def kept_throughout(
+    lake: Lake,
+    before: Kept,
+    changed: frozenset[str],
+    default: int,
+    days: dict[str, int],
+    also: frozenset[str],
+) -> set[str]:
+    """Addresses that were kept all the time since ``before``, while only the branches in ``changed`` changed:
+    a deleted branch that is made again keeps nothing in between."""
+    heads = {name: head for name, head in before.heads.items() if name not in changed}
+    commits = kept_commits(lake.commits, heads, default, days, time.time(), dangling_too=False)
+    return set(entries_of(lake, commits | also).values())
+
+
+def entries_of(lake: Lake, commits: Iterable[str]) -> Entries:
+    commits = [*commits]
+    unknown = [commit for commit in commits if commit not in lake.listings]
+    lake.listings |= zip(unknown, lake.at_once(lake.entries, unknown), strict=True)
+    return {(id, path): address for id in commits for path, address in lake.listings[id].items()}
+
+
+def staged_now(lake: Lake, heads: Iterable[str]) -> frozenset[tuple[str, str]]:
+    branches = [*heads]
+    found = zip(branches, lake.at_once(lake.uncommitted, branches), strict=True)
+    return frozenset((branch, path) for branch, paths in found for path in paths)
+
+
+class Reads:
+    """Which data was read and which is lost, by address. Between two sweeps nothing is deleted: what was read
+    after the last one is not read again before the next, unless ``forget`` was called. Data that is lost once
+    stays lost until a restore."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._good: set[str] = set()
+        self.lost: set[str] = set()
+        self.count = 0
+
+    def forget(self, *, lost: bool = False) -> None:
+        self._good.clear()
+        if lost:
+            self.lost.clear()
+
+    def read(self, *entries: Entries) -> None:
+        """Reads all of these. Raises AssertionError for other bytes than were written."""
+        where = {address: name for each in entries for name, address in each.items()}
+        unread = [address for address in where if address not in self._good | self.lost]
+        whole = self._lake.at_once(lambda address: self._is_whole(*where[address], address), unread)
+        for address, is_whole in zip(unread, whole, strict=True):
+            (self._good if is_whole else self.lost).add(address)
+
+    def read_every_entry(self, kept: Kept) -> None:
+        """Through the ref of each entry, whatever was read of its address."""
+        rows = [*kept.entries.items()]
+        whole = self._lake.at_once(lambda row: self._is_whole(*row[0], row[1]), rows)
+        for (name, address), is_whole in zip(rows, whole, strict=True):
+            assert is_whole is (address not in self.lost), name
+
+    def _is_whole(self, ref: str, path: str, address: str) -> bool:
+        self.count += 1
+        content = self._lake.read(ref, path)
+        if content is None:
+            return False
+        assert hashlib.sha256(content).hexdigest() == self._lake.written[address], (ref, path)
+        return True
 
 
 def lost_staged(lake: Lake, kept: Kept) -> list[tuple[str, str]]:
     """Staged objects that are still staged and cannot be read."""
-    still = {(branch, path) for branch in lake.branches() for path in lake.uncommitted(branch)}
-    return [(b, p) for b, p in sorted(kept.staged & still) if lake.read(b, p) is None]
+    still = sorted(kept.staged & staged_now(lake, lake.branches()))
+    found = lake.at_once(lambda where: lake.read(*where), still)
+    return [where for where, content in zip(still, found, strict=True) if content is None]

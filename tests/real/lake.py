@@ -5,14 +5,24 @@ It remembers every commit that it made, so that commits no branch reaches any mo
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 
+T = TypeVar("T")
+R = TypeVar("R")
 DAY = 86400
+STEPS = [*["commit", "again"] * 3, "stage", "branch", *["drop"] * 4, "merge", "reset", "tag"]
+"""What ``next_step`` draws from; ``again`` makes a branch at any commit that there ever was."""
+MANY = 6
+"""With more branches than this, one is deleted before the next is made."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +36,8 @@ class Made:
 
 @dataclass
 class Lake:
-    """One repository. ``contents`` maps each path and commit-independent body to nothing: bodies are unique,
-    so a body proves which upload a read returned."""
+    """One repository. ``written`` has the hash of each body by the address that its upload was given: no two
+    bodies are equal. ``steps`` counts what ``next_step`` did."""
 
     url: str
     auth: tuple[str, str] = field(repr=False)
@@ -35,10 +45,22 @@ class Lake:
     draw: random.Random
     commits: dict[str, Made] = field(default_factory=dict)
     uploads: int = 0
+    written: dict[str, str] = field(default_factory=dict)
+    steps: Counter[str] = field(default_factory=Counter)
+    listings: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    """What ``entries`` gave for commits: it never changes."""
+    changed: set[str] = field(default_factory=set)
+    """Branches whose HEAD ``step`` changed or may have changed."""
+    session: requests.Session = field(default_factory=requests.Session, repr=False)
+
+    def beside(self, draw: random.Random) -> Lake:
+        """The same repository for another thread; what it writes is known to both."""
+        shared = self.commits, self.uploads, self.written, self.steps
+        return Lake(self.url, self.auth, self.name, draw, *shared)
 
     def call(self, method: str, path: str, *, ok: bool = True, **parts: Any) -> requests.Response:
         url = f"{self.url}/api/v1/repositories/{self.name}{path}"
-        answer = requests.request(method, url, auth=self.auth, timeout=60, **parts)
+        answer = self.session.request(method, url, auth=self.auth, timeout=60, **parts)
         if ok and not answer.ok:
             raise AssertionError(f"{method} {path}: {answer.status_code} {answer.text[:300]}")
         return answer
@@ -50,7 +72,16 @@ class Lake:
         for made in self.log("main"):
             self.commits[made.id] = made
 
+    def delete(self) -> None:
+        """Deletes the repository at the server; its namespace stays."""
+        self.call("DELETE", "", ok=False, params={"force": "true"})
+        self.session.close()
+
     # ---- reading
+    def at_once(self, ask: Callable[[T], R], about: Iterable[T]) -> list[R]:
+        with ThreadPoolExecutor(8) as pool:
+            return list(pool.map(ask, about))
+
     def pages(self, path: str, **params: Any) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         after = ""
@@ -92,7 +123,8 @@ class Lake:
         body = f"{self.name} {path} {self.uploads} {self.draw.random()}".encode()
         headers = {"Content-Type": "application/octet-stream"}
         where = f"/branches/{branch}/objects"
-        self.call("POST", where, params={"path": path}, data=body, headers=headers)
+        answer = self.call("POST", where, params={"path": path}, data=body, headers=headers).json()
+        self.written[answer["physical_address"]] = hashlib.sha256(body).hexdigest()
 
     def commit(self, branch: str, age_days: float) -> str:
         body = {"message": "c", "date": int(time.time() - age_days * DAY)}
@@ -141,21 +173,35 @@ class Lake:
 
     def next_step(self) -> None:
         """One random change of a living repository."""
+        self.step(self.draw.choice(STEPS))
+
+    def step(self, kind: str) -> None:
         heads = self.branches()
         names = sorted(n for n in heads if n != "main")
-        kind = self.draw.choice(["commit", "commit", "stage", "branch", "drop", "merge", "reset", "tag"])
+        if len(names) > MANY and kind in ("branch", "again"):
+            self.changed.add(names[0])
+            self.call("DELETE", f"/branches/{names.pop(0)}", ok=False)
         target = self.draw.choice(["main", *names])
+        self.steps[kind] += 1
         if kind == "commit":
-            self.change(target, self.draw.choice([0, 0, 1, 9]))
+            self.changed.add(target)
+            self.change(target, self.draw.choice([0, 0, 1, 9, 30]))
         elif kind == "stage":
             self.upload(target, f"staged/{self.draw.randint(0, 4)}.bin")
         elif kind == "branch":
-            self.branch(f"n{len(self.commits)}-{self.draw.randint(0, 999)}", target)
+            self.branch(f"n{self.draw.getrandbits(48):x}", target)
+        elif kind == "again":
+            old = self.draw.choice(sorted(self.commits))
+            self.branch(f"o{self.draw.getrandbits(48):x}", old)
         elif kind == "drop" and names:
-            self.call("DELETE", f"/branches/{self.draw.choice(names)}", ok=False)
+            dropped = self.draw.choice(names)
+            self.changed.add(dropped)
+            self.call("DELETE", f"/branches/{dropped}", ok=False)
         elif kind == "merge" and names:
+            self.changed.add("main")
             self.merge(self.draw.choice(names), "main")
         elif kind == "reset" and names:
+            self.changed.add(names[0])
             parents = self.commits.get(heads[names[0]])
             if parents is not None and parents.parents:
                 where = f"/branches/{names[0]}/hard_reset"
