@@ -8,13 +8,14 @@ from lakeplan.adapters.lakefs.answers import Fields, parse_json
 from lakeplan.adapters.lakefs.client import connection_of
 from lakeplan.adapters.lakefs.secret import Credentials
 from lakeplan.adapters.lakefs.transport import Clock, Connection, RetryPolicy, Timeouts, Transport
-from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, UnexpectedAnswer
+from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, RepositoryNotFound, UnexpectedAnswer
 from lakeplan.model.desired import ServerConfig
 from lakeplan.ports.sweep import UncommittedRun
 
 PREPARE_ONLY = re.compile(r"POST /repositories/[^/]+/gc/prepare_uncommited|GET /config/garbage-collection")
 OPERATION = "prepare uncommitted addresses"
 MAX_PAGES = 1_000_000
+BRANCH_TRIES = 4
 
 
 def connect_preparer(
@@ -40,7 +41,21 @@ class LakeFSPreparer:
         return f"LakeFSPreparer({server.name!r}, {server.endpoint!r})"
 
     def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
-        """Asks until no continuation token comes back (api.md, "GC preparation")."""
+        """Asks until no continuation token comes back (api.md, "GC preparation"). The server fails when a
+        branch is deleted while it lists them: then from the beginning again."""
+        tries = BRANCH_TRIES
+        while True:
+            tries -= 1
+            try:
+                return self._prepare(repository)
+            except NotFound as error:
+                if isinstance(error, RepositoryNotFound) or "branch" not in error.message:
+                    raise
+                if not tries:
+                    error.hint = "Run the command again: branches were deleted meanwhile."
+                    raise
+
+    def _prepare(self, repository: str) -> tuple[UncommittedRun, ...]:
         runs: dict[UncommittedRun, None] = {}
         token = ""
         for _ in range(MAX_PAGES):

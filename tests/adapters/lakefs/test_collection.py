@@ -10,7 +10,13 @@ import requests
 from lakeplan.adapters.lakefs.collection import connect_preparer
 from lakeplan.adapters.lakefs.secret import Credentials, Secret
 from lakeplan.adapters.lakefs.transport import RetryPolicy
-from lakeplan.errors import PermissionDenied, ReadOnlyRepository, RepositoryNotFound, UnexpectedAnswer
+from lakeplan.errors import (
+    NotFound,
+    PermissionDenied,
+    ReadOnlyRepository,
+    RepositoryNotFound,
+    UnexpectedAnswer,
+)
 from lakeplan.formats.uncommitted import files_of_run, read_uncommitted
 from lakeplan.model.desired import ServerConfig
 from lakeplan.ports.sweep import UncommittedRun
@@ -47,6 +53,24 @@ class DescribePreparingUncommittedAddresses:
         asked = preparer(scripted.url)
         runs = (UncommittedRun("one", ""), UncommittedRun("two", "s3://b/x/"))
         assert asked.prepare_uncommitted("lake") == runs
+
+    def it_begins_again_when_a_branch_was_deleted_meanwhile(self, scripted):
+        """A real server answers this; the token belongs to the listing that failed."""
+        scripted.script = [
+            Answer(201, {"run_id": "one", "continuation_token": "t1"}),
+            Answer(404, {"message": "branch not found"}),
+            Answer(201, {"run_id": "two", "gc_uncommitted_location": "x"}),
+        ]
+        assert preparer(scripted.url).prepare_uncommitted("lake") == (UncommittedRun("two", "x"),)
+        bodies = [json.loads(seen.body or b"{}") for seen in scripted.seen]
+        assert bodies == [{}, {"continuation_token": "t1"}, {}]
+
+    def it_gives_up_when_branches_are_deleted_all_the_time(self, scripted):
+        scripted.script = [Answer(404, {"message": "branch not found"})]
+        with pytest.raises(NotFound, match="branch not found") as caught:
+            preparer(scripted.url).prepare_uncommitted("lake")
+        assert "Run the command again" in caught.value.hint
+        assert len(scripted.seen) == 4
 
     def it_does_not_ask_for_ever(self, scripted):
         scripted.script = [
