@@ -249,6 +249,8 @@ class Rounds:
         elif not document["finished"]:
             self.counts.unfinished.append(document["problem"])
             code, document = self.sweep(mark_id, "--close", "--format", "json", allowed=(0, 3))
+        if document is not None and document["came_back"] is None:  # the last inspection failed
+            code, document = self.sweep(mark_id, "--format", "json", allowed=(0, 3))
         document = document or NOTHING
         self.counts.swept += bool(document["deleted"]["objects"])
         self.counts.deleted += document["deleted"]["objects"]
