@@ -122,6 +122,7 @@ def it_notes_that_a_part_is_begun_before_the_first_deletion_and_writes_its_end_l
     store = FaultyStore(sweep.store)
     sweep.run(store)
     name = sweep.parts[0].name
+    assert sweep.store.read(begun_key(SWEEP_PREFIX, name)) == b"{}\n"
     order = [(call, args[0]) for call, args in store.calls if call in ("put", "delete", "create", "is_gone")]
     assert order == [
         ("create", begun_key(SWEEP_PREFIX, name)),
@@ -163,7 +164,38 @@ def it_uses_no_part_that_is_not_the_one_that_was_marked(sweep: Sweep) -> None:
     (error,) = sweep.run()
     assert isinstance(error, FormatError)
     assert "checksum differs" in error.message
+    assert error.where == f"{sweep.store.url}/{MARK_PREFIX}{sweep.parts[0].name}"
     assert sweep.there() == {"data/a", "data/b", "data/precious"}
+
+
+def it_deletes_every_class_that_may_be_deleted_in_one_part(sweep: Sweep) -> None:
+    kinds = dict(zip(["data/a", "data/b", "data/c"], sorted(deleting.MAY_GO), strict=True))
+    for key in kinds:
+        put_object(sweep.folder, key)
+    kind = lambda key: MarkClass(kinds[key])  # noqa: E731
+    sweep.parts.append(put_part(sweep.store, 0, [*kinds], kind=kind))
+    assert ends(sweep.run())[0].amounts == {Status.DELETED: Amount(3, 3)}
+
+
+def it_closes_a_part_of_an_earlier_release_which_names_no_versions(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.settings = replace(SETTINGS, mode="close")
+    sweep.mark(["data/a", "data/b"])
+    os.unlink(sweep.folder / "data/b")
+    rows = pa.table({"address": ["data/a", "data/b"], "class": ["backlog", "backlog"], "size_bytes": [1, 1]})
+    monkeypatch.setattr(deleting, "read_part", lambda *_, **__: rows)
+    sweep.run()
+    monkeypatch.undo()
+    assert sweep.records == {"data/a": ("saved", deleting.CLOSED), "data/b": ("deleted", GONE_BEFORE)}
+
+
+def it_keeps_to_the_rate_of_its_worker(sweep: Sweep, time: FakeTime) -> None:
+    sweep.mark(["data/a", "data/b"], ["data/c", "data/d"])
+    began = time.at
+    sweep.run(rate=1.0)
+    assert time.at - began >= 2
+    assert sweep.there() == set()
 
 
 def it_begins_no_part_when_its_time_is_over(sweep: Sweep, time: FakeTime) -> None:
@@ -279,6 +311,27 @@ class DescribeAStoreThatFails:
         store.before = raising(StoreBusy("SlowDown"), on="delete", times=4)
         assert ends(sweep.run(store))[0].amounts == {Status.DELETED: Amount(2, 2)}
         assert len(time.slept) == 4
+
+    @pytest.mark.parametrize(
+        ("mode", "call"), [("delete", "find"), ("quarantine", "copy"), ("quarantine", "find")]
+    )
+    def it_waits_before_it_asks_a_busy_store_again(
+        self, sweep: Sweep, time: FakeTime, mode: str, call: str
+    ) -> None:
+        sweep.settings = replace(SETTINGS, mode=mode)  # type: ignore[arg-type]
+        sweep.mark(["data/a"])
+        store = FaultyStore(sweep.store)
+        finds = 0
+
+        def busy(name: str, args: tuple[Any, ...]) -> None:
+            nonlocal finds
+            finds += name == call
+            if name == call and finds % 2:
+                raise StoreBusy("SlowDown")
+
+        store.before = busy
+        assert ends(sweep.run(store))[0].amounts == {Status.DELETED: Amount(1, 1)}
+        assert len(time.slept) == finds / 2 >= 1
 
     def it_stops_when_the_store_stays_busy_and_goes_on_another_day(self, sweep: Sweep) -> None:
         sweep.mark(["data/a"], ["data/b"])
@@ -453,6 +506,20 @@ class DescribeGoingOn:
         }
         assert sweep.there() == {"data/a", "data/saved"}
 
+    def it_keeps_the_reason_of_what_an_earlier_attempt_deleted(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/failed", "data/gone"])
+        os.unlink(sweep.folder / "data/gone")
+        store = FaultyStore(sweep.store)
+        store.refuses = lambda key: Deletion(key, "AccessDenied") if key == "data/failed" else None
+        sweep.run(store)
+        again = {sweep.parts[0].name: 1}
+        sweep.run(attempts=again)
+        assert records(sweep.store, sweep.parts, again) == {
+            "data/a": ("deleted", ""),
+            "data/failed": ("deleted", ""),
+            "data/gone": ("deleted", GONE_BEFORE),
+        }
+
     def it_keeps_what_somebody_brought_back_when_others_are_tried_again(self, sweep: Sweep) -> None:
         class Versioned(FaultyStore):
             """Its delete marker of data/a is removed later: the object is what it was when it was marked."""
@@ -582,6 +649,19 @@ class DescribeQuarantine:
         put_object(sweep.folder, QUARANTINE_PREFIX.rstrip("/"))
         answer = sweep.run()
         assert sweep.there() == {"data/a"}, answer
+
+    def it_has_nothing_to_copy_of_an_object_that_is_gone_by_its_turn(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a"])
+        store = FaultyStore(sweep.store)
+
+        def remove(name: str, args: tuple[Any, ...]) -> None:
+            if name == "copy":
+                os.unlink(sweep.folder / "data/a")
+
+        store.before = remove
+        sweep.run(store)
+        assert sweep.records == {"data/a": ("deleted", GONE_BEFORE)}
+        assert [keys for (keys,) in store.called("find")] == [["data/a"]], "nothing is left to compare"
 
     def it_copies_nothing_that_is_saved(self, sweep: Sweep) -> None:
         sweep.mark(["data/a", "data/b"])

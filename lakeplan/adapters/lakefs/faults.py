@@ -135,9 +135,8 @@ def refusal(
     """The error that an answer of 300 and above means."""
     status = response.status_code
     said = server_message(response)
-    permission = PERMISSIONS.get(operation, "")
     if is_permission_problem(status, said):
-        return _denied(said, operation, where, permission)
+        return _denied(said, operation, where, PERMISSIONS.get(operation))
     if is_unknown_route(status, said):
         return FeatureMissing(
             f"cannot {operation}: the server does not know this request",
@@ -191,7 +190,7 @@ def is_unknown_route(status: int, said: str) -> bool:
     return status in (404, 500) and "invalid api endpoint" in said.lower()
 
 
-def _denied(said: str, operation: str, where: str, permission: str) -> ServerError:
+def _denied(said: str, operation: str, where: str, permission: str | None) -> ServerError:
     if "read-only" in said.lower() or "read only" in said.lower():
         return ReadOnlyRepository(
             f"cannot {operation}: the repository is read-only",

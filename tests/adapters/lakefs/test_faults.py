@@ -188,7 +188,10 @@ def it_takes_no_refusal_for_another(status: int, said: str, kind: type[ServerErr
 def it_says_that_a_repository_is_missing_only_of_a_repository() -> None:
     assert refused(404, "Repository not found").message == "the repository does not exist"
     assert type(refused(404, "repository not found", repository=None)) is NotFound
-    assert refused(404, "").message == "cannot list branches: status 404 without lakeFS's explanation"
+    unexplained = refused(404, "")
+    assert unexplained.message == "cannot list branches: status 404 without lakeFS's explanation"
+    assert isinstance(unexplained, UnexpectedAnswer)
+    assert unexplained.status == 404
     assert refused(403, "why", operation="dance").message == "cannot dance: a permission is missing"
     assert refused(403, "why", operation="dance").detail == "why"
 

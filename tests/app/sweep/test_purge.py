@@ -496,6 +496,7 @@ def it_lists_quarantines_whose_last_copy_is_old_enough_oldest_first() -> None:
         store=Listed(
             {
                 f"{prefix}none/": [],
+                f"{prefix}epoch/": [StoredObject("a", 1, 0)],
                 f"{prefix}later/": [
                     StoredObject("b", 3, us(NOW - 2 * SECOND)),
                     StoredObject("a", 4, us(NOW) - 1),
@@ -507,6 +508,7 @@ def it_lists_quarantines_whose_last_copy_is_old_enough_oldest_first() -> None:
         )
     )
     assert list_quarantines(site, older_than=NOW) == [
+        Quarantine(site, "epoch", Amount(1, 1), datetime.fromtimestamp(0, tz=timezone.utc)),
         Quarantine(site, "older", Amount(1, 1), NOW - SECOND),
         Quarantine(site, "later", Amount(3, 12), NOW - timedelta(microseconds=1)),
     ]
