@@ -119,7 +119,6 @@ class BlockBuilder:
         self._interval = restart_interval
         self._parts: list[bytes] = []
         self._restarts: list[int] = []
-        self._since_restart = 0
         self._last_key = b""
         self.entry_bytes = 0
         self.count = 0
@@ -127,9 +126,8 @@ class BlockBuilder:
     def add(self, key: bytes, value: bytes) -> None:
         """Appends an entry; the caller adds keys in order."""
         shared = 0
-        if self.count == 0 or self._since_restart == self._interval:
+        if self.count % self._interval == 0:
             self._restarts.append(self.entry_bytes)
-            self._since_restart = 0
         else:
             shared = _common_prefix(self._last_key, key)
         part = b"".join(
@@ -138,7 +136,6 @@ class BlockBuilder:
         self._parts.append(part)
         self.entry_bytes += len(part)
         self.count += 1
-        self._since_restart += 1
         self._last_key = key
 
     @property

@@ -79,6 +79,7 @@ def records(*keys: bytes) -> list[tuple[bytes, bytes]]:
 
 def it_reads_what_was_written() -> None:
     read = read_sstable(GOOD, name="good")
+    assert read.name == "good"
     assert list(read) == RECORDS
     assert len(read) == len(RECORDS)
     assert read.user_properties == {"type": "ranges"}
