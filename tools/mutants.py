@@ -70,7 +70,7 @@ MODULES = {
     "app/sweep/needed": ["app/sweep/test_needed.py"],
     "app/sweep/purge": ["app/sweep/test_purge.py"],
     "app/sweep/restore": ["app/sweep/test_restore.py"],
-    "sweep/deleting": ["sweep/test_deleting.py"],
+    "sweep/deleting": ["sweep/test_deleting.py", "sweep/test_going_on.py", "sweep/test_quarantine.py"],
     "adapters/lakefs/faults": ["adapters/lakefs/test_faults.py"],
     "formats/sstable/block": ["formats/sstable/test_block.py", "formats/sstable/test_reader.py"],
     "formats/sstable/reader": ["formats/sstable/test_reader.py"],

@@ -142,7 +142,7 @@ class _Part:
 
     def sweep(self) -> PartEnd:
         if (done := self._recorded(self._attempt)) is not None:
-            return end_of(self._part.name, done)
+            return self._end(done)
         rows = self._read()
         if self._attempt:
             self._before = self._earlier()
@@ -271,9 +271,9 @@ class _Part:
         that is still there, and all are asked for."""
         gone = [key for key, (status, _) in self._status.items() if status is Status.DELETED]
         sample = gone
-        if not self._settings.verify_all and len(gone) > SAMPLE:
-            sample = random.Random(self._part.sha256).sample(gone, SAMPLE)
-        if not self._asked(sample) and len(sample) < len(gone):
+        if not self._settings.verify_all:
+            sample = random.Random(self._part.sha256).sample(gone, min(SAMPLE, len(gone)))
+        if not self._asked(sample):
             seen = {*sample}
             self._asked([key for key in gone if key not in seen])
 
@@ -291,25 +291,35 @@ class _Part:
     def _recorded(self, attempt: int) -> bytes | None:
         """What an attempt wrote down, when it finished this part."""
         try:
-            return self._store.read(result_key(self._work.sweep_prefix, self._part.name, attempt))
+            return self._store.read(self._result_key(attempt))
         except StorageNotFound:
             return None
 
+    def _result_key(self, attempt: int) -> str:
+        return result_key(self._work.sweep_prefix, self._part.name, attempt)
+
+    def _where(self, attempt: int) -> str:
+        return f"{self._store.url}/{self._result_key(attempt)}"
+
+    def _end(self, record: bytes) -> PartEnd:
+        return end_of(self._part.name, record, where=self._where(self._attempt))
+
     def _earlier(self) -> dict[str, tuple[Status, str]]:
         """What the attempt before this one wrote down: only what failed is tried again."""
-        data = self._recorded(self._attempt - 1)
-        return {} if data is None else read_results(data, name=self._part.name)
+        before = self._attempt - 1
+        data = self._recorded(before)
+        return {} if data is None else read_results(data, name=self._where(before))
 
     def _record(self, rows: Sequence[_Row]) -> PartEnd:
         sizes = {row.address: row.size for row in rows}
         data = write_results(self._status, sizes, verified=self._verified)
-        key = result_key(self._work.sweep_prefix, self._part.name, self._attempt)
+        key = self._result_key(self._attempt)
         try:
             self._store.create(key, data)
         except WriteConflict:
             # Another attempt at this part was first: its record stands.
             data = self._store.read(key)
-        return end_of(self._part.name, data)
+        return self._end(data)
 
     def _each(self, ask: Callable[[str], object], keys: Sequence[str]) -> list:  # type: ignore[type-arg]
         with ThreadPoolExecutor(THREADS) as pool:

@@ -1,108 +1,40 @@
-"""One part after the other, whatever the store does and whenever the process ends."""
+"""One part after the other, whatever the store does."""
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
+import io
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from lakeplan.errors import ClockSkew, FormatError, LakeplanError, StorageDenied, StorageError, StoreBusy
-from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
+from lakeplan.errors import ClockSkew, FormatError, StorageDenied, StorageError, StoreBusy
+from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.sweep_keys import begun_key, result_key
 from lakeplan.model.objects import StoredObject
 from lakeplan.model.simulation import Amount
-from lakeplan.model.stored import Deletion, Versions
-from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
-from lakeplan.ports.sweep import DeleteSettings
+from lakeplan.model.stored import Deletion
+from lakeplan.model.sweep import MarkClass, PartEnd, Status
 from lakeplan.sweep import deleting
-from lakeplan.sweep.deleting import BROUGHT_BACK, CHANGED, GONE_AFTER, GONE_BEFORE, SAMPLE, Work, sweep_parts
+from lakeplan.sweep.deleting import CHANGED, GONE_AFTER, GONE_BEFORE, SAMPLE
+from tests.sweep.conftest import CUTOFF, SETTINGS, Sweep, ends
 from tests.sweeping.stores import (
     MARK_PREFIX,
-    QUARANTINE_PREFIX,
     SWEEP_PREFIX,
     FakeTime,
-    Fault,
     FaultyStore,
-    Killed,
     begun_parts,
-    folder_store,
-    killing_at,
     put_object,
     put_part,
     raising,
-    records,
 )
-
-CUTOFF = 1_000.0
-SETTINGS = DeleteSettings("delete", Versions.MARKER, verify_all=True, cutoff_us=int(CUTOFF * 1_000_000))
-
-
-@pytest.fixture
-def time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
-    fake = FakeTime()
-    monkeypatch.setattr(deleting, "time", fake)
-    return fake
-
-
-@dataclass
-class Sweep:
-    """A folder with objects, parts that name some of them, and runs over these."""
-
-    folder: Path
-    settings: DeleteSettings = SETTINGS
-    saved: Mapping[str, str] = field(default_factory=dict)
-    never: str = ""
-    parts: list[Part] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.store = folder_store(self.folder)
-
-    def mark(self, *parts: Sequence[str], kind: MarkClass = MarkClass.BACKLOG) -> None:
-        for keys in parts:
-            for key in keys:
-                put_object(self.folder, key, key[-1:].encode())
-            self.parts.append(put_part(self.store, len(self.parts), keys, kind=kind))
-
-    def work(self, store: object = None, **changes: object) -> Work:
-        work = Work(
-            store=store or self.store,  # type: ignore[arg-type]
-            mark_prefix=MARK_PREFIX,
-            sweep_prefix=SWEEP_PREFIX,
-            quarantine_prefix=QUARANTINE_PREFIX,
-            settings=self.settings,
-            saved=self.saved,
-            keep_never_committed=self.never,
-            attempts={},
-            rate=None,
-            until=None,
-        )
-        return replace(work, **changes)  # type: ignore[arg-type]
-
-    def run(self, store: object = None, **changes: object) -> list[PartEnd | LakeplanError]:
-        return list(sweep_parts(self.parts, self.work(store, **changes)))
-
-    def there(self, prefix: str = "data/") -> set[str]:
-        return {found.key for found in self.store.list_objects(prefix)}
-
-    @property
-    def records(self) -> dict[str, tuple[str, str]]:
-        return records(self.store, self.parts)
-
-
-@pytest.fixture
-def sweep(tmp_path: Path, time: FakeTime) -> Sweep:
-    return Sweep(tmp_path / "ns")
-
-
-def ends(answer: Sequence[PartEnd | LakeplanError]) -> list[PartEnd]:
-    assert all(isinstance(end, PartEnd) for end in answer), answer
-    return [end for end in answer if isinstance(end, PartEnd)]
 
 
 def it_deletes_what_its_parts_name_and_nothing_else(sweep: Sweep) -> None:
@@ -225,6 +157,22 @@ def it_ends_a_round_in_the_middle_of_a_part(
     assert sweep.records["data/a"] == ("deleted", GONE_BEFORE)
 
 
+def it_ends_a_round_between_two_requests_of_a_batch(sweep: Sweep, time: FakeTime) -> None:
+    class OneByOne(FaultyStore):
+        batch_size = 1
+
+    sweep.mark(["data/a", "data/b"])
+    store = OneByOne(sweep.store)
+
+    def later(name: str, args: tuple[Any, ...]) -> None:
+        if name == "delete":
+            time.at += 10
+
+    store.after = later
+    assert sweep.run(store, until=time.at + 10) == []
+    assert (sweep.there(), sweep.records) == ({"data/b"}, {})
+
+
 def it_ends_a_round_by_its_own_measure_where_the_clock_stands_still(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,6 +242,34 @@ def it_saves_what_was_written_at_the_cutoff_or_is_another_version_than_the_marke
     assert says(after, None) == says(after, after.version) == CHANGED
     assert says(before, before.version + 1) == CHANGED
     assert says(before, None, settings=replace(SETTINGS, mode="close")) == deleting.CLOSED
+
+
+@pytest.mark.parametrize("column", ["address", "size_bytes", "class", "paths"])
+def it_deletes_nothing_of_a_part_that_lacks_a_column_of_a_mark(sweep: Sweep, column: str) -> None:
+    sweep.mark(["data/a"])
+    (part,) = sweep.parts
+    table = read_part(sweep.store.read(MARK_PREFIX + part.name), name="", sha256=part.sha256)
+    out = io.BytesIO()
+    pq.write_table(table.drop_columns([column]), out)
+    sweep.store.put(MARK_PREFIX + part.name, out.getvalue())
+    sweep.parts = [replace(part, sha256=hashlib.sha256(out.getvalue()).hexdigest())]
+    (error,) = sweep.run()
+    assert isinstance(error, FormatError)
+    assert f"its column {column} is missing" in error.message
+    assert sweep.there() == {"data/a"}
+
+
+def it_asks_with_as_many_threads_as_it_may(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deleting, "THREADS", 40)  # more than any machine's default
+    together = threading.Barrier(40)
+
+    class Slow(FaultyStore):
+        def is_gone(self, key: str) -> bool:
+            together.wait(timeout=20)
+            return bool(self.store.is_gone(key))
+
+    sweep.mark([f"data/{n:02}" for n in range(40)])
+    assert ends(sweep.run(Slow(sweep.store)))[0].verified == 40
 
 
 def it_passes_errors_and_ends_to_the_driver(sweep: Sweep) -> None:
@@ -378,6 +354,20 @@ class DescribeAStoreThatFails:
         sweep.run(store)
         assert sweep.records == {"data/a": ("deleted", ""), "data/b": ("deleted", GONE_AFTER)}
 
+    def it_waits_before_it_lists_again_what_a_busy_store_refused(self, sweep: Sweep, time: FakeTime) -> None:
+        sweep.mark(["data/a"])
+        store = FaultyStore(sweep.store)
+        store.refuses = lambda key: Deletion(key, "AccessDenied")
+        busy = raising(StoreBusy("SlowDown"), on="find", times=2)
+
+        def fault(name: str, args: tuple[Any, ...]) -> None:
+            if store.called("delete"):
+                busy(name, args)
+
+        store.before = fault
+        sweep.run(store)
+        assert (sweep.records, len(time.slept)) == ({"data/a": ("failed", "AccessDenied")}, 2)
+
     def it_gives_an_end_to_an_object_that_the_store_is_silent_about(self, sweep: Sweep) -> None:
         sweep.mark(["data/a", "data/b"])
 
@@ -389,10 +379,20 @@ class DescribeAStoreThatFails:
         assert end.amounts == {Status.DELETED: Amount(1, 1), Status.FAILED: Amount(1, 1)}
         assert end.reasons == {"failed: the store did not answer for it": 1}
 
-    def it_asks_for_all_of_a_part_that_is_no_larger_than_a_sample(self, sweep: Sweep) -> None:
-        sweep.mark([f"data/{n:03}" for n in range(SAMPLE)])
+    @pytest.mark.parametrize("count", [1, SAMPLE])
+    def it_asks_for_all_of_a_part_that_is_no_larger_than_a_sample(self, sweep: Sweep, count: int) -> None:
+        sweep.mark([f"data/{n:03}" for n in range(count)])
         sweep.settings = replace(SETTINGS, verify_all=False)
-        assert ends(sweep.run())[0].verified == SAMPLE
+        assert ends(sweep.run())[0].verified == count
+
+    def it_asks_for_the_same_sample_of_a_part_in_every_run(self, sweep: Sweep) -> None:
+        sweep.mark([f"data/{n:03}" for n in range(2 * SAMPLE)])
+        sweep.settings = replace(SETTINGS, verify_all=False)
+        stores = [FaultyStore(sweep.store), FaultyStore(sweep.store)]
+        for number, store in enumerate(stores):
+            sweep.run(store, sweep_prefix=f"_lakeplan/sweeps/s{number}/")
+        first, second = (sorted(store.called("is_gone")) for store in stores)
+        assert first == second
 
     def it_asks_for_all_when_one_of_the_sample_is_still_there(self, sweep: Sweep) -> None:
         keys = [f"data/{n:03}" for n in range(SAMPLE + 5)]
@@ -436,110 +436,6 @@ class DescribeAStoreThatFails:
         assert isinstance(error, StorageDenied)
         assert sweep.there() == {"data/b", "data/c"}
         assert [end.amounts for end in ends(sweep.run())] == [{Status.DELETED: Amount(1, 1)}] * 3
-
-
-class DescribeGoingOn:
-    def it_does_nothing_again_for_a_part_that_has_its_record(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a"])
-        before = sweep.run()
-        put_object(sweep.folder, "data/a", b"written again", modified=CUTOFF + 5)
-        store = FaultyStore(sweep.store)
-        assert sweep.run(store) == before
-        assert store.called("delete") == []
-        assert sweep.there() == {"data/a"}
-
-    def it_leaves_what_changed_since_the_mark(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a", "data/b", "data/c"])
-        sweep.store.put(begun_key(SWEEP_PREFIX, sweep.parts[0].name), b"{}")
-        os.unlink(sweep.folder / "data/a")
-        put_object(sweep.folder, "data/b", b"another", modified=CUTOFF)
-        assert sweep.records == {}
-        sweep.run()
-        assert sweep.records == {
-            "data/a": ("deleted", GONE_BEFORE),
-            "data/b": ("saved", CHANGED),
-            "data/c": ("deleted", ""),
-        }
-        assert sweep.there() == {"data/b"}
-
-    def it_lets_the_record_stand_that_was_there_first(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a"])
-        sweep.saved = {"data/a": "held"}
-        first = ends(sweep.run())
-        sweep.saved = {}
-        hidden = FaultyStore(sweep.store)
-        # a second attempt that looked before the first one's record was written
-        hidden.before = raising(deleting.StorageNotFound("not yet"), on="read", key="results/", times=1)
-        assert ends(sweep.run(hidden)) == first
-
-    @pytest.mark.parametrize("mode", ["delete", "quarantine", "close"])
-    def it_reports_what_is_gone_as_deleted_whatever_holds_it_by_now(self, sweep: Sweep, mode: str) -> None:
-        """An attempt deleted it and was killed; then something began to hold it again."""
-        sweep.settings = replace(SETTINGS, mode=mode)  # type: ignore[arg-type]
-        sweep.mark(["data/a", "data/b"])
-        sweep.store.put(begun_key(SWEEP_PREFIX, sweep.parts[0].name), b"{}")
-        os.unlink(sweep.folder / "data/a")
-        sweep.saved = {"data/a": "held", "data/b": "held"}
-        (end,) = ends(sweep.run())
-        assert sweep.records == {"data/a": ("deleted", GONE_BEFORE), "data/b": ("saved", "held")}
-        assert end.amounts[Status.DELETED] == Amount(1, 1)
-
-    def it_tries_again_what_failed_and_nothing_else(self, sweep: Sweep) -> None:
-        sweep.saved = {"data/saved": "held"}
-        sweep.mark(["data/a", "data/failed", "data/gone", "data/saved"])
-        store = FaultyStore(sweep.store)
-        refused = {"data/failed", "data/gone"}
-        store.refuses = lambda key: Deletion(key, "AccessDenied") if key in refused else None
-        sweep.run(store)
-        sweep.saved = {}
-        os.unlink(sweep.folder / "data/gone")
-        put_object(sweep.folder, "data/a", b"another", modified=CUTOFF + 5)
-        again = {sweep.parts[0].name: 1}
-        first = sweep.records
-        sweep.run(attempts=again)
-        assert sweep.records == first, "the record of the first attempt stays"
-        assert records(sweep.store, sweep.parts, again) == {
-            "data/a": ("saved", CHANGED),
-            "data/failed": ("deleted", ""),
-            "data/gone": ("deleted", GONE_BEFORE),
-            "data/saved": ("saved", "held"),
-        }
-        assert sweep.there() == {"data/a", "data/saved"}
-
-    def it_keeps_the_reason_of_what_an_earlier_attempt_deleted(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a", "data/failed", "data/gone"])
-        os.unlink(sweep.folder / "data/gone")
-        store = FaultyStore(sweep.store)
-        store.refuses = lambda key: Deletion(key, "AccessDenied") if key == "data/failed" else None
-        sweep.run(store)
-        again = {sweep.parts[0].name: 1}
-        sweep.run(attempts=again)
-        assert records(sweep.store, sweep.parts, again) == {
-            "data/a": ("deleted", ""),
-            "data/failed": ("deleted", ""),
-            "data/gone": ("deleted", GONE_BEFORE),
-        }
-
-    def it_keeps_what_somebody_brought_back_when_others_are_tried_again(self, sweep: Sweep) -> None:
-        class Versioned(FaultyStore):
-            """Its delete marker of data/a is removed later: the object is what it was when it was marked."""
-
-            def is_gone(self, key: str) -> bool:
-                return key == "data/a" or bool(self.store.is_gone(key))
-
-        sweep.mark(["data/a", "data/b"])
-        store = Versioned(sweep.store)
-        answers = {"data/a": Deletion("data/a"), "data/b": Deletion("data/b", "AccessDenied")}
-        store.refuses = answers.get
-        sweep.run(store)
-        assert sweep.records["data/a"] == ("deleted", "")
-        again = {sweep.parts[0].name: 1}
-        sweep.run(attempts=again)
-        assert sweep.there() == {"data/a"}
-        assert records(sweep.store, sweep.parts, again) == {
-            "data/a": ("saved", BROUGHT_BACK),
-            "data/b": ("deleted", ""),
-        }
 
 
 class DescribeAnObjectThatWasWrittenAgain:
@@ -599,162 +495,3 @@ class DescribeAnObjectThatWasWrittenAgain:
         sweep.run(store)
         assert [len(keys) for (keys,) in store.called("find")] == [1_000, 500]
         assert store.called("stat") == []
-
-
-class DescribeQuarantine:
-    @pytest.fixture
-    def sweep(self, sweep: Sweep) -> Sweep:
-        sweep.settings = replace(SETTINGS, mode="quarantine")
-        return sweep
-
-    def it_deletes_nothing_before_everything_is_copied_and_noted(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a", "data/b"])
-        store = FaultyStore(sweep.store)
-        sweep.run(store)
-        names = [name for name, args in store.calls if name in ("copy", "delete") or "copied/" in str(args)]
-        assert names == ["copy", "copy", "put", "delete"]
-        assert sweep.there(QUARANTINE_PREFIX) == {QUARANTINE_PREFIX + k for k in ("data/a", "data/b")}
-        assert sweep.store.read(QUARANTINE_PREFIX + "data/a") == b"a"
-        assert sweep.there() == set()
-        key = copied_key(SWEEP_PREFIX, sweep.parts[0].name)
-        assert sweep.store.read(key) == b'{"copied": 2, "not_copied": 0}'
-
-    def it_writes_down_how_much_was_copied_after_every_batch(
-        self, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(deleting, "COPIES_A_BATCH", 2)
-        sweep.mark([f"data/{name}" for name in "abcde"])
-        store = FaultyStore(sweep.store)
-        store.before = raising(StorageError("the object is archived"), on="copy", key="data/b")
-        sweep.run(store)
-        notes = [args[1] for args in store.called("put") if "copied/" in args[0]]
-        assert notes == [
-            b'{"copied": 1, "not_copied": 1}',
-            b'{"copied": 3, "not_copied": 1}',
-            b'{"copied": 4, "not_copied": 1}',
-        ]
-        assert [len(keys) for (keys,) in store.called("delete")] == [1, 2, 1]
-
-    def it_keeps_what_could_not_be_copied(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a", "data/b"])
-        store = FaultyStore(sweep.store)
-        store.before = raising(StorageError("the object is archived"), on="copy", key="data/b")
-        (end,) = ends(sweep.run(store))
-        assert end.reasons == {"failed: not copied: the object is archived": 1}
-        assert sweep.there() == {"data/b"}
-
-    def it_keeps_an_object_whose_copy_has_no_place(self, sweep: Sweep) -> None:
-        # a file stands where the copy's folder should be: the system says "no such object" of the target
-        sweep.mark(["data/a"])
-        put_object(sweep.folder, QUARANTINE_PREFIX.rstrip("/"))
-        answer = sweep.run()
-        assert sweep.there() == {"data/a"}, answer
-
-    def it_has_nothing_to_copy_of_an_object_that_is_gone_by_its_turn(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a"])
-        store = FaultyStore(sweep.store)
-
-        def remove(name: str, args: tuple[Any, ...]) -> None:
-            if name == "copy":
-                os.unlink(sweep.folder / "data/a")
-
-        store.before = remove
-        sweep.run(store)
-        assert sweep.records == {"data/a": ("deleted", GONE_BEFORE)}
-        assert [keys for (keys,) in store.called("find")] == [["data/a"]], "nothing is left to compare"
-
-    def it_copies_nothing_that_is_saved(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a", "data/b"])
-        sweep.saved = {"data/b": "held"}
-        sweep.run()
-        assert sweep.there(QUARANTINE_PREFIX) == {QUARANTINE_PREFIX + "data/a"}
-
-    def it_says_what_a_full_disk_kept(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a", "data/b"])
-        store = FaultyStore(sweep.store)
-        store.before = raising(StorageError("cannot be used: No space left on device"), on="copy")
-        (end,) = ends(sweep.run(store))
-        assert end.amounts == {Status.FAILED: Amount(2, 2)}
-        assert sweep.there() == {"data/a", "data/b"}
-
-
-def _calls_of_a_whole_run(folder: Path, mode: str) -> int:
-    sweep = _killable(folder, mode)
-    store = FaultyStore(sweep.store)
-    sweep.run(store)
-    return len(store.calls)
-
-
-def _killable(folder: Path, mode: str) -> Sweep:
-    settings = replace(SETTINGS, mode=mode)  # type: ignore[arg-type]
-    sweep = Sweep(folder, settings, saved={"data/saved": "held"})
-    sweep.mark(["data/a", "data/b", "data/saved"], ["data/c", "data/d"])
-    return sweep
-
-
-@pytest.mark.parametrize("mode", ["delete", "quarantine"])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_run_may_be_killed_at_every_single_call(
-    tmp_path: Path, time: FakeTime, mode: str, when: str
-) -> None:
-    calls = _calls_of_a_whole_run(tmp_path / "whole", mode)
-    assert calls >= 14
-    for number in range(1, calls + 1):
-        sweep = _killable(tmp_path / str(number), mode)
-        _killed_at(sweep, number, when)
-        assert when == "after" or len(sweep.records) < 5, "it was killed too late to show anything"
-        changed = _change_one(sweep)
-        _killed_at(sweep, 1 + number % 5, when)  # and again, while it goes on
-        assert len(ends(sweep.run())) == 2
-        _check_the_end(sweep, mode, changed, f"killed {when} call {number}")
-
-
-@pytest.mark.parametrize("mode", ["delete", "quarantine"])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_what_a_killed_run_deleted_is_not_saved_by_the_next(
-    tmp_path: Path, time: FakeTime, mode: str, when: str
-) -> None:
-    for number in range(1, _calls_of_a_whole_run(tmp_path / "whole", mode) + 1):
-        sweep = _killable(tmp_path / str(number), mode)
-        _killed_at(sweep, number, when)
-        there = sweep.there()
-        sweep.saved = dict.fromkeys(["data/a", "data/b", "data/c", "data/d", "data/saved"], "held")
-        sweep.run()
-        saved = {key for key, (status, _) in sweep.records.items() if status == "saved"}
-        assert saved == there == sweep.there(), f"killed {when} call {number}"
-
-
-def _killed_at(sweep: Sweep, number: int, when: str) -> None:
-    store = FaultyStore(sweep.store)
-    fault: Fault = killing_at(number)
-    setattr(store, when, fault)
-    with contextlib.suppress(Killed):
-        sweep.run(store)
-
-
-def _change_one(sweep: Sweep) -> str:
-    """Somebody writes an object of a begun part anew; "" where no part is open."""
-    recorded = set(sweep.records)
-    begun = begun_parts(sweep.store, sweep.parts)
-    if sweep.parts[1].name in begun and "data/c" not in recorded:
-        key = "data/c"
-    elif sweep.parts[0].name in begun and "data/a" not in recorded:
-        key = "data/a"
-    else:
-        return ""
-    put_object(sweep.folder, key, b"new bytes", modified=CUTOFF + 100)
-    return key
-
-
-def _check_the_end(sweep: Sweep, mode: str, changed: str, what: str) -> None:
-    ended = sweep.records
-    assert set(ended) == {"data/a", "data/b", "data/saved", "data/c", "data/d"}, what
-    kept = {"data/saved"} | ({changed} if changed else set())
-    assert {key for key, (status, _) in ended.items() if status == "saved"} == kept, what
-    assert {key for key, (status, _) in ended.items() if status == "deleted"} == set(ended) - kept, what
-    assert sweep.there() == kept, what
-    if changed:
-        assert sweep.store.read(changed) == b"new bytes", what
-    if mode == "quarantine":
-        for key in set(ended) - kept:
-            assert sweep.store.read(QUARANTINE_PREFIX + key) == key[-1:].encode(), what
