@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -36,8 +37,18 @@ def it_takes_the_earliest_and_the_latest_of_all() -> None:
     assert of(-SECOND, None) == Clocks(NOW - SECOND, NOW)
 
 
+@pytest.fixture
+def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "HERE-14")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_utc")
 @pytest.mark.parametrize(("hours", "seconds"), [(14, -1), (-12, 1)])
-def it_gives_days_of_utc_whatever_zone_a_clock_names(hours: int, seconds: int) -> None:
+def it_gives_days_of_utc_whatever_zone_a_clock_or_this_machine_is_in(hours: int, seconds: int) -> None:
     """Else a hold or an override would end half a day early, or late."""
     other = (NOW + seconds * SECOND).astimezone(timezone(timedelta(hours=hours)))
     clocks = read_clocks(lambda: NOW, {"server": lambda: other}, where="")

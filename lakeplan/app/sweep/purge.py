@@ -72,7 +72,7 @@ def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
             objects, size, newest = objects + 1, size + stored.size, max(newest, stored.modified_us)
         at = datetime.fromtimestamp(0, tz=timezone.utc) + timedelta(microseconds=newest)
         if objects and at < older_than:
-            mark_id = prefix.removeprefix(QUARANTINE_PREFIX).rstrip("/")
+            mark_id = prefix.removeprefix(QUARANTINE_PREFIX).removesuffix("/")
             found.append(Quarantine(site, mark_id, Amount(objects, size), at))
     return sorted(found, key=lambda quarantine: quarantine.newest)
 

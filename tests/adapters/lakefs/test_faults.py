@@ -29,6 +29,7 @@ from lakeplan.errors import (
     ServerUnreachable,
     UnexpectedAnswer,
 )
+from lakeplan.limits import MESSAGE_BYTES
 from lakeplan.model.rules import GcRules
 from tests.adapters.lakefs.conftest import Answer, FakeClock, Scripted
 
@@ -205,6 +206,8 @@ def it_says_that_a_repository_is_missing_only_of_a_repository() -> None:
         (b"<html>", ""),
         (b'{"error": "x"}', ""),
         (json.dumps({"message": "x" * 301}).encode(), "x" * 300),
+        (b'{"message": "x"}'.ljust(MESSAGE_BYTES), "x"),
+        (b'{"message": "x"}'.ljust(MESSAGE_BYTES + 1), ""),
     ],
 )
 def it_takes_a_short_line_of_what_a_server_says(body: bytes, text: str) -> None:

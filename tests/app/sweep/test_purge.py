@@ -315,6 +315,14 @@ def it_does_not_take_the_store_s_word_for_it(case: Case) -> None:
     assert end.problem == ""
 
 
+def it_says_of_every_batch_why_the_store_kept_its_copies(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COPIES_AT_ONCE", 1)
+    case.copies("data/a", "data/b")
+    reasons = {QUARANTINE_PREFIX + "data/a": "AccessDenied", QUARANTINE_PREFIX + "data/b": "InternalError"}
+    case.store.refuses = lambda key: Deletion(key, reasons[key])
+    assert case.purge().failed == {"data/a": "AccessDenied", "data/b": "InternalError"}
+
+
 class DescribeOneQuarantine:
     """What is checked before, and the document."""
 
@@ -332,6 +340,10 @@ class DescribeOneQuarantine:
             def __exit__(self, *_: object) -> None:
                 calls.append("released")
 
+        def lease(site: Any, state: Any, run: Run) -> Lease:
+            assert (site, state, run.run_id) == (case.site, case.ports.state, "run-1")
+            return Lease()
+
         def clocks(site: Any, key: str, now: Any, *, by: str) -> Clocks:
             calls.append((site.key, key, now(), by))
             return CLOCKS
@@ -342,7 +354,7 @@ class DescribeOneQuarantine:
             return SimpleNamespace(mark=case.mark)
 
         monkeypatch.setattr(module, "site_clocks", clocks)
-        monkeypatch.setattr(module, "site_lease", lambda site, state, run: Lease())
+        monkeypatch.setattr(module, "site_lease", lease)
         monkeypatch.setattr(module, "check_site", lambda site, today: calls.append((site.key, today)))
         monkeypatch.setattr(module, "load_mark", load)
         monkeypatch.setattr(

@@ -316,6 +316,12 @@ class DescribeAChoice:
             )
         ]
 
+    def it_takes_what_a_commit_holds_of_every_row_of_a_part(self, case: Case) -> None:
+        case.copies("data/p1", "data/p2", "data/p3")
+        case.held = frozenset({"data/p2"})
+        case.restore(commit="c1")
+        assert case.back() == {"data/p2"}
+
     def it_takes_what_a_commit_holds_below_a_path(self, case: Case) -> None:
         case.held = frozenset({"data/b", "data/many"})
         document = case.restore(commit="c1", path="raw/")
