@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.app.run import Run
@@ -221,13 +224,22 @@ def it_copies_only_what_the_mark_names_and_a_sweep_may_copy(case: Case) -> None:
     assert [*case.store.list_objects("_lakefs/")] == []
 
 
-@pytest.mark.parametrize("lost", ["missing", "changed"])
+@pytest.mark.parametrize("lost", ["missing", "damaged", "another", "incomplete"])
 def it_copies_everything_while_a_part_of_the_mark_cannot_be_read(case: Case, lost: str) -> None:
     case.copies("data/a")
     put_object(case.folder, QUARANTINE_PREFIX + "data/b", b"copy")
     put_object(case.folder, QUARANTINE_PREFIX + "_lakefs/meta", b"copy")
     part = case.folder / MARK_PREFIX / case.parts[0].name
-    part.unlink() if lost == "missing" else part.write_bytes(b"PAR1")
+    table = pq.read_table(part)
+    part.unlink()
+    if lost == "damaged":
+        part.write_bytes(b"PAR1")
+    elif lost == "another":  # of an object that nobody copied
+        pq.write_table(table.set_column(0, table.schema.field(0), [["data/c"]]), part)
+    elif lost == "incomplete":  # of somebody who can write to the namespace
+        pq.write_table(table.drop_columns(["paths"]), part)
+        sha256 = hashlib.sha256(part.read_bytes()).hexdigest()
+        case.parts[0] = replace(case.parts[0], sha256=sha256)
     assert case.restore()["restored"] == 2
     assert case.back() == {"data/a", "data/b"}
     with pytest.raises(StorageNotFound if lost == "missing" else FormatError) as caught:
@@ -379,6 +391,34 @@ class DescribeAStoreThatFails:
         assert document["failures"] == {"data/not": "the answer was cut short"}
         assert document["note"].startswith("1 addresses have another object now")
 
+    def it_counts_as_collectable_what_came_back_and_is_not_needed(self, case: Case) -> None:
+        case.copies("data/a", "data/b", "data/needed", "data/other", "data/shown")
+        case.needs = frozenset({"data/needed", "data/shown"})
+
+        def write(name: str, args: tuple[Any, ...]) -> None:
+            if name == "copy" and args[1] == "data/other":
+                put_object(case.folder, "data/other", b"another object")
+                raise StorageError("the answer was cut short")
+
+        case.store.before = write
+        case.store.after = raising(StorageError("cut short"), on="copy", key="data/shown")
+        document = case.restore()
+        assert (document["restored"], document["already_there"], document["failed"]) == (4, 1, 0)
+        assert document["collectable_again"] == 2
+
+    def it_copies_with_as_many_threads_as_it_may(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "THREADS", 40)  # more than any machine's default
+        together = threading.Barrier(40)
+        copy = type(case.store.store).copy
+
+        def slow(self: Any, *args: Any, **more: Any) -> Any:
+            together.wait(timeout=20)
+            return copy(self, *args, **more)
+
+        monkeypatch.setattr(type(case.store.store), "copy", slow)
+        case.copies(*(f"data/{n:02}" for n in range(40)))
+        assert case.restore()["restored"] == 40
+
     def it_counts_what_somebody_wrote_at_the_same_moment_as_there(self, case: Case) -> None:
         case.copies("data/a", "data/b")
 
@@ -407,7 +447,8 @@ class DescribeAStoreThatFails:
         case.store.before = fail
         assert case.restore()["failures"] == {"data/a": "no network"}
 
-    def it_names_some_failures_and_counts_all(self, case: Case) -> None:
+    def it_names_some_failures_and_counts_all(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "KEYS_A_LEASE", 60)
         names = [f"data/{n:03}" for n in range(NAMED + 1)]
         case.copies(*names)
         case.store.before = raising(StorageError("no network"), on="copy")
@@ -419,7 +460,8 @@ class DescribeAStoreThatFails:
         monkeypatch.setattr(module, "KEYS_A_LEASE", 2)
         case.copies(*(f"data/{n}" for n in range(5)))
         put_object(case.folder, "data/2", b"copy")
-        assert case.restore()["restored"] == 4
+        document = case.restore()
+        assert (document["restored"], document["already_there"]) == (4, 1)
         assert case.order[3:] == ["renew", "copy", "copy", "renew", "copy", "renew", "copy", "released"]
         assert [keys for (keys,) in case.store.called("find") if keys] == [
             ["data/0", "data/1"],
