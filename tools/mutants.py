@@ -66,6 +66,7 @@ MODULES = {
     "core/retention/server": ["core/retention/test_server.py"],
     "core/retention/strongest": ["core/retention/test_strongest.py"],
     "app/clocks": ["app/test_clocks.py"],
+    "app/sweep/hold_records": ["app/sweep/test_hold_records.py"],
     "app/sweep/judge": ["app/sweep/test_judge.py"],
     "app/sweep/needed": ["app/sweep/test_needed.py"],
     "app/sweep/purge": ["app/sweep/test_purge.py"],

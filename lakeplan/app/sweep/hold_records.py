@@ -20,7 +20,7 @@ from datetime import date, datetime, timedelta
 from lakeplan.app.sweep.ports import Site
 from lakeplan.core.holds import active_holds, commits_named
 from lakeplan.core.lifecycle.history import reachable
-from lakeplan.errors import FormatError
+from lakeplan.errors import FormatError, StorageError
 from lakeplan.formats.ranges import read_metarange, read_range_columns
 from lakeplan.formats.sweep_keys import HOLDS_PREFIX
 from lakeplan.limits import parse_json
@@ -37,6 +37,8 @@ LEAST_GRACE = timedelta(days=1)
 MAX_METARANGES = 30
 """The newest different states in which a path below a prefix is searched for."""
 MAX_RANGES = 30
+LAST_YEAR = 9000
+"""Of a moment at which lakeplan can have missed a hold."""
 
 HoldName = tuple[str, str]
 """Kind and name: what makes a hold the same one."""
@@ -53,23 +55,25 @@ class _Record:
 def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
     """Records what unexpired holds of the tree name by ``refs``, and returns all that is recorded and not
     released. ``now`` is the safest clock. Raises StorageError; FormatError for a damaged record."""
-    records = _read(site)
     active: dict[HoldName, Hold] = {
         (hold.kind, hold.name): hold for hold in active_holds(site.desired.holds, now)
     }
+    records = _read(site, active)
     for name, hold in active.items():
         _record(site, hold, records.setdefault(name, _Record()), refs, now)
     expired = {(hold.kind, hold.name) for hold in site.desired.holds} - active.keys()
     for name, record in list(records.items()):
         if name not in active and (name in expired or _is_over(site, name, record, now)):
-            _drop(site, name, [*map(_file, record.commits), RELEASED_FILE])
+            # First, and alone: left behind, it would end the next hold of this name at once.
+            _drop(site, name, [RELEASED_FILE])
+            _drop(site, name, map(_file, record.commits))
             del records[name]
     return tuple(commit for record in records.values() for commit in record.commits.values())
 
 
 def _is_over(site: Site, name: HoldName, record: _Record, now: datetime) -> bool:
     """Whether a hold that is not in the tree keeps nothing more."""
-    if record.commits and all(c.until is not None and c.until < now.date() for c in record.commits.values()):
+    if all(c.until is not None and c.until < now.date() for c in record.commits.values()):
         return True
     if record.released_at is None:
         _put(site, _folder(name) + RELEASED_FILE, {"at": now.isoformat()})
@@ -148,16 +152,18 @@ def _first_with_path(metadata: MetadataReader, refs: Refs, prefix: str) -> set[s
 
 
 # ---- files
-def _read(site: Site) -> dict[HoldName, _Record]:
+def _read(site: Site, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
+    """All records by hold. A release without commits counts only for holds of the tree (``active``)."""
     found: dict[str, _Record] = {}
-    names: dict[str, HoldName] = {}
+    names = {_folder(name): name for name in active}
     for stored in site.store.list_objects(HOLDS_PREFIX):
-        folder, _, file = stored.key.rpartition("/")
+        file = stored.key.rpartition("/")[2]
+        folder = stored.key.removesuffix(file)
         record = found.setdefault(folder, _Record())
         try:
             content = parse_json(site.store.read(stored.key))
             if file == RELEASED_FILE:
-                record.released_at = datetime.fromisoformat(content["at"])
+                record.released_at = _moment(content["at"])
                 continue
             until = None if content["until"] is None else date.fromisoformat(content["until"])
             kept = HeldCommit(content["kind"], str(content["name"]), str(content["commit"]), until)
@@ -172,8 +178,15 @@ def _read(site: Site) -> dict[HoldName, _Record]:
             ) from None
         record.commits[kept.commit_id] = kept
         names[folder] = (kept.kind, kept.name)
-    # a folder with nothing but its release is what an interrupted removal left behind
     return {names[folder]: record for folder, record in found.items() if folder in names}
+
+
+def _moment(text: str) -> datetime:
+    """Raises ValueError for one without a zone, or with which nobody can calculate."""
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None or at.year > LAST_YEAR:
+        raise ValueError("is no moment")
+    return at
 
 
 def _folder(name: HoldName) -> str:
@@ -190,6 +203,14 @@ def _put(site: Site, key: str, content: Mapping[str, object]) -> None:
 
 
 def _drop(site: Site, name: HoldName, files: Iterable[str]) -> None:
+    """Raises StorageError for a file that the store does not delete."""
     keys = [_folder(name) + file for file in files]
     for start in range(0, len(keys), site.store.batch_size):
-        site.store.delete(keys[start : start + site.store.batch_size], versions=Versions.MARKER)
+        some = keys[start : start + site.store.batch_size]
+        for answer in site.store.delete(some, versions=Versions.MARKER):
+            if not answer.deleted:
+                raise StorageError(
+                    f"the record of what a hold keeps cannot be deleted: {answer.reason}",
+                    where=f"{site.store.url}/{answer.key}",
+                    hint="Run the command again; check that the credentials may delete below _lakeplan/.",
+                )
