@@ -47,6 +47,17 @@ def it_knows_whether_two_globs_share_a_name(one: str, other: str) -> None:
     assert share_a_name(one, other, endless) == bool(shared)
 
 
+def it_knows_of_all_small_globs_whether_two_share_a_name() -> None:
+    """A shortest shared name has at most four characters: two globs of three tokens, each with a ``*``."""
+    endless = replace(TINY, longest=None)
+    small = ["".join(p) for length in range(4) for p in product(["*", "?", "a", "[!a]"], repeat=length)]
+    names = {
+        glob: {n for n in EVERY if fnmatchcase(n, glob)} for glob in [*small, "-", "-*", "b-", "x*", "[x]"]
+    }
+    for one, other in product(names, repeat=2):
+        assert share_a_name(one, other, endless) == bool(names[one] & names[other]), (one, other)
+
+
 @pytest.mark.parametrize(
     ("pattern", "parts"),
     [
