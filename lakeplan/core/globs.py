@@ -222,15 +222,11 @@ def share_a_name(one: str, other: str, rule: NameRule) -> bool:
         if letters[a[i]] & letters[b[j]] & set(rule.first):
             rows[i + (a[i] != "*")] |= 1 << (j + (b[j] != "*"))
     stars = sum(1 << j for j, part in enumerate(b) if part == "*")
-    fits = {
-        part: sum(1 << j for j, of_b in enumerate(b) if of_b != "*" and letters[part] & letters[of_b])
-        for part in {*a} - {"*"}
-    }
+    fits = {part: sum(1 << j for j, of_b in enumerate(b) if letters[part] & letters[of_b]) for part in {*a}}
     for i, part in enumerate(a):
         row = rows[i] | (rows[i] & stars) << 1
-        if part == "*":  # matches whatever is left of ``b``, or any part of it
-            lowest = row & -row
-            rows[i + 1] |= ((1 << len(b) + 1) - 1) & ~(lowest - 1) if row else 0
+        if part == "*":  # matches any part of what is left of ``b``: leads to all positions from the first on
+            rows[i + 1] = -(row & -row)
         else:
             rows[i + 1] |= (row & fits[part]) << 1 | (row & stars)
     return bool((rows[-1] | (rows[-1] & stars) << 1) >> len(b) & 1)
