@@ -7,8 +7,9 @@ import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
-from tests.real.lake import DAY, Lake, Made
+from tests.real.lake import DAY, Lake, Made, Moment
 
 Entries = dict[tuple[str, str], str]
 """(commit id, path) to physical address."""
@@ -21,7 +22,6 @@ class Kept:
     commits: frozenset[str]
     entries: Entries
     staged: frozenset[tuple[str, str]]
-    heads: dict[str, str]
 
     def addresses(self) -> set[str]:
         return set(self.entries.values())
@@ -33,14 +33,12 @@ def kept_commits(
     default: int,
     days: dict[str, int],
     now: float,
-    *,
-    dangling_too: bool = True,
 ) -> frozenset[str]:
     """Every HEAD, and along first parents each commit whose child is younger than the branch's days. Commits
     that are nobody's first parent and no HEAD start a walk with the default days."""
     kept = set(heads.values())
     first_parents = {c.parents[0] for c in commits.values() if c.parents}
-    dangling = set(commits) - first_parents - kept if dangling_too else set()
+    dangling = set(commits) - first_parents - kept
     starts = [(head, days.get(name, default), True) for name, head in heads.items()]
     starts += [(id, default, False) for id in dangling]
     for start, retained, is_head in starts:
@@ -67,22 +65,21 @@ def kept_now(lake: Lake, default: int, days: dict[str, int], *, also: frozenset[
         for made in lake.log(head):
             lake.commits.setdefault(made.id, made)
     commits = kept_commits(lake.commits, heads, default, days, time.time()) | also
-    return Kept(commits, entries_of(lake, commits), staged_now(lake, heads), heads)
+    return Kept(commits, entries_of(lake, commits), staged_now(lake, heads))
 
 
 def kept_throughout(
-    lake: Lake,
-    before: Kept,
-    changed: frozenset[str],
-    default: int,
-    days: dict[str, int],
-    also: frozenset[str],
+    lake: Lake, moments: Iterable[Moment], default: int, days: dict[str, int], also: frozenset[str]
 ) -> set[str]:
-    """Addresses that were kept all the time since ``before``, while only the branches in ``changed`` changed:
-    a deleted branch that is made again keeps nothing in between."""
-    heads = {name: head for name, head in before.heads.items() if name not in changed}
-    commits = kept_commits(lake.commits, heads, default, days, time.time(), dangling_too=False)
-    return set(entries_of(lake, commits | also).values())
+    """Addresses that some kept commit held at each of these moments, from the first commit with them on
+    (before it they were staged)."""
+    now = time.time()
+    lacking: set[str] = set()
+    for moment in moments:
+        known = dict(islice(lake.commits.items(), moment.commits))
+        kept = kept_commits(known, moment.heads, default, days, now) | also
+        lacking |= {*entries_of(lake, known).values()} - {*entries_of(lake, kept).values()}
+    return {*entries_of(lake, [*lake.commits]).values()} - lacking
 
 
 def entries_of(lake: Lake, commits: Iterable[str]) -> Entries:
@@ -138,8 +135,13 @@ class Reads:
         return True
 
 
-def lost_staged(lake: Lake, kept: Kept) -> list[tuple[str, str]]:
-    """Staged objects that are still staged and cannot be read."""
-    still = sorted(kept.staged & staged_now(lake, lake.branches()))
-    found = lake.at_once(lambda where: lake.read(*where), still)
-    return [where for where, content in zip(still, found, strict=True) if content is None]
+def lost_staged(lake: Lake, staged: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Staged objects that cannot be read, or are other bytes than were uploaded."""
+    where = sorted(staged)
+    hashes = {*lake.written.values()}
+    found = lake.at_once(lambda one: lake.read(*one), where)
+    return [
+        one
+        for one, content in zip(where, found, strict=True)
+        if content is None or hashlib.sha256(content).hexdigest() not in hashes
+    ]

@@ -34,6 +34,14 @@ class Made:
     created: int
 
 
+@dataclass(frozen=True)
+class Moment:
+    """The branches' HEADs, and how many of the commits that are known (in their order) there were."""
+
+    heads: dict[str, str]
+    commits: int
+
+
 @dataclass
 class Lake:
     """One repository. ``written`` has the hash of each body by the address that its upload was given: no two
@@ -49,8 +57,8 @@ class Lake:
     steps: Counter[str] = field(default_factory=Counter)
     listings: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
     """What ``entries`` gave for commits: it never changes."""
-    changed: set[str] = field(default_factory=set)
-    """Branches whose HEAD ``step`` changed or may have changed."""
+    moments: list[Moment] = field(default_factory=list)
+    """The repository after each change of a branch that ``step`` made."""
     session: requests.Session = field(default_factory=requests.Session, repr=False)
 
     def beside(self, draw: random.Random) -> Lake:
@@ -76,6 +84,10 @@ class Lake:
         """Deletes the repository at the server; its namespace stays."""
         self.call("DELETE", "", ok=False, params={"force": "true"})
         self.session.close()
+
+    def note(self) -> None:
+        """Remembers what there is now. Nobody else changes a branch meanwhile."""
+        self.moments.append(Moment(self.branches(), len(self.commits)))
 
     # ---- reading
     def at_once(self, ask: Callable[[T], R], about: Iterable[T]) -> list[R]:
@@ -179,13 +191,12 @@ class Lake:
         heads = self.branches()
         names = sorted(n for n in heads if n != "main")
         if len(names) > MANY and kind in ("branch", "again"):
-            self.changed.add(names[0])
             self.call("DELETE", f"/branches/{names.pop(0)}", ok=False)
+            self.note()
         target = self.draw.choice(["main", *names])
         self.steps[kind] += 1
         if kind == "commit":
-            self.changed.add(target)
-            self.change(target, self.draw.choice([0, 0, 1, 9, 30]))
+            self.change(target, self.draw.choice([0, 0, 2, 9, 30]))
         elif kind == "stage":
             self.upload(target, f"staged/{self.draw.randint(0, 4)}.bin")
         elif kind == "branch":
@@ -194,17 +205,15 @@ class Lake:
             old = self.draw.choice(sorted(self.commits))
             self.branch(f"o{self.draw.getrandbits(48):x}", old)
         elif kind == "drop" and names:
-            dropped = self.draw.choice(names)
-            self.changed.add(dropped)
-            self.call("DELETE", f"/branches/{dropped}", ok=False)
+            self.call("DELETE", f"/branches/{self.draw.choice(names)}", ok=False)
         elif kind == "merge" and names:
-            self.changed.add("main")
             self.merge(self.draw.choice(names), "main")
         elif kind == "reset" and names:
-            self.changed.add(names[0])
             parents = self.commits.get(heads[names[0]])
             if parents is not None and parents.parents:
                 where = f"/branches/{names[0]}/hard_reset"
                 self.call("PUT", where, ok=False, params={"ref": parents.parents[0], "force": "true"})
         elif kind == "tag":
             self.call("POST", "/tags", ok=False, json={"id": f"t{len(self.commits)}", "ref": target})
+        if kind not in ("stage", "tag"):
+            self.note()

@@ -30,7 +30,7 @@ from lakeplan.simulation import marking
 from lakeplan.sweep import spark as spark_sweep
 from tests.real.checker import Kept, Reads, entries_of, kept_now, kept_throughout, lost_staged
 from tests.real.conftest import ON_REAL, Command, Server
-from tests.real.lake import Lake
+from tests.real.lake import Lake, Moment
 from tests.sweeping.plain import PlainMarker, PlainSweeper
 
 pytestmark = pytest.mark.spark
@@ -236,10 +236,12 @@ class Rounds:
             return
         for _ in range(draw.randint(0, 5)):
             lake.next_step()
-        before = self.kept()
-        self.reads.read(before.entries, entries_of(lake, [*lake.commits]))
         gone = set(self.reads.lost)  # by earlier rounds, whose rules let it expire
+        self.reads.read(entries_of(lake, [*lake.commits]))
+        assert self.reads.lost == gone  # only a sweep deletes
         also = protected_commits(lake, asked)
+        lake.note()
+        first = lake.moments[-1]
         with Writing(lake) as writing:
             self.engine.after = writing.end
             code, document = self.sweep(mark_id, "--format", "json", allowed=(0, 1, 3, 4, 5))
@@ -255,9 +257,8 @@ class Rounds:
         self.counts.swept += bool(document["deleted"]["objects"])
         self.counts.deleted += document["deleted"]["objects"]
         self.counts.kept_again += document["saved"]["objects"]
-        changed = frozenset(writing.changed)
-        certain = kept_throughout(lake, before, changed, asked.default, asked.days, also)
-        self.check(before, certain, gone, mark_id, document["came_back"] if code == PARTLY else 0)
+        certain = kept_throughout(lake, [first, *writing.moments], asked.default, asked.days, also)
+        self.check(certain, gone, mark_id, document["came_back"] if code == PARTLY else 0)
 
     def mark(self) -> dict[str, Any]:
         """The server refuses to list uncommitted data of a branch that is deleted meanwhile."""
@@ -275,28 +276,29 @@ class Rounds:
         also = protected_commits(self.lake, self.asked)
         return kept_now(self.lake, self.asked.default, self.asked.days, also=also)
 
-    def check(self, before: Kept, certain: set[str], gone: set[str], mark_id: str, reported: int) -> None:
-        """What was kept throughout (``certain``) is readable. What a writer let expire and then referred to
-        again may be lost: the sweep reports it (without Spark no writer comes after its last inspection),
-        and quarantine restores it."""
+    def check(self, certain: set[str], gone: set[str], mark_id: str, reported: int) -> None:
+        """What was kept throughout (``certain``) and what is staged is readable. What a writer let expire and
+        then referred to again may be lost: the sweep reports exactly that (on Spark writers come after its
+        last inspection), and quarantine restores it."""
         now = self.kept()
+        everything = entries_of(self.lake, [*self.lake.commits])
         self.reads.forget()
-        self.reads.read(before.entries, now.entries)
+        self.reads.read(everything)
         lost = self.reads.lost - gone
         self.counts.certain += len(certain)
         self.counts.lost += len(lost & certain)
         assert not lost & certain
-        assert not lost_staged(self.lake, before)
+        assert not lost_staged(self.lake, now.staged)
         came_back = lost & now.addresses()
         self.counts.came_back += len(came_back)
-        assert reported >= len(came_back) or self.engine.on_spark
+        assert reported == len(came_back) or self.engine.on_spark
         if came_back and self.asked.mode == "quarantine":
             self.command("sweep", "restore", mark_id, "--format", "json")
             self.reads.forget(lost=True)
-            self.reads.read(before.entries, now.entries)
+            self.reads.read(everything)
             assert not self.reads.lost & came_back
             self.counts.restored += len(came_back)
-        self.counts.entries += len(before.entries) + len(now.entries)
+        self.counts.entries += len(everything)
 
     def end(self) -> None:
         """Reads every entry of every kept commit, by listings that are made anew."""
@@ -344,8 +346,8 @@ class Writing:
             self._failed.append(error)
 
     @property
-    def changed(self) -> set[str]:
-        return self._beside.changed
+    def moments(self) -> list[Moment]:
+        return self._beside.moments
 
     def __enter__(self) -> Writing:
         self._thread.start()
