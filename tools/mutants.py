@@ -68,6 +68,7 @@ MODULES = {
     "app/clocks": ["app/test_clocks.py"],
     "app/sweep/hold_records": ["app/sweep/test_hold_records.py"],
     "app/sweep/judge": ["app/sweep/test_judge.py"],
+    "app/sweep/lost_marks": ["app/sweep/test_lost_mark_search.py"],
     "app/sweep/needed": ["app/sweep/test_needed.py"],
     "app/sweep/purge": ["app/sweep/test_purge.py"],
     "app/sweep/restore": ["app/sweep/test_restore.py"],
