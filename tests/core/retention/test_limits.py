@@ -146,3 +146,9 @@ def it_asks_once_a_day_for_offsets_and_searches_only_near_a_change(monkeypatch: 
         assert {clock.expiry(july + us, 7) - us for us in range(3)} == {july + 7 * DAY - 1}
     assert len(clock._calm) == 2
     assert not clock._changes
+
+
+def it_finds_a_change_of_clocks_to_the_microsecond_from_two_days_around_it() -> None:
+    change = to_us(utc("2022-03-13T07:00:00"))
+    found = [ZoneClock(NEW_YORK)._changes_near(change // DAY + n) for n in range(-3, 4)]
+    assert found == [(), *[(change,)] * 5, ()]
