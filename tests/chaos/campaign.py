@@ -25,7 +25,7 @@ from tests.chaos.operators import Operator
 from tests.chaos.trees import Edit, edit_days, edit_tree, first_tree, hold_branch, tighten
 from tests.chaos.users import BRANCHES, Users
 from tests.chaos.wire import no_threads_no_waiting
-from tests.chaos.world import ChaosWorld
+from tests.chaos.world import REPOSITORY, ChaosWorld
 
 WORLD_STEPS = 40
 HOURS = (0, 0, 1, 12, 25, 25, 50, 24 * 8)
@@ -191,7 +191,7 @@ class _World:
             memory.records = {}
         elif kind == "ledger put back" and self._snapshots:
             records, _ = self.random.choice(self._snapshots)
-            self.users.attempt(lambda: self.users.replace(self.random.choice(BRANCHES[1:])))
+            self._make_again_and_look()
             ledgers = {key: one for key, one in records.items() if key.startswith("branches/")}
             memory.records = {**memory.records, **ledgers}
         elif self._snapshots:
@@ -201,6 +201,15 @@ class _World:
         self.diary.append(f"    the state is {kind}")
         if kind == "ledger put back":
             self._run(self._lifecycle)
+
+    def _make_again_and_look(self) -> None:
+        """A run finds a branch gone, which is there again when the next one looks."""
+        name = self.random.choice(BRANCHES[1:])
+        head = self.world.truth.heads(REPOSITORY).get(name)
+        if head is not None:
+            self.users.attempt(lambda: self.users.repo.drop_branch(name))
+            self._run(self._lifecycle)
+            self.users.attempt(lambda: self.users.repo.branch(name, head))
 
     def _move_held(self) -> None:
         """The branch of a hold leads elsewhere: the hold keeps what it kept."""
@@ -274,8 +283,14 @@ class _World:
             self._sometimes(0.5, self._revive)
             self._sweep(unfinished, self._machine()) if self.random.random() < 0.7 else self._close()
             return
+        if self.random.random() < 0.06:
+            self._hold_and_move(self._mark_and_sweep)
+            return
         if self.random.random() < 0.7:
             self.users.attempt(self.users.churn)
+        self._mark_and_sweep()
+
+    def _mark_and_sweep(self) -> None:
         self._sometimes(0.1, lambda: self.users.revive(self.checker.expired()))
         machine = self._machine()
         if machine["skew_hours"]:
@@ -296,9 +311,22 @@ class _World:
         """The tree asks for more care for a while."""
         self._for_a_while(tighten(self.world, self.random), act)
 
+    def _hold_and_move(self, act: Callable[[], None]) -> None:
+        """A branch is held and inspected, then leads elsewhere: the hold keeps what it kept."""
+        name, head = self.random.choice(sorted(self.world.truth.heads(REPOSITORY).items()))
+
+        def inspect_and_move() -> None:
+            self.users.attempt(lambda: self.users.churn(name))
+            self.operator.mark()
+            self.users.attempt(lambda: self.users.repo.hard_reset(head, name))
+            act()
+
+        self._for_a_while(hold_branch(self.world, name), inspect_and_move)
+
     def _held(self, act: Callable[[], Any]) -> None:
         """The tree holds a branch for a while."""
-        self._for_a_while(hold_branch(self.world, self.random), act)
+        name = self.random.choice(sorted(self.world.truth.heads(REPOSITORY)))
+        self._for_a_while(hold_branch(self.world, name), act)
 
     def _for_a_while(self, edit: Edit, act: Callable[[], Any]) -> None:
         text, undo = edit
@@ -314,10 +342,23 @@ class _World:
             if number == 1:
                 self._between_rounds()
 
-        aims = ("store delete", "store copy", "refs/dump")
+        aims = ("store delete", "store delete", "store copy", "refs/dump")
         how = self._interruption(*aims, often=faults.KILLS) if interrupted else {}
-        document = self.operator.sweep(mark, **machine, **how, between_rounds=between)
+        try:
+            document = self.operator.sweep(mark, **machine, **how, between_rounds=between)
+        except Killed as killed:
+            if self.random.random() < 0.25:
+                raise
+            self.diary.append(f"    killed {killed}")
+            self._revive_gone(mark)
+            document = self.operator.sweep(mark, **machine)
         self.diary.append(f"    {document['deleted']['objects']} deleted, {document['problem']}")
+
+    def _revive_gone(self, mark: Mark) -> None:
+        """What a killed sweep deleted is needed again when somebody runs it again."""
+        gone = self.checker.going(mark.mark_id) - set(self.world.truth.stored(REPOSITORY))
+        self.diary.append(f"    {len(gone)} are gone, and one is needed again")
+        self.users.revive(gone)
 
     def _between_rounds(self) -> None:
         """The tree is read once a command: it does not change for a command that runs."""

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from lakeplan.sandbox.messages import Request, Response
+from tests.chaos.sightings import Sighting, Sightings
 from tests.chaos.truth import DAY_US, Days, days_of, held_commits, in_force, lowers
 from tests.chaos.world import REPOSITORY, ChaosWorld, Process, Watcher, days_in, keys_of
 
@@ -70,6 +71,7 @@ class Checker(Watcher):
     born: dict[str, Born] = field(default_factory=dict)
     ledger_lost: bool = False
     """Whether a record of branches was ever lost, or an older one put back."""
+    sightings: Sightings = field(default_factory=Sightings)
     lowered_us: int | None = None
     held_once: dict[str, set[str]] = field(default_factory=dict)
     found: Violation | None = None
@@ -294,6 +296,9 @@ class Checker(Watcher):
             process.read[branch[1]] = (head, now - born.made, now - born.written, now)
         elif there and (diff := DIFF.fullmatch(request.path)):
             process.read[f"staged on {diff[1]}"] = bool(json.loads(response.body)["results"])
+        elif there and request.path == BRANCHES and request.query.get("show_hidden") == ["true"]:
+            heads = {one["id"]: one["commit_id"] for one in json.loads(response.body)["results"]}
+            process.doing.setdefault("sighting", Sighting(now, heads))
         elif there and request.path == PROTECTION:
             process.read["protected"] = [rule["pattern"] for rule in json.loads(response.body)]
         elif there and request.path == PULLS:
@@ -321,8 +326,12 @@ class Checker(Watcher):
         if read is None:
             raise self.violation(f"branch {name} is deleted by a process that has not read it again")
         head, age, idle, read_at = read
+        # a branch made again between two runs may look like the one before
+        sighting, now = process.doing["sighting"], self.world.truth.now_us()
+        seen = self.sightings.ages(name, sighting, history, now)
+        age, idle = max(age, seen[0]), max(idle, seen[1])
         if self._may_assume(process):
-            since_commit = self.world.truth.now_us() - history.commits[head].made_us
+            since_commit = now - history.commits[head].made_us
             age, idle = max(age, since_commit), max(idle, since_commit)
         self._old_enough(name, age, idle, process.tree["policies"])
         for hold in process.tree["holds"]:
@@ -340,7 +349,14 @@ class Checker(Watcher):
         self._is_on_record(name, head)
         process.doing.setdefault("heads", {})[name] = head
         self.deleted_branch = name
+        self.sightings.forget(name)
         self._count("branches deleted", 1)
+
+    def after_state(self, process: Process, name: str, key: str) -> None:
+        if name == "write" and key.startswith("branches/"):
+            deleted = process.doing.get("heads", {})
+            history = self.world.truth.history(REPOSITORY)
+            self.sightings.store(process.doing["sighting"], deleted, history)
 
     def _is_on_record(self, name: str, head: str) -> None:
         """Before a branch is deleted, undo knows its HEAD."""

@@ -176,6 +176,21 @@ def test_an_older_ledger_is_put_back(operator, world, repo, assumed) -> None:
     assert {"feature-x", "feature-y"} <= world.truth.history("repo1").branches.keys()
 
 
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_branch_is_made_again_at_the_same_head(operator, world, repo, looked) -> None:
+    """Between two looks nobody can know; once a look found it gone it is as young as it is."""
+    world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
+    repo.branch("feature-x", oldest_commit(world))
+    operator.lifecycle()
+    world.lake.clock.advance(days=4)
+    repo.drop_branch("feature-x")
+    if looked:
+        operator.lifecycle()
+    repo.branch("feature-x", oldest_commit(world))
+    operator.lifecycle()
+    assert ("feature-x" in world.truth.heads("repo1")) == looked
+
+
 def test_a_branch_is_made_again_while_the_answer_of_its_deletion_is_lost(operator, world, repo) -> None:
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
     repo.branch("feature-x", oldest_commit(world))

@@ -58,14 +58,14 @@ def tighten(world: ChaosWorld, random: Random) -> Edit:
     return f"{kind} is tightened", undo
 
 
-def hold_branch(world: ChaosWorld, random: Random) -> Edit:
+def hold_branch(world: ChaosWorld, name: str) -> Edit:
     """Holds one branch more."""
     before = world.holds
 
     def undo() -> None:
         world.holds = before
 
-    hold = {"branch": random.choice(sorted(world.truth.heads(REPOSITORY))), "reason": "legal"}
+    hold = {"branch": name, "reason": "legal"}
     world.holds = [*(one for one in before if _named(one) != _named(hold)), hold]
     return f"{hold} is held", undo
 

@@ -83,9 +83,9 @@ class Users:
             self._put(path, branch)
         self.repo.commit(self._random.choice(AGES), branch)
 
-    def churn(self) -> None:
+    def churn(self, branch: str = "") -> None:
         """Commits that were dated long ago, one over the other: all but the last have expired."""
-        branch = self._branch()
+        branch = branch or self._branch()
         for age in (50, 49, 48):
             for path in self._random.sample(PATHS, 2):
                 address = self._put(path, branch)

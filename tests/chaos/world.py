@@ -117,6 +117,8 @@ class Watched:
             answer = target(*args, **more)
             if self._port == "store":
                 world.date_files(name, args)
+            elif self._port == "state" and world.process is not None:
+                world.watcher.after_state(world.process, name, str(args[0] if args else ""))
             return answer
 
         if world.process is None:
@@ -137,6 +139,9 @@ class Watcher:
 
     def before_server(self, process: Process, request: Request) -> None:
         """Just before a request has its effect."""
+
+    def after_state(self, process: Process, name: str, key: str) -> None:
+        """Just after a call of the state took effect."""
 
     def told(self, process: Process, request: Request, response: Response) -> None:
         """A process got this answer."""
