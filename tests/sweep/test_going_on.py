@@ -131,10 +131,10 @@ class DescribeGoingOn:
         assert ends(sweep.run(attempts=again))[0].amounts == {Status.DELETED: Amount(1, 1)}
         assert records(sweep.store, sweep.parts, again) == {"data/a": ("deleted", "")}
 
-    @pytest.mark.parametrize("attempt", [0, 1])
-    def it_names_the_record_that_is_damaged(self, sweep: Sweep, attempt: int) -> None:
+    @pytest.mark.parametrize(("attempt", "damaged"), [(0, 0), (1, 0), (1, 1), (2, 1)])
+    def it_names_the_record_that_is_damaged(self, sweep: Sweep, attempt: int, damaged: int) -> None:
         sweep.mark(["data/a"])
-        key = result_key(SWEEP_PREFIX, sweep.parts[0].name)
+        key = result_key(SWEEP_PREFIX, sweep.parts[0].name, damaged)
         sweep.store.put(key, b"PAR1")
         (error,) = sweep.run(attempts={sweep.parts[0].name: attempt})
         assert isinstance(error, FormatError)
