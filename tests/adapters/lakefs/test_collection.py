@@ -57,7 +57,7 @@ class DescribePreparingUncommittedAddresses:
     def it_begins_again_when_a_branch_was_deleted_meanwhile(self, scripted):
         """A real server answers this; the token belongs to the listing that failed."""
         scripted.script = [
-            Answer(201, {"run_id": "one", "continuation_token": "t1"}),
+            Answer(201, {"run_id": "one", "gc_uncommitted_location": "x", "continuation_token": "t1"}),
             Answer(404, {"message": "branch not found"}),
             Answer(201, {"run_id": "two", "gc_uncommitted_location": "x"}),
         ]

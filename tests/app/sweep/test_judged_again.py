@@ -52,7 +52,7 @@ class DescribeSettingsTightenedAfterTheApproval:
     ) -> None:
         before = repo.stored()
         world.sweep |= change
-        with pytest.raises(StalePlan, match=f"sweep.{next(iter(change))} of the tree") as caught:
+        with pytest.raises(StalePlan, match=f"sweep.{next(iter(change))} in the tree") as caught:
             world.run(mark)
         assert caught.value.hint == "mark again"
         assert before <= repo.stored()
