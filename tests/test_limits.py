@@ -45,7 +45,7 @@ class DescribeJson:
         for size, is_taken in ((most, True), (most + 1, False)):
             text = f'"{character}'.encode()
             text += b"a" * (size - len(text) - 1) + b'"'
-            if is_taken or character == "a":
+            if is_taken:
                 assert parse_json(text)
             else:
                 with pytest.raises(TooLarge, match="of memory"):

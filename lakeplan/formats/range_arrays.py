@@ -72,7 +72,8 @@ class RangeArrays:
         below: npt.NDArray[np.bool_] = end - start > _DATA.size
         for at, byte in enumerate(_DATA):
             below &= self.buffer[start + at] == byte
-        others = np.flatnonzero(~below)
+        # a folder named by dots alone makes no candidate
+        others = np.flatnonzero(~below | self.unusual()[rows])
         if others.size:
             below[others] = [is_candidate_key(text) for text in self.addresses(rows[others])]
         return below
