@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from lakeplan.app.read_back import read_back
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.clock import site_lease
 from lakeplan.app.sweep.needed import MOST_NEEDED, needed_now
@@ -35,6 +36,8 @@ KEYS_A_LEASE = 5_000
 """Copies between two renewals of the lease."""
 PATHS_NAMED = 10
 """Paths of an object that a mark names."""
+CONFLICT = "another object was written there meanwhile"
+UNKNOWN = "the store did not answer whether it is back"
 NAMED = 100
 """Failures that the document names; all are counted."""
 
@@ -76,7 +79,7 @@ def restore(
             raise UsageError("nothing in quarantine is chosen", where=where, hint="check --path and --commit")
         needed, note = _needed_or_why(site, mark, ports, lease.renew)
         came, there, failed = _copy_back(
-            site, mark, {address: copies[address] for address in chosen}, ports, lease.renew
+            site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
         )
         others = sum(size != copies[address] for address, size in there.items())
         document = {
@@ -202,7 +205,12 @@ def _needed_or_why(
 
 
 def _copy_back(
-    site: Site, mark: Mark, chosen: Mapping[str, int], ports: SweepPorts, keep: Callable[[], None]
+    site: Site,
+    mark: Mark,
+    chosen: Mapping[str, int],
+    ports: SweepPorts,
+    keep: Callable[[], None],
+    sleep: Callable[[float], None],
 ) -> tuple[list[str], dict[str, int], dict[str, str]]:
     """What came back; sizes of what was there already; and what failed, with why. ``chosen`` are sizes of
     copies, by address."""
@@ -211,12 +219,12 @@ def _copy_back(
     there: dict[str, int] = {}
     failed: dict[str, str] = {}
 
-    def bring(address: str) -> str | None:
-        """ "": it came back; None: somebody else wrote there meanwhile; else why it did not."""
+    def bring(address: str) -> str:
+        """Why it did not come back; "" when it did."""
         try:
             site.store.copy(prefix + address, address, create=True)
         except WriteConflict:
-            return None
+            return CONFLICT
         except StorageNotFound:
             return "its copy is not in quarantine any more"
         except StorageError as error:
@@ -232,27 +240,33 @@ def _copy_back(
             there |= {address: stored.size for address, stored in found.items()}
             step(len(found))
             left = [address for address in some if address not in found]
-            conflicts = []
             problems: dict[str, str] = {}
-            for address, end in zip(left, pool.map(bring, left), strict=True):
+            for address, why in zip(left, pool.map(bring, left), strict=True):
                 step()
-                if end is None:
-                    conflicts.append(address)
-                elif end:
-                    problems[address] = end
+                if why:
+                    problems[address] = why
                 else:
                     came.append(address)
-            shown = _shown(site, [*problems])
-            came += [address for address, size in shown.items() if size == chosen[address]]
-            there |= {address: size for address, size in shown.items() if size != chosen[address]}
-            failed |= {address: why for address, why in problems.items() if address not in shown}
-            there |= {address: stored.size for address, stored in site.store.find(conflicts).items()}
+            shown = _shown(site, [*problems], sleep)
+            for address, why in problems.items():
+                if shown is None:
+                    failed[address] = f"{why}; {UNKNOWN}"
+                elif address not in shown:
+                    failed[address] = why
+                elif shown[address] == chosen[address] and why != CONFLICT:
+                    came.append(address)
+                else:
+                    there[address] = shown[address]
     return came, there, failed
 
 
-def _shown(site: Site, addresses: list[str]) -> dict[str, int]:
-    """Sizes of what is there although copying failed: the store may have copied, and its answer was lost."""
-    try:
-        return {address: stored.size for address, stored in site.store.find(addresses).items()}
-    except StorageError:
+def _shown(site: Site, addresses: list[str], sleep: Callable[[float], None]) -> dict[str, int] | None:
+    """Sizes of what is there although copying failed: the store may have copied, and its answer was lost.
+    None when the store does not answer."""
+    if not addresses:
         return {}
+    try:
+        found = read_back(lambda: site.store.find(addresses), lambda _: True, sleep)
+    except StorageError:
+        return None
+    return {address: stored.size for address, stored in found.items()}

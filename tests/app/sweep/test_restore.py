@@ -138,7 +138,7 @@ class Case:
         yield lambda count=1: self.steps.append(count)
 
     def restore(self, **options: str) -> dict[str, Any]:
-        run = Run("run-7", {"user": "ann"}, lambda: NOW, lambda holder: True)
+        run = Run("run-7", {"user": "ann"}, lambda: NOW, lambda holder: True, sleep=lambda seconds: None)
         stored: Any = SimpleNamespace(mark=self.mark)
         return restore(self.site, stored, self.ports, run, RestoreOptions(**options))
 
@@ -391,6 +391,21 @@ class DescribeAStoreThatFails:
         assert document["failures"] == {"data/not": "the answer was cut short"}
         assert document["note"].startswith("1 addresses have another object now")
 
+    def it_asks_again_while_the_store_does_not_answer(self, case: Case) -> None:
+        """The answer to a copy was lost, and so are those to whether it is there."""
+        case.copies("data/a")
+        case.store.after = raising(StorageError("cut short"), on="copy")
+        lost = iter(range(2))
+
+        def lose(name: str, args: tuple[Any, ...]) -> None:
+            copied = (case.folder / "data/a").exists()
+            if name == "find" and copied and next(lost, None) is not None:
+                raise StorageError("cut short")
+
+        case.store.before = lose
+        document = case.restore()
+        assert (document["restored"], document["failed"]) == (1, 0)
+
     def it_counts_as_collectable_what_came_back_and_is_not_needed(self, case: Case) -> None:
         case.copies("data/a", "data/b", "data/needed", "data/other", "data/shown")
         case.needs = frozenset({"data/needed", "data/shown"})
@@ -445,7 +460,16 @@ class DescribeAStoreThatFails:
                 finds.append(args)
 
         case.store.before = fail
-        assert case.restore()["failures"] == {"data/a": "no network"}
+        assert case.restore()["failures"] == {
+            "data/a": "no network; the store did not answer whether it is back"
+        }
+
+    def it_counts_a_copy_as_failed_when_another_object_was_there_and_is_gone(self, case: Case) -> None:
+        case.copies("data/a")
+        case.store.before = raising(WriteConflict("taken"), on="copy")
+        document = case.restore()
+        assert (document["restored"], document["already_there"], document["failed"]) == (0, 0, 1)
+        assert document["failures"] == {"data/a": "another object was written there meanwhile"}
 
     def it_names_some_failures_and_counts_all(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "KEYS_A_LEASE", 60)
