@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,7 @@ class RangeArrays:
         """Bytes that are not UTF-8 show as ``\\xNN``."""
         return [self.keys[row].decode(errors="backslashreplace") for row in rows.tolist()]
 
+    @cached_property
     def unusual(self) -> npt.NDArray[np.bool_]:
         """Where the address as stored is not certainly a key that means itself (``addresses.is_usual_key``):
         a superset, found without making texts."""
@@ -73,7 +75,7 @@ class RangeArrays:
         for at, byte in enumerate(_DATA):
             below &= self.buffer[start + at] == byte
         # a folder named by dots alone makes no candidate
-        others = np.flatnonzero(~below | self.unusual()[rows])
+        others = np.flatnonzero(~below | self.unusual[rows])
         if others.size:
             below[others] = [is_candidate_key(text) for text in self.addresses(rows[others])]
         return below

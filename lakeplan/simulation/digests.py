@@ -36,7 +36,7 @@ Texts = Callable[[Ints], tuple[pa.Array, pa.Array]]
 
 def digest_of(arrays: RangeArrays, addresses: Addresses) -> tuple[Digest, Texts]:
     """Of a range as it was read."""
-    relative = (arrays.address_types == AddressType.RELATIVE) & ~arrays.unusual()
+    relative = (arrays.address_types == AddressType.RELATIVE) & ~arrays.unusual
     rows = np.flatnonzero(relative)
     seen = np.where(arrays.candidates(rows), _CANDIDATE, _PLAIN).astype(np.uint8)
     if relative.all():

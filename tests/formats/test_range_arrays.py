@@ -60,7 +60,7 @@ def test_arrays_hold_what_columns_hold(given_entries: list[Entry]) -> None:
     assert arrays.sizes.tolist() == columns.sizes
     assert arrays.address_types.tolist() == columns.address_types
     assert arrays.hashes.tolist() == hash_texts(columns.addresses).tolist()
-    unusual = list(zip(columns.addresses, arrays.unusual().tolist(), strict=True))
+    unusual = list(zip(columns.addresses, arrays.unusual.tolist(), strict=True))
     assert all(odd or is_usual_key(a) for a, odd in unusual)
     assert not any(odd for a, odd in unusual if "/" not in a and not a.startswith("."))
     assert arrays.candidates(rows).tolist() == [is_candidate_key(a) for a in columns.addresses]
