@@ -87,6 +87,11 @@ def _is_class(token: str) -> bool:
     return len(token) > 1
 
 
+def _fits(letter: str, part: str) -> bool:
+    """Whether a letter is this character or one of this ``[…]``."""
+    return fnmatchcase(letter, part) if _is_class(part) else letter == part
+
+
 def specificity(pattern: str) -> tuple[int, int, int, int]:
     """Orders globs from the least to the most specific: more literal characters, then more ``[…]``, then more
     ``?``, then fewer ``*``."""
@@ -211,7 +216,7 @@ def _why_no_character(part: str, rule: NameRule) -> str:
 
 def share_a_name(one: str, other: str, rule: NameRule) -> bool:
     """Whether some name matches both globs, for names without a greatest length. Takes a step for each
-    character of ``one``, on numbers of as many bits as ``other`` has characters, whoever wrote them."""
+    character of ``one``, on numbers of as many bits as ``other`` has characters: no glob makes it slow."""
     a, b = tokens(one), tokens(other)
     letters = {part: _letters(part, rule) for part in (*a, *b)}
     if not all(letters.values()):
@@ -237,7 +242,7 @@ def _letters(part: str, rule: NameRule) -> frozenset[str]:
     """The characters of names that a token matches."""
     if part in ("*", "?"):
         return frozenset(rule.rest)
-    return frozenset(c for c in rule.rest if (fnmatchcase(c, part) if len(part) > 1 else c == part))
+    return frozenset(c for c in rule.rest if _fits(c, part))
 
 
 class TooManyGlobs(ValueError):
@@ -314,10 +319,7 @@ def _representatives(patterns: Sequence[Sequence[str]], rule: NameRule) -> list[
     kinds = sorted({part for p in patterns for part in p})
     found: dict[tuple[bool, ...], str] = {}
     for letter in rule.rest:
-        signature = (
-            letter in rule.first,
-            *(fnmatchcase(letter, k) if _is_class(k) else letter == k for k in kinds),
-        )
+        signature = (letter in rule.first, *(_fits(letter, kind) for kind in kinds))
         found.setdefault(signature, letter)
     return list(found.values())
 
@@ -340,6 +342,6 @@ def _step(positions: Iterable[int], parts: Sequence[str], letter: str) -> set[in
         part = parts[position]
         if part == "*":
             after.add(position)
-        elif part == "?" or part == letter or (_is_class(part) and fnmatchcase(letter, part)):
+        elif part == "?" or _fits(letter, part):
             after.add(position + 1)
     return after
