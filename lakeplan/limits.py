@@ -43,10 +43,10 @@ PARQUET_ROWS = 5_000_000
 """Servers and lakeplan write at most 1,000,000 rows to a file."""
 PARQUET_FOOTER_BYTES = 16 * MIB
 PARQUET_PAGES = 200_000
+"""Of one file. Writers begin a new page after 1 MiB or 20,000 rows."""
 PARQUET_COLUMNS = 100
 PARQUET_LISTED = 5_000_000
 """Values in all lists of one file. A part of a mark has 10,000 rows with at most 10 paths each."""
-"""Of one file. Writers begin a new page after 1 MiB or 20,000 rows."""
 
 # Text: JSON, CSV, YAML.
 JSON_BYTES = 64 * MIB

@@ -86,7 +86,7 @@ def read_part(
 
 
 def _check_columns(table: pa.Table, columns: Sequence[str], name: str) -> None:
-    """Raises FormatError for columns that lakeplan does not write: whoever can write to the namespace can
+    """Raises FormatError for columns that lakeplan does not write: anybody who can write to the namespace can
     write others, with a checksum that fits."""
     odd = sorted(set(columns) - set(table.column_names))
     for field in table.schema:

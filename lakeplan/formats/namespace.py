@@ -13,8 +13,8 @@ REFS_MANIFEST_KEY = "_lakefs/refs_manifest.json"
 GC_PREFIX = "_lakefs/retention/gc/"
 GC_RULES_KEY = "_lakefs/retention/gc/rules/config.json"
 GC_COMMITS_PREFIX = "_lakefs/retention/gc/commits/"
-_DOTS = frozenset((".", ".."))
 GC_UNCOMMITTED_PREFIX = "_lakefs/retention/gc/uncommitted/"
+_DOTS = frozenset((".", ".."))
 
 
 def metadata_key(file_id: str) -> str:

@@ -131,7 +131,7 @@ _PART_NAME = re.compile(r"(going|kept)/[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 def _part_name(value: Any, name: str) -> None:
-    """It becomes part of keys, and whoever can write to the namespace could put another one there."""
+    """It becomes part of keys, and anybody who can write to the namespace could put another one there."""
     records.text(value, name)
     if not _PART_NAME.fullmatch(value):
         raise records.Misshapen(f"{name} is not the name of a part")

@@ -22,6 +22,9 @@ SWEEP_FORMAT = "lakeplan.sweep/v1"
 HOUR = 3600
 MARK_MAX_AGE_SECONDS = 72 * HOUR
 """An older mark is not swept: too much may have happened since."""
+CHANGED = "changed since it was marked"
+GONE = "gone when it was inspected"
+"""Why a sweep keeps an object, or counts it as deleted; both engines say the same."""
 
 
 @dataclass(frozen=True)

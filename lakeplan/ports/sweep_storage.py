@@ -33,9 +33,9 @@ class ObjectDeleter(Protocol):
 
         ``expected``: what ``find`` gave of these keys a moment ago. What is another object by now is not
         deleted, and its answer says ``changed``. Folders, Azure, and S3 stores that know ``If-Match`` for
-        deletions check it in the same step; other S3 stores delete without it, so that whoever waited since
-        ``find`` asks it again first. With ``Versions.ALL`` no
-        version is deleted that is newer than the expected one."""
+        deletions check it in the same step; other S3 stores delete without it, so a caller that waited since
+        ``find`` asks it again first. With ``Versions.ALL`` no version is deleted that is newer than the
+        expected one."""
 
 
 class ObjectProber(Protocol):

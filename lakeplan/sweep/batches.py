@@ -10,11 +10,11 @@ from lakeplan.core.sweep.pacing import Throttle, backoff_seconds
 from lakeplan.errors import StorageError, StorageNotFound, StoreBusy
 from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion
+from lakeplan.model.sweep import CHANGED
 from lakeplan.ports.sweep import DeleteSettings
 from lakeplan.ports.sweep_storage import ObjectCopier, ObjectDeleter, ObjectProber
 
 T = TypeVar("T")
-CHANGED = "changed since it was marked"
 LONG_AGO = 1.0
 """Seconds after which a listing is too old to delete by."""
 

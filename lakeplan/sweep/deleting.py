@@ -26,10 +26,10 @@ from lakeplan.formats.mark_parts import MARK_COLUMNS, end_of, read_part, read_re
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
 from lakeplan.model.objects import StoredObject
-from lakeplan.model.sweep import EXPIRED_CLASSES, MarkClass, Part, PartEnd, Status
+from lakeplan.model.sweep import CHANGED, EXPIRED_CLASSES, GONE, MarkClass, Part, PartEnd, Status
 from lakeplan.ports.sweep import DeleteSettings
 from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.sweep.batches import CHANGED, CopyEnd, Waiting, ask, changed_since, copy_one, delete_all
+from lakeplan.sweep.batches import CopyEnd, Waiting, ask, changed_since, copy_one, delete_all
 
 SAMPLE = 20
 """Deleted objects of a part that are asked for again, unless all are: one in 500 of a full part."""
@@ -45,7 +45,6 @@ OBJECTS_A_LISTING = 1_000
 """Objects that are listed at once, just before they are deleted."""
 BROUGHT_BACK = "there again after it was deleted"
 CLOSED = "the sweep was closed before its turn"
-GONE_BEFORE = "gone when it was inspected"
 MAY_GO = frozenset(kind.value for kind in (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED))
 GONE_AFTER = "gone, although the store did not confirm it"
 SILENT = "the store did not answer for it"
@@ -184,7 +183,7 @@ class _Part:
             before = self._before.get(key)
             if (now := stored.get(key)) is None:
                 known = before if before is not None and before[0] is Status.DELETED else None
-                self._status[key] = known or (Status.DELETED, GONE_BEFORE)
+                self._status[key] = known or (Status.DELETED, GONE)
             elif why := self._saves(row, now, before):
                 self._status[key] = (Status.SAVED, why)
             else:
@@ -219,7 +218,7 @@ class _Part:
             elif end.problem:
                 self._status[key] = (Status.FAILED, end.problem)
             else:
-                self._status[key] = (Status.DELETED, GONE_BEFORE)
+                self._status[key] = (Status.DELETED, GONE)
         self._copied += len(left)
         failed = sum(status is Status.FAILED for status, _ in self._status.values())
         record = {"copied": self._copied, "not_copied": failed}

@@ -21,9 +21,9 @@ from lakeplan.formats.sweep_keys import begun_key, result_key
 from lakeplan.model.objects import StoredObject
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Deletion
-from lakeplan.model.sweep import MarkClass, PartEnd, Status
+from lakeplan.model.sweep import CHANGED, GONE, MarkClass, PartEnd, Status
 from lakeplan.sweep import deleting
-from lakeplan.sweep.deleting import CHANGED, GONE_AFTER, GONE_BEFORE, SAMPLE
+from lakeplan.sweep.deleting import GONE_AFTER, SAMPLE
 from tests.sweep.conftest import CUTOFF, SETTINGS, Sweep, ends
 from tests.sweeping.stores import (
     MARK_PREFIX,
@@ -119,7 +119,7 @@ def it_closes_a_part_of_an_earlier_release_which_names_no_versions(
     monkeypatch.setattr(deleting, "read_part", lambda *_, **__: rows)
     sweep.run()
     monkeypatch.undo()
-    assert sweep.records == {"data/a": ("saved", deleting.CLOSED), "data/b": ("deleted", GONE_BEFORE)}
+    assert sweep.records == {"data/a": ("saved", deleting.CLOSED), "data/b": ("deleted", GONE)}
 
 
 def it_keeps_to_the_rate_of_its_worker(sweep: Sweep, time: FakeTime) -> None:
@@ -154,7 +154,7 @@ def it_ends_a_round_in_the_middle_of_a_part(
     assert sweep.run(store, until=time.at + 10) == []
     assert (sweep.there(), sweep.records) == ({"data/b", "data/c"}, {})
     assert len(ends(sweep.run())) == 2
-    assert sweep.records["data/a"] == ("deleted", GONE_BEFORE)
+    assert sweep.records["data/a"] == ("deleted", GONE)
 
 
 def it_ends_a_round_between_two_requests_of_a_batch(sweep: Sweep, time: FakeTime) -> None:

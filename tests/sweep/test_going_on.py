@@ -13,9 +13,9 @@ from lakeplan.errors import FormatError
 from lakeplan.formats.sweep_keys import begun_key, result_key
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Deletion
-from lakeplan.model.sweep import Status
+from lakeplan.model.sweep import CHANGED, GONE, Status
 from lakeplan.sweep import deleting
-from lakeplan.sweep.deleting import BROUGHT_BACK, CHANGED, GONE_BEFORE
+from lakeplan.sweep.deleting import BROUGHT_BACK
 from tests.sweep.conftest import CUTOFF, SETTINGS, Sweep, ends
 from tests.sweeping.stores import (
     QUARANTINE_PREFIX,
@@ -50,7 +50,7 @@ class DescribeGoingOn:
         assert sweep.records == {}
         sweep.run()
         assert sweep.records == {
-            "data/a": ("deleted", GONE_BEFORE),
+            "data/a": ("deleted", GONE),
             "data/b": ("saved", CHANGED),
             "data/c": ("deleted", ""),
         }
@@ -75,7 +75,7 @@ class DescribeGoingOn:
         os.unlink(sweep.folder / "data/a")
         sweep.saved = {"data/a": "held", "data/b": "held"}
         (end,) = ends(sweep.run())
-        assert sweep.records == {"data/a": ("deleted", GONE_BEFORE), "data/b": ("saved", "held")}
+        assert sweep.records == {"data/a": ("deleted", GONE), "data/b": ("saved", "held")}
         assert end.amounts[Status.DELETED] == Amount(1, 1)
 
     def it_tries_again_what_failed_and_nothing_else(self, sweep: Sweep) -> None:
@@ -95,7 +95,7 @@ class DescribeGoingOn:
         assert records(sweep.store, sweep.parts, again) == {
             "data/a": ("saved", CHANGED),
             "data/failed": ("deleted", ""),
-            "data/gone": ("deleted", GONE_BEFORE),
+            "data/gone": ("deleted", GONE),
             "data/saved": ("saved", "held"),
         }
         assert sweep.there() == {"data/a", "data/saved"}
@@ -111,7 +111,7 @@ class DescribeGoingOn:
         assert records(sweep.store, sweep.parts, again) == {
             "data/a": ("deleted", ""),
             "data/failed": ("deleted", ""),
-            "data/gone": ("deleted", GONE_BEFORE),
+            "data/gone": ("deleted", GONE),
         }
 
     def it_goes_by_the_record_of_the_attempt_just_before(self, sweep: Sweep) -> None:

@@ -11,9 +11,8 @@ import pytest
 from lakeplan.errors import StorageError
 from lakeplan.formats.sweep_keys import copied_key
 from lakeplan.model.simulation import Amount
-from lakeplan.model.sweep import Status
+from lakeplan.model.sweep import GONE, Status
 from lakeplan.sweep import deleting
-from lakeplan.sweep.deleting import GONE_BEFORE
 from tests.sweep.conftest import SETTINGS, Sweep, ends
 from tests.sweeping.stores import (
     QUARANTINE_PREFIX,
@@ -83,7 +82,7 @@ class DescribeQuarantine:
 
         store.before = remove
         sweep.run(store)
-        assert sweep.records == {"data/a": ("deleted", GONE_BEFORE)}
+        assert sweep.records == {"data/a": ("deleted", GONE)}
         assert [keys for (keys,) in store.called("find")] == [["data/a"]], "nothing is left to compare"
 
     def it_copies_nothing_that_is_saved(self, sweep: Sweep) -> None:

@@ -32,7 +32,7 @@ from lakeplan.model.collector import CollectorJob
 from lakeplan.model.mark import Mark
 from lakeplan.model.objects import StoredObject
 from lakeplan.model.stored import Deletion, Versions
-from lakeplan.model.sweep import MarkClass, Part, PartEnd, Status
+from lakeplan.model.sweep import CHANGED, GONE, MarkClass, Part, PartEnd, Status
 from lakeplan.ports.collector import Collector
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.ports.sweep_storage import SweepStore
@@ -41,9 +41,7 @@ THREADS = 32
 """Requests in flight while objects are asked for."""
 NOT_MARKED = "the official collector did not mark it"
 STILL_THERE = "still there after the official collector's run"
-CHANGED = "changed since it was marked"
-GONE = "gone when it was inspected"
-NOT_FINISHED = "not deleted: others of the mark must stay, and the official collector cannot be told so"
+NOT_FINISHED = "not deleted: others of the mark must stay, and the official collector cannot leave them out"
 
 
 def run_official(
@@ -118,7 +116,7 @@ class OfficialSweeper:
             address, why = next(iter(sorted(request.saved.items())))
             raise GateRefused(
                 f"{len(request.saved):,} marked objects must stay ({address}: {why}), and the official"
-                " collector cannot be told so",
+                " collector cannot leave them out",
                 where=self._where,
                 hint="mark again",
             )

@@ -74,9 +74,7 @@ def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_ke
 
     try:
         _SWEPT(entry, "the sweep's end")
-    except (
-        ValueError
-    ) as error:  # of a mark that somebody else wrote: it would make the whole record unreadable
+    except ValueError as error:  # somebody else wrote the mark: it would make the whole record unreadable
         raise FormatError(
             f"impossible figures are not recorded: {error}", where=_key(document["repository"])
         ) from None
