@@ -26,22 +26,28 @@ def with_other_names(
 ) -> DesiredRepository:
     """The repository with what other entries hold of it: another server of the tree may be this one by
     another name of its host. A server that does not answer is none."""
+    others = [
+        other
+        for server in tree.servers
+        if server != desired.server
+        for other in tree.resolve(server, [desired.name])
+        if other.name == desired.name and other.holds
+    ]
     found = desired.holds
-    for server in tree.servers:
-        for other in tree.resolve(server, [desired.name]) if server != desired.server else ():
-            if other.name != desired.name or not other.holds:
-                continue
-            try:
-                theirs = readers(server).refs.get_repository(desired.name)
-                ours = readers(desired.server).refs.get_repository(desired.name)
-            except LakeplanError:
-                continue
-            if (theirs.creation_date, theirs.storage_namespace) == (
-                ours.creation_date,
-                ours.storage_namespace,
-            ):
-                found = all_holds(found, other.holds)
+    ours = _identity(readers, desired) if others else None
+    for other in others:
+        if ours is not None and _identity(readers, other) == ours:
+            found = all_holds(found, other.holds)
     return replace(desired, holds=found)
+
+
+def _identity(readers: Callable[[str], Readers], desired: DesiredRepository) -> tuple[int, str] | None:
+    """What two names of one repository share; None where its server does not say."""
+    try:
+        repository = readers(desired.server).refs.get_repository(desired.name)
+    except LakeplanError:
+        return None
+    return repository.creation_date, repository.storage_namespace
 
 
 def held_branches(
