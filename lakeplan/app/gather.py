@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import assert_never
+from functools import partial
+from typing import TypeAlias, assert_never
 
 from lakeplan.app.gather_holds import idle_holds
 from lakeplan.app.gather_settings import gather_settings, server_deletes_held, server_policies
@@ -21,6 +22,9 @@ from lakeplan.model.rules import GcRules
 from lakeplan.ports.lakefs import LakeFSReader
 
 DANGLING_UNSEEN = "commits that no branch or tag reaches (no refs dump under --read-only)"
+
+RefsReader: TypeAlias = Callable[[], tuple[Refs, tuple[str, ...]]]
+"""Refs, and what could not be seen, in words (see ``read_all_refs``)."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,13 @@ def gather(
     known: bool,
     expand_over: frozenset[str] | None = None,
     read_only: bool = False,
+    read_refs: RefsReader | None = None,
 ) -> Gathered:
     """Reads what a diff needs. ``known``: an earlier apply recorded the repository. ``expand_over`` limits
     pattern expansion to those branches (an apply expands over the branches of the plan file). ``read_only``
-    asks for no refs dump. Raises ServerError subclasses; ConfigError for policies that a server would not
-    take."""
+    asks for no refs dump; ``read_refs`` is of a caller that needs them as well. Raises ServerError
+    subclasses; ConfigError for policies that a server would not take."""
+    read = read_refs or partial(read_all_refs, reader, desired.name, read_only=read_only)
     repository = reader.get_repository(desired.name)
     before = reader.get_gc_rules(desired.name)
     listed: list[Branch] | None = None
@@ -70,7 +76,7 @@ def gather(
         repository,
         listed,
         as_of,
-        read_refs=lambda: read_all_refs(reader, desired.name, read_only=read_only)[0],
+        read_refs=lambda: read()[0],
     )
     warnings += (*settings.warnings, *unheld)
     action = action_of(before, after)

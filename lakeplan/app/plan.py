@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache, partial
 from typing import Literal
 from zoneinfo import ZoneInfo
 
 from lakeplan import __version__
-from lakeplan.app.gather import Gathered, failed, gather, read_all_refs
+from lakeplan.app.gather import Gathered, RefsReader, failed, gather, read_all_refs
 from lakeplan.app.plan_branches import (
     BranchLook,
     BranchPorts,
@@ -276,6 +277,7 @@ def _judge_one(
     ports: BranchPorts | None,
 ) -> _Judged | RepositoryPlan:
     server = tree.servers[desired.server]
+    read_refs = cache(partial(read_all_refs, reader, desired.name, read_only=options.read_only))
     try:
         gathered = gather(
             desired,
@@ -285,6 +287,7 @@ def _judge_one(
             known=desired.key in options.known,
             expand_over=options.expand_over.get(desired.key),
             read_only=options.read_only,
+            read_refs=read_refs,
         )
     except LakeplanError as error:
         return failed(desired, server.endpoint_url, failure_of(error))
@@ -293,7 +296,7 @@ def _judge_one(
     seen = None
     if ports is not None and is_ours(desired, server):
         seen = look_at_branches(desired, server, ports, gathered.plan.after, _look(options))
-    judged = _judge_rules(gathered, reader, server, options, ports, seen)
+    judged = _judge_rules(gathered, reader, server, options, ports, seen, read_refs)
     return replace(judged, branches=seen)
 
 
@@ -304,6 +307,7 @@ def _judge_rules(
     options: PlanOptions,
     ports: BranchPorts | None,
     seen: BranchLook | None,
+    read_refs: RefsReader,
 ) -> _Judged:
     """What changing the settings does: the verdict of every commit, and what to ask about objects."""
     desired, plan = gathered.desired, gathered.plan
@@ -312,7 +316,7 @@ def _judge_rules(
     if left_out or not asked:
         return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
     try:
-        refs, graph, blind_to = _history(reader, desired.name, seen, read_only=options.read_only)
+        refs, graph, blind_to = _history(seen, read_refs)
     except LakeplanError as error:
         gathered = _with_losses(gathered, None, ports)
         return _Judged(gathered, impact=impact.unknown(None, str(error)))
@@ -345,14 +349,12 @@ def _judge_rules(
     return _Judged(gathered, request, verdicts, blind_to)
 
 
-def _history(
-    reader: LakeFSReader, repository: str, seen: BranchLook | None, *, read_only: bool
-) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
+def _history(seen: BranchLook | None, read_refs: RefsReader) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
     """Refs, their graph, and what could not be seen; what a look at the branches read is not read again."""
     found = seen.found if seen is not None else None
     if found is not None and found.refs is not None and found.graph is not None:
         return found.refs, found.graph, found.blind_to
-    refs, blind_to = read_all_refs(reader, repository, read_only=read_only)
+    refs, blind_to = read_refs()
     return refs, CommitGraph.from_refs(refs), blind_to
 
 

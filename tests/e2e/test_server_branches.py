@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from lakeplan.adapters.lakefs.client import LakeFSServer
 from lakeplan.config.schemas import load_schema
 from lakeplan.sandbox import Options, start_sandbox
 
@@ -261,6 +262,16 @@ class DescribeHeldBranches:
         assert "feature-1 (quick) leads to what a hold keeps" in held[0]["message"]
         enterprise.api.branch("analytics", "stays", "feature-1")
         assert enterprise.lakeplan("plan", "--no-simulate", *arguments).code == 0
+
+    def it_reads_the_history_once(self, enterprise, monkeypatch):
+        head = enterprise.api.commit("analytics", "feature-1", 0, legal=3)
+        path = enterprise.tree / "repositories" / "analytics.yaml"
+        path.write_text(path.read_text() + f"    holds: [{{commit: '{head}', reason: legal}}]\n")
+        dumped = []
+        dump = LakeFSServer.dump_refs
+        monkeypatch.setattr(LakeFSServer, "dump_refs", lambda *args: (dumped.append(args[1]), dump(*args))[1])
+        assert enterprise.lakeplan("plan").code == 4
+        assert dumped == ["analytics"]
 
     def it_refuses_where_the_hold_is_newer_than_the_policies(self, enterprise):
         assert enterprise.lakeplan("apply", "--auto-approve", "--no-simulate").code == 0
