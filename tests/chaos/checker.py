@@ -74,6 +74,8 @@ class Checker(Watcher):
     sightings: Sightings = field(default_factory=Sightings)
     lowered_us: int | None = None
     held_once: dict[str, set[str]] = field(default_factory=dict)
+    _missed: dict[str, int] = field(default_factory=dict)
+    """Since when a hold that once kept commits is known to be out of the tree."""
     found: Violation | None = None
     deletions: int = 0
     swept: set[str] = field(default_factory=set)
@@ -120,9 +122,19 @@ class Checker(Watcher):
         long as they are in the tree and in force."""
         found = process.doing.pop("holds", None)
         if found is not None:
-            self.held_once = {
-                name: commits | self.held_once.get(name, set()) for name, commits in found.items()
-            }
+            for name, commits in found.items():
+                self._missed.pop(name, None)
+                self.held_once[name] = commits | self.held_once.get(name, set())
+
+    def _forget_holds(self, process: Process) -> None:
+        """An expired hold keeps nothing more. One that is out of the tree keeps what it kept for a day since
+        an inspection first missed it, and that inspection need not come to its end."""
+        in_force = {_name(hold): self._in_force(hold) for hold in process.tree["holds"]}
+        now = self.world.truth.now_us()
+        for name in [name for name in self.held_once if not in_force.get(name)]:
+            missed = self._missed.setdefault(name, now)
+            if name in in_force or now - missed >= DAY_US:
+                del self.held_once[name], self._missed[name]
 
     def _named_by_holds(self, process: Process) -> dict[str, set[str]]:
         history, holds = self.world.truth.history(REPOSITORY), process.tree["holds"]
@@ -275,6 +287,7 @@ class Checker(Watcher):
                 process.inspected |= process.dumped[other[1]]
         if request.path == DUMP and process.inspected is not None:
             process.doing["holds"] = self._named_by_holds(process)
+            self._forget_holds(process)
         branch = BRANCH.fullmatch(request.path)
         if request.method == "DELETE" and branch is not None:
             self._deletes_branch(process, branch[1])
