@@ -210,18 +210,23 @@ def it_lets_a_refused_mark_be_made_again(make_official: Any) -> None:
     assert (again.code, again.json["deleted"]) == (0, official.mark["goes"]), again.err
 
 
+def after_the_mark(monkeypatch: pytest.MonkeyPatch, act: Callable[[CollectorJob], object]) -> None:
+    """What happens after each run of the collector, before lakeplan goes on."""
+    run = SparkSubmit.run
+
+    def marked(self: SparkSubmit, job: CollectorJob, **more: Any) -> None:
+        run(self, job, **more)
+        act(job)
+
+    monkeypatch.setattr(SparkSubmit, "run", marked)
+
+
 def it_checks_the_collector_s_mark_again_before_it_is_swept(
     make_official: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     official = make_official()
     before = official.site.data()
     kept = next(iter(before - set(official.approved)))
-    run = SparkSubmit.run
-
-    def marked(self: SparkSubmit, job: CollectorJob, **more: Any) -> None:
-        run(self, job, **more)
-        taken.append(job)
-
     taken: list[CollectorJob] = []
     look = OfficialSweeper._check_look
 
@@ -231,7 +236,7 @@ def it_checks_the_collector_s_mark_again_before_it_is_swept(
             pq.write_table(pa.table({"address": [official.approved[0], kept]}), part)
         look(self, request)
 
-    monkeypatch.setattr(SparkSubmit, "run", marked)
+    after_the_mark(monkeypatch, taken.append)
     monkeypatch.setattr(OfficialSweeper, "_check_look", tampered)
     refused = official.run()
     assert refused.code == 4
@@ -290,13 +295,7 @@ def it_refuses_when_a_marked_object_is_held_again_after_the_collector_marked(
 ) -> None:
     official = make_official()
     before = official.site.data()
-    run = SparkSubmit.run
-
-    def marked(self: SparkSubmit, job: CollectorJob, **more: Any) -> None:
-        run(self, job, **more)
-        official.site.world.api.branch("lake", "back", official.site.old)
-
-    monkeypatch.setattr(SparkSubmit, "run", marked)
+    after_the_mark(monkeypatch, lambda _: official.site.world.api.branch("lake", "back", official.site.old))
     refused = official.run()
     assert refused.code == 4
     assert "must stay" in refused.err
@@ -318,13 +317,7 @@ def it_refuses_when_an_object_was_written_again_under_its_key_after_the_collecto
 ) -> None:
     official = make_official()
     before = official.site.data()
-    run = SparkSubmit.run
-
-    def marked(self: SparkSubmit, job: CollectorJob, **more: Any) -> None:
-        run(self, job, **more)
-        write_again(official, official.approved[0])
-
-    monkeypatch.setattr(SparkSubmit, "run", marked)
+    after_the_mark(monkeypatch, lambda _: write_again(official, official.approved[0]))
     refused = official.run()
     assert refused.code == 4
     assert "written again since the mark" in refused.err
