@@ -149,6 +149,16 @@ def it_records_the_newest_of_a_line_of_commits_for_a_branch_only(case: Case) -> 
     }
 
 
+def it_records_what_is_new_among_what_was_recorded(case: Case) -> None:
+    hold = Hold("tag", "v*")
+    case.commits += [Commit(f"d{n}", 4 + n, "", ("c3",)) for n in range(12)]
+    case.tags = {f"v{n}": f"d{n}" for n in range(11)}
+    case.keep(hold)
+    case.tags["v11"] = "d11"
+    assert {held.commit_id for held in case.keep(hold)} == {f"d{n}" for n in range(12)}
+    assert case.written() == [f"{folder('tag', 'v*')}d11.json"]
+
+
 def it_keeps_what_a_branch_had_before_it_was_reset_or_moved_to_an_unknown_commit(case: Case) -> None:
     case.keep(BRANCH)
     case.branches["main"] = "c2"
@@ -186,6 +196,13 @@ class DescribeAHoldThatIsNotInTheTree:
         assert case.written() == []
         assert case.keep(at=end) == set()
         assert case.there() == set()
+
+    def it_keeps_beside_others_that_are_not(self, case: Case) -> None:
+        case.tags = {f"v{n}": "c1" for n in range(6)}
+        kept = case.keep(*(Hold("tag", name) for name in case.tags))
+        assert len(kept) == 6
+        case.keep()
+        assert case.keep() == kept
 
     def it_keeps_for_as_long_again_once_it_was_back(self, case: Case) -> None:
         kept = case.keep(BRANCH)
