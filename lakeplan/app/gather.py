@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import TypeAlias, assert_never
 
 from lakeplan.app.gather_holds import idle_holds
@@ -43,15 +42,13 @@ def gather(
     *,
     as_of: datetime,
     known: bool,
+    read_refs: RefsReader,
     expand_over: frozenset[str] | None = None,
-    read_only: bool = False,
-    read_refs: RefsReader | None = None,
 ) -> Gathered:
-    """Reads what a diff needs. ``known``: an earlier apply recorded the repository. ``expand_over`` limits
-    pattern expansion to those branches (an apply expands over the branches of the plan file). ``read_only``
-    asks for no refs dump; ``read_refs`` is of a caller that needs them as well. Raises ServerError
-    subclasses; ConfigError for policies that a server would not take."""
-    read = read_refs or partial(read_all_refs, reader, desired.name, read_only=read_only)
+    """Reads what a diff needs. ``known``: an earlier apply recorded the repository. ``read_refs`` is called
+    where holds need the history. ``expand_over`` limits pattern expansion to those branches (an apply expands
+    over the branches of the plan file). Raises ServerError subclasses; ConfigError for policies that a server
+    would not take."""
     repository = reader.get_repository(desired.name)
     before = reader.get_gc_rules(desired.name)
     listed: list[Branch] | None = None
@@ -76,7 +73,7 @@ def gather(
         repository,
         listed,
         as_of,
-        read_refs=lambda: read()[0],
+        read_refs=lambda: read_refs()[0],
     )
     warnings += (*settings.warnings, *unheld)
     action = action_of(before, after)

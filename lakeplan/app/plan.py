@@ -285,9 +285,8 @@ def _judge_one(
             server,
             as_of=options.as_of,
             known=desired.key in options.known,
-            expand_over=options.expand_over.get(desired.key),
-            read_only=options.read_only,
             read_refs=read_refs,
+            expand_over=options.expand_over.get(desired.key),
         )
     except LakeplanError as error:
         return failed(desired, server.endpoint_url, failure_of(error))

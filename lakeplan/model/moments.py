@@ -12,7 +12,7 @@ _FIRST_US, _LAST_US = ((end - _EPOCH) // timedelta(microseconds=1) for end in (_
 
 
 def moment_of(us: int) -> datetime:
-    """UTC microseconds, which a commit may have at will, as the nearest moment that every calendar has."""
+    """UTC microseconds, of which a commit may have any, as the nearest moment that every calendar has."""
     return _EPOCH + timedelta(microseconds=min(max(us, _FIRST_US), _LAST_US))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
@@ -13,7 +14,7 @@ import typer
 
 from lakeplan.adapters.storage import open_namespace
 from lakeplan.api import read_rules
-from lakeplan.app.gather import gather, read_graph
+from lakeplan.app.gather import gather, read_all_refs, read_graph
 from lakeplan.cli import caches, completing, namespaces, options, redaction
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
@@ -228,7 +229,8 @@ def _rules_of(session: Session, server: str, name: str) -> GcRules | None:
         return reader.get_gc_rules(name)
     config = session.tree.servers[server]
     rules_alone = replace(desired, holds=())  # what holds keep is not asked here
-    plan = gather(rules_alone, reader, config, as_of=session.as_of, known=True).plan
+    read_refs = partial(read_all_refs, reader, name, read_only=False)
+    plan = gather(rules_alone, reader, config, as_of=session.as_of, known=True, read_refs=read_refs).plan
     return plan.after or plan.before
 
 
