@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
-import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
 from lakeplan.errors import UsageError
+
+STEP = 0.2
+"""Seconds of a sleep between two looks."""
 
 
 def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
@@ -35,16 +39,35 @@ def interrupt_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
+class Stop:
+    """Whether a signal asked to stop. It has no lock, which the signal's handler could find taken, and it
+    sleeps in short steps: a wait that the signal comes just before of would not be woken by it."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def ask(self, signum: int, frame: FrameType | None) -> None:
+        self._asked = True
+
+    def is_set(self) -> bool:
+        return self._asked
+
+    def wait(self, seconds: float = math.inf) -> bool:
+        """Until it is asked for, or so many seconds; whether it was."""
+        end = time.monotonic() + seconds
+        while not self._asked and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, STEP))
+        return self._asked
+
+
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """SIGTERM sets the event: what is at hand is finished, records are stored, and the run ends."""
-    stop = threading.Event()
-
-    def ask(signum: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    before = signal.signal(signal.SIGTERM, ask)
+def stopping(*numbers: signal.Signals) -> Iterator[Stop]:
+    """SIGTERM, or these signals, ask to stop: what is at hand is finished, records are stored, and the run
+    ends."""
+    stop = Stop()
+    before = {number: signal.signal(number, stop.ask) for number in numbers or (signal.SIGTERM,)}
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -6,18 +6,17 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, get_args
 
 import typer
 
 from lakeplan.cli.console import configure_logging, say, stderr, stdout
 from lakeplan.cli.options import AsOf, LogLevel, Quiet
+from lakeplan.cli.stopping import stopping
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.errors import UsageError
 from lakeplan.sandbox import Flavor, Options, start_sandbox
@@ -101,15 +100,9 @@ def up(
         access_key_id=access_key,
         secret_access_key=secret_key,
     )
-    stop = threading.Event()
-
-    def ask_to_stop(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    # Ctrl-C is how a server in a terminal ends: no error.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ask_to_stop)
     with ExitStack() as stack:
+        # Ctrl-C is how a server in a terminal ends: no error.
+        stop = stack.enter_context(stopping(signal.SIGTERM, signal.SIGINT))
         folder = dir if dir is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         handle = stack.enter_context(start_sandbox(folder, port=port, options=options))
         kept = f"in {dir}" if dir is not None else "gone when it stops (--dir keeps them)"

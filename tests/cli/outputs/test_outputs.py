@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -44,22 +43,22 @@ def _told(site: Site, line: str, width: int) -> Told:
     words = typed_at(site, line)
     if not line.startswith("sandbox up"):
         return site.lakeplan(words, width)
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    stopper = threading.Thread(target=_stop_when_up, args=(before[0],))
+    over = threading.Event()
+    stopper = threading.Thread(target=_stop_when_up, args=(signal.getsignal(signal.SIGTERM), over))
     stopper.start()
     try:
         return site.lakeplan(words, width)
     finally:
+        over.set()
         stopper.join()
-        signal.signal(signal.SIGTERM, before[0])
-        signal.signal(signal.SIGINT, before[1])
 
 
-def _stop_when_up(before: object) -> None:
+def _stop_when_up(before: object, over: threading.Event) -> None:
     """Ends ``sandbox up`` as a person does, once it listens to that."""
-    while signal.getsignal(signal.SIGTERM) is before:
-        time.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGTERM)
+    while not over.wait(0.01):
+        if signal.getsignal(signal.SIGTERM) is not before:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
 
 
 def shown(told: Told) -> str:
