@@ -90,6 +90,8 @@ class MarkClass(str, Enum):
     """Its last commit is within ``margin`` of a limit, or only the freshly expanded rules keep it. Kept."""
 
 
+MarkStage = Literal["marked", "approved", "begun"]
+"""``begun``: something may be deleted."""
 EXPIRED_CLASSES = (MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED)
 
 

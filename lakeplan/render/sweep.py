@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from lakeplan.model.sweep import MarkStage
 from lakeplan.render.amounts import count, counted, duration, moment, size
 from lakeplan.render.money import Money
 from lakeplan.render.page import Cell, Page
@@ -29,8 +30,9 @@ CLASSES = {
 }
 
 
-def render_marks(document: Json, console: Console) -> None:
-    """Every mark with what it would take and what it leaves, then what to do next."""
+def render_marks(document: Json, console: Console, stage: MarkStage = "marked") -> None:
+    """Every mark with what it would take and what it leaves, then what to do next. ``stage`` is how far they
+    are."""
     page = Page(console)
     for mark in document["marks"]:
         _mark(page, mark)
@@ -44,18 +46,34 @@ def render_marks(document: Json, console: Console) -> None:
             page.line(Cell("hint: ", "dim"), failure["hint"], indent=2)
     render_gates(page, [gate for mark in document["marks"] for gate in mark["gates"]])
     page.blank()
-    marks = document["marks"]
+    _total(page, document, stage)
+    for mark in document["marks"]:
+        if mark["goes"]["objects"] and not mark["unreadable"]:
+            page.line(_NEXT[stage].format(mark["mark_id"]), indent=2)
+
+
+_NEXT: Mapping[MarkStage, str] = {
+    "marked": "lakeplan sweep approve {} --reason …",
+    "approved": "lakeplan sweep run {}",
+    "begun": "lakeplan sweep run {} goes on with it; with --close it deletes nothing more",
+}
+
+
+def _total(page: Page, document: Json, stage: MarkStage) -> None:
+    marks, failed = document["marks"], len(document["failed"])
     total = sum(mark["goes"]["objects"] for mark in marks)
     size_bytes = sum(mark["goes"]["size_bytes"] for mark in marks)
+    title, end = {
+        "marked": ("Marked:", "Nothing was deleted."),
+        "approved": ("Approved:", "Nothing was deleted."),
+        "begun": ("Not finished:", "A sweep began to delete them and did not end."),
+    }[stage]
     page.line(
-        Cell("Marked:", "bold"),
+        Cell(title, "bold"),
         f" {counted(total, 'object')}, {size(size_bytes)} in {counted(len(marks), 'repository')}",
-        f"; {len(document['failed'])} failed" if document["failed"] else "",
-        ". Nothing was deleted.",
+        f"; {failed} failed" if failed else "",
+        f". {end}",
     )
-    for mark in marks:
-        if mark["goes"]["objects"] and not mark["unreadable"]:
-            page.line(f"lakeplan sweep approve {mark['mark_id']} --reason …", indent=2)
 
 
 def _mark(page: Page, mark: Json) -> None:

@@ -156,6 +156,28 @@ def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:
     assert site.data() == before
 
 
+def its_report_says_how_far_a_mark_is(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s}")
+    mark_id = site.mark()["mark_id"]
+
+    def end() -> str:
+        shown = " ".join(site.world.lakeplan(("sweep", "report"), mark_id).out.split())
+        return shown[max(shown.rfind(word) for word in ("Marked:", "Approved:", "Not finished:")) :]
+
+    assert end().startswith("Marked:")
+    assert f"lakeplan sweep approve {mark_id}" in end()
+    assert site.world.lakeplan(("sweep", "approve"), mark_id, "--reason", "x").code == 0
+    assert end().startswith("Approved:")
+    assert end().endswith(f"Nothing was deleted. lakeplan sweep run {mark_id}")
+    # killed after the part was noted, and before there was a summary
+    begun = site.folder / "_lakeplan" / "sweeps" / mark_id / "begun"
+    begun.mkdir(parents=True)
+    (begun / "part").write_bytes(b"{}\n")
+    assert end().startswith("Not finished:")
+    assert "Nothing was deleted" not in end()
+    assert f"lakeplan sweep run {mark_id} goes on with it" in end()
+
+
 def it_marks_again_after_a_run_that_was_refused_by_its_look(make_site: Any) -> None:
     site = make_site(NOW)
     mark = site.mark()

@@ -61,7 +61,7 @@ def held_to_approval(site: Site, mark: Mark, approval: Approval) -> Site:
         raise GateRefused(
             "the mark was approved automatically, and sweep.automatic is false in the tree now",
             where=f"{site.key}: mark {mark.mark_id}",
-            hint=f"have a person inspect it, then run `lakeplan sweep approve {mark.mark_id}`",
+            hint=f"have a person inspect it, then run `lakeplan sweep approve {mark.mark_id} --reason …`",
         )
     desired = replace(
         site.desired,

@@ -13,6 +13,7 @@ from lakeplan.app.sweep.mark import MarkOptions, make_mark
 from lakeplan.app.sweep.places import MARK_INDEX, approval_key
 from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select, select_one
 from lakeplan.app.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines, purge
+from lakeplan.app.sweep.safeguards import begun_sweeps
 from lakeplan.app.sweep.store_marks import StoredMark, load_mark, read_mark_index, repository_of
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.settling import window
@@ -20,7 +21,7 @@ from lakeplan.errors import ExitCode, FormatError, LakeplanError, ReadOnlyReposi
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.mark import Mark
 from lakeplan.model.moments import utc_text
-from lakeplan.model.sweep import SweepSettings
+from lakeplan.model.sweep import MarkStage, SweepSettings
 from lakeplan.ports.storage import StateReader
 from lakeplan.ports.tree import DesiredTree
 
@@ -161,6 +162,13 @@ def mark_document(mark: Mark) -> Json:
         "sweep_from": utc_text(max(times.opens, mark.marked_at)),
         "sweep_until": utc_text(times.closes),
     }
+
+
+def stage_of(site: Site, state: StateReader, mark_id: str) -> MarkStage:
+    """How far a mark is whose sweep left no summary."""
+    if mark_id in begun_sweeps(site):
+        return "begun"
+    return "marked" if state.read(approval_key(mark_id)) is None else "approved"
 
 
 def list_marks(state: StateReader) -> list[Json]:

@@ -113,7 +113,8 @@ def load_approval(state: StateReader, stored: StoredMark) -> Approval:
         raise LakeplanError(
             "nobody approved this mark",
             where=f"{stored.mark.key}: mark {mark_id}",
-            hint=f"look at it (lakeplan sweep report {mark_id}), then lakeplan sweep approve {mark_id}",
+            hint=f"inspect it (lakeplan sweep report {mark_id}),"
+            f" then run `lakeplan sweep approve {mark_id} --reason …`",
         )
     return approval
 
@@ -131,7 +132,7 @@ def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
         raise FormatError(
             "the record of this approval is damaged, or of another version of lakeplan",
             where=approval_key(mark_id),
-            hint=f"inspect the mark, then run `lakeplan sweep approve {mark_id}` again",
+            hint=f"inspect the mark, then run `lakeplan sweep approve {mark_id} --reason …` again",
         ) from None
     if approval.digest != stored.digest:
         raise StalePlan(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,7 @@ from lakeplan.app.sweep.service import (
     open_mark,
     purge_all,
     quarantines,
+    stage_of,
 )
 from lakeplan.cli import options, sweep_help
 from lakeplan.cli.collecting import (
@@ -257,6 +259,7 @@ def report(
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
+        stage = stage_of(site, ports.state, mark_id)
     if summary is not None:
         Way(outputs, session.tree, no_color, redact_paths).emit(
             with_costs(summary, session.tree), render_sweep, sweep_metrics
@@ -269,7 +272,7 @@ def report(
             "failed": {},
         }
         Way(outputs, session.tree, no_color, redact_paths).emit(
-            with_costs(shown, session.tree, "marks"), render_marks, mark_metrics
+            with_costs(shown, session.tree, "marks"), partial(render_marks, stage=stage), mark_metrics
         )
     return ExitCode.OK
 
