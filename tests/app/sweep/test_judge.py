@@ -190,7 +190,9 @@ class DescribeAnAutomaticApproval:
         ) as caught:
             held_to_approval(site(), mark, given)
         assert caught.value.where == WHERE
-        assert caught.value.hint == "have a person inspect it, then run `lakeplan sweep approve m1`"
+        assert (
+            caught.value.hint == "have a person inspect it, then run `lakeplan sweep approve m1 --reason …`"
+        )
 
     def it_does_not_matter_for_a_mark_that_a_person_approved(self) -> None:
         assert held_to_approval(site(), MARK, approval()).desired == site().desired
