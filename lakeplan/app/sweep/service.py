@@ -13,11 +13,12 @@ from lakeplan.app.sweep.mark import MarkOptions, make_mark
 from lakeplan.app.sweep.places import MARK_INDEX, approval_key
 from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select, select_one
 from lakeplan.app.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines, purge
-from lakeplan.app.sweep.safeguards import begun_sweeps
+from lakeplan.app.sweep.safeguards import is_begun
 from lakeplan.app.sweep.store_marks import StoredMark, load_mark, read_mark_index, repository_of
 from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.settling import window
 from lakeplan.errors import ExitCode, FormatError, LakeplanError, ReadOnlyRepository, UsageError
+from lakeplan.formats.sweep_keys import sweep_prefix
 from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.mark import Mark
 from lakeplan.model.moments import utc_text
@@ -166,7 +167,7 @@ def mark_document(mark: Mark) -> Json:
 
 def stage_of(site: Site, state: StateReader, mark_id: str) -> MarkStage:
     """How far a mark is whose sweep left no summary."""
-    if mark_id in begun_sweeps(site):
+    if is_begun(site, sweep_prefix(mark_id)):
         return "begun"
     return "marked" if state.read(approval_key(mark_id)) is None else "approved"
 

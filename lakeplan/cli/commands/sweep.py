@@ -259,21 +259,21 @@ def report(
     with sweep_ports(session, master=None, spark_conf=None) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
+        if summary is not None:
+            Way(outputs, session.tree, no_color, redact_paths).emit(
+                with_costs(summary, session.tree), render_sweep, sweep_metrics
+            )
+            return ExitCode.OK
         stage = stage_of(site, ports.state, mark_id)
-    if summary is not None:
-        Way(outputs, session.tree, no_color, redact_paths).emit(
-            with_costs(summary, session.tree), render_sweep, sweep_metrics
-        )
-    else:
-        shown = {
-            "format": MARKS_FORMAT,
-            "marks": [mark_document(stored.mark)],
-            "skipped": {},
-            "failed": {},
-        }
-        Way(outputs, session.tree, no_color, redact_paths).emit(
-            with_costs(shown, session.tree, "marks"), partial(render_marks, stage=stage), mark_metrics
-        )
+    shown = {
+        "format": MARKS_FORMAT,
+        "marks": [mark_document(stored.mark)],
+        "skipped": {},
+        "failed": {},
+    }
+    Way(outputs, session.tree, no_color, redact_paths).emit(
+        with_costs(shown, session.tree, "marks"), partial(render_marks, stage=stage), mark_metrics
+    )
     return ExitCode.OK
 
 
