@@ -10,7 +10,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.limits import PLAN_BYTES, SHOWN_RECORDS, TooLarge, check_text, read_file, why_unreadable
 from lakeplan.model.plan import Plan
 from lakeplan.model.plan_document import beside, load_plan, with_objects
-from lakeplan.model.shown import RECORD
+from lakeplan.model.shown_records import RECORD
 
 OBJECTS_BYTES = 2 * SHOWN_RECORDS * RECORD.itemsize
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from lakeplan.config.tree import Tree, load_tree
 from lakeplan.errors import LakeplanError
+
+if TYPE_CHECKING:
+    from lakeplan.config.tree import Tree
 
 
 def repositories(context: typer.Context) -> list[str]:
@@ -38,7 +41,10 @@ def _written(tree: Tree, name: str) -> list[str]:
 
 
 def _tree(context: typer.Context) -> Tree | None:
-    """None for a tree with problems: a shell is no place to tell them."""
+    """None for a tree with problems: a shell is no place to say them."""
+    # Every command has these completions; few command lines complete a name.
+    from lakeplan.config.tree import load_tree
+
     try:
         return load_tree(Path(context.params.get("tree") or "."), os.environ)
     except LakeplanError:

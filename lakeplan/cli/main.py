@@ -13,23 +13,39 @@ from functools import cache
 import click
 import typer
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from lakeplan import __version__
 from lakeplan.cli import redaction
-from lakeplan.cli.commands import COMMANDS
+from lakeplan.cli.commands import SHORT_HELP, Commands
 from lakeplan.cli.console import print_error
 from lakeplan.cli.stopping import interrupt_on_sigterm
 from lakeplan.core.processes import safe_environment, set_environment
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 
 _log = logging.getLogger("lakeplan")
-ENVIRONMENT = "LAKEPLAN_LOG_LEVEL=info in the environment is --log-level info, and so on."
+
+
+class _Lakeplan(TyperGroup):
+    """The command line, whose commands are imported when they are needed."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SHORT_HELP.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [
+            CompletionItem(name, help=SHORT_HELP[name]) for name in SHORT_HELP if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 def build_app() -> typer.Typer:
     app = typer.Typer(
         name="lakeplan",
+        cls=_Lakeplan,
         help="Retention of lakeFS repositories as reviewed code: plan, simulate, apply.",
         no_args_is_help=True,
         rich_markup_mode=None,
@@ -47,32 +63,16 @@ def build_app() -> typer.Typer:
         if context.invoked_subcommand is None:
             raise click.UsageError("Missing command.", ctx=context)
 
-    for register in COMMANDS:
-        register(app)
     return app
-
-
-def with_environment(command: click.Command) -> click.Command:
-    """``LAKEPLAN_*`` sets any option: each long option reads ``LAKEPLAN_<OPTION>``, dashes as underscores.
-    Help says so once, not at every option."""
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and parameter.envvar is None and not parameter.is_eager:
-            long = [o for o in parameter.opts if o.startswith("--")]
-            if long:
-                parameter.envvar = "LAKEPLAN_" + max(long, key=len)[2:].upper().replace("-", "_")
-                parameter.show_envvar = False
-    if isinstance(command, click.Group):
-        for child in command.commands.values():
-            with_environment(child)
-    elif any(parameter.envvar for parameter in command.params):
-        command.epilog = ENVIRONMENT
-    return command
 
 
 @cache
 def whole_command() -> click.Command:
     """The command line, built once a process."""
-    return with_environment(get_command(build_app()))
+    command = get_command(build_app())
+    assert isinstance(command, click.Group)
+    command.commands = Commands()  # type: ignore[assignment]  # it gives commands only, whatever lies in it
+    return command
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lakeplan.model.plan import Plan
 from lakeplan.render.redact import redact_plan, redact_text, redacted
+
+if TYPE_CHECKING:
+    from lakeplan.model.plan import Plan
 
 _ASKED: ContextVar[bool] = ContextVar("redact_paths", default=False)
 """Errors are told after the command has ended, where its options are not known any more."""

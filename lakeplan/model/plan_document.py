@@ -20,7 +20,7 @@ from lakeplan.model.branches import SETTLED
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan import PLAN_FORMAT, Action, Horizon, Plan, RepositoryPlan
 from lakeplan.model.rules import GcRules
-from lakeplan.model.shown import INLINE_RECORDS, RECORD, Shown
+from lakeplan.model.shown import INLINE_RECORDS, RECORD_BYTES, Shown
 
 Json = typing.Any
 OBJECTS_HEAD = b"lakeplan.plan-objects/v1\n"
@@ -166,7 +166,7 @@ def with_objects(plan: Plan, data: bytes) -> Plan:
     for repository in _beside(plan):
         shown = repository.impact.shown
         assert shown is not None
-        end = at + shown.records * RECORD.itemsize
+        end = at + shown.records * RECORD_BYTES
         known[repository.key] = replace(shown, data=data[at:end])
         at = end
     if data[:head] != OBJECTS_HEAD or at != len(data) or not all(s.read() for s in known.values()):

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import digest_of, load_plan, to_document, with_shown
 from lakeplan.model.redaction import is_digest, path_digest
+
+if TYPE_CHECKING:
+    from lakeplan.model.plan import Plan
 
 Json = Mapping[str, Any]
 
@@ -58,6 +59,9 @@ def redact_plan(plan: Plan) -> Plan:
     """A plan whose file may be shown and still be applied: its rules, prefixes of object rules among them,
     are those that would be written, so they stay; the storage namespace is a digest that an apply can
     compare. What a sweep keeps to is said without the reasons of holds, which are free text."""
+    # Plans need numpy, and every command needs this module: its errors are redacted too.
+    from lakeplan.model.plan_document import digest_of, load_plan, to_document, with_shown
+
     document = to_document(plan)
     redactor = _Redactor(document)
     made = {key: redactor.part(value, "") if key in _PLAN_TOP else value for key, value in document.items()}

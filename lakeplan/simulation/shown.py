@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from lakeplan.model.shown import RECORD, object_digests, packed
+from lakeplan.model.shown_records import RECORD, object_digests, packed
 from lakeplan.simulation.counted import Counted, objects_in
 
 DIGESTS = StructType(

@@ -13,7 +13,8 @@ from lakeplan.errors import LakeplanError
 from lakeplan.model.plan import Action, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.model.plan_document import dump_objects, dump_plan
 from lakeplan.model.rules import GcRules
-from lakeplan.model.shown import Bit, Records, Shown, object_digests, packed
+from lakeplan.model.shown import Bit, Shown
+from lakeplan.model.shown_records import Records, object_digests, packed
 
 
 def records(name: str, count: int) -> bytes:

@@ -22,7 +22,7 @@ from lakeplan.app.sweep.run import close_sweep
 from lakeplan.core.planning.gates import GATES
 from lakeplan.errors import LakeplanError
 from lakeplan.model.mark import Mark
-from lakeplan.model.shown import object_digests
+from lakeplan.model.shown_records import object_digests
 from lakeplan.ports.progress import Silent
 from tests.chaos.checker import Checker
 from tests.chaos.faults import Interruption

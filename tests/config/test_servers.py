@@ -5,9 +5,8 @@ from typing import Any
 
 import click
 import pytest
-from typer.main import get_command
 
-from lakeplan.cli.main import build_app, with_environment
+from lakeplan.cli.main import whole_command
 from lakeplan.config.servers import RESERVED_WORDS, SERVER_SUFFIXES, environment_word
 from lakeplan.config.tree import load_tree
 from lakeplan.model.price import Price
@@ -105,7 +104,7 @@ def it_keeps_servers_apart_from_every_option_of_the_command() -> None:
         children = command.commands.values() if isinstance(command, click.Group) else ()
         return own.union(*(variables(child) for child in children))
 
-    options = variables(with_environment(get_command(build_app())))
+    options = variables(whole_command())
     assert options
     for option in options:
         for suffix in SERVER_SUFFIXES:

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli.reference.commands import command_line, leaves
+from lakeplan.cli.main import whole_command
+from lakeplan.cli.reference.commands import leaves
 from lakeplan.cli.reference.environment import variables
 from lakeplan.cli.reference.settings import SECTIONS, keys_of
 from lakeplan.core.planning.gates import GATES
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(p.name for p in DOCS.glob("*.md"))
-LEAVES = {leaf.name: leaf for leaf in leaves(command_line())}
+LEAVES = {leaf.name: leaf for leaf in leaves(whole_command())}
 GROUPS = {name.split()[0] for name in LEAVES if " " in name}
 NAMED = re.compile(r"(?:lakectl )?lakeplan ([a-z][a-z ]*[a-z])")
 CODE = re.compile(r"^```\w*\n(.*?)^```|`([^`]+)`", re.DOTALL | re.MULTILINE)

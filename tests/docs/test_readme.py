@@ -6,14 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from lakeplan.cli.main import build_app
+from lakeplan.cli.main import whole_command
 from lakeplan.core.planning.gates import GATES
 from lakeplan.errors import ExitCode
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-COMMANDS = sorted(get_command(build_app()).commands)
+COMMANDS = sorted(whole_command().commands)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -23,7 +22,7 @@ def it_documents_every_command(name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def it_has_help_for_every_command_and_option(name):
-    command = get_command(build_app()).commands[name]
+    command = whole_command().commands[name]
     assert command.help
     for parameter in command.params:
         if parameter.param_type_name == "option":

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from lakeplan.app.report_page.document import MAX_DETAILED, MAX_DRAWN
 from lakeplan.app.report_page.graph import MAX_COMMITS, VERDICTS
-from lakeplan.cli.main import build_app
+from lakeplan.cli.main import whole_command
 from lakeplan.render.report.graph import VERDICTS as SHOWN
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -31,7 +30,7 @@ def it_explains_every_verdict() -> None:
 
 
 def it_names_only_options_that_there_are() -> None:
-    commands = get_command(build_app()).commands
+    commands = whole_command().commands
     there = {o for c in ("report", "curve") for p in commands[c].params for o in p.opts}
     assert set(re.findall(r"(?<=[ `])--[a-z][a-z-]+", TEXT)) <= there
 

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.main import get_command
 
 from lakeplan import __version__
 from lakeplan.cli.commands.plan import PLAN_FORMATS
-from lakeplan.cli.main import build_app
+from lakeplan.cli.main import whole_command
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "examples/ci"
@@ -48,7 +47,7 @@ def lakeplan_commands(script: str) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("file", WORKFLOWS)
 def it_runs_only_commands_and_options_that_exist(file):
-    group = get_command(build_app())
+    group = whole_command()
     found = [c for script in scripts_of(load(file)) for c in lakeplan_commands(script)]
     assert found
     for name, *arguments in found:
@@ -161,5 +160,5 @@ class DescribeThePreCommitHook:
         assert hook["pass_filenames"] is False
         assert hook["additional_dependencies"] == [f"lakeplan=={__version__}"]
         name, *arguments = next(lakeplan_commands(hook["entry"]))
-        assert get_command(build_app()).commands[name].make_context(name, arguments)
+        assert whole_command().commands[name].make_context(name, arguments)
         assert subprocess.run(["sh", "-n", str(CI / "pre-commit")], check=False).returncode == 0

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.main import get_command
 
 from lakeplan import __version__
-from lakeplan.cli.main import build_app, run
+from lakeplan.cli.main import run, whole_command
 from lakeplan.sandbox import start_sandbox
 from lakeplan.sandbox.seed.client import SeedClient
 from tests.examples.hosted import GitHub
@@ -46,7 +45,7 @@ def it_runs_only_commands_and_options_that_exist(file: str) -> None:
         lines = [" ".join(yaml.safe_load(found)) for found in containers]
     else:
         lines = [line for line in text.splitlines() if "lakeplan" in line and not line.startswith("#")]
-    group = get_command(build_app()).commands["lifecycle"]
+    group = whole_command().commands["lifecycle"]
     found = 0
     for line in lines:
         words = shlex.split(line)

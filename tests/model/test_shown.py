@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.model.shown import RECORD, Bit, Digests, Records, Shown, absent, object_digests, packed
+from lakeplan.model.shown import Bit, Shown
+from lakeplan.model.shown_records import RECORD, Digests, Records, absent, object_digests, packed
 
 RAW = st.binary(min_size=16, max_size=16) | st.sampled_from([bytes(16), b"a" + bytes(15), b"\xff" * 16])
 

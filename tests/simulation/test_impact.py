@@ -20,7 +20,8 @@ from lakeplan.adapters.storage import open_namespace
 from lakeplan.errors import FormatError, LakeplanError, SimulationFailed, StorageNotFound
 from lakeplan.formats.range_writer import write_metarange, write_range
 from lakeplan.model.objects import AddressType, Entry
-from lakeplan.model.shown import Bit, Records, object_digests, packed
+from lakeplan.model.shown import Bit
+from lakeplan.model.shown_records import Records, object_digests, packed
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.simulation import ImpactRequest
 from lakeplan.simulation import impact, writing

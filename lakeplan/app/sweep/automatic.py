@@ -20,7 +20,8 @@ from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.sweep_keys import mark_prefix
 from lakeplan.model.mark import Mark
 from lakeplan.model.plan import Plan
-from lakeplan.model.shown import Bit, Digests, absent, object_digests
+from lakeplan.model.shown import Bit
+from lakeplan.model.shown_records import Digests, absent, object_digests
 from lakeplan.model.sweep import EXPIRED_CLASSES
 from lakeplan.ports.tree import DesiredTree
 

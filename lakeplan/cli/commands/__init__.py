@@ -1,53 +1,79 @@
-"""One module a command; each has ``register(app)``, listed here in the order help shows them."""
+"""One module a command, with ``register(app)``. A command is imported when it runs or its help is asked for:
+most import much, and a line of the command line needs one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import UserDict
+from importlib import import_module
 
+import click
 import typer
+from typer.main import get_command
 
-from lakeplan.cli.commands import (
-    apply,
-    curve,
-    doctor,
-    drift,
-    explain,
-    export,
-    history,
-    import_,
-    init,
-    lifecycle,
-    plan,
-    report,
-    sandbox,
-    schema,
-    show,
-    simulate,
-    spark,
-    sweep,
-    test,
-    validate,
-)
+SHORT_HELP = {
+    "init": "Write a tree to begin with, and its workflows.",
+    "validate": "Check a tree, with file, line and column.",
+    "test": "Run the tree's policy tests.",
+    "plan": "Show what would change, and what that does.",
+    "show": "Show a plan file, or a resolved configuration.",
+    "report": "Write a plan as one HTML page.",
+    "apply": "Push what a plan file says, and no more.",
+    "explain": "Say why data is kept or not, and until when.",
+    "drift": "Compare the servers with what was applied last.",
+    "import": "Write a tree from live servers or lakectl's files.",
+    "export": "Print a repository's rules for lakectl.",
+    "doctor": "Check all that a command needs, one by one.",
+    "simulate": "Show what rules would delete; needs no server.",
+    "curve": "Show what goes at how many days of retention.",
+    "schema": "Print a JSON Schema.",
+    "lifecycle": "Branches that policies let go: plan, run, undo.",
+    "sweep": "Reclaim storage: mark, approve, run, restore.",
+    "history": "Who applied what and when; plans that take it back.",
+    "spark": "What a cluster needs to run the same job.",
+    "sandbox": "An embedded lakeFS: start one, fill one.",
+}
+"""In the order in which help shows the commands; a test holds each against the command's own."""
 
-COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
-    init.register,
-    validate.register,
-    test.register,
-    plan.register,
-    show.register,
-    report.register,
-    apply.register,
-    lifecycle.register,
-    sweep.register,
-    explain.register,
-    drift.register,
-    history.register,
-    import_.register,
-    export.register,
-    doctor.register,
-    simulate.register,
-    curve.register,
-    spark.register,
-    schema.register,
-    sandbox.register,
-)
+
+class Commands(UserDict[str, click.Command | None]):
+    """Every command by name, in that order; its module is imported when it is taken out."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(SHORT_HELP))
+
+    def __getitem__(self, name: str) -> click.Command:
+        command = self.data[name]
+        if command is None:
+            command = self.data[name] = _imported(name)
+        return command
+
+
+def _imported(name: str) -> click.Command:
+    # Python keeps the word for itself
+    module = import_module(f"{__name__}.{'import_' if name == 'import' else name}")
+    app = typer.Typer(rich_markup_mode=None)
+    app.callback()(lambda: None)  # with one, typer makes a group also of a single command
+    module.register(app)
+    group = get_command(app)
+    assert isinstance(group, click.Group)
+    return with_environment(group.commands[name])
+
+
+ENVIRONMENT = "LAKEPLAN_LOG_LEVEL=info in the environment is --log-level info, and so on."
+
+
+def with_environment(command: click.Command) -> click.Command:
+    """``LAKEPLAN_*`` sets any option: each long option reads ``LAKEPLAN_<OPTION>``, dashes as underscores.
+    Help says so once, not at every option."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.envvar is None and not parameter.is_eager:
+            long = [o for o in parameter.opts if o.startswith("--")]
+            if long:
+                parameter.envvar = "LAKEPLAN_" + max(long, key=len)[2:].upper().replace("-", "_")
+                parameter.show_envvar = False
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            with_environment(child)
+    elif any(parameter.envvar for parameter in command.params):
+        command.epilog = ENVIRONMENT
+    return command

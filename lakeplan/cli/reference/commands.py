@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import click
-from typer.main import get_command
 
-from lakeplan.cli.main import build_app, with_environment
+from lakeplan.cli.main import whole_command
 from lakeplan.cli.reference.help_text import HelpText, split_help
 from lakeplan.cli.reference.markdown import GENERATED, anchor, block, code, table
 from lakeplan.cli.reference.outcomes import EVERY, EXITS
@@ -54,11 +53,6 @@ class Leaf:
         return [p for p in self.command.params if isinstance(p, click.Argument)]
 
 
-def command_line() -> click.Command:
-    """The whole command line with the variables of its options, as ``run`` has it."""
-    return with_environment(get_command(build_app()))
-
-
 def leaves(command: click.Command, parents: tuple[str, ...] = ()) -> Iterator[Leaf]:
     """Every command that is no group, in the order in which help lists them."""
     path = (*parents, command.name or "") if parents else (PROGRAM,)
@@ -73,7 +67,7 @@ def leaves(command: click.Command, parents: tuple[str, ...] = ()) -> Iterator[Le
 
 def commands_page() -> str:
     """The page as it lies in ``docs``."""
-    whole = command_line()
+    whole = whole_command()
     every = list(leaves(whole))
     shared = _shared(every)
     parts = [_HEAD, "## Index", _index(every), "## Options of many commands", _options(shared.values())]

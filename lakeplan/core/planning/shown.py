@@ -7,7 +7,8 @@ import numpy as np
 from lakeplan import limits
 from lakeplan.core.planning.verdicts import BACKLOG, Verdicts, expire_name
 from lakeplan.model.plan import Horizon
-from lakeplan.model.shown import RECORD, Bit, Shown, commit_digests, packed
+from lakeplan.model.shown import Bit, Shown
+from lakeplan.model.shown_records import RECORD, commit_digests, packed
 
 
 def named_transitions(*, backlog: bool) -> dict[str, Bit]:

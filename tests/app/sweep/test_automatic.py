@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from lakeplan.app.sweep.automatic import AutomaticEnd, sweep_marks
-from lakeplan.model.shown import Bit, Digests, Records, object_digests, packed
+from lakeplan.model.shown import Bit
+from lakeplan.model.shown_records import Digests, Records, object_digests, packed
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lakeplan.cli.reference.commands import Leaf, command_line, commands_page, leaves
+from lakeplan.cli.main import whole_command
+from lakeplan.cli.reference.commands import Leaf, commands_page, leaves
 from lakeplan.cli.reference.help_text import split_help
 from lakeplan.cli.reference.outcomes import EVERY, EXITS
 from lakeplan.errors import ExitCode
 
-LEAVES = list(leaves(command_line()))
+LEAVES = list(leaves(whole_command()))
 PAGE = commands_page()
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import lakeplan
-from lakeplan.cli.reference.commands import command_line, leaves
+from lakeplan.cli.main import whole_command
+from lakeplan.cli.reference.commands import leaves
 from lakeplan.cli.reference.environment import variables
 from lakeplan.cli.reference.settings import SECTIONS, Section, keys_of, settings_page
 from lakeplan.config.schemas import load_schema
@@ -50,7 +51,7 @@ def it_leaves_out_of_profiles_only_what_entries_tell() -> None:
 
 
 def it_names_every_variable_that_is_read() -> None:
-    known = set(variables()) | {o.envvar for leaf in leaves(command_line()) for o in leaf.options}
+    known = set(variables()) | {o.envvar for leaf in leaves(whole_command()) for o in leaf.options}
     assert set(_read()) - NOT_OURS - known == set()
 
 

@@ -23,7 +23,8 @@ from lakeplan.model.plan import (
 )
 from lakeplan.model.rules import GcRules
 from lakeplan.model.setting_plan import BranchFate, PoliciesPlan
-from lakeplan.model.shown import Bit, Shown, commit_digests, object_digests, packed
+from lakeplan.model.shown import Bit, Shown
+from lakeplan.model.shown_records import commit_digests, object_digests, packed
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)

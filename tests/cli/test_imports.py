@@ -1,0 +1,70 @@
+"""A command line imports what it needs and no more: what is heavy, and which commands may have it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from lakeplan.cli.commands import SHORT_HELP, Commands
+
+HEAVY = {"azure", "boto3", "botocore", "cramjam", "jsonschema", "numba", "numpy", "obstore", "pandas"} | {
+    "py4j",
+    "pyarrow",
+    "pyspark",
+    "requests",
+    "yaml",
+}
+TREE = {"jsonschema", "yaml"}
+SERVER = TREE | {"numpy", "cramjam", "requests"}
+MAY_IMPORT = {
+    "--version": set(),
+    "--help": set(),
+    "schema": {"jsonschema"},
+    "validate": TREE,
+    "test": TREE,
+    "spark": TREE,
+    "simulate": TREE | {"numpy", "cramjam"},
+    "show": TREE | {"numpy", "cramjam"},
+    "apply": SERVER | {"pyarrow"},
+    "explain": SERVER | {"pyarrow"},
+    "sweep": SERVER | {"pyarrow"},
+    "sandbox": SERVER | {"pyarrow"},
+}
+"""For its help; all commands that are not here may have what speaking with a server needs."""
+
+
+def imported(code: str) -> set[str]:
+    code += "\nimport sys; print('\\n' + ' '.join({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(done.stdout.splitlines()[-1].split()) & HEAVY
+
+
+@pytest.mark.parametrize("line", [*MAY_IMPORT, *(SHORT_HELP.keys() - MAY_IMPORT.keys())])
+def it_imports_only_what_a_command_may(line: str) -> None:
+    words = [line] if line.startswith("-") else [line, "--help"]
+    assert imported(f"from lakeplan.cli.main import run; run({words})") <= MAY_IMPORT.get(line, SERVER)
+
+
+def it_reads_a_tree_without_more_than_that() -> None:
+    code = "from lakeplan.cli.main import run; assert run(['validate', '-C', 'examples/teams']) == 0"
+    assert imported(code) <= TREE
+
+
+def it_completes_a_command_without_importing_any() -> None:
+    code = (
+        "from click.shell_completion import ShellComplete; from lakeplan.cli.main import whole_command;"
+        "shell = ShellComplete(whole_command(), {}, 'lakeplan', '_LAKEPLAN_COMPLETE');"
+        "found = shell.get_completions([], 'pl');"
+        "assert [each.value for each in found] == ['plan']"
+    )
+    assert not imported(code)
+
+
+@pytest.mark.parametrize("name", SHORT_HELP)
+def it_says_of_a_command_what_the_command_says_of_itself(name: str) -> None:
+    command = Commands()[name]
+    assert (command.name, SHORT_HELP[name]) == (name, command.get_short_help_str(60))
