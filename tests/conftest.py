@@ -23,6 +23,7 @@ from tests.storage_servers import (  # noqa: F401  # fixtures, for every test th
 )
 
 if TYPE_CHECKING:
+    from lakeplan.simulation.runners import Runners
     from lakeplan.simulation.session import SparkOptions
 
 # Machines that run these are shared: how long an example takes says nothing about the code.
@@ -113,3 +114,13 @@ def spark() -> Iterator[SparkOptions]:
     options = SparkOptions(conf={"spark.sql.shuffle.partitions": "2"})
     with open_session(options, estimated_bytes=0):
         yield options
+
+
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def runners(request: pytest.FixtureRequest) -> Runners:
+    """Either runner: no test of a simulation may see a difference."""
+    from lakeplan.simulation.runners import Runners
+
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+    return Runners(asked=request.param)

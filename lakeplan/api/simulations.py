@@ -13,6 +13,7 @@ from lakeplan.ports.progress import Silent
 from lakeplan.simulation.commits import simulate_commits
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import COMPARE, RULES, RuleSet
+from lakeplan.simulation.runners import Runners
 
 _DAY = timedelta(days=1)
 
@@ -32,14 +33,15 @@ def simulate(
     zone: tzinfo = timezone.utc,
     endpoint_url: str | None = None,
     region: str | None = None,
+    runner: str | None = None,
     master: str | None = None,
     spark_conf: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """What ``lakeplan simulate`` says of a namespace that holds a refs dump, as the document that
     ``schemas/simulate.v1.json`` describes. With ``output`` Parquet tables are written there.
 
-    ``as_of`` is aware. ``commits_only`` stops at commits and needs no Spark; otherwise a session is started
-    on ``master`` (``local[*]``), or the one that is active is used and left running. Nothing is cached.
+    ``as_of`` is aware. ``commits_only`` stops at commits and needs no Spark; otherwise ``runner``
+    (``auto``, ``local``, ``spark``) reads ranges: see ``docs/performance.md``. Nothing is cached.
 
     Raises UsageError for the output, StorageError and FormatError for what cannot be read, SimulationFailed
     when Spark stops. There is no partial answer.
@@ -60,7 +62,6 @@ def simulate(
         return simulate_commits(request, reader)
     # Spark takes longer to import than everything else here takes to run.
     from lakeplan.simulation import run
-    from lakeplan.simulation.session import SparkOptions
 
-    options = SparkOptions(master=master, conf=dict(spark_conf or {}))
-    return run.simulate(request, reader, options, Silent())
+    runners = Runners(runner, master, tuple((spark_conf or {}).items()))
+    return run.simulate(request, reader, runners, Silent())

@@ -38,8 +38,6 @@ class AfterApply:
     """Marks the repositories of the plan; where the tree allows it, sweeps them."""
 
     session: Session
-    master: str | None
-    spark_conf: tuple[str, ...]
     outputs: tuple[Output, ...]
     no_color: bool
     redact: bool = False
@@ -58,9 +56,7 @@ class AfterApply:
         chosen = replace(selection, targets=tuple(sorted(keys)))
         with (
             stopping() as stop,
-            sweep_ports(
-                self.session, master=self.master, spark_conf=self.spark_conf, stop=stop.is_set
-            ) as ports,
+            sweep_ports(self.session, runners=self.session.runners, stop=stop.is_set) as ports,
         ):
             report, end = self._run(tree, plan, chosen, run, ports)
         self._show(report, end)

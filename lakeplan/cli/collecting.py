@@ -14,9 +14,10 @@ from lakeplan.adapters.storage.collector_access import storage_access
 from lakeplan.app.plan import Selection
 from lakeplan.app.sweep.collector_runs import collector_reports
 from lakeplan.app.sweep.ports import Site
+from lakeplan.cli.options import parse_spark_conf
 from lakeplan.cli.outputs import Output, emit
 from lakeplan.cli.sweeping import bind_storage, sweep_ports
-from lakeplan.cli.wiring import Session, parse_spark_conf
+from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.collector_command import LakefsAccess, check_conf
 from lakeplan.render.collector_runs import render_collector_runs
@@ -92,7 +93,7 @@ def show_collector_runs(
     session: Session, selection: Selection, outputs: tuple[Output, ...], *, no_color: bool
 ) -> int:
     """Every collection that a report of any kind tells of. 3 when a repository could not be read."""
-    with sweep_ports(session, master=None, spark_conf=None) as ports:
+    with sweep_ports(session) as ports:
         runs = collector_reports(session.tree, selection, ports)
     emit(
         outputs,

@@ -10,6 +10,8 @@ import typer
 from typer.models import OptionInfo
 
 from lakeplan.cli import completing, redaction
+from lakeplan.errors import UsageError
+from lakeplan.simulation.runners import Runners
 
 TreeDir = Annotated[
     Path, typer.Option("-C", "--tree", help="The folder that holds lakeplan.yaml.", metavar="DIR")
@@ -62,6 +64,14 @@ LakectlConfig = Annotated[
         "--lakectl-config", help="lakectl's file, for credentials of a tree with one server.", metavar="FILE"
     ),
 ]
+Runner = Annotated[
+    str | None,
+    typer.Option(
+        "--runner",
+        help="auto, local or spark: threads of this process, or Spark. Default: the tree's, else auto.",
+        metavar="RUNNER",
+    ),
+]
 Master = Annotated[
     str | None, typer.Option("--master", help="Spark master; local[*] by default.", metavar="URL")
 ]
@@ -95,3 +105,21 @@ def formats(names: Sequence[str]) -> OptionInfo:
         autocompletion=lambda: list(names),
     )
     return option
+
+
+def runners(runner: str | None, master: str | None, spark_conf: Sequence[str] | None) -> Runners:
+    """Raises UsageError."""
+    return Runners(runner, master, tuple(parse_spark_conf(spark_conf).items()))
+
+
+def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
+    """``KEY=VALUE`` pairs. Raises UsageError."""
+    found = {}
+    for setting in settings or ():
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(
+                f"--spark-conf {setting!r} is not KEY=VALUE", hint="--spark-conf spark.executor.memory=4g"
+            )
+        found[key.strip()] = value
+    return found

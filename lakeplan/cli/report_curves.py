@@ -13,6 +13,7 @@ from lakeplan.model.plan import Plan, RepositoryPlan
 from lakeplan.model.redaction import is_digest
 from lakeplan.ports.progress import Progress
 from lakeplan.simulation.curve_request import CurveRequest
+from lakeplan.simulation.runners import Runners
 
 if TYPE_CHECKING:  # Spark takes long to import; a page without curves should not wait for it
     from lakeplan.simulation.curve import CurveInput
@@ -41,16 +42,14 @@ def compute_curves(
     repositories: Sequence[RepositoryPlan],
     histories: Mapping[str, History],
     sources: Sources,
-    spark: tuple[str | None, Mapping[str, str]],
+    runners: Runners,
     progress: Progress,
 ) -> Curves:
     """Curves of the proposed rules (of the stored ones where none are proposed) at the plan's moment.
-    ``spark`` is master and settings. One that fails does not keep the page from showing the rest."""
+    One that fails does not keep the page from showing the rest."""
     from lakeplan.simulation.curve import curve
-    from lakeplan.simulation.session import SparkOptions
 
     curves = Curves()
-    options = SparkOptions(master=spark[0], conf=dict(spark[1]))
     wanted = [r for r in repositories if r.key in histories and (r.after or r.before) is not None]
     for repository in wanted[:MAX_CURVES]:
         history = histories[repository.key]
@@ -59,7 +58,7 @@ def compute_curves(
         request = CurveRequest(rules, plan.as_of, history.zone, (), None, HORIZON_DAYS)
         try:
             given = _given(request, repository, history, sources)
-            curves.found[repository.key] = curve(request, given, options, progress)
+            curves.found[repository.key] = curve(request, given, runners, progress)
         except LakeplanError as error:
             curves.failed.append(f"{repository.key}: no retention curve: {error.message}")
     if len(wanted) > MAX_CURVES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,12 +14,13 @@ from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.adapters.storage.urls import AzureLocation, folder_of, parse_location
 from lakeplan.app.sweep.ports import SweepPorts
 from lakeplan.cli.when import now_utc
-from lakeplan.cli.wiring import Session, parse_spark_conf
+from lakeplan.cli.wiring import Session
 from lakeplan.errors import LakeplanError
 from lakeplan.model.desired import ServerConfig, StorageConfig
 from lakeplan.model.repository import Repository
 from lakeplan.model.urls import parse_web_url, scheme_of, shown_url
 from lakeplan.ports.sweep_storage import SweepStore
+from lakeplan.simulation.runners import Runners
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,17 +62,18 @@ class SparkEngine:
 def sweep_ports(
     session: Session,
     *,
-    master: str | None,
-    spark_conf: Sequence[str] | None,
+    runners: Runners | None = None,
     parallelism: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[SweepPorts]:
-    """Everything a sweep command needs; Spark ends with the block."""
+    """Everything a sweep command needs; Spark ends with the block. ``runners``: what the command line says, else
+    the tree."""
+    chosen = (runners or Runners()).or_else(session.runners.asked)
     # Spark takes a second to import: only commands that need it pay for it.
-    from lakeplan.simulation.marking import SparkMarker
+    from lakeplan.simulation.marking import StepMarker
     from lakeplan.sweep.spark import SparkSweeper
 
-    with SparkEngine(master, parse_spark_conf(spark_conf)) as engine:
+    with SparkEngine(chosen.master, dict(chosen.conf)) as engine:
         yield SweepPorts(
             reader=session.reader,
             preparer=lambda server: connect_preparer(
@@ -80,7 +82,7 @@ def sweep_ports(
             store=lambda server, repository: open_store(
                 server, repository, session.environ, approve=session.approve, timeouts=session.timeouts
             ),
-            marker=SparkMarker(engine.session, session.progress),
+            marker=StepMarker(chosen.open, session.progress),
             sweeper=SparkSweeper(engine.session, session.progress, parallelism=parallelism, stop=stop),
             state=session.state(),
             progress=session.progress,

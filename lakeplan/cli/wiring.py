@@ -41,12 +41,13 @@ from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.core.files import LeadsOut, inside
-from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.errors import LakeplanError
 from lakeplan.model.server import ServerIdentity
 from lakeplan.model.simulation import ImpactResult
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.simulation import ImpactRequest, Simulator
 from lakeplan.ports.storage import StateWriter
+from lakeplan.simulation.runners import Runners
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Session:
     as_of: datetime
     progress: Progress
     simulator: Simulator
+    runners: Runners = field(default_factory=Runners)
     lakectl_config: Path | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     timeouts: Timeouts | None = None
@@ -84,18 +86,20 @@ class Session:
         progress: bool,
         as_of: str | None = None,
         lakectl_config: Path | None = None,
-        master: str | None = None,
-        spark_conf: Sequence[str] | None = None,
+        runners: Runners = Runners(),  # noqa: B008 - frozen
         cache: CacheChoice | None = None,
     ) -> Session:
         """Loads the tree and settles the moment of the run. Raises ConfigError, UsageError."""
         shown = progress_for(shown=progress)
+        loaded = load_tree(tree, os.environ)
+        runners = runners.or_else(loaded.runner)
         return cls(
             approve=address_question(tree, os.environ, shown),
-            tree=load_tree(tree, os.environ),
+            tree=loaded,
             as_of=now_utc() if as_of is None else parse_time(as_of),
             progress=shown,
-            simulator=LazySimulator(master, parse_spark_conf(spark_conf), shown, cache or CacheChoice()),
+            simulator=LazySimulator(runners, shown, cache or CacheChoice()),
+            runners=runners,
             lakectl_config=lakectl_config,
         )
 
@@ -197,20 +201,17 @@ def is_state_inside(url: str, tree: Path) -> bool:
 
 @dataclass(frozen=True)
 class LazySimulator:
-    """Spark is imported and started only when something has to be simulated."""
+    """What simulates is imported only when something has to be simulated."""
 
-    master: str | None
-    conf: Mapping[str, str]
+    runners: Runners
     progress: Progress
     cache: CacheChoice = field(default_factory=CacheChoice)
 
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
-        from lakeplan.simulation.impact import SparkSimulator
-        from lakeplan.simulation.session import SparkOptions
+        from lakeplan.simulation.impact import LocalOrSpark
 
-        options = SparkOptions(master=self.master, conf=self.conf)
-        cache = self.cache.open(local=options.is_local)
-        return SparkSimulator(options, self.progress, cache).impact(requests)
+        cache = self.cache.open(local=self.runners.is_local)
+        return LocalOrSpark(self.runners, self.progress, cache).impact(requests)
 
 
 def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> LakectlSettings:
@@ -220,16 +221,3 @@ def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> Lakectl
 
 def _home(environ: Mapping[str, str]) -> Path | None:
     return Path(environ["HOME"]) if environ.get("HOME") else None
-
-
-def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
-    """``KEY=VALUE`` pairs. Raises UsageError."""
-    found = {}
-    for setting in settings or ():
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(
-                f"--spark-conf {setting!r} is not KEY=VALUE", hint="--spark-conf spark.executor.memory=4g"
-            )
-        found[key.strip()] = value
-    return found

@@ -53,6 +53,7 @@ class TreeReader:
         self.safety = Safety()
         self.bounds = Bounds()
         self.unmanaged: Literal["ignore", "warn", "fail"] = "warn"
+        self.runner: str | None = None
         self.state_url: str | None = None
         self.profiles: dict[str, Layer] = {}
         self.entries: list[Entry] = []
@@ -160,6 +161,9 @@ class TreeReader:
         servers = root.items.get("servers")
         if isinstance(servers, MapNode):
             self.servers = ServersReader(self._problems, self._environ).read(servers)
+        simulation = root.items.get("simulation")
+        if isinstance(simulation, MapNode):
+            self.runner = text_of(simulation.items.get("runner"))
         policy = text_of(root.items.get("unmanaged"))
         if policy in ("ignore", "warn", "fail"):
             self.unmanaged = cast(Literal["ignore", "warn", "fail"], policy)

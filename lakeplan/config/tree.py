@@ -42,6 +42,8 @@ class Tree:
     directory: Directory
     files: tuple[str, ...]
     places: Mapping[str, Source] = field(default_factory=dict)
+    runner: str | None = None
+    """What simulates, where the command line says nothing; None where the tree says nothing either."""
 
     @property
     def digest(self) -> str:
@@ -124,6 +126,7 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
         safety=reader.safety,
         bounds=reader.bounds,
         unmanaged_policy=reader.unmanaged,
+        runner=reader.runner,
         overrides=tuple(item for _, item in reader.overrides),
         state_url=_absolute(declared or DEFAULT_STATE, root),
         declared_state_url=declared,

@@ -79,7 +79,7 @@ def file_id(records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str
     return identity.finish(properties)
 
 
-def file_id_of_body(body: Iterable[bytes], properties: Mapping[str, str]) -> str:
+def file_id_of_body(body: Iterable[bytes | memoryview], properties: Mapping[str, str]) -> str:
     """``file_id`` for records that are joined already: ``len key | value …`` as ``FileIdHash.add`` does, in
     pieces of any length."""
     digest = hashlib.sha256()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,13 @@ import numpy.typing as npt
 from lakeplan.formats.hashing import Bytes, Hashes, Ints, hash_spans
 from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _DATA = np.frombuffer(DATA_PREFIX.encode(), np.uint8)
 _SLASH, _DOT = b"/."
+SLACK = 64
+"""Bytes behind the last text of a buffer, so that whole words can be read."""
 _PAIRS = np.frombuffer(b"///.", np.uint16)
 
 
@@ -29,7 +35,8 @@ def _has_unusual_pair(buffer: Bytes) -> bool:
 @dataclass(frozen=True)
 class RangeArrays:
     """Columns of equal length, in ascending order of paths. ``buffer[address_start:address_end]`` is an
-    address as stored, in UTF-8, and ``hashes`` are of it; ``sizes`` are bytes, ``keys`` the paths' bytes."""
+    address as stored, in UTF-8, and ``hashes`` are of it; ``key_buffer[key_start:key_end]`` is a path's bytes,
+    with ``path_hashes`` of them; ``sizes`` are bytes. ``plain``: all paths and addresses are ASCII."""
 
     buffer: Bytes
     address_start: Ints
@@ -37,7 +44,13 @@ class RangeArrays:
     address_types: Ints
     sizes: Ints
     hashes: Hashes
-    keys: list[bytes]
+    key_buffer: Bytes
+    key_start: Ints
+    key_end: Ints
+    path_hashes: Hashes
+    plain: bool
+    flags: Ints | None = None
+    """What compiled code found on its way (``kernels``): spares ``candidates`` and ``unusual`` a look."""
 
     def __len__(self) -> int:
         return int(self.sizes.size)
@@ -49,12 +62,28 @@ class RangeArrays:
 
     def paths(self, rows: Ints) -> list[str]:
         """Bytes that are not UTF-8 show as ``\\xNN``."""
-        return [self.keys[row].decode(errors="backslashreplace") for row in rows.tolist()]
+        data = self.key_buffer.data
+        spans = zip(self.key_start[rows].tolist(), self.key_end[rows].tolist(), strict=True)
+        return [str(data[start:end], "utf-8", "backslashreplace") for start, end in spans]
+
+    def texts(self, rows: Ints) -> tuple[pa.Array, pa.Array]:
+        """Addresses as stored and paths, as Arrow strings."""
+        import pyarrow as pa  # most who read formats make no tables
+
+        if not self.plain:
+            return pa.array(self.addresses(rows), pa.string()), pa.array(self.paths(rows), pa.string())
+        return (
+            _strings(self.buffer, self.address_start[rows], self.address_end[rows]),
+            _strings(self.key_buffer, self.key_start[rows], self.key_end[rows]),
+        )
 
     @cached_property
     def unusual(self) -> npt.NDArray[np.bool_]:
         """Where the address as stored is not certainly a key that means itself (``addresses.is_usual_key``):
         a superset, found without making texts."""
+        if self.flags is not None:
+            odd: npt.NDArray[np.bool_] = (self.flags & 2) != 0
+            return odd
         found = np.zeros(len(self), np.bool_)
         rows = np.flatnonzero(self.address_end > self.address_start)
         buffer, start, end = self.buffer, self.address_start[rows], self.address_end[rows]
@@ -72,8 +101,11 @@ class RangeArrays:
         """``namespace.is_candidate_key`` of the addresses as stored."""
         start, end = self.address_start[rows], self.address_end[rows]
         below: npt.NDArray[np.bool_] = end - start > _DATA.size
-        for at, byte in enumerate(_DATA):
-            below &= self.buffer[start + at] == byte
+        if self.flags is not None:
+            below = (self.flags[rows] & 1) != 0
+        else:
+            for at, byte in enumerate(_DATA):
+                below &= self.buffer[start + at] == byte
         # a folder named by dots alone makes no candidate
         others = np.flatnonzero(~below | self.unusual[rows])
         if others.size:
@@ -81,14 +113,43 @@ class RangeArrays:
         return below
 
 
+def _strings(buffer: Bytes, start: Ints, end: Ints) -> pa.Array:
+    """Some spans of ASCII as Arrow strings."""
+    import pyarrow as pa
+
+    offsets = np.zeros(start.size + 1, np.int32)
+    np.cumsum(end - start, out=offsets[1:])
+    index = np.arange(offsets[-1], dtype=np.int64)
+    index += np.repeat(start - offsets[:-1], end - start)
+    return pa.StringArray.from_buffers(start.size, pa.py_buffer(offsets), pa.py_buffer(buffer[index]))
+
+
+def joined(texts: Sequence[bytes]) -> tuple[Bytes, Ints, Ints]:
+    """Texts one behind the other, with where each begins and ends."""
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), dtype=np.int64)
+    buffer = np.frombuffer(b"".join((*texts, bytes(SLACK))), np.uint8)
+    return buffer, np.concatenate((np.zeros(1, np.int64), ends))[:-1], ends
+
+
 def arrays_of(
     paths: Sequence[str], addresses: Sequence[str], address_types: Sequence[int], sizes: Sequence[int]
 ) -> RangeArrays:
     """The same from texts, for ranges that were read entry by entry."""
-    encoded = [address.encode() for address in addresses]
-    ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)
-    buffer = np.frombuffer(b"".join((*encoded, bytes(64))), np.uint8)
-    starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
+    buffer, starts, ends = joined([address.encode() for address in addresses])
+    key_buffer, key_starts, key_ends = joined([path.encode() for path in paths])
     types, amounts = np.array(address_types, dtype=np.int64), np.array(sizes, dtype=np.int64)
-    hashes, _ = hash_spans(buffer, starts, ends)
-    return RangeArrays(buffer, starts, ends, types, amounts, hashes, [path.encode() for path in paths])
+    hashes, plain = hash_spans(buffer, starts, ends)
+    path_hashes, plain_paths = hash_spans(key_buffer, key_starts, key_ends)
+    return RangeArrays(
+        buffer,
+        starts,
+        ends,
+        types,
+        amounts,
+        hashes,
+        key_buffer,
+        key_starts,
+        key_ends,
+        path_hashes,
+        plain and plain_paths,
+    )

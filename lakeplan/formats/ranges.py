@@ -10,17 +10,20 @@ from operator import lt
 import numpy as np
 
 from lakeplan.errors import FormatError
+from lakeplan.formats import compiled
 from lakeplan.formats.damage import HINT, blame, damaged
 from lakeplan.formats.entry import decode_entry
 from lakeplan.formats.entry_lanes import EntryLanes, decode_entries
-from lakeplan.formats.hashing import hash_spans
+from lakeplan.formats.hashing import Ints, hash_spans
 from lakeplan.formats.identity import file_id, file_id_of_body
 from lakeplan.formats.lanes import Irregular, Lanes, decode_lanes
-from lakeplan.formats.range_arrays import RangeArrays, arrays_of
+from lakeplan.formats.range_arrays import RangeArrays, arrays_of, joined
 from lakeplan.formats.range_data import decode_range
 from lakeplan.formats.sstable import SSTable, read_sstable
+from lakeplan.formats.sstable.block import check_block, load_block
+from lakeplan.formats.sstable.layout import TRAILER_SIZE, Handle
 from lakeplan.formats.sstable.properties import user_properties
-from lakeplan.formats.sstable.reader import Blocks, open_blocks
+from lakeplan.formats.sstable.reader import Blocks, Frame, open_blocks, open_frame
 from lakeplan.formats.value import split_value
 from lakeplan.model.objects import Entry, RangeInfo
 
@@ -71,9 +74,16 @@ def read_range_columns(data: bytes, *, name: str, verify_id: str | None = None) 
             return _columns_one_by_one(data, name, verify_id)
 
 
-def read_range_arrays(data: bytes, *, name: str, verify_id: str | None = None) -> RangeArrays:
-    """The same as numbers and places of texts, for those who need few of the texts. Raises FormatError."""
+def read_range_arrays(
+    data: bytes, *, name: str, verify_id: str | None = None, use_compiled: bool = False
+) -> RangeArrays:
+    """The same as numbers and places of texts, for those who need few of the texts. ``use_compiled``: with
+    compiled loops, for those who read many ranges. Raises FormatError."""
     with blame(name):
+        if use_compiled:
+            arrays = _compiled(data, name, verify_id)
+            if arrays is not None:
+                return arrays
         blocks = open_blocks(data)
         _check_kind(user_properties(blocks.properties), RANGES, name)
         try:
@@ -81,6 +91,42 @@ def read_range_arrays(data: bytes, *, name: str, verify_id: str | None = None) -
         except Irregular:
             columns = _columns_one_by_one(data, name, verify_id)
             return arrays_of(columns.paths, columns.addresses, columns.address_types, columns.sizes)
+
+
+def _compiled(data: bytes, name: str, verify_id: str | None) -> RangeArrays | None:
+    """None for what the careful decoder has to look at. The id covers all that checksums of blocks do."""
+    frame = open_frame(data)
+    properties = user_properties(frame.properties)
+    _check_kind(properties, RANGES, name)
+    blocks = _blocks_of(data, frame)
+    if blocks is None:
+        return None
+    if verify_id is None:
+        for offset, size in blocks.tolist():
+            check_block(data, Handle(offset, size), frame.limit)
+    found = compiled.decode(data, blocks, frame.count)
+    if found is None:
+        return None
+    arrays, body = found
+    if verify_id is not None:
+        _check_id(file_id_of_body([body], properties), verify_id, name)
+    return arrays
+
+
+def _blocks_of(data: bytes, frame: Frame) -> Ints | None:
+    """Offsets and sizes of data blocks, which follow one another; None for what is not regular."""
+    blocks = compiled.handles_of(load_block(data, frame.index, frame.limit))
+    if blocks is not None and frame.is_two_level:
+        parts = [
+            compiled.handles_of(load_block(data, Handle(*part), frame.limit)) for part in blocks.tolist()
+        ]
+        if any(part is None for part in parts):
+            return None
+        blocks = np.concatenate(parts)  # type: ignore[arg-type]
+    if blocks is None:
+        return None
+    ends = blocks[:, 0] + blocks[:, 1] + TRAILER_SIZE
+    return None if (ends[:-1] > blocks[1:, 0]).any() or ends[-1] > frame.limit else blocks
 
 
 def _columns(blocks: Blocks, name: str, verify_id: str | None) -> RangeColumns:
@@ -102,7 +148,21 @@ def _arrays(blocks: Blocks, name: str, verify_id: str | None) -> RangeArrays:
     hashes, ascii_only = hash_spans(lanes.array, start, end)
     if not ascii_only:
         raise Irregular  # whether such an address is UTF-8 at all is for the careful decoder
-    return RangeArrays(lanes.array, start, end, entries.address_type, entries.size, hashes, keys)
+    key_buffer, key_start, key_end = joined(keys)
+    path_hashes, plain = hash_spans(key_buffer, key_start, key_end)
+    return RangeArrays(
+        lanes.array,
+        start,
+        end,
+        entries.address_type,
+        entries.size,
+        hashes,
+        key_buffer,
+        key_start,
+        key_end,
+        path_hashes,
+        plain,
+    )
 
 
 def _decoded(blocks: Blocks, name: str, verify_id: str | None) -> tuple[Lanes, list[bytes], EntryLanes]:

@@ -5,26 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakeplan.core.retention import CommitGraph, to_us
-from lakeplan.errors import LakeplanError
 from lakeplan.ports.lakefs import MetadataReader
 from lakeplan.ports.progress import Progress
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation.addresses import Addresses, known_as
-from lakeplan.simulation.counted import classes_in, counted
 from lakeplan.simulation.curve_document import ReadSide, curve_document
 from lakeplan.simulation.curve_histograms import histograms
 from lakeplan.simulation.curve_request import CurveRequest
 from lakeplan.simulation.curve_scales import metarange_facts, scales_of
-from lakeplan.simulation.digest_cache import trimmed
 from lakeplan.simulation.document import Json
+from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.inputs import NamespaceMetadata, listing_items, read_history
+from lakeplan.simulation.observing import Source
+from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.ranges import collect_ranges
-from lakeplan.simulation.reading import Source
 from lakeplan.simulation.request import DAY_SECONDS
-from lakeplan.simulation.session import SparkOptions, explained, open_session
+from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.staged import StagedRun, find_run
-from lakeplan.simulation.totals import ObjectClass
 from lakeplan.simulation.work import WorkItem
 
 
@@ -80,42 +78,31 @@ def of_repository(
 def curve(
     request: CurveRequest,
     given: CurveInput,
-    options: SparkOptions,
+    runners: Runners,
     progress: Progress,
     cache: RangeCache | None = None,
 ) -> Json:
     """The document ``schemas/curve.v1.json``.
 
     Raises UsageError for more points than one pass can ask, StorageError, ServerError and FormatError for
-    what cannot be read, SimulationFailed when Spark stops. There is no partial answer.
+    what cannot be read, SimulationFailed when the runner stops. There is no partial answer.
     """
     scales = scales_of(request, given.graph)
     facts, coding = metarange_facts(given.graph, scales)
     name = given.source.name
     with progress.task("reading metaranges", len(facts)) as step:
         collected = collect_ranges(given.source.metadata, facts, name=name, step=step)
-    classes: list[ObjectClass] = []
     items = [*(given.listing or ()), *given.staged.items(), *collected.items]
-    if items:
-        with (
-            trimmed(cache),
-            open_session(options, estimated_bytes=collected.size_bytes, light=True) as session,
-            explained(),
-            progress.task(f"reading {len(collected.items)} ranges", None),
-        ):
-            listed = given.listing is not None
-            frame = counted(
-                session,
-                items,
-                [(given.source, ())],
-                entries=[collected.entries],
-                listing=listed,
-                cache=cache,
-            )
-            answer = classes_in(frame).get(0, [])
-            if isinstance(answer, LakeplanError):
-                raise answer
-            classes = answer
+    with (
+        runners.open(collected.entries, collected.size_bytes) as (runner, _),
+        progress.task(f"reading {len(collected.items)} ranges", None),
+    ):
+        answers = [a for _, a in ask(runner, [Asking(given.source, Nothing(), items, collected.entries)])]
+    (answer,) = answers
+    assert isinstance(answer, Answer), "only counts were asked for"
+    if answer.error is not None:
+        raise answer.error
+    classes = answer.classes
     found = histograms(classes, collected.holder_sets, coding, listing=given.listing is not None)
     read = ReadSide(
         name=name,

@@ -1,43 +1,32 @@
-"""The simulation that planning asks: what changes of rules do to many repositories, in one Spark job."""
+"""The simulation that planning asks: what changes of rules do to many repositories, in one job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
-from pyspark.sql.types import LongType
-from pyspark.storagelevel import StorageLevel
+from dataclasses import dataclass, field
 
 from lakeplan import limits
 from lakeplan.errors import LakeplanError
+from lakeplan.model.shown import RECORD_BYTES
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.progress import Progress, Silent
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.simulation import ImpactRequest
-from lakeplan.simulation import objects as frames
 from lakeplan.simulation.addresses import Addresses
-from lakeplan.simulation.blocks import Question
-from lakeplan.simulation.counted import Counted, classes_in, counted, few_objects_in, objects_in
-from lakeplan.simulation.digest_cache import trimmed
-from lakeplan.simulation.few import amounts_by_prefix
+from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.exchange import Of, from_bytes
+from lakeplan.simulation.going import ByPrefix, add_prefixes
+from lakeplan.simulation.observing import Source
+from lakeplan.simulation.questions import CANDIDATES, GoesInTransitions
 from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
-from lakeplan.simulation.reading import Source
-from lakeplan.simulation.seen import Seen
-from lakeplan.simulation.session import SparkOptions, explained, open_session
-from lakeplan.simulation.shown import Naming, records_in_spark, records_of
-from lakeplan.simulation.totals import ObjectClass
+from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.shown import Naming, joined
 from lakeplan.simulation.work import WorkItem
-from lakeplan.simulation.writing import is_few
 
 REPOSITORIES_AT_ONCE = 4
 """Repositories whose metaranges are read at the same time; each has its own few connections."""
 MAX_PREFIXES = 1000
-CANDIDATES = Seen.ENTRY | Seen.CANDIDATE
 
 
 @dataclass(frozen=True)
@@ -57,12 +46,6 @@ class _Asked:
         named = ((int(bit), self.request.transitions[name]) for name, bit in self.request.shown.items())
         return Naming(self.request.key, tuple((bit, t.before, t.after) for bit, t in named))
 
-    @property
-    def questions(self) -> list[Question]:
-        """An object that goes in any of them has a text."""
-        named = [self.request.transitions[name] for name in self.request.shown]
-        return [Question(t.before, t.after) for t in dict.fromkeys([self.detail, *named])]
-
     def tag_loses(self, mask: int) -> bool:
         asked = self.request.tag_transitions or (self.request.detail,)
         return any(self.request.transitions[name].goes(mask) for name in asked)
@@ -71,21 +54,21 @@ class _Asked:
         return [item._replace(source=source) for item in self.collected.items]
 
 
-class SparkSimulator:
-    """``lakeplan.ports.simulation.Simulator`` on Spark. No session is started when nothing can go."""
+class LocalOrSpark:
+    """``lakeplan.ports.simulation.Simulator`` on either runner. Nothing is started when nothing can go."""
 
     def __init__(
         self,
-        options: SparkOptions | None = None,
+        runners: Runners | None = None,
         progress: Progress | None = None,
         cache: RangeCache | None = None,
     ) -> None:
-        self._options = options or SparkOptions()
+        self._runners = runners or Runners()
         self._progress = progress or Silent()
         self._cache = cache
 
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
-        """See the port. A repository that cannot be read, and all that Spark fails for, get their error."""
+        """See the port. A repository that cannot be read, and all that a runner fails for, get their error."""
         results: dict[str, ImpactResult | LakeplanError] = {}
         asked: list[_Asked] = []
         for request, answer in zip(requests, self._prepare_all(requests), strict=True):
@@ -112,30 +95,56 @@ class SparkSimulator:
             return prepared
 
     def _run(self, asked: list[_Asked]) -> dict[str, ImpactResult | LakeplanError]:
-        size = sum(one.collected.size_bytes for one in asked)
-        ranges = sum(len(one.collected.items) for one in asked)
+        collected = [one.collected for one in asked]
+        asking = [_asking(one, place) for place, one in enumerate(asked)]
+        found = [_Found() for _ in asked]
         with (
-            trimmed(self._cache),
-            self._progress.task(f"reading {ranges} ranges", None),
-            open_session(self._options, estimated_bytes=size, light=True) as session,
-            explained(),
+            self._runners.open(sum(c.entries for c in collected), sum(c.size_bytes for c in collected)) as (
+                runner,
+                _,
+            ),
+            self._progress.task(f"reading {sum(len(c.items) for c in collected)} ranges", None),
         ):
-            objects = _counted(session, asked, self._cache)
-            objects.frame.persist(StorageLevel.MEMORY_AND_DISK)
-            try:
-                classes = classes_in(objects)
-                going = _going(classes, asked)
-                few = few_objects_in(objects) if is_few(sum(going)) else None
-                prefixes = _prefixes(objects, asked, few) if sum(going) else {}
-                shown = _shown(objects, asked, going, few)
-            finally:
-                objects.frame.unpersist()
+            for place, answer in ask(runner, asking):
+                found[place].add(answer)
+        named = _named([sum(map(len, one.records)) // RECORD_BYTES for one in found])
         return {
-            one.request.key: _result(
-                one, classes.get(source, []), prefixes.get(source, ()), shown.get(source)
-            )
-            for source, one in enumerate(asked)
+            one.request.key: _result(one, its, shown=place in named)
+            for place, (one, its) in enumerate(zip(asked, found, strict=True))
         }
+
+
+@dataclass
+class _Found:
+    answer: Answer = field(default_factory=Answer)
+    prefixes: ByPrefix = field(default_factory=dict)
+    records: list[bytes] = field(default_factory=list)
+
+    def add(self, found: Answer | tuple[Of, bytes]) -> None:
+        if isinstance(found, Answer):
+            self.answer = found
+        elif found[0] is Of.PREFIXES:
+            add_prefixes(self.prefixes, [from_bytes(found[1])])
+        else:
+            self.records.append(found[1])
+
+
+def _asking(asked: _Asked, place: int) -> Asking:
+    request = asked.request
+    # Objects are told apart by repository and address: the same range id in two namespaces has other objects.
+    source = Source(request.key, request.metadata, Addresses((request.storage_namespace,)))
+    question = GoesInTransitions(asked.detail, asked.naming)
+    return Asking(source, question, asked.items(place), asked.collected.entries)
+
+
+def _named(records: Sequence[int]) -> set[int]:
+    """Repositories whose objects are named one by one: the smallest first, until the limit is reached."""
+    found, left = set(), limits.SHOWN_RECORDS
+    for place in sorted(range(len(records)), key=records.__getitem__):
+        if records[place] <= left:
+            left -= records[place]
+            found.add(place)
+    return found
 
 
 def _prepare(request: ImpactRequest) -> _Asked | ImpactResult | LakeplanError:
@@ -164,103 +173,17 @@ def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
     return any(t.goes(mask) for t in request.transitions.values() for mask in distinct)
 
 
-def _counted(session: SparkSession, asked: list[_Asked], cache: RangeCache | None) -> Counted:
-    # Repository and address identify an object: the same range id in two namespaces has other objects.
-    sources = [
-        (
-            Source(one.request.key, one.request.metadata, Addresses((one.request.storage_namespace,))),
-            one.questions,
-        )
-        for one in asked
-    ]
-    items = [item for source, one in enumerate(asked) for item in one.items(source)]
-    entries = [one.collected.entries for one in asked]
-    return counted(session, items, sources, entries=entries, listing=False, cache=cache)
+def _largest(found: ByPrefix) -> tuple[PrefixAmount, ...]:
+    order = sorted(found.get("", {}).items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
+    return tuple(PrefixAmount(p, p.count("/"), amount) for p, amount in order[:MAX_PREFIXES])
 
 
-def _going(classes: Mapping[int, list[ObjectClass] | LakeplanError], asked: list[_Asked]) -> list[int]:
-    """How many objects of each repository have texts."""
-    return [
-        sum(
-            each.amount.objects
-            for each in found
-            if each.seen & CANDIDATES == CANDIDATES and any(q.goes(each.mask) for q in one.questions)
-        )
-        if isinstance(found := classes.get(source, []), list)
-        else 0
-        for source, one in enumerate(asked)
-    ]
-
-
-def _shown(objects: Counted, asked: list[_Asked], going: list[int], few: pa.Table | None) -> dict[int, bytes]:
-    """Records of each repository's objects that are to be named; the smallest first, until the limit is
-    reached: the others have none."""
-    naming: dict[int, Naming] = {}
-    left = limits.SHOWN_RECORDS
-    for source in sorted(range(len(asked)), key=lambda source: going[source]):
-        if going[source] <= left:
-            left -= going[source]
-            naming[source] = asked[source].naming
-    if few is None:
-        found = records_in_spark(objects, naming)
-    else:
-        tables = {source: few.filter(pc.equal(few["source"], source)) for source in naming}
-        found = {source: records_of(table, naming[source]) for source, table in tables.items()}
-    return {source: found.get(source, b"") for source in naming}
-
-
-def _prefixes(objects: Counted, asked: list[_Asked], table: pa.Table | None) -> dict[int, list[PrefixAmount]]:
-    """Per repository, the largest prefixes of what goes in its ``detail`` transition. ``table``: the objects,
-    when they are few."""
-    if table is None:
-        return _prefixes_in_spark(objects_in(objects), asked)
-    found = {}
-    for source in pc.unique(table["source"]).to_pylist():
-        of_source = table.filter(pc.equal(table["source"], source))
-        goes = [asked[source].detail.goes(mask) for mask in of_source["mask"].to_pylist()]
-        amounts = amounts_by_prefix(of_source.filter(pa.array(goes, pa.bool_())))
-        largest = sorted(amounts.items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
-        found[source] = [PrefixAmount(p, p.count("/"), amount) for p, amount in largest[:MAX_PREFIXES]]
-    return found
-
-
-def _prefixes_in_spark(objects: DataFrame, asked: list[_Asked]) -> dict[int, list[PrefixAmount]]:
-
-    def bits(values: list[int]) -> Column:
-        of_each = F.array(*(F.lit(value).cast(LongType()) for value in values))
-        return F.col("mask").bitwiseAND(F.element_at(of_each, F.col("source") + 1))
-
-    before = bits([one.detail.before for one in asked])
-    after = bits([one.detail.after for one in asked])
-    candidate = frames.has(Seen.ENTRY) & frames.has(Seen.CANDIDATE)
-    going = objects.where(candidate & (before != 0) & (after == 0)).withColumn("size_bytes", F.col("size"))
-    largest_first = Window.partitionBy("source").orderBy(
-        F.desc("size_bytes"), F.desc("objects"), F.asc("prefix")
-    )
-    rows = (
-        frames.by_prefix(going, "source", "paths")
-        .withColumn("position", F.row_number().over(largest_first))
-        .where(F.col("position") <= MAX_PREFIXES)
-        .orderBy("source", "position")
-    )
-    found: dict[int, list[PrefixAmount]] = {}
-    for row in rows.toArrow().to_pylist():
-        amount = Amount(row["objects"], row["size_bytes"])
-        found.setdefault(row["source"], []).append(PrefixAmount(row["prefix"], row["depth"], amount))
-    return found
-
-
-def _result(
-    asked: _Asked,
-    classes: list[ObjectClass] | LakeplanError,
-    prefixes: Sequence[PrefixAmount],
-    shown: bytes | None,
-) -> ImpactResult | LakeplanError:
-    if isinstance(classes, LakeplanError):
-        return classes
+def _result(asked: _Asked, found: _Found, *, shown: bool) -> ImpactResult | LakeplanError:
+    if found.answer.error is not None:
+        return found.answer.error
     by_mask: dict[int, Amount] = {}
     tags = dict.fromkeys(asked.tags, Amount())
-    for each in classes:
+    for each in found.answer.classes:
         if each.seen & CANDIDATES != CANDIDATES:
             continue  # no collector looks where it is stored
         if each.mask:
@@ -271,4 +194,11 @@ def _result(
                 if holding >> bit & 1:
                     tags[tag] += each.amount
     collected = asked.collected
-    return ImpactResult(by_mask, tuple(prefixes), tags, len(collected.items), collected.entries, shown)
+    return ImpactResult(
+        by_mask,
+        _largest(found.prefixes),
+        tags,
+        len(collected.items),
+        collected.entries,
+        joined(found.records) if shown else None,
+    )

@@ -1,163 +1,139 @@
-"""One namespace in Spark: reads it once, and answers everything else from what is kept of that."""
+"""One namespace: reads it once, and answers for every rule set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
-import pyspark
-from pyspark.sql import SparkSession
-from pyspark.storagelevel import StorageLevel
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lakeplan.core.retention import by_date, to_us
-from lakeplan.errors import LakeplanError
-from lakeplan.ports.range_cache import RangeCache
+from lakeplan.model.simulation import Amount
 from lakeplan.ports.storage import NamespaceReader
-from lakeplan.simulation import objects as frames
 from lakeplan.simulation import tables
 from lakeplan.simulation.addresses import known_as
-from lakeplan.simulation.blocks import Question
-from lakeplan.simulation.columns import OBJECTS, PREFIXES, RULE_SET, Column
-from lakeplan.simulation.counted import classes_in, counted, few_objects_in, objects_in
+from lakeplan.simulation.columns import OBJECTS, PREFIXES
 from lakeplan.simulation.document import MAX_ROWS, Json, ObjectSide, ObjectsOf, summary
-from lakeplan.simulation.few import going_table, prefix_table
+from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.exchange import Of, from_bytes
+from lakeplan.simulation.going import ByPrefix, add_prefixes, goes, rows_of
 from lakeplan.simulation.holdings import branch_totals
 from lakeplan.simulation.inputs import NamespaceMetadata
-from lakeplan.simulation.output import write_summary
+from lakeplan.simulation.observing import Source
+from lakeplan.simulation.output import write_summary, writing
 from lakeplan.simulation.prepare import Prepared
-from lakeplan.simulation.reading import Source
+from lakeplan.simulation.questions import GoesUnderRules
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import bits_of
-from lakeplan.simulation.schemas import LAST_COMMITS
+from lakeplan.simulation.runners import Runner
 from lakeplan.simulation.totals import ObjectClass, totals_of
-from lakeplan.simulation.writing import FewRows, Rows, is_few, rows_of
+
+ROWS_A_FILE = 1_000_000
 
 
-class NamespaceJob:
-    """Use as a context: what is kept in Spark goes with it. ``read`` comes first. Where a cache knows most of
-    the namespace, making one reads the little that it does not."""
-
-    def __init__(
-        self,
-        session: SparkSession,
-        request: SimulateRequest,
-        namespace: NamespaceReader,
-        prepared: Prepared,
-        cache: RangeCache | None = None,
-    ) -> None:
-        self._session = session
-        self._request = request
-        self._prepared = prepared
-        self._url = namespace.url
-        self._bits = bits_of(request.rule_sets)
-        self._listing = prepared.listing is not None
-        self._classes: list[ObjectClass] = []
-        source = Source(
-            name=namespace.url,
-            metadata=NamespaceMetadata(namespace),
-            addresses=known_as(namespace.url, request.storage_namespace),
-            namespace=namespace,
-            young_from_us=to_us(request.as_of) - request.min_age_seconds * 1_000_000,
+def run_job(
+    runner: Runner,
+    request: SimulateRequest,
+    namespace: NamespaceReader,
+    prepared: Prepared,
+    folder: Path | None,
+) -> Json:
+    """The summary; with ``folder``, which is empty, all tables and the summary are written there too. Raises the
+    error of a file that cannot be read, by its name."""
+    bits = bits_of(request.rule_sets)
+    listing = prepared.listing is not None
+    source = Source(
+        name=namespace.url,
+        metadata=NamespaceMetadata(namespace),
+        addresses=known_as(namespace.url, request.storage_namespace),
+        namespace=namespace,
+        young_from_us=to_us(request.as_of) - request.min_age_seconds * 1_000_000,
+    )
+    question = GoesUnderRules(bits, listing, rows=folder is not None)
+    asking = Asking(source, question, prepared.items, prepared.collected.entries)
+    classes: list[ObjectClass] = []
+    prefixes: ByPrefix = {}
+    objects = _ObjectFiles(folder, len(bits) > 1) if folder is not None else None
+    graph = prepared.history.graph
+    last = {at: graph.ids[commit] for at, commit in ((at, c) for c, at in enumerate(by_date(graph)))}
+    for _, found in ask(runner, [asking]):
+        if isinstance(found, Answer):
+            if found.error is not None:
+                raise found.error
+            classes = found.classes
+            continue
+        of, data = found
+        if of is Of.PREFIXES:
+            add_prefixes(prefixes, [from_bytes(data)])
+        elif objects is not None:
+            table = from_bytes(data)
+            for one in bits:
+                objects.add(rows_of(goes(table, one, listing=listing), last, one))
+    by_rule_set = {}
+    for n, (one, judged) in enumerate(zip(bits, prepared.judged, strict=True)):
+        held = branch_totals(
+            classes, prepared.collected.holder_sets, n, len(judged.branches.names), listing=listing
         )
-        self._counted = counted(
-            session,
-            prepared.items,
-            [(source, [Question(0, bits.server) for bits in self._bits])],
-            entries=[prepared.collected.entries],
-            listing=self._listing,
-            cache=cache,
-        )
-
-    def __enter__(self) -> NamespaceJob:
-        self._counted.frame.persist(StorageLevel.MEMORY_AND_DISK)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:  # after an error the session may be gone; it ends with the run anyway
-            self._counted.frame.unpersist()
-
-    def read(self) -> None:
-        """Reads everything once. Raises the error of a file that cannot be read, by its name."""
-        classes = classes_in(self._counted).get(0, [])
-        if isinstance(classes, LakeplanError):
-            raise classes
-        self._classes = classes
-
-    def document(self) -> Json:
-        """The summary; nothing is written."""
-        return self._summary(self._side(self._going()[1]() if self._goes else None))
-
-    def write(self, folder: Path) -> Json:
-        """All tables and the summary, into an existing folder; returns the summary."""
-        several = len(self._bits) > 1
-        graph, judged = self._prepared.history.graph, self._prepared.judged
-        tables.write(folder / "commits", tables.commits(graph, judged))
-        prefixes = None
-        if self._goes:
-            going, by_prefix = self._going()
-            with ThreadPoolExecutor(1) as pool:
-                # Arrow does either without Python's lock
-                coming = pool.submit(by_prefix)
-                going.write(folder / "objects", self._names(OBJECTS), sort="address")
-                prefixes = coming.result()
-            prefixes.write(folder / "prefixes", self._names(PREFIXES), sort="prefix")
-        else:
-            tables.write_empty(folder / "objects", OBJECTS, with_rule_set=several)
-            tables.write_empty(folder / "prefixes", PREFIXES, with_rule_set=several)
-        side = self._side(prefixes)
-        held = {name: of.branches for name, of in side.by_rule_set.items()}
-        tables.write(folder / "branches", tables.branches(judged, held))
-        document = self._summary(side)
+        totals = totals_of(classes, one, listing=listing)
+        by_rule_set[one.name] = ObjectsOf(totals, held, _largest(prefixes.get(one.name, {})))
+    side = ObjectSide(prepared.staged, prepared.collected, listing, by_rule_set, runner.versions)
+    document = summary(request, namespace.url, prepared.history, prepared.judged, side)
+    if folder is not None and objects is not None:
+        objects.close()
+        tables.write(folder / "commits", tables.commits(graph, prepared.judged))
+        tables.write(folder / "prefixes", _prefix_table(prefixes, len(bits) > 1))
+        held_by = {name: of_one.branches for name, of_one in by_rule_set.items()}
+        tables.write(folder / "branches", tables.branches(prepared.judged, held_by))
         write_summary(folder, document)
-        return document
+    return document
 
-    @property
-    def _goes(self) -> int:
-        """How many objects go, over all rule sets."""
-        return sum(totals_of(self._classes, bits, listing=self._listing).goes.objects for bits in self._bits)
 
-    def _going(self) -> tuple[Rows, Callable[[], Rows]]:
-        """What goes, and what gives the same by prefix."""
-        graph = self._prepared.history.graph
-        wanted = {item.last for item in self._prepared.collected.items}
-        last = {at: graph.ids[commit] for commit, at in enumerate(by_date(graph)) if at in wanted}
-        if is_few(self._goes):
-            objects = few_objects_in(self._counted)
-            table = going_table(objects, last, self._bits, self._listing)
-            return FewRows(table), lambda: FewRows(prefix_table(table))
-        last_commits = self._session.createDataFrame(list(last.items()), LAST_COMMITS)
-        going = frames.going(objects_in(self._counted), last_commits, self._bits, listing=self._listing)
-        by_prefix = frames.by_prefix(going, "rule_set", "all_paths")
-        return rows_of(going.drop("all_paths")), lambda: rows_of(by_prefix)
+class _ObjectFiles:
+    """``objects/``: rows in order within each file."""
 
-    def _names(self, columns: Sequence[Column]) -> list[str]:
-        return [column.name for column in columns] + ([RULE_SET.name] if len(self._bits) > 1 else [])
+    def __init__(self, folder: Path, with_rule_set: bool) -> None:
+        self._folder = folder / "objects"
+        self._schema = tables.schema(OBJECTS, with_rule_set=with_rule_set)
+        self._waiting: list[pa.Table] = []
+        self._rows = self._files = 0
+        with writing(folder):
+            self._folder.mkdir()
 
-    def _summary(self, side: ObjectSide) -> Json:
-        prepared = self._prepared
-        return summary(self._request, self._url, prepared.history, prepared.judged, side)
+    def add(self, rows: pa.Table) -> None:
+        self._waiting.append(rows.select(self._schema.names).cast(self._schema))
+        self._rows += rows.num_rows
+        if self._rows >= ROWS_A_FILE:
+            self._flush()
 
-    def _side(self, prefixes: Rows | None) -> ObjectSide:
-        prepared, by_rule_set = self._prepared, {}
-        names = [column.name for column in PREFIXES]
-        for n, (bits, judged) in enumerate(zip(self._bits, prepared.judged, strict=True)):
-            held = branch_totals(
-                self._classes,
-                prepared.collected.holder_sets,
-                n,
-                len(judged.branches.names),
-                listing=self._listing,
-            )
-            totals = totals_of(self._classes, bits, listing=self._listing)
-            largest = prefixes.largest(bits.name, names, MAX_ROWS) if prefixes is not None else []
-            by_rule_set[bits.name] = ObjectsOf(totals, held, largest)
-        versions = {"pyspark": pyspark.__version__, "java": self._java()}
-        return ObjectSide(prepared.staged, prepared.collected, self._listing, by_rule_set, versions)
+    def close(self) -> None:
+        if self._rows or not self._files:
+            self._flush()
 
-    def _java(self) -> str:
-        jvm = self._session.sparkContext._jvm
-        return str(jvm.java.lang.System.getProperty("java.version")) if jvm is not None else ""
+    def _flush(self) -> None:
+        table = pa.concat_tables([self._schema.empty_table(), *self._waiting]).sort_by("address")
+        with writing(self._folder):
+            pq.write_table(table, self._folder / f"part-{self._files:05}.parquet", compression="snappy")
+        self._waiting, self._rows, self._files = [], 0, self._files + 1
+
+
+def _largest(amounts: Mapping[str, Amount]) -> list[Json]:
+    """Rows of the prefixes with most bytes, then most objects, then by name."""
+    order = sorted(amounts.items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
+    return [_row(prefix, amount) for prefix, amount in order[:MAX_ROWS]]
+
+
+def _row(prefix: str, amount: Amount) -> dict[str, Any]:
+    values = (prefix, prefix.count("/"), amount.objects, amount.size_bytes)
+    return dict(zip((column.name for column in PREFIXES), values, strict=True))
+
+
+def _prefix_table(prefixes: ByPrefix, with_rule_set: bool) -> pa.Table:
+    rows = [
+        {**_row(prefix, amount), "rule_set": name}
+        for name, amounts in prefixes.items()
+        for prefix, amount in sorted(amounts.items())
+    ]
+    schema = tables.schema(PREFIXES, with_rule_set=with_rule_set)
+    return pa.Table.from_pylist(rows, schema=schema)

@@ -1,18 +1,20 @@
-"""What runs in Spark's workers when a namespace is listed or a mark is written: rows into parts.
+"""Rows into parts: what is listed for a mark, and what a mark says.
 
 A task may run twice (an executor died): every attempt writes under a name of its own, and the driver takes
-only the parts that the attempt that ended well tells of.
+only the parts that the attempt that ended well reports.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.mark_parts import LISTING, MARKED, write_part
@@ -20,25 +22,15 @@ from lakeplan.formats.namespace import DATA_PREFIX, check_not_nested, is_candida
 from lakeplan.model.objects import StoredObject
 from lakeplan.model.sweep import MarkClass
 from lakeplan.ports.sweep_storage import RecordWriter
-from lakeplan.simulation.reading import Source, report_of
-from lakeplan.simulation.work import Kind, unpack
+from lakeplan.simulation.exchange import Of, Piece, from_bytes, pieces_in, to_batch
+from lakeplan.simulation.failing import report_of
+from lakeplan.simulation.observing import Source
+from lakeplan.simulation.work import Kind, WorkItem, unpack_bin
 
 LISTING_ROWS = 200_000
 PART_ROWS = 10_000
 """A part of a mark is what a worker deletes between two records: ten of S3's largest batches."""
-GOING, KEPT, ERROR = "going", "kept", "error"
-
-_PARTS = pa.schema(
-    [
-        pa.field("table", pa.string(), nullable=False),
-        pa.field("name", pa.string(), nullable=False),
-        pa.field("rows", pa.int64(), nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),
-        pa.field("sha256", pa.string(), nullable=False),
-        pa.field("amounts", pa.string(), nullable=False),
-    ]
-)
-"""``marking.PARTS`` in Arrow; a test compares the two."""
+GOING, KEPT = "going", "kept"
 
 
 @dataclass(frozen=True)
@@ -49,61 +41,56 @@ class Writer:
     prefix: str
     going: frozenset[str] = frozenset()
 
-    def write(self, table: str, rows: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-        """One part, and the row that tells of it. The name of a mark's part is relative to ``prefix``."""
+    def write(self, table: str, rows: pa.Table) -> Piece:
+        """One part, and the piece that says so. Its name is relative to ``prefix``."""
         name = f"{table}/part-{uuid4().hex}.parquet"
-        columns = {field.name: rows.column(field.name).combine_chunks() for field in schema}
-        data, sha256 = write_part(columns, schema)
+        columns = {field.name: rows.column(field.name).combine_chunks() for field in MARKED}
+        data, sha256 = write_part(columns, MARKED)
         self.store.create(self.prefix + name, data)
-        size = sum(columns["size_bytes"].to_pylist())
-        return _row(table, name, len(rows), size, sha256, self._amounts(rows))
+        size = pc.sum(columns["size_bytes"]).as_py()
+        return _piece(table, name, rows.num_rows, size, sha256, _amounts(rows))
 
-    @staticmethod
-    def _amounts(rows: pa.Table) -> str:
-        if "class" not in rows.column_names:
-            return "{}"
-        grouped = rows.group_by("class").aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
-        return json.dumps(
-            {row["class"]: [row["size_bytes_count"], row["size_bytes_sum"]] for row in grouped.to_pylist()}
-        )
 
-    @staticmethod
-    def amounts_of(text: str) -> Mapping[MarkClass, tuple[int, int]]:
-        return {MarkClass(name): (pair[0], pair[1]) for name, pair in json.loads(text).items()}
+def _amounts(rows: pa.Table) -> Mapping[str, tuple[int, int]]:
+    grouped = rows.group_by("class").aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
+    return {row["class"]: (row["size_bytes_count"], row["size_bytes_sum"]) for row in grouped.to_pylist()}
+
+
+def amounts_of(part: Mapping[str, object]) -> Mapping[MarkClass, tuple[int, int]]:
+    amounts: dict[str, tuple[int, int]] = part["amounts"]  # type: ignore[assignment]
+    return {MarkClass(name): (pair[0], pair[1]) for name, pair in amounts.items()}
 
 
 def list_into_parts(
-    batches: Iterable[pa.RecordBatch], bins: Sequence[bytes], source: Source, prefix: str
+    batches: Iterable[pa.RecordBatch], source: Source, prefix: str
 ) -> Iterator[pa.RecordBatch]:
-    """The function of ``mapInArrow`` for a listing. Parts of a listing have their whole key as name."""
-    store: RecordWriter = source.namespace  # type: ignore[assignment]  # a SweepStore, by the marker
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            objects = _old(_objects(bins[number], source), source)
-            try:
-                while rows := list(islice(objects, LISTING_ROWS)):
-                    sizes = [o.size for o in rows]
-                    versions = [o.version for o in rows]
-                    data, sha256 = write_part(
-                        {"address": [o.key for o in rows], "size_bytes": sizes, "version": versions}, LISTING
-                    )
-                    name = f"{prefix}listing/part-{uuid4().hex}.parquet"
-                    store.create(name, data)
-                    yield _row(GOING, name, len(rows), sum(sizes), sha256, "{}")
-            except LakeplanError as error:
-                yield _row(ERROR, "", 0, 0, "", report_of(error, source.name))
+    """The step of a listing. Parts of a listing have their whole key as name."""
+    store: RecordWriter = source.opened()  # type: ignore[assignment]  # a SweepStore, by the marker
+    for piece in pieces_in(batches):
+        try:
+            objects = _old(_objects(unpack_bin(piece.data), source), source)
+            while rows := list(islice(objects, LISTING_ROWS)):
+                sizes = [o.size for o in rows]
+                columns: dict[str, Sequence[object]] = {
+                    "address": [o.key for o in rows],
+                    "size_bytes": sizes,
+                    "version": [o.version for o in rows],
+                }
+                data, sha256 = write_part(columns, LISTING)
+                name = f"{prefix}listing/part-{uuid4().hex}.parquet"
+                store.create(name, data)
+                yield to_batch(_piece(GOING, name, len(rows), sum(sizes), sha256, {}))
+        except LakeplanError as error:
+            yield to_batch(Piece(0, 0, 0, Of.ERROR, report_of(error, source.name).encode()))
 
 
-def _objects(packed: bytes, source: Source) -> Iterator[StoredObject]:
-    namespace = source.namespace
-    if namespace is None:
-        return
-    for item in unpack(packed):
+def _objects(items: Iterable[WorkItem], source: Source) -> Iterator[StoredObject]:
+    for item in items:
         if item.kind is Kind.ROOT_LISTING:
-            yield from namespace.list_objects("", recursive=False)
-            yield from namespace.list_objects(DATA_PREFIX, recursive=False)
+            yield from source.opened().list_objects("", recursive=False)
+            yield from source.opened().list_objects(DATA_PREFIX, recursive=False)
         else:
-            yield from namespace.list_objects(item.name)
+            yield from source.opened().list_objects(item.name)
 
 
 def _old(objects: Iterable[StoredObject], source: Source) -> Iterator[StoredObject]:
@@ -120,28 +107,33 @@ def _old(objects: Iterable[StoredObject], source: Source) -> Iterator[StoredObje
 
 
 def write_parts(batches: Iterable[pa.RecordBatch], writer: Writer) -> Iterator[pa.RecordBatch]:
-    """The function of ``mapInArrow`` for a mark: what goes and what is kept, in parts of their own."""
-    waiting: dict[str, list[pa.RecordBatch]] = {GOING: [], KEPT: []}
+    """The last step of a mark: what goes and what is kept, in parts of their own, in order of addresses."""
+    by_place: defaultdict[int, list[pa.Table]] = defaultdict(list)
+    for piece in pieces_in(batches):
+        if piece.of == Of.OBJECTS:
+            by_place[piece.place].append(from_bytes(piece.data))
+        else:
+            yield to_batch(piece)
     try:
-        for batch in batches:
-            if failed := [text for text in batch.column("report").to_pylist() if text is not None]:
-                yield _row(ERROR, "", 0, 0, "", failed[0])
-                return
-            goes = pa.array([name in writer.going for name in batch.column("class").to_pylist()])
-            for table, chosen in ((GOING, batch.filter(goes)), (KEPT, batch.filter(pa.compute.invert(goes)))):
-                waiting[table].append(chosen)
-                while sum(map(len, waiting[table])) >= PART_ROWS:
-                    rows = pa.Table.from_batches(waiting[table])
-                    yield writer.write(table, rows.slice(0, PART_ROWS), MARKED)
-                    waiting[table] = rows.slice(PART_ROWS).to_batches()
-        for table, left in waiting.items():
-            if sum(map(len, left)):
-                yield writer.write(table, pa.Table.from_batches(left), MARKED)
+        for place in sorted(by_place):
+            rows = pa.concat_tables(by_place.pop(place)).sort_by("address")
+            goes = pc.is_in(rows["class"], pa.array(sorted(writer.going), pa.string()))
+            for table, chosen in ((GOING, rows.filter(goes)), (KEPT, rows.filter(pc.invert(goes)))):
+                for at in range(0, chosen.num_rows, PART_ROWS):
+                    yield to_batch(writer.write(table, chosen.slice(at, PART_ROWS)))
     except LakeplanError as error:
-        yield _row(ERROR, "", 0, 0, "", report_of(error, writer.prefix))
+        yield to_batch(Piece(0, 0, 0, Of.ERROR, report_of(error, writer.prefix).encode()))
 
 
-def _row(table: str, name: str, rows: int, size: int, sha256: str, amounts: str) -> pa.RecordBatch:
-    values: list[object] = [table, name, rows, size, sha256, amounts]
-    arrays = [pa.array([value], field.type) for value, field in zip(values, _PARTS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_PARTS)
+def _piece(
+    table: str, name: str, rows: int, size: int, sha256: str, amounts: Mapping[str, tuple[int, int]]
+) -> Piece:
+    part = {
+        "table": table,
+        "name": name,
+        "rows": rows,
+        "size_bytes": size,
+        "sha256": sha256,
+        "amounts": amounts,
+    }
+    return Piece(0, 0, 0, Of.PART, json.dumps(part).encode())

@@ -28,7 +28,8 @@ from lakeplan.ports.progress import Silent
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import RULES, RuleSet
 from lakeplan.simulation.run import simulate
-from lakeplan.simulation.session import SparkOptions, archive_path
+from lakeplan.simulation.runners import SPARK, Runners
+from lakeplan.simulation.session import archive_path
 
 EXIT_SECONDS = 300
 """How long Java may take to write the archive when it ends."""
@@ -77,8 +78,8 @@ def write_archive(target: Path) -> None:
             datetime.fromtimestamp(100 * 86_400, timezone.utc),
             output=Path(folder) / "out",
         )
-        options = SparkOptions(conf={"spark.driver.extraJavaOptions": java})
-        simulate(request, MemoryNamespace(), options, Silent())
+        runners = Runners(SPARK, None, (("spark.driver.extraJavaOptions", java),))
+        simulate(request, MemoryNamespace(), runners, Silent())
         _end_java()
         if not draft.is_file():
             raise SimulationFailed("Java wrote no archive", hint="nothing is lost: sessions start as before")

@@ -1,11 +1,10 @@
-"""What workers are given: things to read, packed into one bin a partition."""
+"""What the first step is given: things to read, packed into bins."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
-from itertools import groupby
 from typing import NamedTuple
 
 BIN_BYTES = 64 << 20
@@ -14,10 +13,6 @@ BINS_A_CORE = 12
 """At most: so many are enough for all cores to end together, and each costs Spark a task."""
 ITEM_OVERHEAD = 64 << 10
 """What opening one more thing weighs, in bytes of reading."""
-GROUP_RANGES = 31
-"""So many versions have a bit each in 64 bits, twice."""
-_GROUP_MIN = 8
-_CUT_EVERY = 16
 
 
 class Kind(IntEnum):
@@ -38,7 +33,8 @@ class WorkItem(NamedTuple):
 
     ``mask``: verdict bits of the commits whose metaranges list the range. ``last``: position of the last of
     all commits that list it (-1: none). ``holders``: number of the set of branches (or tags) that hold it
-    (-1: none). ``sort_key``: of a range, the key of its region (``regions``).
+    (-1: none). ``sort_key``: of a range, the key of its region (``regions``). ``number``: its place among all
+    items of a job.
     """
 
     kind: Kind
@@ -49,53 +45,30 @@ class WorkItem(NamedTuple):
     last: int = -1
     holders: int = -1
     sort_key: bytes = b""
+    number: int = 0
 
 
-def groups(items: Iterable[WorkItem]) -> Iterator[list[WorkItem]]:
-    """Versions of a region together, in the order given; everything else alone.
-
-    The same ranges always give the same groups. A region of many versions is cut behind certain ranges rather
-    than after so many, so that one range more or less changes the groups beside it and no others.
-    """
-    for kind, of_region in groupby(items, key=lambda i: (i.source, i.kind, i.sort_key)):
-        group: list[WorkItem] = []
-        weight = 0
-        for item in of_region:
-            group.append(item)
-            weight += item.weight
-            if kind[1] is not Kind.RANGE or weight >= BIN_BYTES or len(group) == GROUP_RANGES or _cuts(group):
-                yield group
-                group, weight = [], 0
-        if group:
-            yield group
-
-
-def _cuts(group: list[WorkItem]) -> bool:
-    # an id is a hash, so its bytes are as good as chance
-    return len(group) >= _GROUP_MIN and sum(group[-1].name.encode()) % _CUT_EVERY == 0
-
-
-def in_groups(items: Sequence[WorkItem]) -> list[list[WorkItem]]:
-    """All groups, in the order of paths."""
+def numbered(items: Sequence[WorkItem]) -> list[WorkItem]:
+    """In the order of sources, and of regions within one: versions of a region stand together."""
     # sorting is stable: versions of a region stay in the order given
-    return list(groups(sorted(items, key=lambda item: (item.source, item.kind, item.sort_key))))
+    ordered = sorted(items, key=lambda item: (item.source, item.kind, item.sort_key))
+    return [item._replace(number=number) for number, item in enumerate(ordered)]
 
 
 def pack(items: Sequence[WorkItem], parallelism: int) -> list[bytes]:
-    """Bins of roughly equal weight, pickled, each for one partition. A group lies in one bin."""
-    ordered = in_groups(items)
-    weights = [sum(item.weight + ITEM_OVERHEAD for item in group) for group in ordered]
+    """Bins of roughly equal weight, pickled. Neighbours lie in one bin."""
+    weights = [item.weight + ITEM_OVERHEAD for item in items]
     total = sum(weights)
     wanted = min(-(-total // BIN_BYTES), BINS_A_CORE * parallelism)
-    count = min(len(ordered), max(parallelism, wanted))
+    count = min(len(items), max(parallelism, wanted))
     bins: list[list[WorkItem]] = [[] for _ in range(count)]
     before = 0
-    for group, weight in zip(ordered, weights, strict=True):
-        bins[min(count - 1, (before + weight // 2) * count // total)].extend(group)
+    for item, weight in zip(items, weights, strict=True):
+        bins[min(count - 1, (before + weight // 2) * count // total)].append(item)
         before += weight
     return [pickle.dumps(bin_) for bin_ in bins if bin_]
 
 
-def unpack(packed: bytes) -> list[WorkItem]:
+def unpack_bin(packed: bytes) -> list[WorkItem]:
     items: list[WorkItem] = pickle.loads(packed)
     return items

@@ -21,7 +21,7 @@ from lakeplan.model.rules import GcRules
 from lakeplan.ports.progress import Silent
 from lakeplan.simulation.curve import curve, of_namespace
 from lakeplan.simulation.curve_request import CurveRequest
-from lakeplan.simulation.session import SparkOptions
+from lakeplan.simulation.runners import Runners
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,
@@ -34,13 +34,10 @@ from tests.simulation.namespaces import (
 )
 from tests.simulation.reference import Reference
 
-pytestmark = pytest.mark.spark
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "curve.v1.json").read_text())
 
 
-def run(
-    history: History, request: CurveRequest, options: SparkOptions, *, listing: bool = True
-) -> dict[str, Any]:
+def run(history: History, request: CurveRequest, options: Runners, *, listing: bool = True) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         namespace = open_namespace(write_namespace(Path(folder) / "ns", history))
         given_ = of_namespace(
@@ -70,8 +67,8 @@ LINE = (
 
 
 class DescribeADrawnHistory:
-    def it_steps_down_where_objects_are_needed_no_more(self, spark: SparkOptions) -> None:
-        found = run(History(LINE, {"main": "d"}), CurveRequest(GcRules(7), NOW), spark, listing=False)
+    def it_steps_down_where_objects_are_needed_no_more(self, runners: Runners) -> None:
+        found = run(History(LINE, {"main": "d"}), CurveRequest(GcRules(7), NOW), runners, listing=False)
         (default,) = found["curves"]
         steps = [(p["days"], p["objects"], p["size_bytes"]) for p in default["points"]]
         # c is kept from 2 days on (d is 1.5 days old), b from 6, a from 21
@@ -80,26 +77,26 @@ class DescribeADrawnHistory:
         assert default["kept_at_any_days"] == {"objects": 1, "size_bytes": 7}
         assert default["kept_at_no_days"] == {"objects": 0, "size_bytes": 0}
 
-    def it_asks_the_server_at_the_points_named(self, spark: SparkOptions) -> None:
+    def it_asks_the_server_at_the_points_named(self, runners: Runners) -> None:
         request = CurveRequest(GcRules(7), NOW, points=(1, 30))
-        (default,) = run(History(LINE, {"main": "d"}), request, spark, listing=False)["curves"]
+        (default,) = run(History(LINE, {"main": "d"}), request, runners, listing=False)["curves"]
         asked = {p["days"]: (p["objects"], p["at_risk"]["objects"]) for p in default["server"]}
         assert asked == {1: (3, 0), 7: (1, 0), 30: (0, 0)}
 
-    def it_draws_a_curve_for_each_branch_rule(self, spark: SparkOptions) -> None:
+    def it_draws_a_curve_for_each_branch_rule(self, runners: Runners) -> None:
         history = History(
             (*LINE, Snapshot("e", 3.5, ("c",), (entry("z/9", "data/9", 50),))), {"main": "d", "dev": "e"}
         )
-        found = run(history, CurveRequest(GcRules(4, {"main": 21, "gone": 3}), NOW), spark, listing=False)
+        found = run(history, CurveRequest(GcRules(4, {"main": 21, "gone": 3}), NOW), runners, listing=False)
         assert [c["branch_id"] for c in found["curves"]] == [None, "main"]
         assert found["warnings"][0] == "no such branch: gone"
         main = found["curves"][1]
         # dev's 4 days keep c whatever main says; main's own days decide over b and a
         assert [goes(main, n) for n in (1, 5, 6, 20, 21)] == [(2, 130), (2, 130), (1, 100), (1, 100), (0, 0)]
 
-    def it_says_what_goes_when_if_nobody_writes(self, spark: SparkOptions) -> None:
+    def it_says_what_goes_when_if_nobody_writes(self, runners: Runners) -> None:
         request = CurveRequest(GcRules(7), NOW, horizon_days=5)
-        horizon = run(History(LINE, {"main": "d"}), request, spark, listing=False)["horizon"]
+        horizon = run(History(LINE, {"main": "d"}), request, runners, listing=False)["horizon"]
         assert horizon["gone_now"] == {"objects": 1, "size_bytes": 100}  # a went when b was 7 days old
         # b is kept until c is 7 days old, in 1.5 days; c until d is, in 5.5
         assert [(d["day"], d["objects"], d["size_bytes"]) for d in horizon["days_with_losses"]] == [
@@ -108,7 +105,7 @@ class DescribeADrawnHistory:
         assert horizon["total"] == {"objects": 1, "size_bytes": 30}
         assert horizon["later_or_never"] == {"objects": 2, "size_bytes": 11}
 
-    def it_keeps_what_is_staged_or_young_and_counts_garbage_apart(self, spark: SparkOptions) -> None:
+    def it_keeps_what_is_staged_or_young_and_counts_garbage_apart(self, runners: Runners) -> None:
         stored = {
             "data/1": Stored(100, 0.5),
             "data/2": Stored(30),
@@ -116,17 +113,17 @@ class DescribeADrawnHistory:
             "data/junk": Stored(9),
         }
         history = History(LINE, {"main": "d"}, stored, staged=["data/3"])
-        found = run(history, CurveRequest(GcRules(7), NOW), spark)
+        found = run(history, CurveRequest(GcRules(7), NOW), runners)
         assert found["never_committed"] == {"objects": 1, "size_bytes": 9}
         assert found["committed"] == {"objects": 1, "size_bytes": 30}  # 1 is young, 3 staged, keep not stored
         assert [goes(found["curves"][0], n)[0] for n in (0, 5, 6)] == [1, 1, 0]
 
-    def it_has_nothing_to_say_of_a_repository_that_holds_nothing(self, spark: SparkOptions) -> None:
-        found = run(History((Snapshot("a", 3),), {"main": "a"}), CurveRequest(GcRules(7), NOW), spark)
+    def it_has_nothing_to_say_of_a_repository_that_holds_nothing(self, runners: Runners) -> None:
+        found = run(History((Snapshot("a", 3),), {"main": "a"}), CurveRequest(GcRules(7), NOW), runners)
         assert found["curves"][0]["points"] == [{"days": 0, "objects": 0, "size_bytes": 0}]
 
 
-def test_a_damaged_range_gives_its_error_and_no_curve(spark: SparkOptions, tmp_path: Path) -> None:
+def test_a_damaged_range_gives_its_error_and_no_curve(runners: Runners, tmp_path: Path) -> None:
     url = write_namespace(tmp_path / "ns", History(LINE, {"main": "d"}))
     broken = next(
         p for p in (tmp_path / "ns" / "_lakefs").iterdir() if p.is_file() and b"data/1" in p.read_bytes()
@@ -134,13 +131,13 @@ def test_a_damaged_range_gives_its_error_and_no_curve(spark: SparkOptions, tmp_p
     broken.write_bytes(broken.read_bytes()[:-1])
     request = CurveRequest(GcRules(7), NOW)
     with pytest.raises(FormatError, match=broken.name):
-        curve(request, of_namespace(request, open_namespace(url)), spark, Silent())
+        curve(request, of_namespace(request, open_namespace(url)), runners, Silent())
 
 
-def test_more_points_than_one_pass_can_ask_are_refused(spark: SparkOptions) -> None:
+def test_more_points_than_one_pass_can_ask_are_refused(runners: Runners) -> None:
     request = CurveRequest(GcRules(7), NOW, points=tuple(range(1, 70)))
     with pytest.raises(UsageError, match="more than one pass"):
-        run(History(LINE, {"main": "d"}), request, spark)
+        run(History(LINE, {"main": "d"}), request, runners)
 
 
 @st.composite
@@ -167,13 +164,13 @@ def histories(draw: st.DrawFn) -> History:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories(), st.integers(1, 14), st.booleans(), st.data())
 def test_every_day_of_every_curve_is_what_the_reference_says(
-    spark: SparkOptions, history: History, default: int, listing: bool, data: st.DataObject
+    runners: Runners, history: History, default: int, listing: bool, data: st.DataObject
 ) -> None:
     own = {b: data.draw(st.integers(1, 14)) for b in history.branches}
     rules = GcRules(default, own if data.draw(st.booleans()) else {})
     horizon = 6
     request = CurveRequest(rules, NOW, points=(1, 3, 5, 9), horizon_days=horizon)
-    found = run(history, request, spark, listing=listing)
+    found = run(history, request, runners, listing=listing)
     for curve_ in found["curves"]:
         varied = Varied(curve_["branch_id"])
         asked = {p["days"]: p for p in curve_["server"]}

@@ -24,10 +24,10 @@ from lakeplan.model.shown import Bit
 from lakeplan.model.shown_records import Records, object_digests, packed
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.simulation import ImpactRequest
-from lakeplan.simulation import impact, writing
-from lakeplan.simulation.impact import SparkSimulator
+from lakeplan.simulation import impact
+from lakeplan.simulation.impact import LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
-from lakeplan.simulation.session import SparkOptions
+from lakeplan.simulation.runners import Runners
 from tests.simulation.namespaces import SERVER_URL, entry, full
 
 BEFORE, AFTER, LATER = 1, 2, 4
@@ -76,12 +76,12 @@ class Repository:
         )
 
 
-def ask(spark: SparkOptions, *repositories: Repository) -> dict[str, ImpactResult | LakeplanError]:
-    return dict(SparkSimulator(spark).impact([repository.request() for repository in repositories]))
+def ask(runners: Runners, *repositories: Repository) -> dict[str, ImpactResult | LakeplanError]:
+    return dict(LocalOrSpark(runners).impact([repository.request() for repository in repositories]))
 
 
-def answer(spark: SparkOptions, repository: Repository) -> ImpactResult:
-    found = ask(spark, repository)[repository.key]
+def answer(runners: Runners, repository: Repository) -> ImpactResult:
+    found = ask(runners, repository)[repository.key]
     assert isinstance(found, ImpactResult)
     return found
 
@@ -102,13 +102,13 @@ class DescribeWithoutSpark:
     def it_starts_nothing_when_no_commit_changes_sides(self, repository: Repository) -> None:
         kept = repository.commit(BEFORE | AFTER | LATER, entry("a", "data/1"))
         repository.tag("v1", kept)
-        found = SparkSimulator().impact([repository.request()])
+        found = LocalOrSpark().impact([repository.request()])
         assert found == {"lab/one": ImpactResult({}, tags={"v1": Amount()})}
 
     def it_starts_nothing_when_kept_commits_share_every_range(self, repository: Repository) -> None:
         repository.commit(BEFORE, entry("a", "data/1"))
         repository.commit(BEFORE | AFTER | LATER, entry("a", "data/1"), entry("b", "data/2"))
-        found = SparkSimulator().impact([repository.request()])
+        found = LocalOrSpark().impact([repository.request()])
         assert found == {"lab/one": ImpactResult({})}
 
     def it_gives_the_error_to_every_repository_that_needs_spark(
@@ -117,30 +117,24 @@ class DescribeWithoutSpark:
         repository.commit(BEFORE, entry("a", "data/1"))
         calm = Repository(tmp_path / "calm", "lab/calm")
         calm.commit(BEFORE | AFTER | LATER, entry("a", "data/1"))
-        found = SparkSimulator().impact([repository.request(), calm.request()])
+        found = LocalOrSpark().impact([repository.request(), calm.request()])
         assert isinstance(found["lab/one"], SimulationFailed)
         assert found["lab/calm"] == ImpactResult({})
 
 
-@pytest.mark.spark
 class DescribeWhatIsNamed:
     NAMED: ClassVar = {"expire": Bit.NOW, "later": Bit.WEEK}
 
-    def shown(self, spark: SparkOptions, *repositories: Repository) -> list[Any]:
+    def shown(self, runners: Runners, *repositories: Repository) -> list[Any]:
         asked = [replace(repository.request(), shown=self.NAMED) for repository in repositories]
-        found = SparkSimulator(spark).impact(asked)
+        found = LocalOrSpark(runners).impact(asked)
         return [getattr(found[repository.key], "shown", None) for repository in repositories]
 
-    @pytest.mark.parametrize("few", [1_000_000, 0])
-    def it_names_every_object_by_why_it_expires(
-        self, spark: SparkOptions, repository: Repository, monkeypatch: pytest.MonkeyPatch, few: int
-    ) -> None:
-        """On the driver and, for many, in the workers."""
-        monkeypatch.setattr(writing, "FEW", few)
+    def it_names_every_object_by_why_it_expires(self, runners: Runners, repository: Repository) -> None:
         repository.commit(BEFORE, *(entry(f"a{n}", f"data/{n}") for n in range(20)))
         repository.commit(BEFORE | AFTER, entry("b", "data/7"), entry("c", "data/late"))
         repository.commit(BEFORE | AFTER | LATER, entry("d", "data/3"))
-        (data,) = self.shown(spark, repository)
+        (data,) = self.shown(runners, repository)
         now = [f"data/{n}" for n in range(20) if n not in (3, 7)]
         expected = dict.fromkeys(now, int(Bit.NOW | Bit.WEEK)) | dict.fromkeys(["data/7", "data/late"], 2)
         assert data == packed(
@@ -148,25 +142,24 @@ class DescribeWhatIsNamed:
         )
 
     def it_names_none_of_a_repository_beyond_the_limit(
-        self, spark: SparkOptions, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, runners: Runners, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(limits, "SHOWN_RECORDS", 2)
         small = Repository(tmp_path / "small", "lab/small")
         small.commit(BEFORE, entry("a", "data/1"))
         repository.commit(BEFORE, *(entry(f"a{n}", f"data/{n}") for n in range(3)))
-        large, known = self.shown(spark, repository, small)
+        large, known = self.shown(runners, repository, small)
         assert large is None
         assert Records(known).count(Bit.NOW) == 1
 
 
-@pytest.mark.spark
 class DescribeImpact:
     def it_counts_objects_by_the_verdicts_of_all_commits_that_hold_them(
-        self, spark: SparkOptions, repository: Repository
+        self, runners: Runners, repository: Repository
     ) -> None:
         repository.commit(BEFORE, entry("a/1", "data/1", 5), entry("b/2", "data/2", 7))
         repository.commit(BEFORE | AFTER, entry("c/copy", "data/2", 7))
-        found = answer(spark, repository)
+        found = answer(runners, repository)
         assert found.by_mask == {BEFORE: Amount(1, 5), BEFORE | AFTER: Amount(1, 7)}
         assert found.amount(EXPIRE["expire"]) == Amount(1, 5)
         assert found.amount(EXPIRE["later"]) == Amount(2, 12)
@@ -174,7 +167,7 @@ class DescribeImpact:
         assert (found.ranges_read, found.entries_read) == (3, 3)
 
     def it_counts_full_addresses_inside_and_none_outside(
-        self, spark: SparkOptions, repository: Repository
+        self, runners: Runners, repository: Repository
     ) -> None:
         repository.commit(
             BEFORE,
@@ -183,15 +176,15 @@ class DescribeImpact:
             entry("c", "elsewhere/deep", 3),
         )
         repository.commit(BEFORE | AFTER | LATER, full("d", f"{SERVER_URL}-2/data/1", 5))
-        assert answer(spark, repository).by_mask == {BEFORE: Amount(1, 5)}
+        assert answer(runners, repository).by_mask == {BEFORE: Amount(1, 5)}
 
-    def it_counts_what_tags_lose(self, spark: SparkOptions, repository: Repository) -> None:
+    def it_counts_what_tags_lose(self, runners: Runners, repository: Repository) -> None:
         old = repository.commit(BEFORE, entry("a", "data/1", 5), entry("b", "data/2", 7))
         kept = repository.commit(BEFORE | AFTER, entry("b", "data/2", 7))
         forgotten = repository.commit(0, entry("a", "data/1", 5), entry("z", "data/9", 1))
         for name, at in (("v1", old), ("v2", kept), ("v0", forgotten), ("first", "")):
             repository.tag(name, at)
-        found = answer(spark, repository)
+        found = answer(runners, repository)
         assert found.tags == {
             "first": Amount(),
             "v0": Amount(1, 5),
@@ -200,17 +193,17 @@ class DescribeImpact:
         }
         assert 0 not in found.by_mask
 
-    def it_never_mixes_the_same_range_in_two_namespaces(self, spark: SparkOptions, tmp_path: Path) -> None:
+    def it_never_mixes_the_same_range_in_two_namespaces(self, runners: Runners, tmp_path: Path) -> None:
         one, two = Repository(tmp_path / "1", "lab/one"), Repository(tmp_path / "2", "lab/two")
         same = entry("a", "data/1", 5)
         one.commit(BEFORE, same)
         two.commit(BEFORE | AFTER, same)
-        found = ask(spark, one, two)
+        found = ask(runners, one, two)
         assert found["lab/one"].by_mask == {BEFORE: Amount(1, 5)}  # type: ignore[union-attr]
         assert found["lab/two"].by_mask == {BEFORE | AFTER: Amount(1, 5)}  # type: ignore[union-attr]
         assert found["lab/two"].prefixes == ()  # type: ignore[union-attr]
 
-    def it_never_mixes_them_in_a_cache(self, spark: SparkOptions, tmp_path: Path) -> None:
+    def it_never_mixes_them_in_a_cache(self, runners: Runners, tmp_path: Path) -> None:
         """One repository's data imported into two others: their ranges are the same files."""
         held = entry("a", "data/1", 5), full("b/1", f"{SERVER_URL}/data/2", 7)
         requests = []
@@ -220,13 +213,13 @@ class DescribeImpact:
             requests.append(repository.request(url))
         cache = FolderCache(str(tmp_path / "cache"), 10**9)
         for _ in range(2):
-            found = SparkSimulator(spark, cache=cache).impact(requests)
+            found = LocalOrSpark(runners, cache=cache).impact(requests)
             gone = [found[request.key].by_mask for request in requests]  # type: ignore[union-attr]
             assert gone == [{BEFORE: Amount(2, 12)}, {BEFORE: Amount(1, 5)}, {BEFORE: Amount(1, 5)}]
         assert len(list((tmp_path / "cache").iterdir())) == 3
 
     def it_gives_a_repository_that_cannot_be_read_its_own_error(
-        self, spark: SparkOptions, tmp_path: Path
+        self, runners: Runners, tmp_path: Path
     ) -> None:
         good, damaged, empty = (Repository(tmp_path / n, f"lab/{n}") for n in ("good", "damaged", "empty"))
         for repository in (good, damaged, empty):
@@ -235,7 +228,7 @@ class DescribeImpact:
         broken.write_bytes(broken.read_bytes()[:-10])
         for path in (empty.root / "_lakefs").iterdir():
             path.unlink()
-        found = ask(spark, good, damaged, empty)
+        found = ask(runners, good, damaged, empty)
         assert found["lab/good"].by_mask == {BEFORE: Amount(1, 5)}  # type: ignore[union-attr]
         assert isinstance(found["lab/damaged"], FormatError)
         assert broken.name in str(found["lab/damaged"])
@@ -256,11 +249,10 @@ held = st.lists(
 commits = st.lists(st.tuples(st.integers(1, 7), held), min_size=1, max_size=6)
 
 
-@pytest.mark.spark
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(commits, min_size=1, max_size=3))
 def test_masks_are_those_of_the_commits_that_hold_an_object(
-    spark: SparkOptions, histories: Sequence[list[tuple[int, list[Entry]]]]
+    runners: Runners, histories: Sequence[list[tuple[int, list[Entry]]]]
 ) -> None:
     with tempfile.TemporaryDirectory() as root:
         repositories, expected = [], {}
@@ -273,7 +265,7 @@ def test_masks_are_those_of_the_commits_that_hold_an_object(
                     masks[each.address] |= mask
             repositories.append(repository)
             expected[repository.key] = masks
-        for key, found in ask(spark, *repositories).items():
+        for key, found in ask(runners, *repositories).items():
             assert isinstance(found, ImpactResult)
             for transition in EXPIRE.values():
                 gone = [address for address, mask in expected[key].items() if transition.goes(mask)]
@@ -288,14 +280,13 @@ class _WithCredentials(NamespaceMetadata):
     secret = ""
 
 
-@pytest.mark.spark
 def it_leaves_no_credentials_in_files_on_the_way_to_the_workers(
-    spark: SparkOptions, repository: Repository
+    runners: Runners, repository: Repository
 ) -> None:
     repository.commit(BEFORE, entry("a", "data/1"))
     reader = _WithCredentials(open_namespace(f"file://{repository.root}"))
     reader.__dict__["secret"] = "a-secret-that-travels"
-    found = SparkSimulator(spark).impact([replace(repository.request(), metadata=reader)])
+    found = LocalOrSpark(runners).impact([replace(repository.request(), metadata=reader)])
     assert isinstance(found[repository.key], ImpactResult)
     active = SparkSession.getActiveSession()
     assert active is not None

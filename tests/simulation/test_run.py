@@ -21,12 +21,11 @@ from lakeplan.model.objects import Entry
 from lakeplan.model.rules import GcRules
 from lakeplan.ports.progress import Silent
 from lakeplan.ports.range_cache import RangeCache
-from lakeplan.simulation import writing
 from lakeplan.simulation.columns import TABLES
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import RuleSet
 from lakeplan.simulation.run import simulate
-from lakeplan.simulation.session import SparkOptions
+from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.tables import schema
 from tests.simulation.namespaces import (
     NOW,
@@ -40,8 +39,6 @@ from tests.simulation.namespaces import (
     write_namespace,
 )
 from tests.simulation.reference import Answer, Reference
-
-pytestmark = pytest.mark.spark
 
 
 @dataclass
@@ -59,7 +56,7 @@ class Result:
 
 def run(
     history: History,
-    options: SparkOptions,
+    options: Runners,
     *rules: GcRules,
     folder: Path | None = None,
     listing: bool = True,
@@ -118,7 +115,7 @@ def one_branch(*commits: Snapshot, **more: Any) -> History:
 
 
 class DescribeWhatGoes:
-    def it_lets_go_what_only_expired_commits_hold(self, spark: SparkOptions) -> None:
+    def it_lets_go_what_only_expired_commits_hold(self, runners: Runners) -> None:
         history = one_branch(
             Snapshot("a", 60, (), (entry("x/1", "data/p/1", 5), entry("x/2", "data/p/2"))),
             Snapshot("b", 50, ("a",), (entry("x/2", "data/p/2"),)),
@@ -126,7 +123,7 @@ class DescribeWhatGoes:
             stored={"data/p/1": Stored(5), "data/p/2": Stored()},
             staged=[],
         )
-        result = run(history, spark, MAIN_7)
+        result = run(history, runners, MAIN_7)
         assert result.addresses() == ["data/p/1"]
         row = result.object("data/p/1")
         assert row["reason"] == "expired"
@@ -134,48 +131,48 @@ class DescribeWhatGoes:
         assert row["size_bytes"] == 5
         assert not row["at_risk"]
 
-    def it_keeps_an_object_that_a_kept_commit_holds_under_another_path(self, spark: SparkOptions) -> None:
+    def it_keeps_an_object_that_a_kept_commit_holds_under_another_path(self, runners: Runners) -> None:
         history = one_branch(
             Snapshot("a", 60, (), (entry("old/name", "data/p/1"),)),
             Snapshot("b", 50, ("a",), ()),
             Snapshot("c", 40, ("b",), (entry("copy/name", "data/p/1"),)),
             stored={"data/p/1": Stored()},
         )
-        assert run(history, spark, MAIN_7).addresses() == []
+        assert run(history, runners, MAIN_7).addresses() == []
 
-    def it_counts_a_full_address_inside_the_namespace_as_relative(self, spark: SparkOptions) -> None:
+    def it_counts_a_full_address_inside_the_namespace_as_relative(self, runners: Runners) -> None:
         history = one_branch(
             Snapshot("a", 60, (), (entry("old", "data/p/1"), full("gone", f"{SERVER_URL}/data/p/2"))),
             Snapshot("b", 50, ("a",), ()),
             Snapshot("c", 40, ("b",), (full("linked", f"{SERVER_URL}/data/p/1"),)),
             stored={"data/p/1": Stored(), "data/p/2": Stored()},
         )
-        result = run(history, spark, MAIN_7)
+        result = run(history, runners, MAIN_7)
         assert result.addresses() == ["data/p/2"]
         assert result.object("data/p/2")["reason"] == "expired"
 
-    def it_never_counts_addresses_outside(self, spark: SparkOptions) -> None:
+    def it_never_counts_addresses_outside(self, runners: Runners) -> None:
         history = one_branch(
             Snapshot("a", 60, (), (full("in", "s3://elsewhere/in"), full("in2", f"{SERVER_URL}-2/data/p/1"))),
             Snapshot("b", 50, ("a",), ()),
             Snapshot("c", 40, ("b",), ()),
             stored={},
         )
-        result = run(history, spark, MAIN_7, listing=False)
+        result = run(history, runners, MAIN_7, listing=False)
         assert result.addresses() == []
         assert result.summary["rule_sets"][0]["objects"]["kept"]["objects"] == 0
 
-    def it_keeps_what_may_be_meant_by_a_full_address_elsewhere(self, spark: SparkOptions) -> None:
+    def it_keeps_what_may_be_meant_by_a_full_address_elsewhere(self, runners: Runners) -> None:
         history = one_branch(
             Snapshot("a", 40, (), (full("x", "s3://any/where/data/p/1"), full("y", "s3://any/ns/oldkey"))),
             stored={"data/p/1": Stored(), "oldkey": Stored(), "data/p/3": Stored()},
         )
-        result = run(history, spark, MAIN_7, storage_namespace=None)
+        result = run(history, runners, MAIN_7, storage_namespace=None)
         assert result.addresses() == ["data/p/3"]
         assert result.summary["rule_sets"][0]["objects"]["protected_by_alias"]["objects"] == 2
         assert any("--storage-namespace" in warning for warning in result.summary["warnings"])
 
-    def it_keeps_staged_and_young_objects_and_lets_strays_go(self, spark: SparkOptions) -> None:
+    def it_keeps_staged_and_young_objects_and_lets_strays_go(self, runners: Runners) -> None:
         stored = {
             "data/p/staged": Stored(),
             "data/p/young": Stored(age=0.5),
@@ -185,7 +182,7 @@ class DescribeWhatGoes:
             "data/direct": Stored(),
         }
         history = one_branch(Snapshot("a", 1, (), ()), stored=stored, staged=["data/p/staged"])
-        result = run(history, spark, MAIN_7)
+        result = run(history, runners, MAIN_7)
         assert result.addresses() == ["data/direct", "data/p/stray", "stray-at-the-root"]
         assert {row["reason"] for row in result.tables["objects"]} == {"never_committed"}
         assert result.object("data/p/stray")["last_commit_id"] is None
@@ -194,25 +191,25 @@ class DescribeWhatGoes:
         assert objects["kept_uncommitted"]["objects"] == 1
         assert objects["kept_young"]["objects"] == 1
 
-    def it_takes_exactly_the_minimum_age_as_too_young(self, spark: SparkOptions) -> None:
+    def it_takes_exactly_the_minimum_age_as_too_young(self, runners: Runners) -> None:
         history = one_branch(
             Snapshot("a", 1, (), ()), stored={"data/p/1": Stored(age=1.0), "data/p/2": Stored(age=1.0001)}
         )
-        assert run(history, spark, MAIN_7).addresses() == ["data/p/2"]
+        assert run(history, runners, MAIN_7).addresses() == ["data/p/2"]
 
-    def it_says_at_most_without_a_listing(self, spark: SparkOptions) -> None:
+    def it_says_at_most_without_a_listing(self, runners: Runners) -> None:
         history = one_branch(
             Snapshot("a", 60, (), (entry("x", "data/p/1", 9),)),
             Snapshot("b", 50, ("a",), ()),
             Snapshot("c", 40, ("b",), ()),
             stored={"data/p/stray": Stored()},
         )
-        result = run(history, spark, MAIN_7, listing=False)
+        result = run(history, runners, MAIN_7, listing=False)
         assert result.addresses() == ["data/p/1"]
         assert result.object("data/p/1")["size_bytes"] == 9
         assert result.summary["at_most"] is True
 
-    def it_marks_at_risk_what_the_servers_early_stop_loses(self, spark: SparkOptions) -> None:
+    def it_marks_at_risk_what_the_servers_early_stop_loses(self, runners: Runners) -> None:
         # main's HEAD sorts before the feature's: its walk visits P and stops the other one there
         commits = (
             Snapshot("p", 30, (), (entry("f", "data/p/1"),)),
@@ -220,25 +217,25 @@ class DescribeWhatGoes:
             Snapshot("z-feature", 2, ("p",), ()),
         )
         history = History(commits, {"feature": "z-feature", "main": "a-main"}, {"data/p/1": Stored()})
-        result = run(history, spark, GcRules(7, {"main": 15}))
+        result = run(history, runners, GcRules(7, {"main": 15}))
         assert result.addresses() == ["data/p/1"]
         assert result.object("data/p/1")["at_risk"] is True
 
-    def it_judges_two_rule_sets_in_one_run(self, spark: SparkOptions) -> None:
+    def it_judges_two_rule_sets_in_one_run(self, runners: Runners) -> None:
         history = one_branch(
             Snapshot("a", 60, (), (entry("x", "data/p/1"),)),
             Snapshot("b", 50, ("a",), ()),
             Snapshot("c", 1, ("b",), ()),
             stored={"data/p/1": Stored()},
         )
-        result = run(history, spark, MAIN_7, GcRules(90))
+        result = run(history, runners, MAIN_7, GcRules(90))
         assert result.addresses("rules") == ["data/p/1"]
         assert result.addresses("compare") == []
         for table, columns in TABLES.items():
             for row in result.tables[table]:
                 assert list(row) == [*(c.name for c in columns), "rule_set"]
 
-    def it_counts_an_object_once_for_each_distinct_prefix(self, spark: SparkOptions) -> None:
+    def it_counts_an_object_once_for_each_distinct_prefix(self, runners: Runners) -> None:
         deep = "a/b/c/d/e/f/g"
         held = tuple(
             sorted((entry(p, "data/p/1", 3) for p in (deep, "a/b/x", "top", "a//y")), key=lambda e: e.path)
@@ -246,7 +243,7 @@ class DescribeWhatGoes:
         history = one_branch(
             Snapshot("a", 60, (), held), Snapshot("b", 50, ("a",), ()), Snapshot("c", 40, ("b",), ())
         )
-        rows = rows_of(run(history, spark, MAIN_7, listing=False), "prefixes")
+        rows = rows_of(run(history, runners, MAIN_7, listing=False), "prefixes")
         assert [(r["prefix"], r["depth"], r["objects"], r["size_bytes"]) for r in rows] == [
             ("", 0, 1, 3),
             ("a/", 1, 1, 3),
@@ -257,46 +254,29 @@ class DescribeWhatGoes:
             ("a/b/c/d/e/", 5, 1, 3),
         ]
 
-    def it_gives_the_same_rows_when_there_are_too_many_for_the_driver(
-        self, spark: SparkOptions, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        history = one_branch(
-            Snapshot("a", 60, (), (entry("a/1", "data/p/1", 3), entry("b/2", "data/p/2", 4))),
-            Snapshot("b", 50, ("a",), ()),
-            Snapshot("c", 40, ("b",), ()),
-            stored={"data/p/1": Stored(3), "data/p/2": Stored(4), "data/p/3": Stored(5)},
-        )
-        few = run(history, spark, MAIN_7, GcRules(90))
-        monkeypatch.setattr(writing, "FEW", -1)
-        many = run(history, spark, MAIN_7, GcRules(90))
-        for table in TABLES:
-            for name in ("rules", "compare"):
-                assert rows_of(many, table, name) == rows_of(few, table, name)
-        assert many.summary["rule_sets"] == few.summary["rule_sets"]
-
-    def it_says_when_the_documented_rule_lets_a_commit_go(self, spark: SparkOptions) -> None:
+    def it_says_when_the_documented_rule_lets_a_commit_go(self, runners: Runners) -> None:
         history = one_branch(Snapshot("a", 20), Snapshot("b", 10, ("a",)), Snapshot("c", 5, ("b",)))
-        rows = rows_of(run(history, spark, GcRules(30)), "commits")
+        rows = rows_of(run(history, runners, GcRules(30)), "commits")
         by_age = [(NOW - row["kept_until"]).days if row["kept_until"] else None for row in rows]
         assert by_age == [-20, -25, None]  # a goes when b is 30 days old, b when c is; c is the HEAD
 
 
 class DescribeStagedData:
-    def it_says_when_no_run_is_at_hand(self, spark: SparkOptions) -> None:
-        result = run(one_branch(Snapshot("a", 1)), spark, MAIN_7)
+    def it_says_when_no_run_is_at_hand(self, runners: Runners) -> None:
+        result = run(one_branch(Snapshot("a", 1)), runners, MAIN_7)
         assert result.summary["uncommitted"] == {"run_id": None, "created": None, "files": 0}
         assert any("uncommitted" in warning for warning in result.summary["warnings"])
 
-    def it_refuses_a_run_that_is_too_old_unless_told(self, spark: SparkOptions) -> None:
+    def it_refuses_a_run_that_is_too_old_unless_told(self, runners: Runners) -> None:
         history = one_branch(Snapshot("a", 1), staged=["data/p/1"], staged_age=1.5)
         with pytest.raises(LakeplanError, match=r"1 day, 12:00:00 old"):
-            run(history, spark, MAIN_7)
-        result = run(history, spark, MAIN_7, max_uncommitted_age_seconds=2 * 86400)
+            run(history, runners, MAIN_7)
+        result = run(history, runners, MAIN_7, max_uncommitted_age_seconds=2 * 86400)
         assert result.summary["uncommitted"]["files"] == 1
 
 
 class DescribeWhatCannotBeRead:
-    def it_names_a_range_that_is_damaged(self, spark: SparkOptions, tmp_path: Path) -> None:
+    def it_names_a_range_that_is_damaged(self, runners: Runners, tmp_path: Path) -> None:
         history = one_branch(Snapshot("a", 1, (), (entry("x", "data/p/1"),)))
         url = write_namespace(tmp_path / "ns", history)
         damaged = next(p for p in (tmp_path / "ns" / "_lakefs").iterdir() if b"data/p/1" in p.read_bytes())
@@ -305,30 +285,32 @@ class DescribeWhatCannotBeRead:
         damaged.write_bytes(data)
         request = SimulateRequest((RuleSet("rules", MAIN_7),), NOW, output=tmp_path / "out")
         with pytest.raises(FormatError) as error:
-            simulate(request, open_namespace(url), spark, Silent())
+            simulate(request, open_namespace(url), runners, Silent())
         assert damaged.name in str(error.value)
         assert not (tmp_path / "out").exists()
 
-    def it_names_a_range_that_is_missing(self, spark: SparkOptions, tmp_path: Path) -> None:
+    def it_names_a_range_that_is_missing(self, runners: Runners, tmp_path: Path) -> None:
         history = one_branch(Snapshot("a", 1, (), (entry("x", "data/p/1"),)))
         url = write_namespace(tmp_path / "ns", history)
         missing = next(p for p in (tmp_path / "ns" / "_lakefs").iterdir() if b"data/p/1" in p.read_bytes())
         missing.unlink()
         with pytest.raises(StorageNotFound, match=missing.name):
-            simulate(SimulateRequest((RuleSet("rules", MAIN_7),), NOW), open_namespace(url), spark, Silent())
+            simulate(
+                SimulateRequest((RuleSet("rules", MAIN_7),), NOW), open_namespace(url), runners, Silent()
+            )
 
-    def it_names_branches_whose_heads_the_dump_lacks(self, spark: SparkOptions) -> None:
+    def it_names_branches_whose_heads_the_dump_lacks(self, runners: Runners) -> None:
         history = History((Snapshot("a", 1),), {"main": "a", "new": "later"})
         with pytest.raises(LakeplanError, match=rf"1 of its branches: new \({commit_id('later')}\)"):
-            run(history, spark, MAIN_7)
+            run(history, runners, MAIN_7)
 
-    def it_says_when_there_is_no_refs_dump(self, spark: SparkOptions, tmp_path: Path) -> None:
+    def it_says_when_there_is_no_refs_dump(self, runners: Runners, tmp_path: Path) -> None:
         (tmp_path / "ns").mkdir()
         request = SimulateRequest((RuleSet("rules", MAIN_7),), NOW)
         with pytest.raises(StorageNotFound, match="holds no refs dump"):
-            simulate(request, open_namespace(f"file://{tmp_path / 'ns'}"), spark, Silent())
+            simulate(request, open_namespace(f"file://{tmp_path / 'ns'}"), runners, Silent())
 
-    def it_does_not_touch_a_folder_that_is_not_its_own(self, spark: SparkOptions, tmp_path: Path) -> None:
+    def it_does_not_touch_a_folder_that_is_not_its_own(self, runners: Runners, tmp_path: Path) -> None:
         url = write_namespace(tmp_path / "ns", one_branch(Snapshot("a", 1)))
         output = tmp_path / "mine"
         output.mkdir()
@@ -336,15 +318,15 @@ class DescribeWhatCannotBeRead:
         for overwrite in (False, True):
             request = SimulateRequest((RuleSet("rules", MAIN_7),), NOW, output=output, overwrite=overwrite)
             with pytest.raises(UsageError):
-                simulate(request, open_namespace(url), spark, Silent())
+                simulate(request, open_namespace(url), runners, Silent())
         assert (output / "letter.txt").read_text() == "dear"
 
-    def it_replaces_its_own_results_when_told(self, spark: SparkOptions, tmp_path: Path) -> None:
+    def it_replaces_its_own_results_when_told(self, runners: Runners, tmp_path: Path) -> None:
         url = write_namespace(tmp_path / "ns", one_branch(Snapshot("a", 1)))
         output = tmp_path / "out"
         for overwrite in (False, True):
             request = SimulateRequest((RuleSet("rules", MAIN_7),), NOW, output=output, overwrite=overwrite)
-            simulate(request, open_namespace(url), spark, Silent())
+            simulate(request, open_namespace(url), runners, Silent())
         assert sorted(p.name for p in tmp_path.iterdir()) == ["ns", "out"]
 
 
@@ -404,10 +386,10 @@ rule_sets = st.builds(
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories(), rule_sets, rule_sets, st.booleans(), st.booleans())
 def test_runs_answer_as_the_reference_does(
-    spark: SparkOptions, history: History, rules: GcRules, other: GcRules, listing: bool, url_known: bool
+    runners: Runners, history: History, rules: GcRules, other: GcRules, listing: bool, url_known: bool
 ) -> None:
     url = SERVER_URL if url_known else None
-    result = run(history, spark, rules, other, listing=listing, storage_namespace=url)
+    result = run(history, runners, rules, other, listing=listing, storage_namespace=url)
     for name, each in (("rules", rules), ("compare", other)):
         reference = Reference(history, each, listing=listing, url_known=url_known)
         assert_same(result, reference.answer(), name)
@@ -425,7 +407,7 @@ def test_runs_answer_as_the_reference_does(
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories(), rule_sets, rule_sets, st.booleans(), st.booleans())
 def test_a_cache_changes_no_row(
-    spark: SparkOptions, history: History, rules: GcRules, other: GcRules, listing: bool, url_known: bool
+    runners: Runners, history: History, rules: GcRules, other: GcRules, listing: bool, url_known: bool
 ) -> None:
     """Empty, filled for other rules, full, and damaged."""
     url = SERVER_URL if url_known else None
@@ -437,7 +419,7 @@ def test_a_cache_changes_no_row(
                 damage(root / "cache")
             result = run(
                 history,
-                spark,
+                runners,
                 *asked,
                 folder=root,
                 listing=listing,

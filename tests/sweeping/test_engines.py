@@ -4,8 +4,6 @@ prove nothing of the product."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
 from pathlib import Path
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from lakeplan.core.retention import CommitGraph, by_date
 from lakeplan.core.sweep.keep import KeepRules, keep_masks
@@ -26,7 +23,7 @@ from lakeplan.model.rules import GcRules
 from lakeplan.model.sweep import Part
 from lakeplan.ports.sweep import Facts, ForeignRanges, Marker, MarkRequest, RecheckRequest
 from lakeplan.simulation.inputs import NamespaceMetadata
-from lakeplan.simulation.marking import SparkMarker
+from lakeplan.simulation.marking import StepMarker
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,
@@ -41,7 +38,7 @@ from tests.sweeping.plain import PlainMarker
 from tests.sweeping.stores import folder_store
 
 if TYPE_CHECKING:
-    from lakeplan.simulation.session import SparkOptions
+    from lakeplan.simulation.runners import Runners
 
 pytestmark = pytest.mark.spark
 
@@ -173,27 +170,20 @@ def _foreign(folder: Path) -> tuple[ForeignRanges, ...]:
     return (ForeignRanges("prod/other", metadata, tuple(c.meta_range_id for c in refs.commits)),)
 
 
-@contextmanager
-def active() -> Iterator[SparkSession]:
-    session = SparkSession.getActiveSession()
-    assert session is not None
-    yield session
-
-
 @given(case=cases())
 @settings(
     max_examples=4,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-def test_both_engines_mark_the_same(spark: SparkOptions, case: Case) -> None:
+def test_the_engine_marks_as_the_plain_one(runners: Runners, case: Case) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_namespace(folder / "ns", case.history)
         if case.foreign:
             write_namespace(folder / "other", History([Snapshot("f0", 1, (), case.foreign)], {"main": "f0"}))
         plain = answer(PlainMarker(), case, folder, "plain")
-        assert answer(SparkMarker(active), case, folder, "spark") == plain
+        assert answer(StepMarker(runners.open), case, folder, "steps") == plain
 
 
 @given(case=cases())

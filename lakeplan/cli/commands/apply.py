@@ -89,6 +89,7 @@ def register(app: typer.Typer) -> None:
             ),
         ] = False,
         lakectl_config: options.LakectlConfig = None,
+        runner: options.Runner = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
@@ -115,8 +116,7 @@ def register(app: typer.Typer) -> None:
         session = Session.open(
             tree,
             lakectl_config=lakectl_config,
-            master=master,
-            spark_conf=spark_conf,
+            runners=options.runners(runner, master, spark_conf),
             cache=caches.cache_choice(cache, cache_size),
             progress=not (no_progress or quiet),
         )
@@ -133,9 +133,7 @@ def register(app: typer.Typer) -> None:
             outputs,
             no_color=no_color,
             redact=redact_paths,
-            sweep=AfterApply(session, master, tuple(spark_conf or ()), outputs, no_color, redact_paths)
-            if sweep
-            else None,
+            sweep=AfterApply(session, outputs, no_color, redact_paths) if sweep else None,
         )
         if plan_file is not None:
             return flow.apply(read_plan(plan_file))

@@ -23,7 +23,7 @@ from lakeplan.cli.one_repository import entry_of, looked_up, one_repository
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
-from lakeplan.cli.wiring import Session, parse_spark_conf
+from lakeplan.cli.wiring import Session
 from lakeplan.core.retention.curve import MAX_DAYS
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.model.rules import GcRules
@@ -34,6 +34,7 @@ from lakeplan.render.curve_svg import curve_svg
 from lakeplan.render.json import json_text
 from lakeplan.simulation.curve_request import CurveRequest
 from lakeplan.simulation.document import Json
+from lakeplan.simulation.runners import Runners
 
 if TYPE_CHECKING:  # Spark takes long to import; a wrong argument should not wait for it
     from lakeplan.simulation.curve import CurveInput
@@ -103,6 +104,7 @@ def register(app: typer.Typer) -> None:
         read_only: Annotated[
             bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
         ] = False,
+        runner: options.Runner = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
@@ -118,7 +120,7 @@ def register(app: typer.Typer) -> None:
         configure_logging(log_level)
         outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
         kept = caches.cache_choice(cache, cache_size)
-        conf, shown = parse_spark_conf(spark_conf), not (no_progress or quiet)
+        runners, shown = options.runners(runner, master, spark_conf), not (no_progress or quiet)
         asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
         if (repository is None) == (namespace is None):
             raise UsageError("one source is needed, and no more", hint=TWO_SOURCES)
@@ -137,9 +139,12 @@ def register(app: typer.Typer) -> None:
                 storage_namespace=check_storage_namespace(storage_namespace),
             )
         else:
-            session = Session.open(tree, as_of=as_of, lakectl_config=lakectl_config, progress=shown)
+            session = Session.open(
+                tree, as_of=as_of, lakectl_config=lakectl_config, progress=shown, runners=runners
+            )
+            runners = session.runners
             request, given = _from_server(session, repository or "", rules, asked, read_only=read_only)
-        document = _run(request, given, master, conf, kept, progress_for(shown=shown, no_color=no_color))
+        document = _run(request, given, runners, kept, progress_for(shown=shown, no_color=no_color))
         if session is not None:
             document = with_costs(document, session.tree)
         document = redaction.shown(document, redact=redact_paths)
@@ -167,16 +172,13 @@ class _Asked:
 def _run(
     request: CurveRequest,
     given: CurveInput,
-    master: str | None,
-    conf: dict[str, str],
+    runners: Runners,
     cache: caches.CacheChoice,
     progress: Progress,
 ) -> Json:
     from lakeplan.simulation.curve import curve
-    from lakeplan.simulation.session import SparkOptions
 
-    options = SparkOptions(master=master, conf=conf)
-    return curve(request, given, options, progress, cache.open(local=options.is_local))
+    return curve(request, given, runners, progress, cache.open(local=runners.is_local))
 
 
 def _from_namespace(

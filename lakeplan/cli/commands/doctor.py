@@ -18,7 +18,7 @@ from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.sweeping import open_store
 from lakeplan.cli.when import now_utc
-from lakeplan.cli.wiring import Session, parse_spark_conf
+from lakeplan.cli.wiring import Session
 from lakeplan.errors import ConfigError, ExitCode, UsageError
 from lakeplan.render.amounts import counted
 from lakeplan.render.doctor import render_doctor
@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
         configure_logging(log_level)
         outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
         what = _purpose(purpose)
-        conf = parse_spark_conf(spark_conf)
+        conf = options.parse_spark_conf(spark_conf)
 
         def spark() -> str:
             # Imported when asked for, as everywhere: it takes a second.

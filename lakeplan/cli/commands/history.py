@@ -154,6 +154,7 @@ def rollback(
     format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
     cache: caches.Where = None,
@@ -169,8 +170,7 @@ def rollback(
     session = Session.open(
         tree,
         lakectl_config=lakectl_config,
-        master=master,
-        spark_conf=spark_conf,
+        runners=options.runners(runner, master, spark_conf),
         cache=caches.cache_choice(cache, cache_size),
         progress=not (no_progress or quiet),
     )

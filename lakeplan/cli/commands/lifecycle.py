@@ -93,6 +93,7 @@ def plan(
         bool, typer.Option("--detailed-exitcode", help="Exit 2 when branches would be deleted.")
     ] = False,
     lakectl_config: options.LakectlConfig = None,
+    runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
     cache: caches.Where = None,
@@ -109,8 +110,7 @@ def plan(
         tree,
         as_of=as_of,
         lakectl_config=lakectl_config,
-        master=master,
-        spark_conf=spark_conf,
+        runners=options.runners(runner, master, spark_conf),
         cache=caches.cache_choice(cache, cache_size),
         progress=not (no_progress or quiet),
     )

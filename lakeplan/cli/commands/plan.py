@@ -92,6 +92,7 @@ def register(app: typer.Typer) -> None:
         base: Against = None,
         new_tree: NewTree = False,
         lakectl_config: options.LakectlConfig = None,
+        runner: options.Runner = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
@@ -108,8 +109,7 @@ def register(app: typer.Typer) -> None:
             tree,
             as_of=as_of,
             lakectl_config=lakectl_config,
-            master=master,
-            spark_conf=spark_conf,
+            runners=options.runners(runner, master, spark_conf),
             cache=caches.cache_choice(cache, cache_size),
             progress=not (no_progress or quiet),
         )

@@ -17,7 +17,7 @@ from lakeplan.cli.outputs import STANDARD_OUTPUT
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.report_curves import Curves, compute_curves
 from lakeplan.cli.report_sources import Sources
-from lakeplan.cli.wiring import Session, parse_spark_conf
+from lakeplan.cli.wiring import Session
 from lakeplan.core.files import write_file
 from lakeplan.core.globs import names_repository
 from lakeplan.errors import ExitCode, UsageError
@@ -92,6 +92,7 @@ def register(app: typer.Typer) -> None:
         region: namespaces.Region = None,
         time_zone: namespaces.TimeZone = "UTC",
         lakectl_config: options.LakectlConfig = None,
+        runner: options.Runner = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
         redact_paths: options.RedactPaths = False,
@@ -113,17 +114,18 @@ def register(app: typer.Typer) -> None:
             raise UsageError(
                 "--with-curves needs a history", hint="give -C DIR or --namespace, or --curve FILE"
             )
-        spark = master, parse_spark_conf(spark_conf)
+        runners = options.runners(runner, master, spark_conf)
         progress = progress_for(shown=not (no_progress or quiet))
         session = None
         if tree is not None and not no_graph:
-            session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
+            session = Session.open(tree, lakectl_config=lakectl_config, progress=False, runners=runners)
+            runners = session.runners
         sources = Sources({} if no_graph else urls, session, endpoint_url, region, time_zone)
         drawn = shown[:MAX_DETAILED]
         histories = report_sources.read_histories(sources, drawn, progress, read_only=read_only)
         made = Curves()
         if with_curves:
-            made = compute_curves(plan, drawn, histories.found, sources, spark, progress)
+            made = compute_curves(plan, drawn, histories.found, sources, runners, progress)
         failed = [*histories.failed, *made.failed]
         missing = [*failed, *made.left_out]
         missing += [NO_GRAPH] if shown and not histories.found and not failed else []

@@ -23,6 +23,7 @@ from lakeplan.render.simulate import render_simulate
 from lakeplan.simulation.commits import simulate_commits
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import COMPARE, RULES, RuleSet
+from lakeplan.simulation.runners import Runners
 
 FORMATS = ("rich", "json")
 HELP = """Show what rules would delete in a namespace; needs no server.
@@ -71,6 +72,7 @@ def register(app: typer.Typer) -> None:
         endpoint_url: namespaces.EndpointUrl = None,
         region: namespaces.Region = None,
         time_zone: namespaces.TimeZone = "UTC",
+        runner: options.Runner = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
         cache: caches.Where = None,
@@ -102,7 +104,7 @@ def register(app: typer.Typer) -> None:
             document = simulate_commits(request, reader)
         else:
             progress = progress_for(shown=not (no_progress or quiet), no_color=no_color)
-            document = _simulate(request, reader, master, spark_conf or [], kept, progress)
+            document = _simulate(request, reader, options.runners(runner, master, spark_conf), kept, progress)
         outside = shown(document, redact=redact_paths)
         emit_document(outputs, outside, render_simulate, no_color=no_color)
         return ExitCode.OK
@@ -111,18 +113,14 @@ def register(app: typer.Typer) -> None:
 def _simulate(
     request: SimulateRequest,
     reader: NamespaceReader,
-    master: str | None,
-    spark_conf: list[str],
+    runners: Runners,
     cache: caches.CacheChoice,
     progress: Progress,
 ) -> dict[str, object]:
-    # Spark takes longer to import than --commits-only takes to run.
-    from lakeplan.cli.wiring import parse_spark_conf
+    # Arrow takes longer to import than --commits-only takes to run.
     from lakeplan.simulation.run import simulate
-    from lakeplan.simulation.session import SparkOptions
 
-    options = SparkOptions(master=master, conf=parse_spark_conf(spark_conf))
-    return simulate(request, reader, options, progress, cache.open(local=options.is_local))
+    return simulate(request, reader, runners, progress, cache.open(local=runners.is_local))
 
 
 def _rule_sets(rules: Path, compare: Path | None) -> tuple[RuleSet, ...]:

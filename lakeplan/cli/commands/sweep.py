@@ -106,6 +106,7 @@ def mark(
     format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
     connect_timeout: options.ConnectTimeout = 10.0,
@@ -121,7 +122,7 @@ def mark(
     chosen = chosen_settings(min_age, never_committed)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
     session.timeouts = Timeouts(connect_timeout, read_timeout)
-    with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
+    with sweep_ports(session, runners=options.runners(runner, master, spark_conf)) as ports:
         made = mark_all(
             session.tree,
             Selection(tuple(target or ()), owner, server),
@@ -156,7 +157,7 @@ def approve(
     configure_logging(log_level)
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
-    with sweep_ports(session, master=None, spark_conf=None) as ports:
+    with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         openers = openers_of(session, allow)
         given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
@@ -185,6 +186,7 @@ def run(
     format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
     connect_timeout: options.ConnectTimeout = 10.0,
@@ -203,7 +205,10 @@ def run(
     with (
         stopping() as stop,
         sweep_ports(
-            session, master=master, spark_conf=spark_conf, parallelism=parallelism, stop=stop.is_set
+            session,
+            runners=options.runners(runner, master, spark_conf),
+            parallelism=parallelism,
+            stop=stop.is_set,
         ) as ports,
     ):
         this = this_run(tree)
@@ -256,7 +261,7 @@ def report(
         document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
         Way(outputs, session.tree, no_color, redact_paths).emit(document, render_mark_list, mark_list_metrics)
         return ExitCode.OK
-    with sweep_ports(session, master=None, spark_conf=None) as ports:
+    with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
         if summary is not None:
@@ -290,6 +295,7 @@ def restore(
     format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
     redact_paths: options.RedactPaths = False,
@@ -301,7 +307,7 @@ def restore(
     configure_logging(log_level)
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
-    with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
+    with sweep_ports(session, runners=options.runners(runner, master, spark_conf)) as ports:
         site, stored = find_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
     code = ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
@@ -328,6 +334,7 @@ def purge(
     format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
     lakectl_config: options.LakectlConfig = None,
+    runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
     redact_paths: options.RedactPaths = False,
@@ -341,7 +348,7 @@ def purge(
     age = 0 if older_than is None else parse_age("--older-than", older_than)
     before = now_utc() - timedelta(seconds=age)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
-    with sweep_ports(session, master=master, spark_conf=spark_conf) as ports:
+    with sweep_ports(session, runners=options.runners(runner, master, spark_conf)) as ports:
         found = quarantines(
             session.tree,
             Selection(tuple(target or ()), owner, server),

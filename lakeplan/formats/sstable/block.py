@@ -35,13 +35,19 @@ def load_block(data: bytes, handle: Handle, limit: int) -> bytes:
 
 def _stored_block(data: bytes, handle: Handle, limit: int) -> tuple[bytes, int]:
     """The block as stored, checksum verified, and its kind of compression."""
+    end = check_block(data, handle, limit)
+    return data[handle.offset : end], data[end]
+
+
+def check_block(data: bytes, handle: Handle, limit: int) -> int:
+    """Where the block ends, without its trailer. Raises FormatError, unnamed, when its checksum does not match."""
     end = handle.offset + handle.size
     if end + TRAILER_SIZE > limit:
         raise damaged(f"a block at {handle.offset} of {handle.size} bytes lies outside the file")
     stored = int.from_bytes(data[end + 1 : end + TRAILER_SIZE], "little")
     if masked_crc32c(data[handle.offset : end + 1]) != stored:
         raise damaged(f"the checksum of the block at {handle.offset} does not match")
-    return data[handle.offset : end], data[end]
+    return end
 
 
 def _unpacked_size(raw: bytes, compression: int, handle: Handle) -> int:

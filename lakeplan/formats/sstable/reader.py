@@ -67,6 +67,28 @@ def read_sstable(data: bytes, *, name: str) -> SSTable:
 
 def open_blocks(data: bytes) -> Blocks:
     """Verifies and decompresses every block; entries are not looked at yet."""
+    frame = open_frame(data)
+    handles = _index_handles(data, frame.index, frame.limit)
+    if frame.is_two_level:
+        _check_places(handles)
+        handles = [h for part in handles for h in _index_handles(data, part, frame.limit)]
+    _check_places(handles)
+    return Blocks(frame.properties, tuple(_load_all(data, handles, frame.limit)), frame.count)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a table says of itself. ``limit`` is where the footer begins."""
+
+    properties: Mapping[bytes, bytes]
+    index: Handle
+    is_two_level: bool
+    count: int
+    limit: int
+
+
+def open_frame(data: bytes) -> Frame:
+    """Verifies the footer and the properties. Raises FormatError, unnamed."""
     if len(data) < FOOTER_SIZE:
         raise damaged(f"{len(data)} bytes are too few for an SSTable")
     if len(data) > limits.TABLE_BYTES:
@@ -74,12 +96,8 @@ def open_blocks(data: bytes) -> Blocks:
     limit = len(data) - FOOTER_SIZE
     meta_handle, index_handle = _read_footer(data[limit:])
     properties = _read_properties(data, meta_handle, limit)
-    handles = _index_handles(data, index_handle, limit)
-    if int.from_bytes(properties.get(INDEX_TYPE_KEY, b""), "little") == TWO_LEVEL_INDEX:
-        _check_places(handles)
-        handles = [h for part in handles for h in _index_handles(data, part, limit)]
-    _check_places(handles)
-    return Blocks(properties, tuple(_load_all(data, handles, limit)), _count(properties))
+    is_two_level = int.from_bytes(properties.get(INDEX_TYPE_KEY, b""), "little") == TWO_LEVEL_INDEX
+    return Frame(properties, index_handle, is_two_level, _count(properties), limit)
 
 
 def _load_all(data: bytes, handles: list[Handle], limit: int) -> Iterator[bytes]:

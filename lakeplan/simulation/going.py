@@ -1,12 +1,9 @@
-"""What goes, on the driver: the same rows as ``objects.going`` and ``objects.by_prefix`` give in Spark.
-
-Up to ``writing.FEW`` objects this is quicker than planning and compiling a query. Column by column; a Python
-object is made only of an object with several paths.
-"""
+"""Objects that go as rows of output tables, and amounts by prefix. Column by column; a Python object is made
+only of an object with several paths."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -20,54 +17,63 @@ from lakeplan.simulation.seen import Seen
 
 _PATHS = pa.list_(pa.string())
 _FILE_NAME = "[^/]*$"
+PREFIXES = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("prefix", pa.string(), nullable=False),
+        pa.field("objects", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+    ]
+)
+"""Amounts by prefix, on their way to the driver. ``name``: of the rule set."""
+ByPrefix = dict[str, dict[str, Amount]]
+"""By name, then by prefix."""
 
 
-def going_table(
-    objects: pa.Table, last_commits: Mapping[int, str], rule_sets: Sequence[RuleSetBits], listing: bool
-) -> pa.Table:
-    """The columns of ``objects/``, with ``rule_set`` last, and ``all_paths``."""
-    return pa.concat_tables([_of_one(objects, last_commits, bits, listing) for bits in rule_sets])
-
-
-def prefix_table(going: pa.Table) -> pa.Table:
-    """The columns of ``prefixes/``, with ``rule_set`` last, of what ``going_table`` gave."""
-    parts = []
-    for name in pc.unique(going["rule_set"]).to_pylist():
-        of_one = going.filter(pc.equal(going["rule_set"], name))
-        amounts = amounts_by_prefix(
-            of_one.select(["size_bytes", "all_paths"]).rename_columns(["size", "paths"])
-        )
-        columns = {
-            "prefix": pa.array(amounts, pa.string()),
-            "depth": pa.array([prefix.count("/") for prefix in amounts], pa.int32()),
-            "objects": pa.array([amount.objects for amount in amounts.values()], pa.int64()),
-            "size_bytes": pa.array([amount.size_bytes for amount in amounts.values()], pa.int64()),
-            "rule_set": pa.array([name] * len(amounts), pa.string()),
-        }
-        parts.append(pa.table(columns))
-    return pa.concat_tables(parts)
-
-
-def _of_one(objects: pa.Table, last_commits: Mapping[int, str], bits: RuleSetBits, listing: bool) -> pa.Table:
+def goes(objects: pa.Table, bits: RuleSetBits, *, listing: bool) -> pa.Table:
+    """Those of ``steps.OBJECTS`` that the server's collector would delete (shared/lakefs/retention.md)."""
     seen, both = _ints(objects["seen"]), _ints(objects["mask"]) | _ints(objects["alias_mask"])
     wanted = int(Seen.OLD if listing else Seen.ENTRY | Seen.CANDIDATE)
-    goes = (seen & wanted == wanted) & (seen & int(Seen.UNCOMMITTED) == 0) & (both & bits.server == 0)
-    chosen = objects if goes.all() else objects.filter(pa.array(goes))
-    seen, both = seen[goes], both[goes]
+    going = (seen & wanted == wanted) & (seen & int(Seen.UNCOMMITTED) == 0) & (both & bits.server == 0)
+    return objects if going.all() else objects.filter(pa.array(going))
+
+
+def rows_of(going: pa.Table, last_commits: Mapping[int, str], bits: RuleSetBits) -> pa.Table:
+    """The columns of ``objects/``, with ``rule_set`` last."""
+    seen, both = _ints(going["seen"]), _ints(going["mask"]) | _ints(going["alias_mask"])
     committed = seen & int(Seen.ENTRY | Seen.ALIAS) != 0
-    paths = _sorted(chosen["paths"].combine_chunks().cast(_PATHS))
+    paths = sorted_paths(going["paths"])
     return pa.table(
         {
-            "address": chosen["address"],
-            "size_bytes": chosen["stored_size" if listing else "size"],
+            "address": going["address"],
+            "size_bytes": going["size"],
             "paths": pc.list_slice(paths, 0, MAX_NAMES) if _longest(paths) > MAX_NAMES else paths,
-            "last_commit_id": _commit_ids(chosen["last"], last_commits),
+            "last_commit_id": _commit_ids(going["last"], last_commits),
             "reason": pc.if_else(pa.array(committed), EXPIRED, NEVER_COMMITTED),
             "at_risk": pa.array(both & bits.documented != 0),
-            "rule_set": pa.repeat(pa.scalar(bits.name, pa.string()), chosen.num_rows),
-            "all_paths": paths,
+            "rule_set": pa.repeat(pa.scalar(bits.name, pa.string()), going.num_rows),
         }
     )
+
+
+def prefix_rows(name: str, objects: pa.Table) -> pa.Table:
+    """``PREFIXES`` of some objects."""
+    amounts = amounts_by_prefix(objects)
+    columns = [
+        pa.repeat(pa.scalar(name, pa.string()), len(amounts)),
+        pa.array(amounts, pa.string()),
+        pa.array([amount.objects for amount in amounts.values()], pa.int64()),
+        pa.array([amount.size_bytes for amount in amounts.values()], pa.int64()),
+    ]
+    return pa.Table.from_arrays(columns, schema=PREFIXES)
+
+
+def add_prefixes(found: ByPrefix, tables: Iterable[pa.Table]) -> None:
+    for table in tables:
+        for row in table.to_pylist():
+            of_name = found.setdefault(row["name"], {})
+            amount = Amount(row["objects"], row["size_bytes"])
+            of_name[row["prefix"]] = of_name.get(row["prefix"], Amount()) + amount
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:
@@ -75,8 +81,9 @@ def _ints(column: pa.ChunkedArray) -> Ints:
     return numbers
 
 
-def _sorted(paths: pa.ListArray) -> pa.ListArray:
+def sorted_paths(column: pa.ChunkedArray) -> pa.ListArray:
     """Each list in order; an empty list for none."""
+    paths = column.combine_chunks().cast(_PATHS)
     if paths.null_count:
         paths = pc.if_else(paths.is_valid(), paths, pa.scalar([], _PATHS))
     if _longest(paths) <= 1:
@@ -95,7 +102,7 @@ def _commit_ids(last: pa.ChunkedArray, names: Mapping[int, str]) -> pa.Array:
 
 
 def amounts_by_prefix(going: pa.Table) -> dict[str, Amount]:
-    """Of the columns ``paths`` and ``size``; an object counts once for each distinct prefix of its paths."""
+    """Of ``steps.OBJECTS``; an object counts once for each distinct prefix of its paths."""
     paths, sizes = going["paths"].combine_chunks(), _ints(going["size"])
     lengths = _ints(pa.chunked_array([pc.list_value_length(paths)]))
     found: dict[str, Amount] = {}

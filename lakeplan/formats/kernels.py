@@ -1,0 +1,468 @@
+"""Compiled loops over the bytes of ranges. Imported by ``compiled`` alone, after numba's cache has its place.
+
+They run without Python's lock, so threads are enough. Only the shape that lakeFS writes is handled: for anything
+else the answer is a status, and the careful decoder says what is wrong. No read or write leaves its buffer
+whatever the bytes say: every position is checked against its end, and whole words are read and written only where
+``SLACK`` bytes follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+SLACK = 64
+"""Bytes behind every buffer, so that words may be read and written over the end."""
+OK, FULL, IRREGULAR = 0, 1, 2
+MAX_BLOCK = 64 << 20
+RATIO = 32
+"""As ``limits.BLOCK_BYTES`` and ``limits.SNAPPY_RATIO``; compiled code needs constants, and a test compares."""
+CANDIDATE, UNUSUAL, RELATIVE = 1, 2, 4
+"""Bits of a row's flags."""
+_SEED, _FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_HIGH = np.uint64(0x8080808080808080)
+_SLASHES, _ONES = np.uint64(0x2F2F2F2F2F2F2F2F), np.uint64(0x0101010101010101)
+_DATA, _LOW5 = np.uint64(int.from_bytes(b"data/", "little")), np.uint64((1 << 40) - 1)
+_ONE, _EIGHT, _SHIFT = np.uint64(1), np.uint64(8), np.uint64(32)
+_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, inline="never")
+
+
+@_jit
+def _uvarint(data, at, end):  # type: ignore[no-untyped-def]
+    """The number at ``at`` and the position after it; position -1 when it does not end, or has over 49 bits."""
+    value = np.int64(0)
+    shift = np.int64(0)
+    while at < end and shift < 49:
+        byte = np.int64(data[at])
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    return np.int64(0), np.int64(-1)
+
+
+@_jit
+def _copy(words_to, to, words_from, start, length):  # type: ignore[no-untyped-def]
+    """Up to seven bytes more are written: both buffers have slack."""
+    # unsigned positions: numba would look at each whether it counts from the end
+    at, of, end = np.uint64(to), np.uint64(start), np.uint64(to + length)
+    while at < end:
+        words_to[at] = words_from[of]
+        at += _EIGHT
+        of += _EIGHT
+
+
+@_jit
+def _inflate(src, src_words, at, end, out, out_words):  # type: ignore[no-untyped-def]
+    """Raw snappy; the size, or a negative number: -1 damaged, else minus two and minus the size that is needed."""
+    packed = end - at
+    size, at = _uvarint(src, at, end)
+    if at < 0 or size > MAX_BLOCK or size > RATIO * packed:
+        return np.int64(-1)
+    if size + SLACK > out.size:
+        return -size - 2
+    to = np.int64(0)
+    while at < end:
+        tag = np.int64(src[at])
+        at += 1
+        kind = tag & 3
+        if kind == 0:
+            length = (tag >> 2) + 1
+            if length > 60:
+                extra = length - 60
+                if extra > end - at:
+                    return np.int64(-1)
+                length = np.int64(0)
+                for k in range(extra):
+                    length |= np.int64(src[at + k]) << (8 * k)
+                length += 1
+                at += extra
+            if length > end - at or length > size - to:
+                return np.int64(-1)
+            _copy(out_words, to, src_words, at, length)
+            at += length
+            to += length
+            continue
+        if kind == 1:
+            if at >= end:
+                return np.int64(-1)
+            length = ((tag >> 2) & 7) + 4
+            offset = (tag >> 5) << 8 | np.int64(src[at])
+            at += 1
+        else:
+            wide = 2 if kind == 2 else 4
+            if wide > end - at:
+                return np.int64(-1)
+            length = (tag >> 2) + 1
+            offset = np.int64(0)
+            for k in range(wide):
+                offset |= np.int64(src[at + k]) << (8 * k)
+            at += wide
+        if offset == 0 or offset > to or length > size - to:
+            return np.int64(-1)
+        if offset >= 8:
+            _copy(out_words, to, out_words, to - offset, length)
+        else:
+            for k in range(length):
+                out[to + k] = out[to - offset + k]
+        to += length
+    return size if to == size else np.int64(-1)
+
+
+@_jit
+def _load(src, src_words, offset, size, limit, out, out_words):  # type: ignore[no-untyped-def]
+    """A block inflated into ``out``; as ``_inflate``."""
+    if offset < 0 or size < 0 or offset + size + 5 > limit:
+        return np.int64(-1)
+    kind = src[offset + size]
+    if kind == 1:
+        return _inflate(src, src_words, offset, offset + size, out, out_words)
+    if kind != 0 or size > MAX_BLOCK:
+        return np.int64(-1)
+    if size + SLACK > out.size:
+        return -size - 2
+    _copy(out_words, np.int64(0), src_words, offset, size)
+    return np.int64(size)
+
+
+@_jit
+def _entries_end(block, size):  # type: ignore[no-untyped-def]
+    """Where a block's entries end, -1 when its restart points do not fit."""
+    if size < 4:
+        return np.int64(-1)
+    count = np.int64(0)
+    for k in range(4):
+        count |= np.int64(block[size - 4 + k]) << (8 * k)
+    end = size - 4 - 4 * count
+    if count == 0 or end < 0:
+        return np.int64(-1)
+    return end
+
+
+@_jit
+def handles_in(block, size, found):  # type: ignore[no-untyped-def]
+    """Appends the (offset, size) of each entry of an inflated index block to ``found``: how many, or -1 for what
+    is not regular. Keys are not looked at: what orders the records is the records' own keys."""
+    end = _entries_end(block, size)
+    if end < 0:
+        return np.int64(-1)
+    at = np.int64(0)
+    count = np.int64(0)
+    while at < end:
+        _, at = _uvarint(block, at, end)
+        if at < 0:
+            return np.int64(-1)
+        unshared, at = _uvarint(block, at, end)
+        if at < 0:
+            return np.int64(-1)
+        value, at = _uvarint(block, at, end)
+        if at < 0 or at + unshared + value > end or count >= found.shape[0]:
+            return np.int64(-1)
+        stop = at + unshared + value
+        first, at = _uvarint(block, at + unshared, stop)
+        if at < 0:
+            return np.int64(-1)
+        second, at = _uvarint(block, at, stop)
+        if at != stop:
+            return np.int64(-1)
+        found[count, 0] = first
+        found[count, 1] = second
+        count += 1
+    return count
+
+
+@_jit
+def _digits(body, at, number):  # type: ignore[no-untyped-def]
+    """Writes a number as text; the position after it."""
+    width = np.int64(1)
+    top = np.int64(10)
+    while number >= top:
+        width += 1
+        top *= 10
+    for k in range(width):
+        body[at + width - 1 - k] = 48 + number % 10
+        number //= 10
+    return at + width
+
+
+@_jit
+def _hash(words, at, length):  # type: ignore[no-untyped-def]
+    """As ``hashing.hash_spans``; and all words or-ed, which shows whether the text is ASCII."""
+    found = (_SEED ^ np.uint64(length)) * _FACTOR
+    every = np.uint64(0)
+    place, left = np.uint64(at), np.uint64(length)
+    while left >= _EIGHT:
+        word = words[place]
+        every |= word
+        found ^= word
+        found *= _FACTOR
+        found ^= found >> _SHIFT
+        place += _EIGHT
+        left -= _EIGHT
+    if left:
+        word = words[place] & ((_ONE << (_EIGHT * left)) - _ONE)
+        every |= word
+        found ^= word
+        found *= _FACTOR
+        found ^= found >> _SHIFT
+    found *= _SEED
+    found ^= found >> _SHIFT
+    return found, every
+
+
+@_jit
+def _is_unusual(body, words, at, length):  # type: ignore[no-untyped-def]
+    """As ``RangeArrays.unusual``: a slash before a slash or a dot, or one of these at an end where it matters."""
+    if length == 0:
+        return False
+    first, last = body[at], body[at + length - 1]
+    if first == 47 or first == 46 or last == 47:
+        return True
+    end = at + length - 1
+    for word in range(at, end, 8):
+        # bytes that are slashes are zero in here, and the highest bit of each such byte is set after this
+        found = words[word] ^ _SLASHES
+        if (found - _ONES) & ~found & _HIGH == np.uint64(0):
+            continue
+        for k in range(word, min(word + 8, end)):
+            if body[k] == 47 and (body[k + 1] == 47 or body[k + 1] == 46):
+                return True
+    return False
+
+
+@_jit
+def _entry(body, words, at, end, row, places, numbers, hashes):  # type: ignore[no-untyped-def]
+    """One value, parsed into row ``row`` of the columns. False for what is not regular."""
+    length, at = _uvarint(body, at, end)
+    if at < 0 or length & 1:
+        return False
+    at += length >> 1
+    if at >= end:
+        return False
+    length, at = _uvarint(body, at, end)
+    if at < 0 or length & 1 or at + (length >> 1) != end:
+        return False
+    last = np.int64(0)
+    size = np.int64(0)
+    kind = np.int64(0)
+    address_at = at
+    address_len = np.int64(0)
+    while at < end:
+        tag = np.int64(body[at])
+        if tag < last or (tag == last and tag != 0x2A):
+            return False
+        last = tag
+        number, at = _uvarint(body, at + 1, end)
+        if at < 0:
+            return False
+        if tag == 0x18:
+            size = number
+            continue
+        if tag == 0x30:
+            if number > 2:
+                return False
+            kind = number
+            continue
+        if number > end - at:
+            return False
+        stop = at + number
+        if tag == 0x0A:
+            address_at = at
+            address_len = number
+        elif tag == 0x12:
+            seconds = np.int64(0)
+            nanos = np.int64(0)
+            if at < stop and body[at] == 0x08:
+                seconds, at = _uvarint(body, at + 1, stop)
+                if at < 0:
+                    return False
+            if at < stop and body[at] == 0x10:
+                nanos, at = _uvarint(body, at + 1, stop)
+                if at < 0:
+                    return False
+            if at != stop or nanos >= 1_000_000_000 or seconds > 1 << 40:
+                return False
+        elif tag != 0x22 and tag != 0x2A and tag != 0x3A:
+            return False
+        at = stop
+    found, every = _hash(words, address_at, address_len)
+    if every & _HIGH:
+        return False
+    flags = np.int64(0)
+    if address_len > 5 and words[address_at] & _LOW5 == _DATA:
+        flags |= CANDIDATE
+    if kind == 1:
+        flags |= RELATIVE
+    if _is_unusual(body, words, address_at, address_len):
+        flags |= UNUSUAL
+    places[2, row] = address_at
+    places[3, row] = address_at + address_len
+    numbers[0, row] = size
+    numbers[1, row] = kind
+    numbers[2, row] = flags
+    hashes[0, row] = found
+    return True
+
+
+@_jit
+def decode(  # type: ignore[no-untyped-def]
+    src, src_words, limit, blocks, scratch, scratch_words, body, words, places, numbers, hashes
+):
+    """All records of the ``blocks`` (offset, size) into the columns and ``body``, which gets exactly the bytes
+    whose SHA-256 is the range's id (``len key|len value|`` a record): (status, records, bytes of body, whether all
+    paths are ASCII).
+
+    ``places`` are the begin and end of keys and of addresses in ``body``, ``numbers`` sizes, kinds and flags,
+    ``hashes`` those of addresses and of paths. FULL: a buffer is too small; the second number then says how many
+    bytes the scratch needs (0: the body or the columns were the small ones).
+    """
+    count = np.int64(0)
+    to = np.int64(0)
+    before_at = np.int64(0)
+    before = np.int64(-1)
+    high = np.uint64(0)
+    for b in range(blocks.shape[0]):
+        length = _load(src, src_words, blocks[b, 0], blocks[b, 1], limit, scratch, scratch_words)
+        if length < 0:
+            if length == -1:
+                return IRREGULAR, count, to, False
+            return FULL, -length, np.int64(0), False
+        end = _entries_end(scratch, length)
+        if end <= 0:
+            return IRREGULAR, count, to, False
+        at = np.int64(0)
+        point = end  # of the next restart
+        points_end = length - 4
+        while at < end:
+            start = at
+            shared, at = _uvarint(scratch, at, end)
+            if at < 0:
+                return IRREGULAR, count, to, False
+            unshared, at = _uvarint(scratch, at, end)
+            if at < 0:
+                return IRREGULAR, count, to, False
+            size, at = _uvarint(scratch, at, end)
+            if at < 0 or unshared < 8 or unshared + size > end - at:
+                return IRREGULAR, count, to, False
+            if point < points_end:
+                restart = np.int64(0)
+                for k in range(4):
+                    restart |= np.int64(scratch[point + k]) << (8 * k)
+                if restart < start:
+                    return IRREGULAR, count, to, False
+                if restart == start:
+                    if shared:
+                        return IRREGULAR, count, to, False
+                    point += 4
+            if (start == 0 and shared) or shared > max(before, 0):
+                return IRREGULAR, count, to, False
+            if scratch_words[at + unshared - 8] != _ONE:
+                return IRREGULAR, count, to, False
+            key_len = shared + unshared - 8
+            if to + key_len + size + 48 + SLACK > body.size or count >= hashes.shape[1]:
+                return FULL, np.int64(0), np.int64(0), False
+            to = _digits(body, to, key_len)
+            _copy(words, to, words, before_at, shared)
+            _copy(words, to + shared, scratch_words, at, unshared - 8)
+            if before >= 0:
+                # the keys ascend
+                k = shared
+                least = min(before, key_len)
+                while k < least and body[to + k] == body[before_at + k]:
+                    k += 1
+                if k == key_len or (k < before and body[to + k] < body[before_at + k]):
+                    return IRREGULAR, count, to, False
+            before_at, before = to, key_len
+            at += unshared
+            to += key_len
+            body[to] = 124
+            to = _digits(body, to + 1, size)
+            _copy(words, to, scratch_words, at, size)
+            if not _entry(body, words, to, to + size, count, places, numbers, hashes):
+                return IRREGULAR, count, to, False
+            # after the value was copied: its bytes follow the key's, and a hash reads whole words
+            found, every = _hash(words, before_at, key_len)
+            high |= every
+            places[0, count] = before_at
+            places[1, count] = before_at + key_len
+            hashes[1, count] = found
+            at += size
+            to += size
+            body[to] = 124
+            to += 1
+            count += 1
+        if point != points_end:
+            return IRREGULAR, count, to, False
+    return OK, count, to, high & _HIGH == np.uint64(0)
+
+
+@_jit
+def hash_rows(words, start, end, found):  # type: ignore[no-untyped-def]
+    """``hashing.hash_spans`` of some spans; whether all are ASCII."""
+    high = np.uint64(0)
+    for row in range(start.size):
+        found[row], every = _hash(words, start[row], end[row] - start[row])
+        high |= every
+    return high & _HIGH == np.uint64(0)
+
+
+@_jit
+def add_rows(  # type: ignore[no-untyped-def]
+    pairs, hashes, sizes, codes, first_leaf, slots, columns, hash_columns, used, sets, nodes, following, fresh
+):
+    """Adds rows of one work item to an open table: (rows in the table, sets, status).
+
+    ``slots`` are places in the table's columns plus one (0: free), as many as a power of two and more than twice
+    the rows. ``columns`` are sizes and sets, ``hash_columns`` pairs and hashes. A set is a pair of ``sets``: another
+    set and a leaf, which is ``first_leaf`` plus a code. ``following`` has, by code, the set that follows each set
+    (0: none yet); it must be zero at the beginning. FULL: ``sets`` is too small, and the table is half changed.
+    """
+    mask = np.uint64(slots.size - 1)
+    for row in range(pairs.size):
+        pair = pairs[row]
+        slot = (pair * _FACTOR >> _SHIFT) & mask
+        place = np.int64(slots[slot]) - 1
+        while place >= 0 and hash_columns[0, place] != pair:
+            slot = (slot + _ONE) & mask
+            place = np.int64(slots[slot]) - 1
+        of = np.int64(0)
+        leaf = first_leaf + np.int64(codes[row])
+        if place < 0:
+            place = used
+            slots[slot] = place + 1
+            used += 1
+            hash_columns[0, place] = pair
+            hash_columns[1, place] = hashes[row]
+            columns[0, place] = sizes[row]
+            fresh[row] = True
+        else:
+            of = columns[1, place]
+            if sizes[row] > columns[0, place]:
+                columns[0, place] = sizes[row]
+            if sets[1, of] == leaf:
+                continue
+        then = np.int64(following[codes[row], of])
+        if then == 0:
+            if nodes >= sets.shape[1]:
+                return used, nodes, FULL
+            then = nodes
+            sets[0, then] = of
+            sets[1, then] = leaf
+            following[codes[row], of] = then
+            nodes += 1
+        columns[1, place] = then
+    return used, nodes, OK
+
+
+@_jit
+def place_rows(pairs, slots):  # type: ignore[no-untyped-def]
+    """Puts the rows of a table into new slots."""
+    mask = np.uint64(slots.size - 1)
+    for row in range(pairs.size):
+        slot = (pairs[row] * _FACTOR >> _SHIFT) & mask
+        while slots[slot]:
+            slot = (slot + _ONE) & mask
+        slots[slot] = row + 1

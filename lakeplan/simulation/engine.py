@@ -1,0 +1,99 @@
+"""One question about the objects of some repositories, asked of a runner."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from lakeplan.errors import LakeplanError
+from lakeplan.formats.compiled import is_worth_it
+from lakeplan.model.simulation import Amount
+from lakeplan.simulation.exchange import Of, Piece
+from lakeplan.simulation.failing import failure
+from lakeplan.simulation.observing import Source
+from lakeplan.simulation.runners import Runner, Step
+from lakeplan.simulation.seen import Seen
+from lakeplan.simulation.steps import Asked, Job, Question, leaves_of, meet, read_bins
+from lakeplan.simulation.totals import ObjectClass
+from lakeplan.simulation.work import WorkItem, numbered, pack
+
+ROWS_A_PART = 4_000_000
+"""Rows of numbers that meet in one task: 32 bytes each, and as much again while they are sorted."""
+FEW_ROWS = 500_000
+"""Below this many a repository's objects meet in one task."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """One repository; of another one whose full addresses are looked for (``source.target``), only the items count.
+    ``rows``: how many entries and stored objects there are, about. ``items`` name it by its
+    place among all that are asked about."""
+
+    source: Source
+    question: Question
+    items: Sequence[WorkItem]
+    rows: int
+    exact: bool = False
+
+
+@dataclass
+class Answer:
+    """``classes`` of all objects; or the ``error`` of what could not be read: there is no answer then."""
+
+    classes: list[ObjectClass] = field(default_factory=list)
+    error: LakeplanError | None = None
+
+
+def ask(
+    runner: Runner, asking: Sequence[Asking], more: Sequence[Step] = ()
+) -> Iterator[tuple[int, Answer | tuple[Of, bytes]]]:
+    """Everything in one job. Gives, by place of the repository, what the question makes of the objects that it
+    takes, as it comes; at the end an ``Answer`` for each repository. ``more``: steps after ``meet``."""
+    items = numbered([item for one in asking for item in one.items])
+    parallelism = runner.parallelism
+    parts = [1 if one.rows < FEW_ROWS else max(parallelism, -(-one.rows // ROWS_A_PART)) for one in asking]
+    spread = max([1, *parts, min(parallelism, len(asking))])
+    job = Job(
+        tuple(
+            Asked(one.source, one.question, count, one.exact)
+            for one, count in zip(asking, parts, strict=True)
+        ),
+        spread,
+        use_compiled=is_worth_it(sum(one.rows for one in asking)),
+    )
+    steps = (Step(partial(_read, job=job), 0), Step(partial(_meet, job=job), spread), *more)
+    found: defaultdict[int, dict[tuple[object, ...], Amount]] = defaultdict(dict)
+    errors: dict[int, LakeplanError] = {}
+    for piece in runner.run(pack(items, parallelism), steps, leaves_of(items)) if items else ():
+        if piece.of == Of.ERROR:
+            errors.setdefault(piece.source, failure(piece.data))
+        elif piece.of == Of.COUNTS:
+            _count(found[piece.source], piece)
+        else:
+            yield piece.source, (Of(piece.of), piece.data)
+    for place in range(len(asking)):
+        classes = [
+            ObjectClass(Seen(seen), mask, alias_mask, holders, amount)  # type: ignore[arg-type]
+            for (seen, mask, alias_mask, holders), amount in found[place].items()
+        ]
+        yield place, Answer(classes, errors.get(place))
+
+
+def _count(found: dict[tuple[object, ...], Amount], piece: Piece) -> None:
+    for seen, mask, alias_mask, holders, objects, size in json.loads(piece.data):
+        key = (seen, mask, alias_mask, tuple(holders))
+        found[key] = found.get(key, Amount()) + Amount(objects, size)
+
+
+def _read(batches, leaves: npt.NDArray[np.void], *, job: Job):  # type: ignore[no-untyped-def]
+    return read_bins(batches, job)
+
+
+def _meet(batches, leaves: npt.NDArray[np.void], *, job: Job):  # type: ignore[no-untyped-def]
+    return meet(batches, job, leaves)

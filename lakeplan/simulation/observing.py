@@ -1,0 +1,233 @@
+"""Things to read become sightings: a hash, a size and a code a row, and texts for those who ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from lakeplan.errors import SimulationFailed
+from lakeplan.formats.hashing import Bytes, Hashes, Ints, hash_texts
+from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
+from lakeplan.formats.range_arrays import RangeArrays
+from lakeplan.formats.ranges import read_range_arrays
+from lakeplan.formats.uncommitted import read_uncommitted
+from lakeplan.model.objects import AddressType, StoredObject
+from lakeplan.ports.lakefs import MetadataReader
+from lakeplan.ports.storage import NamespaceReader
+from lakeplan.simulation.addresses import Addresses
+from lakeplan.simulation.sets import Code, Listed
+from lakeplan.simulation.table import STORED, pairs_of
+from lakeplan.simulation.work import Kind, WorkItem
+
+AT_ONCE = 1 << 16
+"""Listed objects that become rows together."""
+Texts = Callable[[Ints], tuple[pa.Array, pa.Array]]
+"""Addresses relative to the namespace, and paths, of some rows."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One repository as a worker sees it. Both readers can be pickled; ``namespace`` is needed for listings
+    and uncommitted runs only. Objects stored at ``young_from_us`` or later are too young to go. Objects at
+    paths under ``held_prefixes`` are noted. ``target``: for another repository's ranges, the position of the
+    source whose namespace ``addresses`` knows."""
+
+    name: str
+    metadata: MetadataReader
+    addresses: Addresses
+    namespace: NamespaceReader | None = None
+    young_from_us: int = 0
+    held_prefixes: tuple[str, ...] = ()
+    target: int | None = None
+
+    def opened(self) -> NamespaceReader:
+        if self.namespace is None:
+            raise SimulationFailed("has no namespace to list", where=self.name)
+        return self.namespace
+
+
+@dataclass(frozen=True)
+class Sightings:
+    """Columns of equal length. ``codes`` are ``Code`` or ``Listed``; ``versions`` of what a mark listed."""
+
+    hashes: Hashes
+    pairs: Hashes
+    sizes: Ints
+    codes: Bytes
+    texts: Texts
+    versions: Ints | None = None
+    wanted: Ints | None = None
+    """Rows whose texts are wanted; None where that hangs on what else holds them."""
+
+
+def where_of(source: Source, item: WorkItem) -> str:
+    is_range = item.kind in (Kind.RANGE, Kind.FOREIGN_RANGE)
+    return f"{source.name}: range {item.name}" if is_range else f"{source.name}/{item.name}"
+
+
+def fetch(source: Source, item: WorkItem) -> bytes:
+    """What ``observe`` needs of the item. A listing comes page by page when it is read."""
+    match item.kind:
+        case Kind.RANGE | Kind.FOREIGN_RANGE:
+            return source.metadata.read_metadata("range", item.name)
+        case Kind.UNCOMMITTED | Kind.LISTED | Kind.MARKED:
+            return source.opened().read(item.name)
+        case _:
+            return b""
+
+
+def observe(
+    source: Source, item: WorkItem, data: bytes, *, use_compiled: bool = False
+) -> Iterator[Sightings]:
+    """Raises what cannot be read, as LakeplanError."""
+    name = where_of(source, item)
+    match item.kind:
+        case Kind.RANGE:
+            yield of_range(_arrays(data, name, item.name, use_compiled), source)
+        case Kind.FOREIGN_RANGE:
+            yield _foreign(_arrays(data, name, item.name, use_compiled), source)
+        case Kind.LISTED | Kind.MARKED:
+            yield _part(read_part(data, name=name, sha256=item.sort_key.hex()), item.kind)
+        case Kind.UNCOMMITTED:
+            yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
+        case Kind.LISTING:
+            yield from _listed(source.opened().list_objects(item.name), source.young_from_us)
+        case Kind.ROOT_LISTING:
+            for prefix in ("", DATA_PREFIX):
+                objects = source.opened().list_objects(prefix, recursive=False)
+                yield from _listed(objects, source.young_from_us)
+
+
+def _arrays(data: bytes, name: str, id: str, use_compiled: bool) -> RangeArrays:
+    return read_range_arrays(data, name=name, verify_id=id, use_compiled=use_compiled)
+
+
+def of_range(arrays: RangeArrays, source: Source) -> Sightings:
+    """One row for each entry inside the namespace, and for each object that another entry may mean."""
+    relative = (arrays.address_types == AddressType.RELATIVE) & ~arrays.unusual
+    rows = np.flatnonzero(relative)
+    codes = arrays.candidates(rows).astype(np.uint8)
+    named = _Named()
+    others = np.flatnonzero(~relative)
+    for row, text in zip(others.tolist(), arrays.addresses(others), strict=True):
+        inside, may_mean = source.addresses.meaning(text, int(arrays.address_types[row]))
+        if inside is not None:
+            named.add(row, inside, Code.CANDIDATE if is_candidate_key(inside) else Code.PLAIN)
+        for other in may_mean:
+            named.add(row, other, Code.ALIAS)
+    every = np.concatenate((rows, np.array(named.rows, np.int64)))
+    codes = np.concatenate((codes, np.array(named.codes, np.uint8)))
+    if source.held_prefixes:
+        held = np.array([path.startswith(source.held_prefixes) for path in arrays.paths(every)], np.bool_)
+        codes[held & (codes <= Code.CANDIDATE)] += np.uint8(Code.HELD)
+    hashes = np.concatenate((arrays.hashes[rows], hash_texts(named.texts)))
+    first = rows.size
+
+    def texts(wanted: Ints) -> tuple[pa.Array, pa.Array]:
+        addresses, paths = arrays.texts(every[wanted])
+        if named.texts and (wanted >= first).any():
+            known = zip(wanted.tolist(), addresses.to_pylist(), strict=True)
+            addresses = pa.array([named.texts[n - first] if n >= first else a for n, a in known], pa.string())
+        return addresses, paths
+
+    pairs = pairs_of(hashes, arrays.path_hashes[every])
+    return Sightings(hashes, pairs, arrays.sizes[every], codes, texts)
+
+
+@dataclass
+class _Named:
+    """Rows whose address is not as it is stored: the entry, the key, the code."""
+
+    rows: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
+
+    def add(self, row: int, text: str, code: Code) -> None:
+        self.rows.append(row)
+        self.texts.append(text)
+        self.codes.append(int(code))
+
+
+def _foreign(arrays: RangeArrays, source: Source) -> Sightings:
+    """Full addresses of another repository's range that lie, or may lie, in the namespace of
+    ``source.target``."""
+    odd = (arrays.address_types != AddressType.RELATIVE) | arrays.unusual
+    others = np.flatnonzero(odd)
+    types = arrays.address_types[others].tolist()
+    return foreign_sightings(zip(arrays.addresses(others), types, strict=True), source.addresses)
+
+
+def foreign_sightings(entries: Iterator[tuple[str, int]], known: Addresses) -> Sightings:
+    found: list[str] = []
+    codes: list[int] = []
+    for text, kind in entries:
+        inside, others = known.foreign(text, kind)
+        if inside is not None:
+            found.append(inside)
+            codes.append(int(Code.FOREIGN))
+        found += others
+        codes += [int(Code.ALIAS)] * len(others)
+    return _without_path(found, codes)
+
+
+def _staged(addresses: Sequence[str], known: Addresses) -> Sightings:
+    """Addresses of a run are relative; a full one, should a server write it, protects all it may mean."""
+    found = [key for address in addresses for key in known.staged(address)]
+    return _without_path(found, [int(Code.STAGED)] * len(found))
+
+
+def _without_path(keys: list[str], codes: list[int]) -> Sightings:
+    hashes = hash_texts(keys)
+    nothing = np.zeros(0, np.int64)
+    return Sightings(
+        hashes,
+        pairs_of(hashes, np.zeros_like(hashes)),
+        np.zeros(hashes.size, np.int64),
+        np.array(codes, np.uint8),
+        _texts_of(keys),
+        wanted=nothing,
+    )
+
+
+def _listed(objects: Iterator[StoredObject], young_from_us: int) -> Iterator[Sightings]:
+    candidates = (stored for stored in objects if is_candidate_key(stored.key))
+    while part := list(islice(candidates, AT_ONCE)):
+        keys = [text_of(stored.key) for stored in part]
+        old = np.array([stored.modified_us < young_from_us for stored in part], np.uint8)
+        yield _stored(keys, np.array([stored.size for stored in part], np.int64), old)
+
+
+def _part(table: pa.Table, kind: Kind) -> Sightings:
+    keys: list[str] = table.column("address").to_pylist()
+    sizes = table.column("size_bytes").to_numpy()
+    if kind is Kind.MARKED:
+        return _stored(keys, sizes, np.full(len(keys), int(Listed.MARKED), np.uint8))
+    versions = table.column("version").to_numpy()
+    return _stored(keys, sizes, np.full(len(keys), int(Listed.OLD), np.uint8), versions)
+
+
+def _stored(keys: list[str], sizes: Ints, codes: Bytes, versions: Ints | None = None) -> Sightings:
+    hashes = hash_texts(keys)
+    pairs = pairs_of(hashes, np.zeros_like(hashes))
+    wanted = np.flatnonzero(codes != Listed.YOUNG)
+    return Sightings(hashes, pairs, sizes | STORED, codes, _texts_of(keys), versions, wanted)
+
+
+def _texts_of(keys: list[str]) -> Texts:
+    def texts(wanted: Ints) -> tuple[pa.Array, pa.Array]:
+        chosen = [keys[n] for n in wanted.tolist()]
+        return pa.array(chosen, pa.string()), pa.nulls(len(chosen), pa.string())
+
+    return texts
+
+
+def text_of(key: str) -> str:
+    """Keys that are not UTF-8 (surrogate escapes) as text that Arrow takes, always the same."""
+    if key.isascii():
+        return key
+    return key.encode(errors="surrogateescape").decode(errors="backslashreplace")

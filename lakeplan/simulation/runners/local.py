@@ -1,0 +1,121 @@
+"""Steps in threads of this process: no JVM, and what does not fit into memory waits on disk."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+
+from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.fetching import ahead
+from lakeplan.simulation.runners.choice import Step
+from lakeplan.simulation.runners.opening import LOCAL
+
+MEMORY_BYTES = 256 << 20
+"""What waits between two steps in memory; the rest waits on disk."""
+_HEAD = struct.Struct("<iiiiq")
+
+
+class LocalRunner:
+    """``Runner`` in threads."""
+
+    name = LOCAL
+
+    def __init__(self, threads: int | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._memory = memory_bytes
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def parallelism(self) -> int:
+        return self._threads
+
+    def run(self, bins: Sequence[bytes], steps: Sequence[Step], shared: Any) -> Iterator[Piece]:
+        """See ``Runner``."""
+        with (
+            tempfile.TemporaryDirectory(prefix="lakeplan-") as folder,
+            ThreadPoolExecutor(self._threads) as pool,
+        ):
+            waiting = _Waiting(Path(folder), 0)
+            for number, data in enumerate(bins):
+                waiting.add(Piece(number, 0, 0, Of.BIN, data))
+            for number, step in enumerate(steps[:-1]):
+                following = _Waiting(Path(folder), self._memory, f"{number}-")
+
+                def task(
+                    place: int, step: Step = step, waiting: _Waiting = waiting, to: _Waiting = following
+                ) -> None:
+                    for piece in pieces_in(step.run(waiting.take(place), shared)):
+                        to.add(piece)
+
+                for _, done in ahead(waiting.places(), task, pool, 2 * self._threads):
+                    done()
+                waiting = following
+
+            def last(place: int) -> list[pa.RecordBatch]:
+                return list(steps[-1].run(waiting.take(place), shared))
+
+            for _, found in ahead(waiting.places(), last, pool, self._threads):
+                yield from pieces_in(found())
+
+
+class _Waiting:
+    """Pieces between two steps, by place. Used by several threads."""
+
+    def __init__(self, folder: Path, memory_bytes: int, prefix: str = "") -> None:
+        self._folder = folder
+        self._memory = memory_bytes
+        self._prefix = prefix
+        self._pieces: defaultdict[int, list[Piece]] = defaultdict(list)
+        self._places: set[int] = set()
+        self._held = 0
+        self._lock = Lock()
+
+    def places(self) -> list[int]:
+        return sorted(self._places)
+
+    def add(self, piece: Piece) -> None:
+        with self._lock:
+            self._places.add(piece.place)
+            self._pieces[piece.place].append(piece)
+            self._held += len(piece.data)
+            if self._memory and self._held > self._memory:
+                self._spill()
+
+    def take(self, place: int) -> Iterator[pa.RecordBatch]:
+        """Every piece of a place, once."""
+        path = self._path(place)
+        if path.exists():
+            with path.open("rb") as file:
+                while head := file.read(_HEAD.size):
+                    place, source, part, of, size = _HEAD.unpack(head)
+                    yield to_batch(Piece(place, source, part, of, file.read(size)))
+            path.unlink()
+        with self._lock:
+            pieces = self._pieces.pop(place, [])
+            self._held -= sum(len(piece.data) for piece in pieces)
+        while pieces:
+            yield to_batch(pieces.pop())
+
+    def _spill(self) -> None:
+        for place, pieces in self._pieces.items():
+            with self._path(place).open("ab") as file:
+                for piece in pieces:
+                    file.write(_HEAD.pack(*piece[:4], len(piece.data)))
+                    file.write(piece.data)
+        self._pieces.clear()
+        self._held = 0
+
+    def _path(self, place: int) -> Path:
+        return self._folder / f"{self._prefix}{place}"

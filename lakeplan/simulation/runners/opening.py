@@ -1,0 +1,86 @@
+"""Which runner a simulation gets, and why."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakeplan.errors import UsageError
+
+if TYPE_CHECKING:
+    from lakeplan.simulation.runners.choice import Runner
+
+_log = logging.getLogger(__name__)
+
+AUTO, LOCAL, SPARK = "auto", "local", "spark"
+NAMES = (AUTO, LOCAL, SPARK)
+
+LOCAL_ENTRIES = 20_000_000
+"""Up to so many entries to read, ``auto`` is ``local``: Spark starts in the time in which threads read millions."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``name`` and the reason, for documents and logs."""
+
+    name: str
+    reason: str
+
+
+def choose(asked: str, entries: int, *, master: str | None) -> Choice:
+    """The same for the same input, on every machine. Raises UsageError for a master without Spark."""
+    if asked == LOCAL and master is not None:
+        raise UsageError("--runner local has no --master", hint="Leave one of them out.")
+    if asked in (LOCAL, SPARK):
+        return Choice(asked, "asked for")
+    if master is not None:
+        return Choice(SPARK, "--master is given")
+    if entries > LOCAL_ENTRIES:
+        return Choice(SPARK, f"{entries:,} entries are more than {LOCAL_ENTRIES:,}")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return Choice(SPARK, "spark-submit started this")
+    return Choice(LOCAL, f"{entries:,} entries are at most {LOCAL_ENTRIES:,}")
+
+
+@dataclass(frozen=True)
+class Runners:
+    """What a person, else a tree, chose: one of ``NAMES`` (None: nothing). ``master`` and ``conf`` are Spark's."""
+
+    asked: str | None = None
+    master: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.asked is not None and self.asked not in NAMES:
+            raise UsageError(f"{self.asked} is no runner", hint=f"One of {', '.join(NAMES)}.")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether workers see the folders of this machine."""
+        return self.master is None or self.master.startswith("local")
+
+    def or_else(self, asked: str | None) -> Runners:
+        """With what the tree says, where nobody else does."""
+        return self if self.asked is not None else replace(self, asked=asked)
+
+    @contextmanager
+    def open(self, entries: int, size_bytes: int) -> Iterator[tuple[Runner, Choice]]:
+        """Raises SimulationFailed when Spark is asked for and does not start."""
+        choice = choose(self.asked or AUTO, entries, master=self.master)
+        _log.info("runner %s: %s", choice.name, choice.reason)
+        # Arrow takes long to import, and pyspark longer than most local runs take.
+        if choice.name == LOCAL:
+            from lakeplan.simulation.runners.local import LocalRunner
+
+            yield LocalRunner(), choice
+            return
+        from lakeplan.simulation.runners.spark import SparkRunner
+        from lakeplan.simulation.session import SparkOptions, open_session
+
+        options = SparkOptions(master=self.master, conf=dict(self.conf))
+        with open_session(options, estimated_bytes=size_bytes, light=True) as session:
+            yield SparkRunner(session), choice

@@ -1,0 +1,202 @@
+"""Where objects were seen, as sets of *leaves*.
+
+A leaf is one place where addresses are seen alike: the candidates of one range, what is old in one listing. An
+object's verdict hangs on nothing but the leaves that hold it, and few sets of leaves are distinct however many
+objects there are. So objects carry the number of a set, and rules are asked of sets, never of objects: the same
+table serves every rule set and every moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from lakeplan.formats.hashing import Ints
+from lakeplan.simulation.seen import Seen
+from lakeplan.simulation.work import Kind
+
+CODES = 8
+"""Leaves of one work item: its number times this, plus a ``Code``."""
+
+
+class Code(IntEnum):
+    """How an item holds an address."""
+
+    PLAIN = 0
+    CANDIDATE = 1
+    HELD = 2
+    HELD_CANDIDATE = 3
+    ALIAS = 4
+    FOREIGN = 5
+    STAGED = 6
+
+
+_SEEN: dict[int, Seen] = {
+    Code.PLAIN: Seen.ENTRY,
+    Code.CANDIDATE: Seen.ENTRY | Seen.CANDIDATE,
+    Code.HELD: Seen.ENTRY | Seen.HELD,
+    Code.HELD_CANDIDATE: Seen.ENTRY | Seen.CANDIDATE | Seen.HELD,
+    Code.ALIAS: Seen.ALIAS,
+    Code.FOREIGN: Seen.FOREIGN,
+    Code.STAGED: Seen.UNCOMMITTED,
+}
+
+
+class Listed(IntEnum):
+    """The codes of a listing or of a mark's part."""
+
+    YOUNG = 0
+    OLD = 1
+    MARKED = 2
+
+
+_LISTED_SEEN: dict[int, Seen] = {
+    Listed.YOUNG: Seen.LISTED,
+    Listed.OLD: Seen.LISTED | Seen.OLD,
+    Listed.MARKED: Seen.MARKED,
+}
+
+
+_LISTINGS = {Kind.LISTING, Kind.ROOT_LISTING, Kind.LISTED, Kind.MARKED}
+
+
+class Class(NamedTuple):
+    """What decides about an object: bits of ``Seen``, verdict bits of the commits that hold it for certain and
+    of those that may, and numbers of the sets of branches or tags that hold it."""
+
+    seen: int
+    mask: int = 0
+    alias_mask: int = 0
+    holders: frozenset[int] = frozenset()
+
+    @property
+    def any_mask(self) -> int:
+        return self.mask | self.alias_mask
+
+    def __or__(self, other: Class) -> Class:
+        return Class(
+            self.seen | other.seen,
+            self.mask | other.mask,
+            self.alias_mask | other.alias_mask,
+            self.holders | other.holders,
+        )
+
+
+NOWHERE = Class(0)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf as the rules of a run see it. ``last``: position of the last commit that has it, -1 for none."""
+
+    of: Class
+    last: int = -1
+
+
+def leaf_of(kind: int, code: int, mask: int, last: int, holders: int) -> Leaf:
+    """Of a work item's facts and one of its codes. ``holders``: number of a set of holders, -1 for none."""
+    if kind in _LISTINGS:
+        return Leaf(Class(int(_LISTED_SEEN.get(code, 0))))
+    seen = int(_SEEN.get(code, 0))
+    held = frozenset(() if holders < 0 else (holders,))
+    if code == Code.ALIAS:
+        return Leaf(Class(seen, 0, mask, held), last)
+    return Leaf(Class(seen, mask, 0, held), last)
+
+
+class Classes:
+    """Classes by number. There are few of them however many objects there are."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Class, int] = {}
+        self._joined: dict[tuple[int, int], int] = {}
+        self.all: list[Class] = []
+
+    def number(self, each: Class) -> int:
+        number = self._numbers.setdefault(each, len(self.all))
+        if number == len(self.all):
+            self.all.append(each)
+        return number
+
+    def join(self, left: int, right: int) -> int:
+        """The number of the class that is both."""
+        found = self._joined.get((left, right))
+        if found is None:
+            found = self._joined[left, right] = self.number(self.all[left] | self.all[right])
+        return found
+
+
+class Sets:
+    """Sets of leaves by number; 0 is empty. Each is another one and a leaf more, so that thousands of versions
+    of a region cost one pair of numbers each."""
+
+    def __init__(self) -> None:
+        self.before: list[int] = [0]
+        self.leaf: list[int] = [-1]
+        self._next: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.leaf)
+
+    def add(self, of: int, leaf: int) -> int:
+        """The set with a leaf more."""
+        if self.leaf[of] == leaf:
+            return of
+        key = of << 32 | leaf
+        found = self._next.get(key)
+        if found is None:
+            found = self._next[key] = len(self.leaf)
+            self.before.append(of)
+            self.leaf.append(leaf)
+        return found
+
+    def leaves(self, of: int) -> list[int]:
+        """In the order in which they were added."""
+        found = []
+        while of:
+            found.append(self.leaf[of])
+            of = self.before[of]
+        return found[::-1]
+
+    def join(self, left: int, right: int) -> int:
+        """All leaves of both."""
+        if left == right or not right:
+            return left
+        known = set(self.leaves(left))
+        for leaf in self.leaves(right):
+            if leaf not in known:
+                left = self.add(left, leaf)
+        return left
+
+    def added(self, sets: Ints, leaves: Ints) -> Ints:
+        """``add``, row by row."""
+        return by_pairs(sets, leaves, self.add)
+
+    def joined(self, left: Ints, right: Ints) -> Ints:
+        """``join``, row by row."""
+        return by_pairs(left, right, self.join)
+
+    def judged(self, classes: Classes, leaf_of: Callable[[int], Leaf]) -> tuple[Ints, Ints]:
+        """Per set, the number of its class among ``classes`` and the position of its last commit."""
+        leaves: dict[int, tuple[int, int]] = {}
+        numbers, lasts = [classes.number(NOWHERE)], [-1]
+        for of, leaf in zip(self.before[1:], self.leaf[1:], strict=True):
+            if leaf not in leaves:
+                found = leaf_of(leaf)
+                leaves[leaf] = classes.number(found.of), found.last
+            number, last = leaves[leaf]
+            numbers.append(classes.join(numbers[of], number))
+            lasts.append(max(lasts[of], last))
+        return np.array(numbers, np.int64), np.array(lasts, np.int64)
+
+
+def by_pairs(left: Ints, right: Ints, join: Callable[[int, int], int]) -> Ints:
+    """``join``, row by row, of numbers below 2**31: few pairs are distinct."""
+    pairs, places = np.unique(left << 32 | right, return_inverse=True)
+    numbers = [join(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()]
+    found: Ints = np.array(numbers, dtype=np.int64)[places]
+    return found

@@ -1,0 +1,298 @@
+"""Sightings of objects folded into one row each: numbers only, no text.
+
+An object is known by a 64-bit hash of its address, and a *pair* by a hash of its address and a path it has. Two
+addresses with one hash are taken for one object that has the verdicts of both, which keeps it if either is kept:
+a hash can keep an object, never delete one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lakeplan.formats.compiled import kernels
+from lakeplan.formats.hashing import Bytes, Hashes, Ints
+from lakeplan.simulation.sets import CODES, Sets
+
+Booleans = npt.NDArray[np.bool_]
+STORED = 1 << 62
+"""Bit of a size that the storage told: it wins over what entries say. No object has so many bytes."""
+_HEAD = 24
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Columns of equal length, each pair once. ``sets`` are numbers of a ``Sets``."""
+
+    pairs: Hashes
+    hashes: Hashes
+    sizes: Ints
+    sets: Ints
+
+    def __len__(self) -> int:
+        return int(self.pairs.size)
+
+    def part(self, rows: slice | Ints | Booleans) -> Rows:
+        return Rows(self.pairs[rows], self.hashes[rows], self.sizes[rows], self.sets[rows])
+
+
+def concat(parts: Sequence[Rows]) -> Rows:
+    return Rows(
+        np.concatenate([np.zeros(0, np.uint64), *(part.pairs for part in parts)]),
+        np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)]),
+        np.concatenate([np.zeros(0, np.int64), *(part.sizes for part in parts)]),
+        np.concatenate([np.zeros(0, np.int64), *(part.sets for part in parts)]),
+    )
+
+
+class Table(Protocol):
+    """Pairs and the leaves that hold them, added item by item."""
+
+    def __len__(self) -> int:
+        """About how many rows it holds."""
+
+    def add(self, pairs: Hashes, hashes: Hashes, sizes: Ints, codes: Bytes, first_leaf: int) -> Booleans:
+        """Rows of an item, whose leaves are ``first_leaf`` plus codes. Which of the pairs were not there before; of
+        equal ones among them, one."""
+
+    def rows(self, sets: Sets) -> Rows:
+        """Each pair once, with the set of its leaves among ``sets``."""
+
+
+def new_table(*, use_compiled: bool) -> Table:
+    compiled = kernels() if use_compiled else None
+    return SortedTable() if compiled is None else CompiledTable(compiled)
+
+
+class CompiledTable:
+    """``Table`` as a hash table: each row is looked at once."""
+
+    def __init__(self, compiled: ModuleType) -> None:
+        self._compiled = compiled
+        self._used, self._nodes = 0, 1
+        self._slots = np.zeros(1 << 16, np.int32)
+        self._hashes = np.empty((2, 1 << 15), np.uint64)
+        self._columns = np.empty((2, 1 << 15), np.int64)
+        self._sets = np.zeros((2, 1 << 12), np.int64)
+        self._sets[1, 0] = -1
+
+    def __len__(self) -> int:
+        return self._used
+
+    def add(self, pairs: Hashes, hashes: Hashes, sizes: Ints, codes: Bytes, first_leaf: int) -> Booleans:
+        self._make_room(pairs.size)
+        fresh = np.zeros(pairs.size, np.bool_)
+        following = np.zeros((CODES, self._sets.shape[1]), np.int32)
+        self._used, self._nodes, status = self._compiled.add_rows(
+            pairs,
+            hashes,
+            sizes,
+            codes,
+            first_leaf,
+            self._slots,
+            self._columns,
+            self._hashes,
+            self._used,
+            self._sets,
+            self._nodes,
+            following,
+            fresh,
+        )
+        assert status == self._compiled.OK, "there is room for a set a row"
+        return fresh
+
+    def _make_room(self, rows: int) -> None:
+        """For so many more rows, and a set more for each, or for each set and code."""
+        sets = self._nodes + min(rows, CODES * self._nodes)
+        if sets > self._sets.shape[1]:
+            self._sets = _grown(self._sets, sets)
+        if self._used + rows <= self._hashes.shape[1]:
+            return
+        self._hashes = _grown(self._hashes, self._used + rows)
+        self._columns = _grown(self._columns, self._used + rows)
+        self._slots = np.zeros(2 << int(self._hashes.shape[1] - 1).bit_length(), np.int32)
+        self._compiled.place_rows(self._hashes[0, : self._used], self._slots)
+
+    def rows(self, sets: Sets) -> Rows:
+        numbers = [0]
+        before, leaf = self._sets[:, : self._nodes].tolist()
+        for of, one in zip(before[1:], leaf[1:], strict=True):
+            numbers.append(sets.add(numbers[of], one))
+        used = self._used
+        found = np.array(numbers, np.int64)[self._columns[1, :used]]
+        return Rows(self._hashes[0, :used], self._hashes[1, :used], self._columns[0, :used], found)
+
+
+def _grown(columns: npt.NDArray[Any], least: int) -> npt.NDArray[Any]:
+    found = np.zeros((columns.shape[0], max(least, 2 * columns.shape[1])), columns.dtype)
+    found[:, : columns.shape[1]] = columns
+    return found
+
+
+class SortedTable:
+    """``Table`` without compiled code: rows are sorted."""
+
+    def __init__(self) -> None:
+        self._known: Hashes = np.zeros(0, np.uint64)
+        self._parts: list[Rows] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, pairs: Hashes, hashes: Hashes, sizes: Ints, codes: Bytes, first_leaf: int) -> Booleans:
+        fresh = ~is_in(self._known, pairs)
+        found, first = np.unique(pairs[fresh], return_index=True)
+        once = np.zeros(pairs.size, np.bool_)
+        once[np.flatnonzero(fresh)[first]] = True
+        self._known = np.sort(np.concatenate((self._known, found)), kind="stable")
+        self._parts.append(Rows(pairs, hashes, sizes, codes.astype(np.int64) + first_leaf))
+        self._count += pairs.size
+        return once
+
+    def rows(self, sets: Sets) -> Rows:
+        seen = concat(self._parts)
+        order = in_order(seen.pairs)
+        pairs, leaves = seen.pairs[order], seen.sets[order]
+        starts = starts_of(pairs)
+        found = sets.added(np.zeros(starts.size, np.int64), leaves[starts])
+        counts = np.diff(starts, append=pairs.size)
+        step, more = 1, np.flatnonzero(counts > 1)
+        while more.size:
+            found[more] = sets.added(found[more], leaves[starts[more] + step])
+            step += 1
+            more = more[counts[more] > step]
+        return Rows(pairs[starts], seen.hashes[order][starts], _most(seen.sizes[order], starts), found)
+
+
+def folded(rows: Rows, sets: Sets) -> Rows:
+    """Rows of several tables, each pair once."""
+    order = in_order(rows.pairs)
+    rows = rows.part(order)
+    starts = starts_of(rows.pairs)
+    if starts.size == len(rows):
+        return rows
+    found = rows.sets[starts]
+    counts = np.diff(starts, append=len(rows))
+    step, more = 1, np.flatnonzero(counts > 1)
+    while more.size:
+        found[more] = sets.joined(found[more], rows.sets[starts[more] + step])
+        step += 1
+        more = more[counts[more] > step]
+    return Rows(rows.pairs[starts], rows.hashes[starts], _most(rows.sizes, starts), found)
+
+
+def _most(sizes: Ints, starts: Ints) -> Ints:
+    most: Ints = np.maximum.reduceat(sizes, starts) if starts.size else sizes[:0]
+    return most
+
+
+def in_order(hashes: Hashes) -> Ints:
+    """Positions that put them into ascending order; equal ones keep theirs.
+
+    numpy sorts numbers several times faster than positions by numbers, so each position takes the place of a
+    hash's low bits, of which few are needed to tell hashes apart.
+    """
+    low = np.uint64((1 << max(hashes.size - 1, 1).bit_length()) - 1)
+    keys = hashes & ~low
+    keys |= np.arange(hashes.size, dtype=np.uint64)
+    keys.sort()
+    keys &= low
+    order: Ints = keys.astype(np.int64)
+    ascending = hashes[order]
+    if (ascending[1:] < ascending[:-1]).any():
+        # some differ in their low bits alone; what is nearly in order is sorted quickly
+        order = order[np.argsort(ascending, kind="stable")]
+    return order
+
+
+def starts_of(ascending: Hashes) -> Ints:
+    """Where another hash begins."""
+    starts: Ints = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), ascending[1:] != ascending[:-1])))
+    return starts[: ascending.size]
+
+
+def places_in(ascending: Hashes, hashes: Hashes) -> tuple[Ints, Booleans]:
+    """For each of some hashes a place, and whether the same hash stands there."""
+    if not ascending.size:
+        return np.zeros(hashes.size, np.int64), np.zeros(hashes.size, np.bool_)
+    places = np.minimum(np.searchsorted(ascending, hashes), ascending.size - 1)
+    return places, ascending[places] == hashes
+
+
+def is_in(ascending: Hashes, hashes: Hashes) -> Booleans:
+    return places_in(ascending, hashes)[1]
+
+
+def pairs_of(hashes: Hashes, paths: Hashes) -> Hashes:
+    """Of addresses and paths by their hashes; ``paths`` 0 for none."""
+    found: Hashes = (hashes ^ paths * np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    return found ^ found >> np.uint64(32)
+
+
+def pack(rows: Rows, sets: Sets) -> bytes:
+    """For the way to another worker, with what of the sets they need."""
+    needed = np.unique(rows.sets).tolist()
+    numbers: dict[int, int] = {0: 0}
+    before, leaf = [0], [-1]
+    for of in needed:
+        chain = []
+        while of not in numbers:
+            chain.append(of)
+            of = sets.before[of]
+        for each in reversed(chain):
+            numbers[each] = len(leaf)
+            before.append(numbers[sets.before[each]])
+            leaf.append(sets.leaf[each])
+    if needed:
+        places = np.array([numbers[of] for of in needed], np.int64)
+        own = places[np.searchsorted(np.array(needed, np.int64), rows.sets)]
+    else:
+        own = rows.sets
+    head = np.array([len(rows), len(leaf), 0], "<i8")
+    columns = (
+        head,
+        rows.pairs.astype("<u8", copy=False),
+        rows.hashes.astype("<u8", copy=False),
+        rows.sizes.astype("<i8", copy=False),
+        own.astype("<u4"),
+        np.array(before, "<u4"),
+        np.array(leaf, "<i4"),
+    )
+    return b"".join(column.tobytes() for column in columns)
+
+
+def unpack(data: bytes, sets: Sets, leaves: Ints | None = None) -> Rows:
+    """The rows of ``pack``, with their sets among these. ``leaves`` gives the numbers that leaves have now.
+    Raises ValueError for bytes that are none."""
+    if len(data) < _HEAD:
+        raise ValueError("rows are cut")
+    count, nodes, _ = np.frombuffer(data, "<i8", 3).tolist()
+    if count < 0 or nodes < 1 or len(data) != _HEAD + 28 * count + 8 * nodes:
+        raise ValueError("rows are cut")
+    at = _HEAD
+    columns: list[Any] = []
+    for kind, width, size in (
+        ("<u8", 8, count),
+        ("<u8", 8, count),
+        ("<i8", 8, count),
+        ("<u4", 4, count),
+        ("<u4", 4, nodes),
+        ("<i4", 4, nodes),
+    ):
+        columns.append(np.frombuffer(data, kind, size, at))
+        at += size * width
+    pairs, hashes, sizes, own, before, leaf = columns
+    if (own >= nodes).any() or (before[1:] >= np.arange(1, nodes)).any():
+        raise ValueError("sets of rows are not in order")
+    if leaves is not None:
+        leaf = np.where(leaf < 0, leaf, leaves[np.maximum(leaf, 0)])
+    numbers = [0]
+    for of, one in zip(before[1:].tolist(), leaf[1:].tolist(), strict=True):
+        numbers.append(sets.add(numbers[of], one))
+    return Rows(pairs, hashes, sizes, np.array(numbers, np.int64)[own])
