@@ -66,8 +66,8 @@ def sweep_ports(
     parallelism: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[SweepPorts]:
-    """Everything a sweep command needs; Spark ends with the block. ``runners``: what the command line says, else
-    the tree."""
+    """Everything a sweep command needs; Spark ends with the block. ``runners``: what the command line says,
+    else the tree."""
     chosen = (runners or Runners()).or_else(session.runners.asked)
     # Spark takes a second to import: only commands that need it pay for it.
     from lakeplan.simulation.marking import StepMarker

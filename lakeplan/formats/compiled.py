@@ -1,9 +1,9 @@
 """The compiled decoder of ranges, and where its machine code is kept.
 
-numba reads ``.numba_config.yaml`` of the current folder, which may be a stranger's and could name another cache:
-it is imported without its YAML reader. What it compiled lies in the user's cache folder, which nobody else may
-write: whoever writes there runs code here. In CI it is compiled anew, because folders of a CI's cache are shared
-with pull requests.
+numba reads ``.numba_config.yaml`` of the current folder, which may be a stranger's and could name another
+cache: it is imported without its YAML reader. What it compiled lies in the user's cache folder, which nobody
+else may write: whoever writes there runs code here. In CI it is compiled anew, because folders of a CI's
+cache are shared with pull requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan import limits
-from lakeplan.core.files import PRIVATE_FOLDER
 from lakeplan.formats.hashing import Bytes
 from lakeplan.formats.range_arrays import RangeArrays
 
@@ -69,7 +68,7 @@ def _code_folder() -> Path:
     if os.path.isabs(base) and not os.environ.get("CI"):
         folder = Path(base) / "lakeplan" / f"compiled-{sys.implementation.cache_tag}"
         try:
-            folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+            folder.mkdir(0o700, parents=True, exist_ok=True)
             if is_own(folder):
                 return folder
         except OSError:
@@ -103,7 +102,8 @@ def handles_of(block: bytes) -> npt.NDArray[np.int64] | None:
 
 def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[RangeArrays, memoryview] | None:
     """The entries of a range's data ``blocks`` (offset, size), and the bytes whose SHA-256 is its id
-    (but for its properties). None for what is not the shape that lakeFS writes, or where nothing is compiled."""
+    (but for its properties). None for what is not the shape that lakeFS writes, or where nothing is
+    compiled."""
     compiled = kernels()
     if compiled is None or not blocks.size or count > min(limits.TABLE_RECORDS, len(data)):
         return None

@@ -1,9 +1,9 @@
 """Compiled loops over the bytes of ranges. Imported by ``compiled`` alone, after numba's cache has its place.
 
-They run without Python's lock, so threads are enough. Only the shape that lakeFS writes is handled: for anything
-else the answer is a status, and the careful decoder says what is wrong. No read or write leaves its buffer
-whatever the bytes say: every position is checked against its end, and whole words are read and written only where
-``SLACK`` bytes follow.
+They run without Python's lock, so threads are enough. Only the shape that lakeFS writes is handled: for
+anything else the answer is a status, and the careful decoder says what is wrong. No read or write leaves its
+buffer whatever the bytes say: every position is checked against its end, and whole words are read and written
+only where ``SLACK`` bytes follow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ SLACK = 64
 OK, FULL, IRREGULAR = 0, 1, 2
 MAX_BLOCK = 64 << 20
 RATIO = 32
-"""As ``limits.BLOCK_BYTES`` and ``limits.SNAPPY_RATIO``; compiled code needs constants, and a test compares."""
+"""As ``limits.BLOCK_BYTES`` and ``limits.SNAPPY_RATIO``; compiled code needs constants, and a test
+compares."""
 CANDIDATE, UNUSUAL, RELATIVE = 1, 2, 4
 """Bits of a row's flags."""
 _SEED, _FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
@@ -31,7 +32,8 @@ _jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, inline="never"
 
 @_jit
 def _uvarint(data, at, end):  # type: ignore[no-untyped-def]
-    """The number at ``at`` and the position after it; position -1 when it does not end, or has over 49 bits."""
+    """The number at ``at`` and the position after it; position -1 when it does not end, or has over 49
+    bits."""
     value = np.int64(0)
     shift = np.int64(0)
     while at < end and shift < 49:
@@ -57,7 +59,8 @@ def _copy(words_to, to, words_from, start, length):  # type: ignore[no-untyped-d
 
 @_jit
 def _inflate(src, src_words, at, end, out, out_words):  # type: ignore[no-untyped-def]
-    """Raw snappy; the size, or a negative number: -1 damaged, else minus two and minus the size that is needed."""
+    """Raw snappy; the size, or a negative number: -1 damaged, else minus two and minus the size that is
+    needed."""
     packed = end - at
     size, at = _uvarint(src, at, end)
     if at < 0 or size > MAX_BLOCK or size > RATIO * packed:
@@ -144,8 +147,8 @@ def _entries_end(block, size):  # type: ignore[no-untyped-def]
 
 @_jit
 def handles_in(block, size, found):  # type: ignore[no-untyped-def]
-    """Appends the (offset, size) of each entry of an inflated index block to ``found``: how many, or -1 for what
-    is not regular. Keys are not looked at: what orders the records is the records' own keys."""
+    """Appends the (offset, size) of each entry of an inflated index block to ``found``: how many, or -1 for
+    what is not regular. Keys are not looked at: what orders the records is the records' own keys."""
     end = _entries_end(block, size)
     if end < 0:
         return np.int64(-1)
@@ -215,7 +218,8 @@ def _hash(words, at, length):  # type: ignore[no-untyped-def]
 
 @_jit
 def _is_unusual(body, words, at, length):  # type: ignore[no-untyped-def]
-    """As ``RangeArrays.unusual``: a slash before a slash or a dot, or one of these at an end where it matters."""
+    """As ``RangeArrays.unusual``: a slash before a slash or a dot, or one of these at an end where it
+    matters."""
     if length == 0:
         return False
     first, last = body[at], body[at + length - 1]
@@ -311,13 +315,13 @@ def _entry(body, words, at, end, row, places, numbers, hashes):  # type: ignore[
 def decode(  # type: ignore[no-untyped-def]
     src, src_words, limit, blocks, scratch, scratch_words, body, words, places, numbers, hashes
 ):
-    """All records of the ``blocks`` (offset, size) into the columns and ``body``, which gets exactly the bytes
-    whose SHA-256 is the range's id (``len key|len value|`` a record): (status, records, bytes of body, whether all
-    paths are ASCII).
+    """All records of the ``blocks`` (offset, size) into the columns and ``body``, which gets exactly the
+    bytes whose SHA-256 is the range's id (``len key|len value|`` a record): (status, records, bytes of body,
+    whether all paths are ASCII).
 
     ``places`` are the begin and end of keys and of addresses in ``body``, ``numbers`` sizes, kinds and flags,
-    ``hashes`` those of addresses and of paths. FULL: a buffer is too small; the second number then says how many
-    bytes the scratch needs (0: the body or the columns were the small ones).
+    ``hashes`` those of addresses and of paths. FULL: a buffer is too small; the second number then says how
+    many bytes the scratch needs (0: the body or the columns were the small ones).
     """
     count = np.int64(0)
     to = np.int64(0)
@@ -415,10 +419,11 @@ def add_rows(  # type: ignore[no-untyped-def]
 ):
     """Adds rows of one work item to an open table: (rows in the table, sets, status).
 
-    ``slots`` are places in the table's columns plus one (0: free), as many as a power of two and more than twice
-    the rows. ``columns`` are sizes and sets, ``hash_columns`` pairs and hashes. A set is a pair of ``sets``: another
-    set and a leaf, which is ``first_leaf`` plus a code. ``following`` has, by code, the set that follows each set
-    (0: none yet); it must be zero at the beginning. FULL: ``sets`` is too small, and the table is half changed.
+    ``slots`` are places in the table's columns plus one (0: free), as many as a power of two and more than
+    twice the rows. ``columns`` are sizes and sets, ``hash_columns`` pairs and hashes. A set is a pair of
+    ``sets``: another set and a leaf, which is ``first_leaf`` plus a code. ``following`` has, by code, the set
+    that follows each set (0: none yet); it must be zero at the beginning. FULL: ``sets`` is too small, and
+    the table is half changed.
     """
     mask = np.uint64(slots.size - 1)
     for row in range(pairs.size):

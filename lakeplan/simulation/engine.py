@@ -31,9 +31,9 @@ FEW_ROWS = 500_000
 
 @dataclass(frozen=True)
 class Asking:
-    """One repository; of another one whose full addresses are looked for (``source.target``), only the items count.
-    ``rows``: how many entries and stored objects there are, about. ``items`` name it by its
-    place among all that are asked about."""
+    """One repository; of another one whose full addresses are looked for (``source.target``), only the items
+    count. ``rows``: how many entries and stored objects there are, about. ``items`` name it by its place
+    among all that are asked about."""
 
     source: Source
     question: Question
@@ -53,8 +53,8 @@ class Answer:
 def ask(
     runner: Runner, asking: Sequence[Asking], more: Sequence[Step] = ()
 ) -> Iterator[tuple[int, Answer | tuple[Of, bytes]]]:
-    """Everything in one job. Gives, by place of the repository, what the question makes of the objects that it
-    takes, as it comes; at the end an ``Answer`` for each repository. ``more``: steps after ``meet``."""
+    """Everything in one job. Gives, by place of the repository, what the question makes of the objects that
+    it takes, as it comes; at the end an ``Answer`` for each repository. ``more``: steps after ``meet``."""
     items = numbered([item for one in asking for item in one.items])
     parallelism = runner.parallelism
     parts = [1 if one.rows < FEW_ROWS else max(parallelism, -(-one.rows // ROWS_A_PART)) for one in asking]

@@ -39,8 +39,8 @@ class Of(IntEnum):
 
 
 class Piece(NamedTuple):
-    """``place``: which task of the next step gets it. ``source`` and ``part``: the repository, and the part of
-    its hashes."""
+    """``place``: which task of the next step gets it. ``source`` and ``part``: the repository, and the part
+    of its hashes."""
 
     place: int
     source: int

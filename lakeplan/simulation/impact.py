@@ -68,7 +68,8 @@ class LocalOrSpark:
         self._cache = cache
 
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
-        """See the port. A repository that cannot be read, and all that a runner fails for, get their error."""
+        """See the port. A repository that cannot be read, and all that a runner fails for, get their
+        error."""
         results: dict[str, ImpactResult | LakeplanError] = {}
         asked: list[_Asked] = []
         for request, answer in zip(requests, self._prepare_all(requests), strict=True):

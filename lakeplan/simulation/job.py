@@ -40,8 +40,8 @@ def run_job(
     prepared: Prepared,
     folder: Path | None,
 ) -> Json:
-    """The summary; with ``folder``, which is empty, all tables and the summary are written there too. Raises the
-    error of a file that cannot be read, by its name."""
+    """The summary; with ``folder``, which is empty, all tables and the summary are written there too. Raises
+    the error of a file that cannot be read, by its name."""
     bits = bits_of(request.rule_sets)
     listing = prepared.listing is not None
     source = Source(

@@ -1,8 +1,8 @@
 """A mark: the listing first and for good, then one pass over everything that holds objects.
 
 The listing is written into parts before the server is asked for anything: a part that had to be listed again
-later would have what was uploaded meanwhile, and that can look old (retention.md: S3 dates a multipart upload at
-its start).
+later would have what was uploaded meanwhile, and that can look old (retention.md: S3 dates a multipart upload
+at its start).
 """
 
 from __future__ import annotations
@@ -197,8 +197,8 @@ class HeldAgain:
 
 
 def mark_class(seen: int, mask: int) -> MarkClass | None:
-    """None for what is no candidate or is simply kept. The order is the rule: what the server keeps is kept; of
-    the rest whatever anything else keeps stays; only then may something go."""
+    """None for what is no candidate or is simply kept. The order is the rule: what the server keeps is kept;
+    of the rest whatever anything else keeps stays; only then may something go."""
     if not seen & Seen.OLD or seen & Seen.UNCOMMITTED or mask & Keep.SERVER:
         return None
     if mask & Keep.DOCUMENTED:

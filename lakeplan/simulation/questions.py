@@ -61,8 +61,8 @@ class GoesUnderRules:
 
 @dataclass(frozen=True)
 class GoesInTransitions:
-    """What changes of rules let go. ``detail``: whose objects count by prefix. ``naming``: whose objects are named
-    one by one."""
+    """What changes of rules let go. ``detail``: whose objects count by prefix. ``naming``: whose objects are
+    named one by one."""
 
     detail: Transition
     naming: Naming

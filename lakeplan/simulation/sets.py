@@ -1,9 +1,9 @@
 """Where objects were seen, as sets of *leaves*.
 
-A leaf is one place where addresses are seen alike: the candidates of one range, what is old in one listing. An
-object's verdict hangs on nothing but the leaves that hold it, and few sets of leaves are distinct however many
-objects there are. So objects carry the number of a set, and rules are asked of sets, never of objects: the same
-table serves every rule set and every moment.
+A leaf is one place where addresses are seen alike: the candidates of one range, what is old in one listing.
+An object's verdict hangs on nothing but the leaves that hold it, and few sets of leaves are distinct however
+many objects there are. So objects carry the number of a set, and rules are asked of sets, never of objects:
+the same table serves every rule set and every moment.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _LISTINGS = {Kind.LISTING, Kind.ROOT_LISTING, Kind.LISTED, Kind.MARKED}
 
 
 class Class(NamedTuple):
-    """What decides about an object: bits of ``Seen``, verdict bits of the commits that hold it for certain and
-    of those that may, and numbers of the sets of branches or tags that hold it."""
+    """What decides about an object: bits of ``Seen``, verdict bits of the commits that hold it for certain
+    and of those that may, and numbers of the sets of branches or tags that hold it."""
 
     seen: int
     mask: int = 0
@@ -131,8 +131,8 @@ class Classes:
 
 
 class Sets:
-    """Sets of leaves by number; 0 is empty. Each is another one and a leaf more, so that thousands of versions
-    of a region cost one pair of numbers each."""
+    """Sets of leaves by number; 0 is empty. Each is another one and a leaf more, so that thousands of
+    versions of a region cost one pair of numbers each."""
 
     def __init__(self) -> None:
         self.before: list[int] = [0]

@@ -1,13 +1,14 @@
 """The steps of a simulation: functions from Arrow batches to Arrow batches. No step knows who runs it.
 
-1. ``read_bins`` reads a bin of ranges, listings and uncommitted runs, folds what it saw into one row a pair of
+1. ``read_bins`` reads a bin of ranges, listings and uncommitted runs, folds what it saw into one row a pair
+   of
    address and path (``table``), and sends rows by hash, with texts of those that may be asked for.
 2. ``meet`` has all rows of its hashes: it judges them, counts them by class, and gives what is asked for.
 3. ``write`` (a mark's only, ``marking``) has neighbouring objects together.
 
 What may be asked for is known early, because more leaves never make an object less kept: a row that one range
-holds whose commits are kept needs no text. So ranges that surely stay are read first in a bin, and texts are made
-only of pairs that none of them has, once each.
+holds whose commits are kept needs no text. So ranges that surely stay are read first in a bin, and texts are
+made only of pairs that none of them has, once each.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ OBJECTS = pa.schema(
         pa.field("paths", pa.list_(pa.string()), nullable=False),
     ]
 )
-"""One row an address that was asked for. ``size``: what the storage says of an object that was listed, else the
-greatest that entries say. ``paths`` are distinct, in no order; ``last`` is -1 for none."""
+"""One row an address that was asked for. ``size``: what the storage says of an object that was listed, else
+the greatest that entries say. ``paths`` are distinct, in no order; ``last`` is -1 for none."""
 
 
 class Question(Protocol):
@@ -87,14 +88,14 @@ class Question(Protocol):
         """Whether an object of this class, which is all there is to know, is asked for."""
 
     def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
-        """What is made of the objects that are asked for (``OBJECTS``, some of them at a time), with the place in
-        which the next step gets it (0 without one)."""
+        """What is made of the objects that are asked for (``OBJECTS``, some of them at a time), with the
+        place in which the next step gets it (0 without one)."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One repository: ``parts`` of its hashes meet apart. Of another repository whose full addresses are looked
-    for (``source.target``), the source alone counts."""
+    """One repository: ``parts`` of its hashes meet apart. Of another repository whose full addresses are
+    looked for (``source.target``), the source alone counts."""
 
     source: Source
     question: Question

@@ -1,8 +1,8 @@
 """Sightings of objects folded into one row each: numbers only, no text.
 
-An object is known by a 64-bit hash of its address, and a *pair* by a hash of its address and a path it has. Two
-addresses with one hash are taken for one object that has the verdicts of both, which keeps it if either is kept:
-a hash can keep an object, never delete one.
+An object is known by a 64-bit hash of its address, and a *pair* by a hash of its address and a path it has.
+Two addresses with one hash are taken for one object that has the verdicts of both, which keeps it if either
+is kept: a hash can keep an object, never delete one.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Table(Protocol):
         """About how many rows it holds."""
 
     def add(self, pairs: Hashes, hashes: Hashes, sizes: Ints, codes: Bytes, first_leaf: int) -> Booleans:
-        """Rows of an item, whose leaves are ``first_leaf`` plus codes. Which of the pairs were not there before; of
-        equal ones among them, one."""
+        """Rows of an item, whose leaves are ``first_leaf`` plus codes. Which of the pairs were not there
+        before; of equal ones among them, one."""
 
     def rows(self, sets: Sets) -> Rows:
         """Each pair once, with the set of its leaves among ``sets``."""

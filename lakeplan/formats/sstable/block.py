@@ -40,7 +40,8 @@ def _stored_block(data: bytes, handle: Handle, limit: int) -> tuple[bytes, int]:
 
 
 def check_block(data: bytes, handle: Handle, limit: int) -> int:
-    """Where the block ends, without its trailer. Raises FormatError, unnamed, when its checksum does not match."""
+    """Where the block ends, without its trailer. Raises FormatError, unnamed, when its checksum does not
+    match."""
     end = handle.offset + handle.size
     if end + TRAILER_SIZE > limit:
         raise damaged(f"a block at {handle.offset} of {handle.size} bytes lies outside the file")

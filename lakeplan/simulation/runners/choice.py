@@ -17,8 +17,8 @@ Batches = Iterable["pa.RecordBatch"]
 @dataclass(frozen=True)
 class Step:
     """``run`` gets batches of ``exchange.PIECES`` and what is shared, and gives such batches. Pieces with one
-    ``place`` come to one call; ``places`` says how many there are. ``run`` may carry credentials: runners write
-    it to no file. What is shared carries none."""
+    ``place`` come to one call; ``places`` says how many there are. ``run`` may carry credentials: runners
+    write it to no file. What is shared carries none."""
 
     run: Callable[[Batches, Any], Iterator[pa.RecordBatch]]
     places: int

@@ -20,7 +20,8 @@ AUTO, LOCAL, SPARK = "auto", "local", "spark"
 NAMES = (AUTO, LOCAL, SPARK)
 
 LOCAL_ENTRIES = 20_000_000
-"""Up to so many entries to read, ``auto`` is ``local``: Spark starts in the time in which threads read millions."""
+"""Up to so many entries to read, ``auto`` is ``local``: Spark starts in the time in which threads read
+millions."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def choose(asked: str, entries: int, *, master: str | None) -> Choice:
 
 @dataclass(frozen=True)
 class Runners:
-    """What a person, else a tree, chose: one of ``NAMES`` (None: nothing). ``master`` and ``conf`` are Spark's."""
+    """What a person, else a tree, chose: one of ``NAMES`` (None: nothing). ``master`` and ``conf`` are
+    Spark's."""
 
     asked: str | None = None
     master: str | None = None

@@ -38,7 +38,8 @@ class SparkRunner:
 
     def run(self, bins: Sequence[bytes], steps: Sequence[Step], shared: Any) -> Iterator[Piece]:
         """See ``Runner``. Raises SimulationFailed when Spark stops."""
-        # Broadcasts lie in plain temporary files; steps carry credentials, and travel as functions over a socket.
+        # Broadcasts lie in plain temporary files; steps carry credentials, and travel as functions over a
+        # socket.
         given = self._session.sparkContext.broadcast((tuple(bins), shared))
 
         def first(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions
