@@ -21,7 +21,7 @@ from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rules_file import read_rules
 from lakeplan.simulation.rulesets import RuleSet
 from lakeplan.simulation.run import simulate
-from lakeplan.simulation.session import SparkOptions
+from lakeplan.simulation.runners import LOCAL, Runners
 from tests.conftest import GoldenCase
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "explain.v1.json").read_text())
@@ -66,11 +66,8 @@ def test_it_agrees_with_the_official_collector_for_every_object(golden: GoldenCa
 
 
 @pytest.mark.golden
-@pytest.mark.spark
-def test_it_agrees_with_the_simulation_for_every_object(
-    golden: GoldenCase, tmp_path: Path, spark: SparkOptions
-) -> None:
-    # Two rule sets each: a Spark run takes seconds, and the collector's answer is compared apart.
+def test_it_agrees_with_the_simulation_for_every_object(golden: GoldenCase, tmp_path: Path) -> None:
+    # Two rule sets each: the collector's answer is compared apart.
     for n, asked in enumerate(golden.case["expected"][:2]):  # type: ignore[index]
         folder = tmp_path / str(n)
         folder.mkdir()
@@ -83,7 +80,7 @@ def test_it_agrees_with_the_simulation_for_every_object(
             max_uncommitted_age_seconds=3650 * 86400,
             output=folder / "out",
         )
-        simulate(request, open_namespace(f"file://{golden.namespace}"), spark, Silent())
+        simulate(request, open_namespace(f"file://{golden.namespace}"), Runners(LOCAL), Silent())
         rows = {row["address"]: row for row in pq.read_table(folder / "out" / "objects").to_pylist()}
         for subject in said:
             status, row = subject["verdicts"][0]["status"], rows.get(subject["address"])

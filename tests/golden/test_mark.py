@@ -5,23 +5,20 @@ from __future__ import annotations
 import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.model.sweep import MarkClass
-from lakeplan.simulation.marking import SparkMarker
-from tests.golden_marks import PREFIX, active, addresses, mark_request
-
-if TYPE_CHECKING:
-    from lakeplan.simulation.session import SparkOptions
+from lakeplan.simulation.marking import StepMarker
+from lakeplan.simulation.runners import Runners
+from tests.golden_marks import PREFIX, addresses, mark_request
 
 
 @pytest.mark.golden
-@pytest.mark.spark
 def it_marks_what_the_official_collector_deletes_but_what_is_at_risk(
-    golden: Any, tmp_path: Path, spark: SparkOptions
+    golden: Any, tmp_path: Path, runners: Runners
 ) -> None:
     collector = golden.case.get("official_collector")
     if collector is None or "deleted" not in collector:
@@ -30,7 +27,7 @@ def it_marks_what_the_official_collector_deletes_but_what_is_at_risk(
     shutil.copytree(golden.namespace, namespace)
     store = open_sweep_store(f"file://{namespace}")
     moment = datetime.fromtimestamp(collector["as_of"], tz=timezone.utc)
-    marker = SparkMarker(active)
+    marker = StepMarker(runners.open)
     older_than = moment - timedelta(seconds=collector["min_age_seconds"])
     listing = marker.list_candidates(store, PREFIX, older_than=older_than)
     marked = marker.mark(mark_request(store, golden.case, listing))

@@ -20,7 +20,7 @@ from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rules_file import read_rules
 from lakeplan.simulation.rulesets import RuleSet
 from lakeplan.simulation.run import simulate
-from lakeplan.simulation.session import SparkOptions
+from lakeplan.simulation.runners import Runners
 from tests.conftest import GoldenCase
 
 SCHEMA = Path(__file__).parents[2] / "schemas" / "simulate.v1.json"
@@ -53,16 +53,15 @@ def test_active_commits_are_the_servers_for_every_rule_set(golden: GoldenCase, t
 
 
 @pytest.mark.golden
-@pytest.mark.spark
 def test_objects_are_those_that_the_official_collector_marked(
-    golden: GoldenCase, tmp_path: Path, spark: SparkOptions
+    golden: GoldenCase, tmp_path: Path, runners: Runners
 ) -> None:
     collector: dict[str, Any] | None = golden.case.get("official_collector")  # type: ignore[assignment]
     if collector is None:
         pytest.skip("the official collector was not run on this case")
     output = tmp_path / "out"
     asked = request(collector, output, min_age_seconds=collector["min_age_seconds"])
-    summary = simulate(asked, open_namespace(f"file://{golden.namespace}"), spark, Silent())
+    summary = simulate(asked, open_namespace(f"file://{golden.namespace}"), runners, Silent())
     rows = pq.read_table(output / "objects").to_pylist()
     assert sorted(row["address"] for row in rows) == sorted(collector["deleted"])
     if "at_risk" in collector:

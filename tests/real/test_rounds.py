@@ -129,7 +129,7 @@ class Engine:
     def __init__(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         self._request = request
         self._patch = monkeypatch
-        self._real = marking.SparkMarker, spark_sweep.SparkSweeper
+        self._real = marking.StepMarker, spark_sweep.SparkSweeper
         self.after: Callable[[], None] = lambda: None
         self.on_spark = False
         monkeypatch.setattr(S3Client, "_make", cache_of_clients(S3Client._make))
@@ -139,7 +139,7 @@ class Engine:
         if on_spark:
             self._request.getfixturevalue("spark")
         marker, sweeper = self._real if on_spark else (lambda *_: PlainMarker(rows=4), self._plain)
-        self._patch.setattr(marking, "SparkMarker", marker)
+        self._patch.setattr(marking, "StepMarker", marker)
         self._patch.setattr(spark_sweep, "SparkSweeper", sweeper)
 
     def _plain(self, *_: object, **__: object) -> PlainSweeper:

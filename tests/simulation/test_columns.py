@@ -6,14 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeplan.simulation import pieces, schemas, tables
+from lakeplan.simulation import tables
 from lakeplan.simulation.columns import RULE_SET, TABLES, Column
-from lakeplan.simulation.reading import ARROW_SCHEMA
-from lakeplan.simulation.schemas import SIGHTINGS
 
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parents[2] / "schemas" / "simulate.v1.json").read_text())
 DESIGN = {
@@ -39,15 +35,3 @@ def test_the_columns_are_those_of_the_design_and_of_the_schema_file(table: str) 
 def test_tables_that_are_empty_have_the_same_columns(table: str) -> None:
     names = tables.schema(TABLES[table], with_rule_set=True).names
     assert names == [*DESIGN[table].split(), "rule_set"]
-
-
-def test_workers_send_what_spark_expects() -> None:
-    assert to_arrow_schema(SIGHTINGS) == ARROW_SCHEMA
-    assert to_arrow_schema(schemas.PIECES) == pieces.PIECES
-    assert to_arrow_schema(schemas.COUNTED) == pieces.COUNTED
-    assert kinds(to_arrow_schema(schemas.GOING)) == kinds(pieces.GOING)
-
-
-def kinds(schema: pa.Schema) -> list[tuple[str, str, bool]]:
-    """Spark names the elements of lists as it likes."""
-    return [(f.name, str(f.type).replace("element:", "item:"), f.nullable) for f in schema]

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from lakeplan import limits
 from lakeplan.adapters.cache.folder import FolderCache
@@ -24,7 +23,6 @@ from lakeplan.model.shown import Bit
 from lakeplan.model.shown_records import Records, object_digests, packed
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.simulation import ImpactRequest
-from lakeplan.simulation import impact
 from lakeplan.simulation.impact import LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.runners import Runners
@@ -91,13 +89,13 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path / "one")
 
 
-class DescribeWithoutSpark:
+class DescribeWithoutARunner:
     @pytest.fixture(autouse=True)
-    def no_session(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_runner(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*args: object, **options: object) -> None:
             raise SimulationFailed("Java is missing")
 
-        monkeypatch.setattr(impact, "open_session", fail)
+        monkeypatch.setattr(Runners, "open", fail)
 
     def it_starts_nothing_when_no_commit_changes_sides(self, repository: Repository) -> None:
         kept = repository.commit(BEFORE | AFTER | LATER, entry("a", "data/1"))
@@ -111,7 +109,7 @@ class DescribeWithoutSpark:
         found = LocalOrSpark().impact([repository.request()])
         assert found == {"lab/one": ImpactResult({})}
 
-    def it_gives_the_error_to_every_repository_that_needs_spark(
+    def it_gives_the_error_to_every_repository_that_is_read(
         self, repository: Repository, tmp_path: Path
     ) -> None:
         repository.commit(BEFORE, entry("a", "data/1"))
@@ -216,7 +214,6 @@ class DescribeImpact:
             found = LocalOrSpark(runners, cache=cache).impact(requests)
             gone = [found[request.key].by_mask for request in requests]  # type: ignore[union-attr]
             assert gone == [{BEFORE: Amount(2, 12)}, {BEFORE: Amount(1, 5)}, {BEFORE: Amount(1, 5)}]
-        assert len(list((tmp_path / "cache").iterdir())) == 3
 
     def it_gives_a_repository_that_cannot_be_read_its_own_error(
         self, runners: Runners, tmp_path: Path
@@ -272,23 +269,3 @@ def test_masks_are_those_of_the_commits_that_hold_an_object(
                 assert found.amount(transition) == Amount(len(gone), 2 * len(gone))
             if found.ranges_read:
                 assert sum(a.objects for a in found.by_mask.values()) == len(expected[key])
-
-
-class _WithCredentials(NamespaceMetadata):
-    """A reader that travels with a secret, as a server's does."""
-
-    secret = ""
-
-
-def it_leaves_no_credentials_in_files_on_the_way_to_the_workers(
-    runners: Runners, repository: Repository
-) -> None:
-    repository.commit(BEFORE, entry("a", "data/1"))
-    reader = _WithCredentials(open_namespace(f"file://{repository.root}"))
-    reader.__dict__["secret"] = "a-secret-that-travels"
-    found = LocalOrSpark(runners).impact([replace(repository.request(), metadata=reader)])
-    assert isinstance(found[repository.key], ImpactResult)
-    active = SparkSession.getActiveSession()
-    assert active is not None
-    files = [file for file in Path(active.sparkContext._temp_dir).parent.rglob("*") if file.is_file()]
-    assert all(b"a-secret-that-travels" not in file.read_bytes() for file in files)

@@ -12,14 +12,14 @@ from lakeplan.simulation import session, warm
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import RULES, RuleSet
 from lakeplan.simulation.run import simulate
+from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.session import SparkOptions
 
 
-@pytest.mark.spark
-def it_warms_with_a_run_in_which_something_goes(spark: SparkOptions) -> None:
+def it_warms_with_a_run_in_which_something_goes(runners: Runners) -> None:
     day_100 = datetime.fromtimestamp(100 * 86_400, timezone.utc)
     request = SimulateRequest((RuleSet(RULES, GcRules(1)),), day_100)
-    summary = simulate(request, warm.MemoryNamespace(), spark, Silent())
+    summary = simulate(request, warm.MemoryNamespace(), runners, Silent())
     assert summary["rule_sets"][0]["objects"]["goes"] == {"objects": 2, "size_bytes": 2}  # type: ignore[index]
 
 

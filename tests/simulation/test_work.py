@@ -1,84 +1,64 @@
 from __future__ import annotations
 
-from hashlib import sha256
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.work import BIN_BYTES, GROUP_RANGES, Kind, WorkItem, groups, pack, unpack
+from lakeplan.simulation.work import (
+    BIN_BYTES,
+    BINS_A_CORE,
+    ITEM_OVERHEAD,
+    Kind,
+    WorkItem,
+    numbered,
+    pack,
+    unpack_bin,
+)
 
 items = st.lists(
     st.builds(
         WorkItem,
-        st.just(Kind.RANGE),
+        st.sampled_from([Kind.RANGE, Kind.UNCOMMITTED, Kind.LISTING]),
         st.integers(0, 2),
         st.text("abc", min_size=1, max_size=3),
         st.integers(0, BIN_BYTES),
+        number=st.just(0),
         sort_key=st.binary(max_size=2),
     ),
     max_size=40,
 )
 
 
+def bins_of(given_items: list[WorkItem], parallelism: int) -> list[list[WorkItem]]:
+    return [unpack_bin(packed) for packed in pack(numbered(given_items), parallelism)]
+
+
 @given(items, st.integers(1, 8))
-def test_every_item_is_in_exactly_one_bin(given_items: list[WorkItem], parallelism: int) -> None:
-    bins = [unpack(packed) for packed in pack(given_items, parallelism)]
-    assert sorted(item for bin_ in bins for item in bin_) == sorted(given_items)
+def test_every_item_is_in_exactly_one_bin_and_numbered_by_its_place(
+    given_items: list[WorkItem], parallelism: int
+) -> None:
+    bins = bins_of(given_items, parallelism)
+    found = [item for bin_ in bins for item in bin_]
+    assert [item.number for item in found] == list(range(len(given_items)))
+    assert sorted(item._replace(number=0) for item in found) == sorted(given_items)
     assert all(bins)
 
 
 @given(items.filter(bool), st.integers(1, 8))
 def test_no_bin_is_much_heavier_than_its_share(given_items: list[WorkItem], parallelism: int) -> None:
-    weights = [sum(i.weight for i in unpack(packed)) for packed in pack(given_items, parallelism)]
-    ordered = sorted(given_items, key=lambda i: (i.source, i.sort_key))
-    heaviest = max(sum(i.weight for i in group) for group in groups(ordered))
-    # the share is a bin's worth at most, and its ends are whole groups
-    assert max(weights) <= max(BIN_BYTES * 1.1, sum(weights) / parallelism) + 2 * heaviest + (4 << 20)
+    weights = [sum(i.weight + ITEM_OVERHEAD for i in bin_) for bin_ in bins_of(given_items, parallelism)]
+    heaviest = max(item.weight + ITEM_OVERHEAD for item in given_items)
+    assert len(weights) <= BINS_A_CORE * parallelism
+    assert max(weights) <= max(BIN_BYTES, sum(weights) / min(parallelism, len(given_items))) + heaviest
 
 
-def it_puts_versions_of_a_range_beside_each_other() -> None:
+def it_puts_versions_of_a_region_beside_each_other() -> None:
     versions = [
         WorkItem(Kind.RANGE, 0, f"{n}{key}", 1, sort_key=key.encode()) for n in range(3) for key in "ab"
     ]
-    first, second = (unpack(packed) for packed in pack(versions, 2))
-    assert {i.sort_key for i in first} == {b"a"}
-    assert {i.sort_key for i in second} == {b"b"}
+    first, second = bins_of(versions, 2)
+    assert [i.name for i in first] == ["0a", "1a", "2a"]
+    assert [i.name for i in second] == ["0b", "1b", "2b"]
 
 
 def it_makes_no_bin_of_nothing() -> None:
     assert pack([], 4) == []
-
-
-def versions_of_one_region(count: int, weight: int = 1) -> list[WorkItem]:
-    return [
-        WorkItem(Kind.RANGE, 0, sha256(str(n).encode()).hexdigest(), weight, sort_key=b"a")
-        for n in range(count)
-    ]
-
-
-class DescribeGroups:
-    @given(items, st.integers(1, 8))
-    def it_finds_in_a_bin_the_groups_that_were_packed(
-        self, given_items: list[WorkItem], parallelism: int
-    ) -> None:
-        whole = list(groups(sorted(given_items, key=lambda i: (i.source, i.kind, i.sort_key))))
-        assert [g for bin_ in pack(given_items, parallelism) for g in groups(unpack(bin_))] == whole
-
-    def it_has_a_bit_for_each_version_of_a_group(self) -> None:
-        sizes = [len(group) for group in groups(versions_of_one_region(1_000))]
-        assert sum(sizes) == 1_000
-        assert max(sizes) <= GROUP_RANGES
-
-    def it_bounds_what_a_group_weighs(self) -> None:
-        sizes = [len(group) for group in groups(versions_of_one_region(10, BIN_BYTES // 2))]
-        assert sizes == [2] * 5
-
-    def it_changes_one_group_when_a_version_is_added(self) -> None:
-        before = list(groups(versions_of_one_region(300)))
-        after = list(groups(versions_of_one_region(301)))
-        assert len([group for group in after if group not in before]) == 1
-
-    def it_changes_few_groups_when_the_oldest_version_goes(self) -> None:
-        before = list(groups(versions_of_one_region(300)))
-        after = list(groups(versions_of_one_region(300)[1:]))
-        assert len([group for group in after if group not in before]) <= len(after) // 4

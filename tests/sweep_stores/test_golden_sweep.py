@@ -19,7 +19,8 @@ from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import MarkClass, Marked, Status
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.simulation.marking import SparkMarker
+from lakeplan.simulation.marking import StepMarker
+from lakeplan.simulation.runners import SPARK, Runners
 from lakeplan.sweep.spark import SparkSweeper
 from tests.golden_marks import PREFIX, active, addresses, mark_request
 from tests.storage_servers import give_workers_the_environment
@@ -54,7 +55,7 @@ class Place:
 
     def mark(self) -> Marked:
         # Uploads are new: nothing would be old enough before them.
-        marker = SparkMarker(active)
+        marker = StepMarker(Runners(SPARK).open)
         later = datetime.now(timezone.utc) + LATER
         listing = marker.list_candidates(self.store, PREFIX, older_than=later)
         return marker.mark(mark_request(self.store, self.case, listing))

@@ -8,12 +8,14 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 
+from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
 from lakeplan.simulation.fetching import ahead
 from lakeplan.simulation.runners.choice import Step
@@ -44,14 +46,14 @@ class LocalRunner:
     def run(self, bins: Sequence[bytes], steps: Sequence[Step], shared: Any) -> Iterator[Piece]:
         """See ``Runner``."""
         with (
-            tempfile.TemporaryDirectory(prefix="lakeplan-") as folder,
+            _temporary_folder() as folder,
             ThreadPoolExecutor(self._threads) as pool,
         ):
-            waiting = _Waiting(Path(folder), 0)
+            waiting = _Waiting(folder, 0)
             for number, data in enumerate(bins):
                 waiting.add(Piece(number, 0, 0, Of.BIN, data))
             for number, step in enumerate(steps[:-1]):
-                following = _Waiting(Path(folder), self._memory, f"{number}-")
+                following = _Waiting(folder, self._memory, f"{number}-")
 
                 def task(
                     place: int, step: Step = step, waiting: _Waiting = waiting, to: _Waiting = following
@@ -68,6 +70,26 @@ class LocalRunner:
 
             for _, found in ahead(waiting.places(), last, pool, self._threads):
                 yield from pieces_in(found())
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    with ExitStack() as stack:
+        with _disk(None):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeplan-"))
+        yield Path(folder)
+
+
+@contextmanager
+def _disk(folder: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SimulationFailed(
+            f"a temporary file cannot be written: {error.strerror or error}",
+            where=str(folder or ""),
+            hint="Free space there, or set TMPDIR to a folder with more; or run it with --runner spark.",
+        ) from error
 
 
 class _Waiting:
@@ -110,7 +132,7 @@ class _Waiting:
 
     def _spill(self) -> None:
         for place, pieces in self._pieces.items():
-            with self._path(place).open("ab") as file:
+            with _disk(self._folder), self._path(place).open("ab") as file:
                 for piece in pieces:
                     file.write(_HEAD.pack(*piece[:4], len(piece.data)))
                     file.write(piece.data)

@@ -1,0 +1,125 @@
+"""Steps in threads: every piece comes to its place once, through memory or through a file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakeplan.errors import SimulationFailed
+from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.runners import Step
+from lakeplan.simulation.runners.local import LocalRunner
+
+PLACES = 4
+pieces = st.builds(
+    Piece,
+    st.integers(0, PLACES - 1),
+    st.integers(0, 2),
+    st.integers(0, 2),
+    st.sampled_from([Of.ROWS, Of.TEXTS, Of.ERROR]).map(int),
+    st.binary(max_size=40),
+)
+
+
+def spread_of(sent: list[list[Piece]]) -> Step:
+    """Each bin becomes its pieces."""
+
+    def run(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+        for piece in pieces_in(batches):
+            yield from map(to_batch, sent[int(piece.data)])
+
+    return Step(run, 0)
+
+
+def meeting(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+    """What came to a place, as the pieces of the next step."""
+    for piece in sorted(pieces_in(batches)):
+        yield to_batch(piece._replace(place=(piece.place + 1) % PLACES, part=piece.part + shared))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files lie."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@given(
+    st.lists(st.lists(pieces, max_size=8), min_size=1, max_size=5),
+    st.sampled_from([1, 30, 1 << 20]),
+    st.integers(1, 3),
+)
+def test_every_piece_comes_to_its_place_once(
+    folder: Path, sent: list[list[Piece]], memory: int, threads: int
+) -> None:
+    runner = LocalRunner(threads, memory_bytes=memory)
+    steps = [spread_of(sent), Step(meeting, PLACES), Step(meeting, PLACES)]
+    found = list(runner.run([str(n).encode() for n in range(len(sent))], steps, 10))
+    expected = [p._replace(place=(p.place + 2) % PLACES, part=p.part + 20) for bin_ in sent for p in bin_]
+    assert sorted(found) == sorted(expected)
+    assert list(folder.iterdir()) == []
+
+
+def it_writes_to_disk_what_is_more_than_its_memory(folder: Path) -> None:
+    sent = [[Piece(n % PLACES, 0, 0, Of.ROWS, bytes([n]) * 1_000) for n in range(100)]]
+    most = 0
+
+    def weighing(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        most = max(most, sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
+        yield from batches
+
+    found = list(LocalRunner(1, memory_bytes=5_000).run([b"0"], [spread_of(sent), Step(weighing, PLACES)], 0))
+    assert sorted(found) == sorted(sent[0])
+    assert most >= 95_000
+
+
+def it_brings_the_error_of_a_step_and_leaves_no_file(folder: Path) -> None:
+    def failing(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+        list(batches)
+        raise SimulationFailed("cannot meet")
+        yield
+
+    sent = [[Piece(0, 0, 0, Of.ROWS, b"x" * 100)]]
+    with pytest.raises(SimulationFailed, match="cannot meet"):
+        list(LocalRunner(2, memory_bytes=1).run([b"0"], [spread_of(sent), Step(failing, 1)], 0))
+    assert list(folder.iterdir()) == []
+
+
+def it_says_in_one_line_that_the_disk_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+    sent = [[Piece(0, 0, 0, Of.ROWS, b"x" * 100)]]
+    with pytest.raises(SimulationFailed, match="No space left") as error:
+        list(LocalRunner(1, memory_bytes=1).run([b"0"], [spread_of(sent), Step(meeting, PLACES)], 0))
+    assert "TMPDIR" in error.value.hint
+
+
+def it_leaves_no_credentials_of_steps_in_files(folder: Path) -> None:
+    """A step carries the readers; what is sent between steps does not."""
+    secret = "a-secret-that-travels"
+    sent = [[Piece(0, 0, 0, Of.ROWS, b"x" * 100)] * 50]
+    spread = spread_of(sent)
+
+    def reading(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+        assert secret
+        return spread.run(batches, shared)
+
+    def weighing(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert files
+        assert all(secret.encode() not in path.read_bytes() for path in files)
+        yield from batches
+
+    steps = [Step(reading, 0), Step(weighing, 1)]
+    assert len(list(LocalRunner(1, memory_bytes=1).run([b"0"], steps, None))) == 50
