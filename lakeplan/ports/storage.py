@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lakeplan.model.objects import StoredObject
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
 
 
 class NamespaceReader(Protocol):
@@ -28,6 +33,34 @@ class NamespaceReader(Protocol):
 
     def list_prefixes(self, prefix: str = "") -> list[str]:
         """The common prefixes one ``/`` below ``prefix``, each ending in ``/``."""
+
+
+@dataclass(frozen=True)
+class StoredColumns:
+    """Stored objects as columns of equal length, as ``StoredObject`` has them. ``keys`` are Arrow's binary:
+    the exact bytes, which are UTF-8 unless somebody other than lakeFS wrote them."""
+
+    keys: pa.Array
+    sizes: npt.NDArray[np.int64]
+    modified_us: npt.NDArray[np.int64]
+    e_tags: pa.Array
+
+    def __len__(self) -> int:
+        return int(self.sizes.size)
+
+    def objects(self) -> Iterator[StoredObject]:
+        """Keys that are not UTF-8 carry Python's surrogate escapes."""
+        keys = (key.decode(errors="surrogateescape") for key in self.keys.to_pylist())
+        numbers = self.sizes.tolist(), self.modified_us.tolist()
+        return map(StoredObject, keys, *numbers, self.e_tags.to_pylist())
+
+
+@runtime_checkable
+class ColumnReader(Protocol):
+    """What a reader has besides whose listings need no Python object for each key."""
+
+    def list_columns(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredColumns]:
+        """As ``NamespaceReader.list_objects``."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from uuid import uuid4
 
 import pyarrow as pa
@@ -18,13 +17,21 @@ import pyarrow.compute as pc
 
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.mark_parts import LISTING, MARKED, write_part
-from lakeplan.formats.namespace import DATA_PREFIX, check_not_nested, is_candidate_key
-from lakeplan.model.objects import StoredObject
+from lakeplan.formats.namespace import DATA_PREFIX
 from lakeplan.model.sweep import MarkClass
+from lakeplan.ports.storage import StoredColumns
 from lakeplan.ports.sweep_storage import RecordWriter
 from lakeplan.simulation.exchange import Of, Piece, from_bytes, pieces_in, to_batch
 from lakeplan.simulation.failing import report_of
 from lakeplan.simulation.observing import Source
+from lakeplan.simulation.stored import (
+    candidates,
+    check_none_nested,
+    chosen,
+    is_text,
+    joined,
+    list_stored,
+)
 from lakeplan.simulation.work import Kind, WorkItem, unpack_bin
 
 LISTING_ROWS = 200_000
@@ -68,42 +75,48 @@ def list_into_parts(
     store: RecordWriter = source.opened()  # type: ignore[assignment]  # a SweepStore, by the marker
     for piece in pieces_in(batches):
         try:
-            objects = _old(_objects(unpack_bin(piece.data), source), source)
-            while rows := list(islice(objects, LISTING_ROWS)):
-                sizes = [o.size for o in rows]
-                columns: dict[str, Sequence[object]] = {
-                    "address": [o.key for o in rows],
-                    "size_bytes": sizes,
-                    "version": [o.version for o in rows],
+            for rows in _sized(_old(_stored(unpack_bin(piece.data), source), source)):
+                columns: dict[str, Sequence[object] | pa.Array] = {
+                    "address": rows.keys.cast(pa.string()),
+                    "size_bytes": pa.array(rows.sizes),
+                    "version": [stored.version for stored in rows.objects()],
                 }
                 data, sha256 = write_part(columns, LISTING)
                 name = f"{prefix}listing/part-{uuid4().hex}.parquet"
                 store.create(name, data)
-                yield to_batch(_piece(GOING, name, len(rows), sum(sizes), sha256, {}))
+                yield to_batch(_piece(GOING, name, len(rows), int(rows.sizes.sum()), sha256, {}))
         except LakeplanError as error:
             yield to_batch(Piece(0, 0, 0, Of.ERROR, report_of(error, source.name).encode()))
 
 
-def _objects(items: Iterable[WorkItem], source: Source) -> Iterator[StoredObject]:
+def _stored(items: Iterable[WorkItem], source: Source) -> Iterator[StoredColumns]:
     for item in items:
         if item.kind is Kind.ROOT_LISTING:
-            yield from source.opened().list_objects("", recursive=False)
-            yield from source.opened().list_objects(DATA_PREFIX, recursive=False)
+            yield from list_stored(source.opened(), "", recursive=False)
+            yield from list_stored(source.opened(), DATA_PREFIX, recursive=False)
         else:
-            yield from source.opened().list_objects(item.name)
+            yield from list_stored(source.opened(), item.name)
 
 
-def _old(objects: Iterable[StoredObject], source: Source) -> Iterator[StoredObject]:
+def _old(listing: Iterable[StoredColumns], source: Source) -> Iterator[StoredColumns]:
     """Candidates that are old enough. Keys that are no UTF-8 are none: lakeFS writes no such key, and what
     cannot be written down exactly is not deleted."""
-    for stored in objects:
-        check_not_nested(stored.key)
-        if stored.modified_us < source.young_from_us and is_candidate_key(stored.key):
-            try:
-                stored.key.encode()
-            except UnicodeEncodeError:
-                continue
-            yield stored
+    for columns in listing:
+        check_none_nested(columns.keys)
+        old = columns.modified_us < source.young_from_us
+        yield chosen(columns, old & candidates(columns.keys) & is_text(columns.keys))
+
+
+def _sized(listing: Iterable[StoredColumns]) -> Iterator[StoredColumns]:
+    """The same rows, about ``LISTING_ROWS`` at a time."""
+    waiting: list[StoredColumns] = []
+    for columns in listing:
+        waiting += [columns] if len(columns) else []
+        if sum(map(len, waiting)) >= LISTING_ROWS:
+            yield joined(waiting)
+            waiting = []
+    if waiting:
+        yield joined(waiting)
 
 
 def write_parts(batches: Iterable[pa.RecordBatch], writer: Writer) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +15,15 @@ from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
 from lakeplan.formats.range_arrays import RangeArrays
 from lakeplan.formats.ranges import read_range_arrays
 from lakeplan.formats.uncommitted import read_uncommitted
-from lakeplan.model.objects import AddressType, StoredObject
+from lakeplan.model.objects import AddressType
 from lakeplan.ports.lakefs import MetadataReader
-from lakeplan.ports.storage import NamespaceReader
+from lakeplan.ports.storage import NamespaceReader, StoredColumns
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.sets import Code, Listed
+from lakeplan.simulation.stored import candidates, chosen, hash_strings, list_stored, strings_of
 from lakeplan.simulation.table import STORED, pairs_of
 from lakeplan.simulation.work import Kind, WorkItem
 
-AT_ONCE = 1 << 16
-"""Listed objects that become rows together."""
 Texts = Callable[[Ints], tuple[pa.Array, pa.Array]]
 """Addresses relative to the namespace, and paths, of some rows."""
 
@@ -96,10 +94,10 @@ def observe(
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
         case Kind.LISTING:
-            yield from _listed(source.opened().list_objects(item.name), source.young_from_us)
+            yield from _listed(list_stored(source.opened(), item.name), source.young_from_us)
         case Kind.ROOT_LISTING:
             for prefix in ("", DATA_PREFIX):
-                objects = source.opened().list_objects(prefix, recursive=False)
+                objects = list_stored(source.opened(), prefix, recursive=False)
                 yield from _listed(objects, source.young_from_us)
 
 
@@ -189,21 +187,21 @@ def _without_path(keys: list[str], codes: list[int]) -> Sightings:
         pairs_of(hashes, np.zeros_like(hashes)),
         np.zeros(hashes.size, np.int64),
         np.array(codes, np.uint8),
-        _texts_of(keys),
+        _texts_of(pa.array(keys, pa.string())),
         wanted=nothing,
     )
 
 
-def _listed(objects: Iterator[StoredObject], young_from_us: int) -> Iterator[Sightings]:
-    candidates = (stored for stored in objects if is_candidate_key(stored.key))
-    while part := list(islice(candidates, AT_ONCE)):
-        keys = [text_of(stored.key) for stored in part]
-        old = np.array([stored.modified_us < young_from_us for stored in part], np.uint8)
-        yield _stored(keys, np.array([stored.size for stored in part], np.int64), old)
+def _listed(listing: Iterator[StoredColumns], young_from_us: int) -> Iterator[Sightings]:
+    for columns in listing:
+        rows = chosen(columns, candidates(columns.keys))
+        if len(rows):
+            old = (rows.modified_us < young_from_us).astype(np.uint8)
+            yield _stored(strings_of(rows.keys), rows.sizes, old)
 
 
 def _part(table: pa.Table, kind: Kind) -> Sightings:
-    keys: list[str] = table.column("address").to_pylist()
+    keys = table.column("address").combine_chunks()
     sizes = table.column("size_bytes").to_numpy()
     if kind is Kind.MARKED:
         return _stored(keys, sizes, np.full(len(keys), int(Listed.MARKED), np.uint8))
@@ -211,23 +209,15 @@ def _part(table: pa.Table, kind: Kind) -> Sightings:
     return _stored(keys, sizes, np.full(len(keys), int(Listed.OLD), np.uint8), versions)
 
 
-def _stored(keys: list[str], sizes: Ints, codes: Bytes, versions: Ints | None = None) -> Sightings:
-    hashes = hash_texts(keys)
+def _stored(keys: pa.StringArray, sizes: Ints, codes: Bytes, versions: Ints | None = None) -> Sightings:
+    hashes = hash_strings(keys)
     pairs = pairs_of(hashes, np.zeros_like(hashes))
     wanted = np.flatnonzero(codes != Listed.YOUNG)
     return Sightings(hashes, pairs, sizes | STORED, codes, _texts_of(keys), versions, wanted)
 
 
-def _texts_of(keys: list[str]) -> Texts:
+def _texts_of(keys: pa.StringArray) -> Texts:
     def texts(wanted: Ints) -> tuple[pa.Array, pa.Array]:
-        chosen = [keys[n] for n in wanted.tolist()]
-        return pa.array(chosen, pa.string()), pa.nulls(len(chosen), pa.string())
+        return keys.take(wanted), pa.nulls(wanted.size, pa.string())
 
     return texts
-
-
-def text_of(key: str) -> str:
-    """Keys that are not UTF-8 (surrogate escapes) as text that Arrow takes, always the same."""
-    if key.isascii():
-        return key
-    return key.encode(errors="surrogateescape").decode(errors="backslashreplace")

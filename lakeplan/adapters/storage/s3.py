@@ -10,10 +10,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from lakeplan import limits
 from lakeplan.adapters.storage.bounded import bounded_pages, too_large
 from lakeplan.adapters.storage.s3_client import S3Client
-from lakeplan.adapters.storage.s3_find import stored_object
+from lakeplan.adapters.storage.s3_pages import columns_of, rows_of
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_boto_error
 from lakeplan.adapters.storage.urls import S3Location
 from lakeplan.model.objects import StoredObject
+from lakeplan.ports.storage import StoredColumns
 
 READ_TRIES = 3
 """Of one object: botocore tries requests again, but not a body that breaks off."""
@@ -70,12 +71,14 @@ class S3Reader:
                 raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {announced} bytes")
 
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
+        for columns in self.list_columns(prefix, recursive=recursive):
+            yield from columns.objects()
+
+    def list_columns(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredColumns]:
+        """See ``ColumnReader``: page by page."""
+        start, where = self._base + prefix, f"{self.url}/{prefix}"
         for page in self._pages(prefix, recursive=recursive):
-            for item in page.get("Contents", ()):
-                key = item["Key"][len(self._base) :]
-                if (key.endswith("/") and item["Size"] == 0) or not key:
-                    continue  # what consoles and file tools leave to show a folder
-                yield stored_object(item, self._base)
+            yield columns_of(page, self._base, start, where)
 
     def list_prefixes(self, prefix: str = "") -> list[str]:
         return sorted(
@@ -96,5 +99,5 @@ class S3Reader:
 
 
 def _first(page: Any) -> tuple[Any, ...] | None:
-    shown = tuple(page[kind][0] for kind in ("Contents", "CommonPrefixes") if page.get(kind))
-    return tuple(item.get("Key", item.get("Prefix")) for item in shown) or None
+    keys = rows_of(page).keys[:1]
+    return (*keys, *(item["Prefix"] for item in page.get("CommonPrefixes", ())[:1])) or None

@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.loaders import Loader, create_loader
 
 from lakeplan.adapters.storage.bounded import bound_s3
+from lakeplan.adapters.storage.s3_pages import ROWS, take_rows
 from lakeplan.adapters.storage.translate import translate_boto_error
 
 CONNECT_SECONDS = 10
@@ -89,6 +90,8 @@ class S3Client:
             )
             client.meta.events.register_last("before-call.s3.DeleteObjects", _add_content_md5)
         client.meta.events.register("before-parse.s3", _refuse_cut_answer)
+        # By this name it runs before botocore's own handler, which parses the whole page to find an error.
+        client.meta.events.register("before-parse.*.ListObjectsV2", take_rows)
         bound_s3(client)
         return client
 
@@ -100,7 +103,9 @@ def _data(path: str | None) -> Loader:
     return create_loader(path)
 
 
-def _refuse_cut_answer(operation_model: Any, response_dict: dict[str, Any], **_: object) -> None:
+def _refuse_cut_answer(
+    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
     """botocore takes an answer whose body never came for an empty one: a listing would have no object, a
     bucket no versions, a batch no failure. Here it becomes an answer to try again. (It checks itself the
     bodies that it streams; an answer to HEAD announces a body and has none.)"""
@@ -108,6 +113,8 @@ def _refuse_cut_answer(operation_model: Any, response_dict: dict[str, Any], **_:
     announced = response_dict["headers"].get("Content-Length", "")
     if operation_model.http.get("method") == "HEAD" or not isinstance(body, bytes):
         return
+    if ROWS in customized_response_dict:
+        return  # the body was whole before its entries were taken out
     if response_dict["status_code"] < 300 and announced.isdecimal() and int(announced) != len(body):
         response_dict["status_code"] = 500
 

@@ -9,6 +9,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan.adapters.storage.s3_client import S3Client
+from lakeplan.adapters.storage.s3_pages import check_inside, rows_of
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_boto_error
 from lakeplan.errors import StorageError
 from lakeplan.model.objects import StoredObject
@@ -27,8 +28,8 @@ def find(client: S3Client, bucket: str, base: str, keys: Sequence[str], url: str
         if done == len(keys):
             return found
         # ``StartAfter`` leaves its own key out.
-        items, truncated = _page(client, bucket, url, Prefix=base, StartAfter=base + keys[done][:-1])
-        stored = {one.key: one for one in (stored_object(item, base) for item in items)}
+        items, truncated = _page(client, base, bucket, url, Prefix=base, StartAfter=base + keys[done][:-1])
+        stored = {one.key: one for one in items}
         last = next(reversed(stored)) if truncated else None
         while done < len(keys) and (last is None or keys[done] <= last):
             if (one := stored.get(keys[done])) is not None:
@@ -36,29 +37,33 @@ def find(client: S3Client, bucket: str, base: str, keys: Sequence[str], url: str
             done += 1
 
     def alone(key: str) -> StoredObject | None:
-        items, _ = _page(client, bucket, url, Prefix=base + key, MaxKeys=1)
-        return next((stored_object(item, base) for item in items if item["Key"] == base + key), None)
+        items, _ = _page(client, base, bucket, url, Prefix=base + key, MaxKeys=1)
+        return next((one for one in items if one.key == key), None)
 
     with ThreadPoolExecutor(LISTERS) as pool:
         return found | {one.key: one for one in pool.map(alone, keys[done:]) if one is not None}
 
 
 def stored_object(item: dict[str, Any], base: str) -> StoredObject:
-    """An entry of a listing, or a version of one."""
+    """A version of an object."""
     modified = round(item["LastModified"].timestamp() * 1_000_000)
     return StoredObject(item["Key"][len(base) :], item["Size"], modified, str(item.get("ETag", "")))
 
 
-def _page(client: S3Client, bucket: str, url: str, **where: Any) -> tuple[list[dict[str, Any]], bool]:
+def _page(
+    client: S3Client, base: str, bucket: str, url: str, **where: Any
+) -> tuple[list[StoredObject], bool]:
     """The entries of one page, in ascending order, and whether more follow."""
     try:
         answer = client.get().list_objects_v2(Bucket=bucket, **where)
     except (BotoCoreError, ClientError) as error:
         raise translate_boto_error(error, url) from error
-    items: list[dict[str, Any]] = answer.get("Contents", [])
-    names = [item["Key"] for item in items]
-    if names != sorted(names):
+    rows = rows_of(answer)
+    if rows.keys != sorted(rows.keys):
         raise StorageError("the storage does not list keys in ascending order", where=url)
-    if answer.get("IsTruncated") and not items:
+    check_inside(rows.keys, where["Prefix"], url)
+    if answer.get("IsTruncated") and not rows.keys:
         raise error_of(Kind.BROKEN, url, detail="a page of a listing that is empty, but not the last")
+    columns = zip(rows.keys, rows.sizes.tolist(), rows.modified_us.tolist(), rows.e_tags, strict=True)
+    items = [StoredObject(key[len(base) :], *others) for key, *others in columns]
     return items, bool(answer.get("IsTruncated"))
