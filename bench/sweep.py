@@ -1,7 +1,7 @@
 """Rate of a sweep, beside the plain client's own limit in the same run.
 
     python bench/sweep.py [--objects 1000000] [--s3-objects 100000] [--workers N] [--folder DIR]
-                          [--endpoint-url URL --bucket NAME]
+                          [--runner local|spark] [--endpoint-url URL --bucket NAME]
 
 Goal (issue 5): objects a second of a sweep at 70 % or more of one loop of full batches: os.unlink for local
 files, DeleteObjects of 1,000 keys for S3. The loop runs in one process, and once more in as many as the sweep
@@ -34,13 +34,14 @@ import boto3
 
 from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.formats.mark_parts import MARKED, write_part
+from lakeplan.model.runner import Choice
 from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import Part, Status
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings
 from lakeplan.ports.sweep_storage import SweepStore
 from lakeplan.simulation.marking_parts import PART_ROWS
-from lakeplan.simulation.session import SparkOptions, open_session
-from lakeplan.sweep.spark import SparkSweeper
+from lakeplan.sweep.rounds import PartSweeper
+from lakeplan.sweep.workers import OpenWorkers, ThreadWorkers, Workers
 
 BATCH = 1_000
 A_FOLDER = 1_000
@@ -150,7 +151,7 @@ def mark(store: SweepStore, prefix: str, keys: Sequence[str]) -> tuple[Part, ...
     return tuple(parts)
 
 
-def sweep(target: Target, keys: Sequence[str], workers: int, open_spark: Any) -> float:
+def sweep(target: Target, keys: Sequence[str], workers: int, open_workers: Any) -> float:
     name = f"bench-{secrets.token_hex(4)}"
     prefix = f"_lakeplan/marks/{name}/"
     parts = mark(target.store, prefix, keys)
@@ -165,7 +166,7 @@ def sweep(target: Target, keys: Sequence[str], workers: int, open_spark: Any) ->
         saved={},
     )
     ends: list[Any] = []
-    sweeper = SparkSweeper(open_spark, parallelism=workers)
+    sweeper = PartSweeper(open_workers, parallelism=workers)
     rate = measure(f"sweep, {workers} workers", len(keys), lambda: ends.append(sweeper.delete(request)))
     assert not ends[0].problem, ends[0].problem
     deleted = sum(end.amounts[Status.DELETED].objects for end in ends[0].ends)
@@ -173,7 +174,7 @@ def sweep(target: Target, keys: Sequence[str], workers: int, open_spark: Any) ->
     return rate
 
 
-def run(target: Target, count: int, sample: int, workers: int, open_spark: Any) -> None:
+def run(target: Target, count: int, sample: int, workers: int, open_workers: Any) -> None:
     print(f"{target.name}: {count:,} objects; loops over {sample:,} each", flush=True)
     start = time.perf_counter()
     before, swept, after = keys_of(2 * sample), keys_of(count), keys_of(2 * sample)
@@ -191,7 +192,7 @@ def run(target: Target, count: int, sample: int, workers: int, open_spark: Any) 
             )
 
         loops(before)
-        rate = sweep(target, swept, workers, open_spark)
+        rate = sweep(target, swept, workers, open_workers)
         loops(after)
     one, many = sum(ones) / len(ones), sum(manys) / len(manys)
     print(
@@ -233,6 +234,7 @@ def main() -> None:
     parser.add_argument("--objects", type=int, default=1_000_000, help="local; 0 leaves it out")
     parser.add_argument("--s3-objects", type=int, default=100_000, help="0 leaves it out")
     parser.add_argument("--sample", type=int, default=100_000, help="objects of each loop; on S3 a fifth")
+    parser.add_argument("--runner", choices=("local", "spark"), default="local")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", help="where local objects are made")
     parser.add_argument("--endpoint-url", help="an S3 server; moto's own without it")
@@ -249,30 +251,42 @@ def main() -> None:
                 yield url
 
     # The server before Spark: its workers take the environment that it starts with.
-    with server() as url, open_session(spark_options(chosen.workers), estimated_bytes=0) as session:
-
-        @contextmanager
-        def spark() -> Iterator[Any]:
-            yield session
-
-        start = time.perf_counter()
-        session.range(0, 100, 1, chosen.workers).mapInArrow(lambda rows: rows, "id long").count()
-        print(f"Spark's first job: {time.perf_counter() - start:.1f} s; it is not counted\n")
+    with server() as url, runner(chosen.runner, chosen.workers) as open_workers:
         if chosen.objects:
             with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
                 local = Folder(folder)
                 store = open_sweep_store(f"file://{folder}")
                 target = Target("local files", store, local.make, local.plain)
-                run(target, chosen.objects, min(chosen.sample, chosen.objects), chosen.workers, spark)
+                run(target, chosen.objects, min(chosen.sample, chosen.objects), chosen.workers, open_workers)
         if chosen.s3_objects:
             bucket = Bucket(url, chosen.bucket)
             store = open_sweep_store(f"s3://{chosen.bucket}", endpoint_url=url)
             target = Target(f"S3 at {url}", store, bucket.make, bucket.plain)
-            run(target, chosen.s3_objects, max(BATCH, chosen.sample // 5), chosen.workers, spark)
+            run(target, chosen.s3_objects, max(BATCH, chosen.sample // 5), chosen.workers, open_workers)
 
 
-def spark_options(workers: int) -> SparkOptions:
-    return SparkOptions(master=f"local[{workers}]")
+@contextmanager
+def runner(name: str, workers: int) -> Iterator[OpenWorkers]:
+    @contextmanager
+    def threads(parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:
+        yield ThreadWorkers(workers), Choice("local", "a benchmark")
+
+    if name == "local":
+        yield threads
+        return
+    from lakeplan.simulation.session import SparkOptions, open_session
+    from lakeplan.sweep.spark import SparkWorkers
+
+    with open_session(SparkOptions(master=f"local[{workers}]"), estimated_bytes=0) as session:
+
+        @contextmanager
+        def spark(parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:
+            yield SparkWorkers(session), Choice("spark", "a benchmark")
+
+        start = time.perf_counter()
+        session.range(0, 100, 1, workers).mapInArrow(lambda rows: rows, "id long").count()
+        print(f"Spark's first job: {time.perf_counter() - start:.1f} s; it is not counted\n")
+        yield spark
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Where the sweep's ports meet their adapters: namespaces by storage id, one Spark session for a command."""
+"""Where the sweep's ports meet their adapters: namespaces by storage id, one runner for a command."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,30 +19,29 @@ from lakeplan.cli.wiring import Session
 from lakeplan.errors import LakeplanError
 from lakeplan.model.desired import ServerConfig, StorageConfig
 from lakeplan.model.repository import Repository
+from lakeplan.model.runner import Choice
 from lakeplan.model.urls import parse_web_url, scheme_of, shown_url
 from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ESTIMATED_BYTES = 1 << 30
-"""How much a mark reads is not known when the session starts; this gives 64 shuffle partitions, which
-Spark folds together when there is less."""
+    from lakeplan.sweep.workers import Workers
+
 KINDS: Mapping[str, Literal["s3", "azure"]] = {"s3": "s3", "https": "azure", "http": "azure"}
 """Types of storage by the schemes of namespaces."""
 
 
 @dataclass
-class SparkEngine:
-    """One session for all that a command does, started when first asked for."""
+class Engine:
+    """The runners of one command. All that runs on Spark shares a session, started when first needed."""
 
-    master: str | None
-    conf: Mapping[str, str]
+    runners: Runners
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
     _session: Any = field(default=None, init=False)
 
-    def __enter__(self) -> SparkEngine:
+    def __enter__(self) -> Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -49,13 +49,34 @@ class SparkEngine:
         self._stack.close()
 
     @contextmanager
-    def session(self) -> Iterator[SparkSession]:
+    def runner(self, entries: int, size_bytes: int) -> Iterator[tuple[Runner, Choice]]:
+        """For a marker."""
+        if choose(self.runners.asked or AUTO, entries, master=self.runners.master).name == SPARK:
+            self._spark()  # the runner takes the session that is active
+        with self.runners.open(entries, size_bytes) as opened:
+            yield opened
+
+    @contextmanager
+    def workers(self, parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:
+        """For a sweeper."""
+        choice = self.runners.choose(None)
+        if choice.name == SPARK:
+            from lakeplan.sweep.spark import SparkWorkers
+
+            yield SparkWorkers(self._spark()), choice
+            return
+        from lakeplan.sweep.workers import ThreadWorkers
+
+        yield ThreadWorkers(parallelism or len(os.sched_getaffinity(0))), choice
+
+    def _spark(self) -> SparkSession:
         if self._session is None:
             from lakeplan.simulation.session import SparkOptions, open_session
 
-            options = SparkOptions(master=self.master, conf=self.conf)
-            self._session = self._stack.enter_context(open_session(options, estimated_bytes=ESTIMATED_BYTES))
-        yield self._session
+            options = SparkOptions(master=self.runners.master, conf=dict(self.runners.conf))
+            self._session = self._stack.enter_context(open_session(options, light=True))
+        session: SparkSession = self._session
+        return session
 
 
 @contextmanager
@@ -66,14 +87,14 @@ def sweep_ports(
     parallelism: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[SweepPorts]:
-    """Everything a sweep command needs; Spark ends with the block. ``runners``: what the command line says,
-    else the tree."""
+    """Everything a sweep command needs; Spark, if it was started, ends with the block. ``runners``: what the
+    command line says, else the tree."""
     chosen = (runners or Runners()).or_else(session.runners.asked)
-    # Spark takes a second to import: only commands that need it pay for it.
+    # Arrow and numpy take long to import: only commands that need them pay for them.
     from lakeplan.simulation.marking import StepMarker
-    from lakeplan.sweep.spark import SparkSweeper
+    from lakeplan.sweep.rounds import PartSweeper
 
-    with SparkEngine(chosen.master, dict(chosen.conf)) as engine:
+    with Engine(chosen) as engine:
         yield SweepPorts(
             reader=session.reader,
             preparer=lambda server: connect_preparer(
@@ -82,8 +103,8 @@ def sweep_ports(
             store=lambda server, repository: open_store(
                 server, repository, session.environ, approve=session.approve, timeouts=session.timeouts
             ),
-            marker=StepMarker(chosen.open, session.progress),
-            sweeper=SparkSweeper(engine.session, session.progress, parallelism=parallelism, stop=stop),
+            marker=StepMarker(engine.runner, session.progress),
+            sweeper=PartSweeper(engine.workers, session.progress, parallelism=parallelism, stop=stop),
             state=session.state(),
             progress=session.progress,
             now=now_utc,

@@ -19,6 +19,7 @@ from lakeplan.model import records
 from lakeplan.model.moments import utc_text
 from lakeplan.model.plan import GateOutcome, GateResult
 from lakeplan.model.rules import GcRules
+from lakeplan.model.runner import Choice
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import (
@@ -101,6 +102,7 @@ class Mark:
             "gates": [_gate(gate) for gate in self.gates],
             "by": self.by,
             "tree_commit": self.tree_commit,
+            "runner": None if self.marked.runner is None else self.marked.runner.to_row(),
         }
 
     def to_bytes(self) -> bytes:
@@ -180,7 +182,10 @@ _DOCUMENT = records.record(
         "by": records.text,
         "tree_commit": records.or_null(records.text),
     },
-    {"repository_created": records.count},
+    {
+        "repository_created": records.count,
+        "runner": records.or_null(records.record({"name": records.text, "reason": records.text})),
+    },
 )
 
 
@@ -210,6 +215,7 @@ def _mark(document: Mapping[str, Any]) -> Mark:
             tuple(Part(**part) for part in document["going"]),
             tuple(Part(**part) for part in document["kept"]),
             classes,
+            None if document.get("runner") is None else Choice(**document["runner"]),
         ),
         candidates=Amount(document["candidates"]["objects"], document["candidates"]["size_bytes"]),
         seen_sha256=document["seen_sha256"],

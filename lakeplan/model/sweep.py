@@ -12,6 +12,7 @@ from datetime import date
 from enum import Enum
 from typing import Any, Literal
 
+from lakeplan.model.runner import Choice
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Versions
 
@@ -113,11 +114,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Marked:
-    """What a mark found: parts that hold what may go, parts that hold what is kept, and amounts by class."""
+    """What a mark found: parts that hold what may go, parts that hold what is kept, amounts by class,
+    and who found it."""
 
     going: tuple[Part, ...]
     kept: tuple[Part, ...]
     amounts: Mapping[MarkClass, Amount]
+    runner: Choice | None = None
 
     def amount(self, *classes: MarkClass) -> Amount:
         total = Amount()

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from lakeplan.model.objects import StoredObject
+from lakeplan.model.runner import Choice
 from lakeplan.model.stored import Deletion, Versions
 from lakeplan.model.sweep import Marked, Part, PartEnd
 from lakeplan.ports.lakefs import MetadataReader
@@ -142,11 +143,12 @@ class DeleteRequest:
 @dataclass(frozen=True)
 class RoundEnd:
     """What a round did: ends of finished parts. ``problem``: why it stopped early; "" when it did not.
-    ``prepared``: it deleted nothing, and asks for a fresh look before it does."""
+    ``prepared``: it deleted nothing, and asks for a fresh look before it does. ``runner``: who deleted."""
 
     ends: Sequence[PartEnd]
     problem: str = ""
     prepared: bool = False
+    runner: Choice | None = None
 
 
 class Sweeper(Protocol):

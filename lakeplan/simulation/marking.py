@@ -97,10 +97,10 @@ class StepMarker:
         files = sum(len(one.items) for one in asking)
         with (
             self._progress.task(f"reading {files} files", None),
-            self._open(rows, collected.size_bytes) as (runner, _),
+            self._open(rows, collected.size_bytes) as (runner, choice),
         ):
             written = Step(partial(_write, writer=writer), PLACES_A_MARK)
-            return Marked(*_parts_of(_answers(runner, asking, [written])))
+            return Marked(*_parts_of(_answers(runner, asking, [written])), choice)
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
         """See the port. Nothing is run when nothing new could hold anything."""

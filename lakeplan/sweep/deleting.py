@@ -1,4 +1,5 @@
-"""What runs in a Spark worker: one part of a mark after the other, each with a record before and after.
+"""What a worker (a thread, or a process of Spark) runs: one part of a mark after the other, each with a
+record before and after.
 
 Order, so that a run may be killed at any point: note that the part is begun; list what is stored of a
 thousand of its objects; (copy them into quarantine;) delete those that are still what the mark listed, and
@@ -12,13 +13,12 @@ from __future__ import annotations
 import json
 import random
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 from lakeplan.core.sweep.pacing import Throttle
 from lakeplan.errors import ClockSkew, FormatError, LakeplanError, StorageNotFound, WriteConflict
@@ -69,15 +69,37 @@ class Work:
 
 
 class RoundOver(Exception):
-    """The time of a round is up in the middle of a part: the next round goes over it."""
+    """The round ends in the middle of a part: the next one goes over it."""
 
 
-def sweep_parts(parts: Iterable[Part], work: Work) -> Iterator[PartEnd | LakeplanError]:
+class Halt:
+    """Set from another thread: no request that changes anything begins after it, and nobody waits longer."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def check(self) -> None:
+        """Raises RoundOver when it is set."""
+        if self._event.is_set():
+            raise RoundOver
+
+    def sleep(self, seconds: float) -> None:
+        """Raises RoundOver as soon as it is set."""
+        if self._event.wait(seconds):
+            raise RoundOver
+
+
+def sweep_parts(
+    parts: Iterable[Part], work: Work, halt: Halt | None = None
+) -> Iterator[PartEnd | LakeplanError]:
     """Ends of the parts, in order. After an error the worker stops: the next run goes on from there. When
     the round's time is up it stops, too, in the middle of a part if need be: no batch begins later, because
-    the look that it goes by is too old then."""
-    waiting = Waiting(time.monotonic, time.sleep, random.random)
-    throttle, clock = Throttle(work.rate), _RoundClock(work.until)
+    the inspection that it relies on is too old then. ``halt`` ends it in the same way."""
+    waiting = Waiting(time.monotonic, time.sleep if halt is None else halt.sleep, random.random)
+    throttle, clock = Throttle(work.rate), _RoundClock(work.until, halt or Halt())
     for part in parts:
         try:
             clock.check()
@@ -94,11 +116,13 @@ class _RoundClock:
     ``LONGEST_ROUND`` has passed here, and does not begin while the clock is behind the inspection by more
     than ``MAX_BEHIND``: a worker that was started late would not know."""
 
-    def __init__(self, until: float | None) -> None:
+    def __init__(self, until: float | None, halt: Halt) -> None:
+        self.halt = halt
         self._until = until
         self._last = time.monotonic() + LONGEST_ROUND
 
     def check(self) -> None:
+        self.halt.check()
         if self._until is None:
             return
         if time.time() >= self._until or time.monotonic() >= self._last:
@@ -145,7 +169,7 @@ class _Part:
         rows = self._read()
         if self._attempt:
             self._before = self._earlier()
-        with suppress(WriteConflict):  # an earlier run began it, or an attempt of this one that Spark lost
+        with suppress(WriteConflict):  # an earlier run began it, or a worker of this one that Spark lost
             self._store.create(begun_key(self._work.sweep_prefix, self._part.name), b"{}\n")
         some = COPIES_A_BATCH if self._settings.mode == "quarantine" else OBJECTS_A_LISTING
         for start in range(0, len(rows), some):
@@ -321,20 +345,9 @@ class _Part:
         return self._end(data)
 
     def _each(self, ask: Callable[[str], object], keys: Sequence[str]) -> list:  # type: ignore[type-arg]
+        def one(key: str) -> object:
+            self._clock.halt.check()
+            return ask(key)
+
         with ThreadPoolExecutor(THREADS) as pool:
-            return list(pool.map(ask, keys))
-
-
-def rows_of(
-    ends: Iterable[PartEnd | LakeplanError], report: Callable[[LakeplanError], str]
-) -> pa.RecordBatch:
-    """Ends as rows for the driver: ``kind`` is ``end`` or ``error``, ``text`` JSON."""
-    kinds, texts = [], []
-    for end in ends:
-        if isinstance(end, LakeplanError):
-            kinds.append("error")
-            texts.append(report(end))
-        else:
-            kinds.append("end")
-            texts.append(json.dumps(end.to_row()))
-    return pa.RecordBatch.from_pydict({"kind": kinds, "text": texts})
+            return list(pool.map(one, keys))

@@ -54,6 +54,11 @@ def it_reads_a_tree_without_more_than_that() -> None:
     assert imported(code) <= TREE
 
 
+def it_marks_and_sweeps_without_spark() -> None:
+    code = "import lakeplan.sweep.rounds, lakeplan.sweep.workers, lakeplan.simulation.marking"
+    assert not imported(f"{code}, lakeplan.simulation.runners.local") & {"py4j", "pyspark", "pandas"}
+
+
 def it_completes_a_command_without_importing_any() -> None:
     code = (
         "from click.shell_completion import ShellComplete; from lakeplan.cli.main import whole_command;"

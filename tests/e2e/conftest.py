@@ -112,6 +112,10 @@ class World:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
+    def append(self, file: str, text: str) -> None:
+        path = self.tree / file
+        path.write_text(path.read_text() + text)
+
     def git(self, *arguments: str) -> None:
         """A git command in the tree, by somebody who may commit."""
         who = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "init.defaultBranch=main"]

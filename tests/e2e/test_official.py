@@ -27,7 +27,6 @@ from tests.e2e.test_sweep import SCHEMAS, Site
 if TYPE_CHECKING:
     from tests.e2e.conftest import Result, World
 
-pytestmark = pytest.mark.spark
 S3_KEY, S3_SECRET = "AKIAOFFICIAL", "s3-secret/of+official="
 SECRETS = (S3_KEY, S3_SECRET, "sandbox-secret")
 SETTINGS = "{engine: lakefs-spark-client, settle: 0s, margin: 0s}"
@@ -85,9 +84,7 @@ class Official:
 
 
 @pytest.fixture
-def make_official(
-    tmp_path: Path, make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, spark: object
-) -> Any:
+def make_official(tmp_path: Path, make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Any:
     folder = tmp_path / "collector"
     folder.mkdir()
     script = folder / "spark-submit"

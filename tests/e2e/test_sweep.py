@@ -19,7 +19,6 @@ from tests.openmetrics import samples
 if TYPE_CHECKING:
     from tests.e2e.conftest import World
 
-pytestmark = pytest.mark.spark
 DAY = 86400
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 
@@ -78,7 +77,7 @@ class Site:
 
 
 @pytest.fixture
-def make_site(tmp_path: Path, make_world: Callable[..., World], spark: object) -> Any:
+def make_site(tmp_path: Path, make_world: Callable[..., World]) -> Any:
     with start_sandbox(tmp_path / "sandbox") as handle:
         yield lambda settings: Site(make_world(handle), tmp_path / "sandbox", settings)
 
@@ -86,8 +85,17 @@ def make_site(tmp_path: Path, make_world: Callable[..., World], spark: object) -
 NOW = "{settle: 0s, margin: 0s}"
 
 
-def it_deletes_what_was_marked_and_approved_and_nothing_else(make_site: Any) -> None:
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def runner(request: pytest.FixtureRequest) -> str:
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+    return str(request.param)
+
+
+def it_deletes_what_was_marked_and_approved_and_nothing_else(make_site: Any, runner: str) -> None:
     site = make_site(NOW)
+    if runner == "spark":
+        site.world.append("lakeplan.yaml", "simulation: {runner: spark}\n")
     before = site.data()
     mark = site.mark()
     assert mark["goes"] == {"objects": 2, "size_bytes": 21}
@@ -96,6 +104,7 @@ def it_deletes_what_was_marked_and_approved_and_nothing_else(make_site: Any) -> 
     assert document["deleted"] == {"objects": 2, "size_bytes": 21}
     assert document["finished"]
     assert document["verified"] == 2
+    assert (mark["runner"]["name"], document["runner"]["name"]) == (runner, runner)
     assert len(before - site.data()) == 2
     api = site.world.api
     for ref, path, there in (
@@ -116,6 +125,37 @@ def it_deletes_what_was_marked_and_approved_and_nothing_else(make_site: Any) -> 
     assert report["num_deleted_objects"] == 2
     runs = site.world.lakeplan("history", "--format", "json").json["runs"]
     assert [r["command"] for r in runs] == ["sweep run"]
+
+
+class DescribeWithoutJava:
+    @pytest.fixture(autouse=True)
+    def no_java(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+        monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+        monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+
+    def it_sweeps_in_threads(self, make_site: Any) -> None:
+        site = make_site(NOW)
+        mark = site.mark("--log-level", "info")
+        assert mark["runner"] == {"name": "local", "reason": mark["runner"]["reason"]}
+        assert "entries" in mark["runner"]["reason"]
+        assert site.sweep(mark["mark_id"])["runner"] == {"name": "local", "reason": "it reads no entries"}
+
+    @pytest.mark.parametrize("chosen", [("--runner", "spark"), ("--master", "local[2]"), ()])
+    def it_never_uses_another_runner_than_was_asked_for(
+        self, make_site: Any, chosen: tuple[str, ...]
+    ) -> None:
+        site = make_site(NOW)
+        mark_id = site.mark()["mark_id"]
+        site.world.lakeplan(("sweep", "approve"), mark_id, "--reason", "a test")
+        if not chosen:
+            site.world.append("lakeplan.yaml", "simulation: {runner: spark}\n")
+        before = site.data()
+        for words in ((("sweep", "run"), mark_id), (("sweep", "mark"),)):
+            refused = site.world.lakeplan(*words, *chosen)
+            assert refused.code == 1
+            assert "Java is missing" in refused.err + refused.out
+        assert site.data() == before
 
 
 @pytest.mark.parametrize("width", ["80", "160"])
@@ -152,7 +192,7 @@ def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:
     before, mark = site.data(), site.mark()
     refused = site.world.lakeplan(("sweep", "run"), mark["mark_id"])
     assert refused.code == 1
-    assert "nobody approved" in refused.err
+    assert "nobody approved" in refused.err + refused.out
     assert site.data() == before
 
 
@@ -196,7 +236,7 @@ def it_waits_until_the_rules_have_settled(make_site: Any) -> None:
     assert site.world.lakeplan(("sweep", "approve"), mark["mark_id"], "--reason", "x").code == 0
     refused = site.world.lakeplan(("sweep", "run"), mark["mark_id"])
     assert refused.code == 4
-    assert "settle" in refused.err
+    assert "settle" in refused.err + refused.out
     assert site.data() == before
 
 
@@ -384,7 +424,7 @@ def it_keeps_to_what_the_tree_tightened_after_the_approval(make_site: Any) -> No
         root.write_text(approved.replace(old, new))
         refused = site.world.lakeplan(("sweep", "run"), mark_id)
         assert (refused.code, site.data()) == (code, before), refused.err
-        assert says in refused.err
+        assert says in refused.err + refused.out
     # The rules are lowered by two applies within a minute: the server shows what it showed before.
     settling = approved.replace("settle: 0s", "settle: 1s")
     for days in (365, 7):

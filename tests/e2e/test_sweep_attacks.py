@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import World
 
-pytestmark = pytest.mark.spark
 NOW = "{settle: 0s, margin: 0s}"
 
 
 @pytest.fixture
-def make_site(
-    tmp_path: Path, make_world: Callable[..., World], spark: object
-) -> Iterator[Callable[[str], Site]]:
+def make_site(tmp_path: Path, make_world: Callable[..., World]) -> Iterator[Callable[[str], Site]]:
     with start_sandbox(tmp_path / "sandbox") as handle:
         yield lambda settings: Site(make_world(handle), tmp_path / "sandbox", settings)
 

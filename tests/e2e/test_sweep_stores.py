@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from lakeplan.adapters.lakefs.collection import LakeFSPreparer
 from lakeplan.adapters.storage import open_sweep_store
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from lakeplan.ports.sweep_storage import SweepStore
     from tests.e2e.conftest import World
 
-pytestmark = pytest.mark.spark
 LAKEFS_SECRET = "6Xhq-lakefs-secret-of-this-test"
 S3_SECRET = "9Wvk-store-secret-of-this-test"
 S3_TOKEN = "3Bnt-session-token-of-this-test"
@@ -109,17 +107,26 @@ def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return f"s3://{bucket}"
 
 
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def runner(request: pytest.FixtureRequest, root: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        assert session is not None
+        give_workers_the_environment(session, monkeypatch)
+    return str(request.param)
+
+
 @pytest.fixture
 def make_site(
     root: str,
+    runner: str,
     tmp_path: Path,
     make_world: Callable[..., World],
-    spark: object,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[[str], StoreSite]]:
-    session = SparkSession.getActiveSession()
-    assert session is not None
-    give_workers_the_environment(session, monkeypatch)
     monkeypatch.setenv("LAKEPLAN_STATE_URL", f"{root}/state")
     sites: list[StoreSite] = []
     prepare = LakeFSPreparer.prepare_uncommitted
@@ -138,6 +145,7 @@ def make_site(
 
         def make(mode: str) -> StoreSite:
             sites.append(StoreSite(make_world(handle), tmp_path / "sandbox" / "lake", root, mode))
+            sites[0].world.append("lakeplan.yaml", f"simulation: {{runner: {runner}}}\n")
             return sites[0]
 
         yield make

@@ -27,7 +27,7 @@ import requests
 
 from lakeplan.adapters.storage.s3_client import S3Client
 from lakeplan.simulation import marking
-from lakeplan.sweep import spark as spark_sweep
+from lakeplan.sweep import rounds as sweep_rounds
 from tests.real.checker import Kept, Reads, entries_of, kept_now, kept_throughout, lost_staged
 from tests.real.conftest import ON_REAL, Command, Server
 from tests.real.lake import Lake, Moment
@@ -70,7 +70,7 @@ class Asked:
             never_committed=draw.choice(["keep", "collect"]),
         )
 
-    def tree(self, server: Server, name: str) -> str:
+    def tree(self, server: Server, name: str, *, on_spark: bool) -> str:
         soon = (datetime.now(timezone.utc) + timedelta(days=2)).date().isoformat()
         rules = [{"branch_id": b, "retention_days": d} for b, d in self.days.items()]
         holds = [{"branch": self.held_branch, "reason": "a test"}] if self.held_branch else []
@@ -92,7 +92,8 @@ class Asked:
         }
         entry = {"gc": gc, "holds": holds, "sweep": sweep} if holds else {"gc": gc, "sweep": sweep}
         servers = {"prod": {"endpoint_url": server.url, "storages": {"": server.storage}}}
-        tree = {"apiVersion": "lakeplan/v1", "servers": servers, "safety": safety}
+        runner = {"runner": "spark" if on_spark else "local"}
+        tree = {"apiVersion": "lakeplan/v1", "servers": servers, "safety": safety, "simulation": runner}
         return json.dumps({**tree, "overrides": [override], "repositories": {name: entry}})
 
 
@@ -129,7 +130,7 @@ class Engine:
     def __init__(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         self._request = request
         self._patch = monkeypatch
-        self._real = marking.StepMarker, spark_sweep.SparkSweeper
+        self._real = marking.StepMarker, sweep_rounds.PartSweeper
         self.after: Callable[[], None] = lambda: None
         self.on_spark = False
         monkeypatch.setattr(S3Client, "_make", cache_of_clients(S3Client._make))
@@ -140,7 +141,7 @@ class Engine:
             self._request.getfixturevalue("spark")
         marker, sweeper = self._real if on_spark else (lambda *_: PlainMarker(rows=4), self._plain)
         self._patch.setattr(marking, "StepMarker", marker)
-        self._patch.setattr(spark_sweep, "SparkSweeper", sweeper)
+        self._patch.setattr(sweep_rounds, "PartSweeper", sweeper)
 
     def _plain(self, *_: object, **__: object) -> PlainSweeper:
         sweeper = PlainSweeper()
@@ -221,7 +222,9 @@ class Rounds:
         for _ in range(draw.randint(0, 4)):
             lake.next_step()
         self.asked = asked = Asked.drawn(draw, sorted(lake.branches()))
-        (self.command.tree / "lakeplan.yaml").write_text(asked.tree(self.server, lake.name))
+        (self.command.tree / "lakeplan.yaml").write_text(
+            asked.tree(self.server, lake.name, on_spark=on_spark)
+        )
         if on_spark:
             self.command("apply", "--auto-approve", "--format", "json")
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import threading
 from collections.abc import Sequence
@@ -270,14 +269,6 @@ def it_asks_with_as_many_threads_as_it_may(sweep: Sweep, monkeypatch: pytest.Mon
 
     sweep.mark([f"data/{n:02}" for n in range(40)])
     assert ends(sweep.run(Slow(sweep.store)))[0].verified == 40
-
-
-def it_passes_errors_and_ends_to_the_driver(sweep: Sweep) -> None:
-    sweep.mark(["data/a"])
-    (end,) = ends(sweep.run())
-    error = StorageError("no disk")
-    rows = deleting.rows_of([end, error], lambda e: f"<{e.message}>").to_pylist()
-    assert rows == [{"kind": "end", "text": json.dumps(end.to_row())}, {"kind": "error", "text": "<no disk>"}]
 
 
 class DescribeAStoreThatFails:

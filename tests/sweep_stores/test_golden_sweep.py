@@ -3,8 +3,9 @@ their credentials through the environment, as users give them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,13 +16,15 @@ import pytest
 from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
+from lakeplan.model.runner import Choice
 from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import MarkClass, Marked, Status
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.ports.sweep_storage import SweepStore
 from lakeplan.simulation.marking import StepMarker
 from lakeplan.simulation.runners import SPARK, Runners
-from lakeplan.sweep.spark import SparkSweeper
+from lakeplan.sweep.rounds import PartSweeper
+from lakeplan.sweep.spark import SparkWorkers
 from tests.golden_marks import PREFIX, active, addresses, mark_request
 from tests.storage_servers import give_workers_the_environment
 
@@ -66,7 +69,13 @@ class Place:
             mode, Versions.MARKER, verify_all=True, cutoff_us=int(later.timestamp() * 1_000_000)
         )
         request = DeleteRequest(self.store, marked.going, PREFIX, SWEEP, QUARANTINE, settings, saved={})
-        return SparkSweeper(active).delete(request)
+
+        @contextmanager
+        def workers(parallelism: int | None) -> Iterator[tuple[SparkWorkers, Choice]]:
+            with active() as session:
+                yield SparkWorkers(session), Choice(SPARK, "a test")
+
+        return PartSweeper(workers).delete(request)
 
     def results(self, marked: Marked) -> dict[str, str]:
         """What the records say became of every address."""

@@ -14,13 +14,15 @@ from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.adapters.storage.folder_store import FolderStore
 from lakeplan.errors import StorageDenied
 from lakeplan.formats.sweep_keys import result_key
+from lakeplan.model.runner import Choice
 from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import Part
 from lakeplan.ports.progress import Step
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings
 from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.sweep import spark as sweep_spark
-from lakeplan.sweep.spark import SparkSweeper
+from lakeplan.sweep import rounds
+from lakeplan.sweep.rounds import PartSweeper
+from lakeplan.sweep.workers import ThreadWorkers
 
 SWEEP = "_lakeplan/sweeps/m/"
 WAIT = 30.0
@@ -58,19 +60,19 @@ def request(store: SweepStore) -> DeleteRequest:
 
 
 @contextmanager
-def no_session() -> Iterator[None]:
-    yield None
+def threads(parallelism: int | None) -> Iterator[tuple[ThreadWorkers, Choice]]:
+    yield ThreadWorkers(parallelism or 1), Choice("local", "")
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_spark, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(rounds, "PROGRESS_SECONDS", 0.02)
 
 
 def round_of(store: SweepStore, seen: Seen, during: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round whose Spark job is ``during``."""
-    monkeypatch.setattr(sweep_spark, "_run", lambda session, shares, work: during() or [])  # type: ignore[operator]
-    SparkSweeper(no_session, seen, parallelism=2).delete(request(store))  # type: ignore[arg-type]
+    """A round whose workers do ``during``."""
+    monkeypatch.setattr(ThreadWorkers, "run", lambda workers, shares, work: during() or [])  # type: ignore[operator]
+    PartSweeper(threads, seen, parallelism=2).delete(request(store))
 
 
 def it_steps_by_the_objects_of_every_part_that_has_its_record_once(

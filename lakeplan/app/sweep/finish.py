@@ -53,6 +53,7 @@ def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None 
         "came_back": end.came_back,
         "looks": end.looks,
         "approval": None if end.approval is None else end.approval.to_row(),
+        "runner": None if end.runner is None else end.runner.to_row(),
         "settings": settings_document(end.settings),
         "settings_from": _settings_from(end),
         "not_yet_reclaimed": _not_yet(end, facts_versioned),

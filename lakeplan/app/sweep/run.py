@@ -44,6 +44,7 @@ from lakeplan.formats.sweep_keys import (
 )
 from lakeplan.model.approval import Approval
 from lakeplan.model.mark import Mark
+from lakeplan.model.runner import Choice
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import Part, PartEnd, Status, SweepSettings
 from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RecheckRequest, RoundEnd
@@ -78,6 +79,8 @@ class SweepEnd:
     """Objects that are gone, and that something held at the last inspection: in quarantine they can be
     restored, else their data is lost. None while that is not known."""
     closed: bool = False
+    runner: Choice | None = None
+    """Who deleted; None when nothing was to be deleted."""
 
     @property
     def mark(self) -> Mark:
@@ -134,6 +137,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 if end.looks:
                     check_round(site, mark, approval, ports, by_text(run))
                 round_end = runner.round(left, end)
+                end.runner = round_end.runner
             except LakeplanError as error:
                 if not end.ends:
                     raise  # nothing was done: this is why it may not be swept
@@ -165,7 +169,9 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
                 "nobody began to sweep this mark: there is nothing to close",
                 where=f"{site.key}: mark {mark.mark_id}",
             )
-        end.problem = runner.close(runner.left())
+        if left := runner.left():
+            closed = runner.close(left)
+            end.problem, end.runner = closed.problem, closed.runner
         return runner.ended(end)
 
 
@@ -312,11 +318,9 @@ class _Runner:
         begun = self._site.store.list_objects(f"{self._prefix}begun/")
         return bool(self._done) or next(iter(begun), None) is not None
 
-    def close(self, left: list[Part]) -> str:
-        """Gives every object of these parts its end, and deletes none. Why that was not possible, or ""."""
-        if not left:
-            return ""
-        return self._ports.sweeper.delete(replace(self._request(left, "close"), keep=self._keep)).problem
+    def close(self, left: list[Part]) -> RoundEnd:
+        """Gives every object of these parts its end, and deletes none."""
+        return self._ports.sweeper.delete(replace(self._request(left, "close"), keep=self._keep))
 
     def _request(self, left: list[Part], mode: Literal["delete", "quarantine", "close"]) -> DeleteRequest:
         settings = self._site.desired.sweep

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakeplan.errors import UsageError
+from lakeplan.model.runner import Choice
 
 if TYPE_CHECKING:
     from lakeplan.simulation.runners.choice import Runner
@@ -24,26 +25,21 @@ LOCAL_ENTRIES = 20_000_000
 millions."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """``name`` and the reason, for documents and logs."""
-
-    name: str
-    reason: str
-
-
-def choose(asked: str, entries: int, *, master: str | None) -> Choice:
-    """The same for the same input, on every machine. Raises UsageError for a master without Spark."""
+def choose(asked: str, entries: int | None, *, master: str | None) -> Choice:
+    """The same for the same input, on every machine. ``entries``: None for what reads none, such as
+    deletions. Raises UsageError for a master without Spark."""
     if asked == LOCAL and master is not None:
         raise UsageError("--runner local has no --master", hint="Leave one of them out.")
     if asked in (LOCAL, SPARK):
         return Choice(asked, "asked for")
     if master is not None:
         return Choice(SPARK, "--master is given")
-    if entries > LOCAL_ENTRIES:
+    if entries is not None and entries > LOCAL_ENTRIES:
         return Choice(SPARK, f"{entries:,} entries are more than {LOCAL_ENTRIES:,}")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return Choice(SPARK, "spark-submit started this")
+    if entries is None:
+        return Choice(LOCAL, "it reads no entries")
     return Choice(LOCAL, f"{entries:,} entries are at most {LOCAL_ENTRIES:,}")
 
 
@@ -69,11 +65,16 @@ class Runners:
         """With what the tree says, where nobody else does."""
         return self if self.asked is not None else replace(self, asked=asked)
 
+    def choose(self, entries: int | None) -> Choice:
+        """Which runner it is for so many entries; logged."""
+        choice = choose(self.asked or AUTO, entries, master=self.master)
+        _log.info("runner %s: %s", choice.name, choice.reason)
+        return choice
+
     @contextmanager
     def open(self, entries: int, size_bytes: int) -> Iterator[tuple[Runner, Choice]]:
         """Raises SimulationFailed when Spark is asked for and does not start."""
-        choice = choose(self.asked or AUTO, entries, master=self.master)
-        _log.info("runner %s: %s", choice.name, choice.reason)
+        choice = self.choose(entries)
         # Arrow takes long to import, and pyspark longer than most local runs take.
         if choice.name == LOCAL:
             from lakeplan.simulation.runners.local import LocalRunner

@@ -1,0 +1,184 @@
+"""A round of deletions: parts spread over workers, their ends brought back."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from lakeplan.core.sweep.pacing import Throttle
+from lakeplan.errors import LakeplanError, StorageError
+from lakeplan.formats.sweep_keys import result_key
+from lakeplan.model.objects import StoredObject
+from lakeplan.model.stored import Deletion
+from lakeplan.model.sweep import PartEnd
+from lakeplan.ports.progress import Progress, Silent, Step
+from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
+from lakeplan.ports.sweep_storage import SweepStore
+from lakeplan.sweep.batches import Waiting, delete_all
+from lakeplan.sweep.deleting import Work
+from lakeplan.sweep.workers import OpenWorkers, SweepStopped, Workers
+
+_log = logging.getLogger(__name__)
+STOP_SECONDS = 0.5
+PROGRESS_SECONDS = 5.0
+"""How often records are listed, for people to see how far a round is."""
+KEEP_SECONDS = 60.0
+"""How often a lease is renewed during a round."""
+STOPPED = "stopped by a signal"
+
+
+class PartSweeper:
+    """``lakeplan.ports.sweep.Sweeper`` on whichever workers ``open_workers`` gives. ``parallelism``: how many
+    delete (None: as many as these have). ``stop`` is asked about twice a second during a round; once it says
+    yes, the workers are stopped."""
+
+    def __init__(
+        self,
+        open_workers: OpenWorkers,
+        progress: Progress | None = None,
+        *,
+        parallelism: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._stop = stop
+        self._open = open_workers
+        self._progress = progress or Silent()
+        self._parallelism = parallelism
+
+    def delete_objects(
+        self,
+        store: SweepStore,
+        objects: Sequence[StoredObject],
+        settings: DeleteSettings,
+        *,
+        before_each: Callable[[], None],
+    ) -> list[Deletion]:
+        """See the port. One thread: quarantines are listed here anyway."""
+        waiting = Waiting(time.monotonic, time.sleep, random.random)
+        throttle = Throttle(settings.rate)
+        expected = {one.key: one for one in objects}
+        with self._progress.task("deleting", len(objects)) as step:
+            answers = []
+            for answer in delete_all(
+                store,
+                [*expected],
+                settings,
+                throttle,
+                waiting,
+                expected=expected,
+                before_each=before_each,
+            ):
+                answers.append(answer)
+                step()
+        return answers
+
+    def delete(self, request: DeleteRequest) -> RoundEnd:
+        """See the port. What the workers themselves fail with becomes the round's problem: finished parts
+        have their records, and the next run reads them."""
+        total = sum(part.rows for part in request.parts)
+        with (
+            self._progress.task("deleting", total) as step,
+            self._open(self._parallelism) as (workers, choice),
+            _shown_as_done(request, step if self._progress.seen else None),
+        ):
+            count = self._parallelism or workers.parallelism
+            shares = [request.parts[n::count] for n in range(min(count, len(request.parts)))]
+            work = _work_of(request, count)
+            found: list[PartEnd | LakeplanError] = []
+            problem = ""
+            with _watched(self._stop, request.keep, workers) as lost:
+                try:
+                    found.extend(workers.run(shares, work))
+                except SweepStopped as error:
+                    problem = f"{error}"
+        ends = [end for end in found if isinstance(end, PartEnd)]
+        if len(ends) < len(request.parts):
+            problem = f"{lost[0]}" if lost else STOPPED if self._stop() else problem
+        problem = problem or next((_text(one) for one in found if isinstance(one, LakeplanError)), "")
+        return RoundEnd(ends, problem, runner=choice)
+
+
+@contextmanager
+def _watched(
+    stop: Callable[[], bool], keep: Callable[[], None], workers: Workers
+) -> Iterator[list[LakeplanError]]:
+    """While the block runs, a thread keeps the lease, and stops the workers as soon as ``stop`` says so or
+    the lease is lost (the list then has why). The next run repeats parts that were begun."""
+    over, lost = threading.Event(), list[LakeplanError]()
+
+    def watch() -> None:
+        waited = 0.0
+        while not over.wait(STOP_SECONDS):
+            waited += STOP_SECONDS
+            if waited >= KEEP_SECONDS:
+                waited = 0.0
+                try:
+                    keep()
+                except LakeplanError as error:
+                    lost.append(error)
+            if lost or stop():
+                workers.cancel()
+                return
+
+    watcher = threading.Thread(target=watch, name="lakeplan-sweep-watch", daemon=True)
+    watcher.start()
+    try:
+        yield lost
+    finally:
+        over.set()
+        watcher.join()
+
+
+@contextmanager
+def _shown_as_done(request: DeleteRequest, step: Step | None) -> Iterator[None]:
+    """While the block runs, a thread lists every few seconds which parts have their record, and steps by
+    their objects. It is for people only: when the records cannot be listed, nothing is shown."""
+    if step is None:
+        yield
+        return
+    waiting = {
+        result_key(request.prefix, part.name, request.attempts.get(part.name, 0)): part.rows
+        for part in request.parts
+    }
+    over = threading.Event()
+
+    def watch(step: Step) -> None:
+        while not over.wait(PROGRESS_SECONDS):
+            try:
+                done = [o.key for o in request.store.list_objects(f"{request.prefix}results/")]
+            except StorageError as error:
+                _log.debug("progress is not known: %s", error)
+                continue
+            step(sum(waiting.pop(key, 0) for key in done))
+
+    watcher = threading.Thread(target=watch, args=(step,), name="lakeplan-sweep-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join(PROGRESS_SECONDS)  # not for long: what it asks for is only shown
+
+
+def _work_of(request: DeleteRequest, workers: int) -> Work:
+    rate = request.settings.rate
+    return Work(
+        request.store,
+        request.mark_prefix,
+        request.prefix,
+        request.quarantine_prefix,
+        request.settings,
+        request.saved,
+        request.keep_never_committed,
+        request.attempts,
+        None if rate is None else rate / workers,
+        None if request.until is None else request.until.timestamp(),
+    )
+
+
+def _text(error: LakeplanError) -> str:
+    return f"{error}" + (f" ({error.hint})" if error.hint else "")
