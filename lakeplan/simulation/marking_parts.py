@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -17,22 +18,21 @@ import pyarrow.compute as pc
 
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.mark_parts import LISTING, MARKED, write_part
-from lakeplan.formats.namespace import DATA_PREFIX
 from lakeplan.model.sweep import MarkClass
 from lakeplan.ports.storage import StoredColumns
 from lakeplan.ports.sweep_storage import RecordWriter
 from lakeplan.simulation.exchange import Of, Piece, from_bytes, pieces_in, to_batch
 from lakeplan.simulation.failing import report_of
-from lakeplan.simulation.observing import Source
+from lakeplan.simulation.fetching import FETCH_AHEAD, ahead
+from lakeplan.simulation.observing import Source, list_item
 from lakeplan.simulation.stored import (
     candidates,
     check_none_nested,
     chosen,
     is_text,
     joined,
-    list_stored,
 )
-from lakeplan.simulation.work import Kind, WorkItem, unpack_bin
+from lakeplan.simulation.work import WorkItem, unpack_bin
 
 LISTING_ROWS = 200_000
 PART_ROWS = 10_000
@@ -90,12 +90,10 @@ def list_into_parts(
 
 
 def _stored(items: Iterable[WorkItem], source: Source) -> Iterator[StoredColumns]:
-    for item in items:
-        if item.kind is Kind.ROOT_LISTING:
-            yield from list_stored(source.opened(), "", recursive=False)
-            yield from list_stored(source.opened(), DATA_PREFIX, recursive=False)
-        else:
-            yield from list_stored(source.opened(), item.name)
+    """Several prefixes at the same time: a store answers one page after the other."""
+    with ThreadPoolExecutor(FETCH_AHEAD) as pool:
+        for _, listed in ahead(items, lambda item: list_item(source, item), pool, FETCH_AHEAD):
+            yield from listed()
 
 
 def _old(listing: Iterable[StoredColumns], source: Source) -> Iterator[StoredColumns]:

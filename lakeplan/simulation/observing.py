@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,9 @@ from lakeplan.simulation.stored import candidates, chosen, hash_strings, list_st
 from lakeplan.simulation.table import STORED, pairs_of
 from lakeplan.simulation.work import Kind, WorkItem
 
+LISTED_AHEAD = 1 << 18
+"""Rows of one listing that wait in memory, while ranges are read."""
+Fetched = bytes | Iterator[StoredColumns]
 Texts = Callable[[Ints], tuple[pa.Array, pa.Array]]
 """Addresses relative to the namespace, and paths, of some rows."""
 
@@ -68,22 +72,39 @@ def where_of(source: Source, item: WorkItem) -> str:
     return f"{source.name}: range {item.name}" if is_range else f"{source.name}/{item.name}"
 
 
-def fetch(source: Source, item: WorkItem) -> bytes:
-    """What ``observe`` needs of the item. A listing comes page by page when it is read."""
+def fetch(source: Source, item: WorkItem) -> Fetched:
+    """What ``observe`` needs of the item; of a listing the first rows, and the rest when it is read."""
     match item.kind:
         case Kind.RANGE | Kind.FOREIGN_RANGE:
             return source.metadata.read_metadata("range", item.name)
         case Kind.UNCOMMITTED | Kind.LISTED | Kind.MARKED:
             return source.opened().read(item.name)
-        case _:
-            return b""
+        case Kind.LISTING | Kind.ROOT_LISTING:
+            return list_item(source, item)
+
+
+def list_item(source: Source, item: WorkItem) -> Iterator[StoredColumns]:
+    """What is stored there. When this returns, the first ``LISTED_AHEAD`` rows are listed."""
+    reader = source.opened()
+    coming: Iterator[StoredColumns]
+    if item.kind is Kind.ROOT_LISTING:
+        coming = chain.from_iterable(list_stored(reader, name, recursive=False) for name in ("", DATA_PREFIX))
+    else:
+        coming = list_stored(reader, item.name)
+    first: list[StoredColumns] = []
+    while sum(map(len, first)) < LISTED_AHEAD and (columns := next(coming, None)) is not None:
+        first.append(columns)
+    return chain(first, coming)
 
 
 def observe(
-    source: Source, item: WorkItem, data: bytes, *, use_compiled: bool = False
+    source: Source, item: WorkItem, fetched: Fetched, *, use_compiled: bool = False
 ) -> Iterator[Sightings]:
     """Raises what cannot be read, as LakeplanError."""
-    name = where_of(source, item)
+    if not isinstance(fetched, bytes):
+        yield from _listed(fetched, source.young_from_us)
+        return
+    data, name = fetched, where_of(source, item)
     match item.kind:
         case Kind.RANGE:
             yield of_range(_arrays(data, name, item.name, use_compiled), source)
@@ -93,12 +114,8 @@ def observe(
             yield _part(read_part(data, name=name, sha256=item.sort_key.hex()), item.kind)
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
-        case Kind.LISTING:
-            yield from _listed(list_stored(source.opened(), item.name), source.young_from_us)
-        case Kind.ROOT_LISTING:
-            for prefix in ("", DATA_PREFIX):
-                objects = list_stored(source.opened(), prefix, recursive=False)
-                yield from _listed(objects, source.young_from_us)
+        case Kind.LISTING | Kind.ROOT_LISTING:
+            yield from _listed(list_item(source, item), source.young_from_us)
 
 
 def _arrays(data: bytes, name: str, id: str, use_compiled: bool) -> RangeArrays:

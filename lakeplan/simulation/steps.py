@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Protocol
 
 import numpy as np
@@ -57,7 +57,7 @@ from lakeplan.simulation.table import (
     starts_of,
     unpack,
 )
-from lakeplan.simulation.work import WorkItem, unpack_bin
+from lakeplan.simulation.work import LISTINGS, WorkItem, unpack_bin
 
 MAX_ROWS = 2_000_000
 """Rows that a table holds at most before they are sent."""
@@ -140,12 +140,12 @@ def judge_of(leaves: npt.NDArray[np.void]) -> Callable[[int], Leaf]:
 
 def read_bins(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
     """The first step."""
-    with ThreadPoolExecutor(FETCH_AHEAD) as pool:
+    with ThreadPoolExecutor(FETCH_AHEAD) as pool, ThreadPoolExecutor(FETCH_AHEAD) as listers:
         for piece in pieces_in(batches):
             for source, items in groupby(unpack_bin(piece.data), key=lambda item: item.source):
                 target = job.asked[source].source.target
                 reader = _Reader(source if target is None else target, job)
-                for found in reader.read(job.asked[source].source, list(items), pool):
+                for found in reader.read(job.asked[source].source, list(items), pool, listers):
                     yield to_batch(found)
 
 
@@ -160,9 +160,15 @@ class _Reader:
         self._table = self._new_table()
         self._texts: list[pa.Table] = []
 
-    def read(self, of: Source, items: list[WorkItem], pool: ThreadPoolExecutor) -> Iterator[Piece]:
-        items.sort(key=self._may_be_asked)
-        for item, fetched in ahead(items, lambda one: fetch(of, one), pool, FETCH_AHEAD):
+    def read(
+        self, of: Source, items: list[WorkItem], pool: ThreadPoolExecutor, listers: ThreadPoolExecutor
+    ) -> Iterator[Piece]:
+        ranges = sorted((item for item in items if item.kind not in LISTINGS), key=self._may_be_asked)
+        listings = [item for item in items if item.kind in LISTINGS]
+        listed = ahead(listings, lambda one: fetch(of, one), listers, FETCH_AHEAD)
+        begun = [*islice(listed, 1)]  # listings go on while ranges are read
+        read = ahead(ranges, lambda one: fetch(of, one), pool, FETCH_AHEAD)
+        for item, fetched in chain(read, begun, listed):
             try:
                 for seen in observe(of, item, fetched(), use_compiled=self._job.use_compiled):
                     self._add(item, seen)

@@ -28,6 +28,9 @@ class Kind(IntEnum):
     """A range of another repository: only its full addresses count."""
 
 
+LISTINGS = frozenset((Kind.LISTING, Kind.ROOT_LISTING))
+
+
 class WorkItem(NamedTuple):
     """One thing to read once. ``name`` is a range id, a prefix to list, or the key of a Parquet file.
 
@@ -49,9 +52,12 @@ class WorkItem(NamedTuple):
 
 
 def numbered(items: Sequence[WorkItem]) -> list[WorkItem]:
-    """In the order of sources, and of regions within one: versions of a region stand together."""
+    """In the order of sources, and of regions within one: versions of a region are together. Listings are
+    first: a store makes them wait, and ranges are read meanwhile."""
     # sorting is stable: versions of a region stay in the order given
-    ordered = sorted(items, key=lambda item: (item.source, item.kind, item.sort_key))
+    ordered = sorted(
+        items, key=lambda item: (item.source, item.kind not in LISTINGS, item.kind, item.sort_key)
+    )
     return [item._replace(number=number) for number, item in enumerate(ordered)]
 
 

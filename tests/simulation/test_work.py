@@ -62,3 +62,15 @@ def it_puts_versions_of_a_region_beside_each_other() -> None:
 
 def it_makes_no_bin_of_nothing() -> None:
     assert pack([], 4) == []
+
+
+def it_begins_with_the_listings_of_a_repository() -> None:
+    """A store makes them wait; ranges are read meanwhile."""
+    given_items = [
+        WorkItem(kind, source, "x")
+        for source in (1, 0)
+        for kind in (Kind.RANGE, Kind.UNCOMMITTED, Kind.LISTING, Kind.ROOT_LISTING)
+    ]
+    kinds = [(item.source, item.kind) for item in numbered(given_items)]
+    assert [kind for source, kind in kinds if source == 0][:2] == [Kind.LISTING, Kind.ROOT_LISTING]
+    assert [source for source, _ in kinds] == [0] * 4 + [1] * 4

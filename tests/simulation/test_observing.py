@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+
+from lakeplan.errors import StorageError
+from lakeplan.model.objects import StoredObject
+from lakeplan.simulation import observing, stored
+from lakeplan.simulation.addresses import Addresses
+from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.marking_parts import list_into_parts
+from lakeplan.simulation.observing import Source, fetch, observe
+from lakeplan.simulation.work import Kind, WorkItem, pack
+
+
+@dataclass
+class Store:
+    """Lists ``objects``; of prefixes under ``data/wait`` only when two are listed at the same time."""
+
+    objects: list[StoredObject]
+    url: str = "memory://x"
+    listed: int = 0
+    both: threading.Barrier = field(default_factory=lambda: threading.Barrier(2, timeout=10))
+    created: dict[str, bytes] = field(default_factory=dict)
+
+    def read(self, key: str) -> bytes:
+        return self.created[key]
+
+    def create(self, key: str, data: bytes) -> None:
+        self.created[key] = data
+
+    def list_prefixes(self, prefix: str = "") -> list[str]:
+        return []
+
+    def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
+        if prefix.startswith("data/wait"):
+            self.both.wait()
+        for one in self.objects:
+            rest = one.key.removeprefix(prefix)
+            if one.key.startswith(prefix) and (recursive or "/" not in rest):
+                self.listed += 1
+                yield one
+
+
+def source_of(store: Store, young_from_us: int = 100) -> Source:
+    return Source("r", None, Addresses((store.url,)), store, young_from_us)  # type: ignore[arg-type]
+
+
+def rows_of(store: Store, item: WorkItem) -> list[tuple[str, int, int]]:
+    source, found = source_of(store), []
+    for seen in observe(source, item, fetch(source, item)):
+        keys = seen.texts(pa.array(range(seen.sizes.size)).to_numpy())[0].to_pylist()
+        found += list(
+            zip(keys, (seen.sizes & (stored.AT_ONCE - 1)).tolist(), seen.codes.tolist(), strict=True)
+        )
+    return found
+
+
+def it_sees_candidates_and_which_are_too_young() -> None:
+    store = Store([
+        StoredObject("data/p/old", 1, 99),
+        StoredObject("data/p/young", 2, 100),
+        StoredObject("data/p/\udcff", 3, 1),
+        StoredObject("data/p/../q", 4, 1),
+    ])  # fmt: skip
+    found = rows_of(store, WorkItem(Kind.LISTING, 0, "data/"))
+    assert found == [("data/p/old", 1, 1), ("data/p/young", 2, 0), ("data/p/\\xff", 3, 1)]
+
+
+def it_lists_the_root_and_what_is_directly_in_data() -> None:
+    store = Store([StoredObject(key, 1, 1) for key in ("a", "dummy", "b/c", "data/d", "data/p/e")])
+    found = rows_of(store, WorkItem(Kind.ROOT_LISTING, 0, ""))
+    assert [key for key, _, _ in found] == ["a", "data/d"]
+
+
+def it_lists_ahead_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "AT_ONCE", 10)
+    monkeypatch.setattr(observing, "LISTED_AHEAD", 20)
+    store = Store([StoredObject(f"data/p/{n:03}", 1, 1) for n in range(100)])
+    source, item = source_of(store), WorkItem(Kind.LISTING, 0, "data/p/")
+    fetched = fetch(source, item)
+    assert store.listed == 20
+    assert sum(seen.sizes.size for seen in observe(source, item, fetched)) == 100
+
+
+def listed_parts(store: Store, *prefixes: str) -> list[Piece]:
+    (bin_,) = pack([WorkItem(Kind.LISTING, 0, prefix) for prefix in prefixes], 1)
+    batches = [to_batch(Piece(0, 0, 0, Of.BIN, bin_))]
+    return [p for b in list_into_parts(batches, source_of(store), "mark/") for p in pieces_in([b])]
+
+
+def it_lists_several_prefixes_of_a_mark_at_the_same_time() -> None:
+    store = Store([StoredObject("data/wait1/a", 1, 1), StoredObject("data/wait2/b", 1, 1)])
+    (piece,) = listed_parts(store, "data/wait1/", "data/wait2/")
+    assert piece.of != Of.ERROR
+    assert len(store.created) == 1
+
+
+def it_marks_no_listing_that_breaks_off() -> None:
+    class Broken(Store):
+        def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
+            yield StoredObject("data/p/a", 1, 1)
+            raise StorageError("the listing broke off")
+
+    (piece,) = listed_parts(Broken([]), "data/p/")
+    assert piece.of == Of.ERROR
+
+
+def it_marks_nothing_young_and_nothing_that_it_cannot_write_down() -> None:
+    import io
+
+    import pyarrow.parquet as pq
+
+    store = Store([
+        StoredObject("data/p/old", 1, 99, '"e"'),
+        StoredObject("data/p/young", 2, 100),
+        StoredObject("data/p/\udcff", 3, 1),
+        StoredObject("data/./q", 4, 1),
+    ])  # fmt: skip
+    (piece,) = listed_parts(store, "data/")
+    assert piece.of != Of.ERROR
+    (data,) = store.created.values()
+    assert pq.read_table(io.BytesIO(data)).to_pylist() == [
+        {"address": "data/p/old", "size_bytes": 1, "version": store.objects[0].version}
+    ]
+
+
+def it_marks_nothing_where_another_repository_is_inside() -> None:
+    store = Store([StoredObject("data/p/old", 1, 1), StoredObject("data/other/_lakefs/x", 1, 1)])
+    (piece,) = listed_parts(store, "data/")
+    assert piece.of == Of.ERROR
+    assert store.created == {}
