@@ -430,7 +430,7 @@ def add_rows(  # type: ignore[no-untyped-def]
         pair = pairs[row]
         slot = (pair * _FACTOR >> _SHIFT) & mask
         place = np.int64(slots[slot]) - 1
-        while place >= 0 and hash_columns[0, place] != pair:
+        while place >= 0 and (hash_columns[0, place] != pair or hash_columns[1, place] != hashes[row]):
             slot = (slot + _ONE) & mask
             place = np.int64(slots[slot]) - 1
         of = np.int64(0)

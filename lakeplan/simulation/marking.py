@@ -186,7 +186,8 @@ class HeldAgain:
     """What a mark names and anything holds."""
 
     def wants(self, each: Class) -> bool:
-        return bool(each.seen & Seen.MARKED)
+        # what is staged has no path either: both are one row, whichever is read first
+        return bool(each.seen & (Seen.MARKED | Seen.UNCOMMITTED))
 
     def takes(self, each: Class) -> bool:
         holders = Seen.HELD | Seen.ALIAS | Seen.UNCOMMITTED | Seen.FOREIGN

@@ -2,7 +2,9 @@
 
 An object is known by a 64-bit hash of its address, and a *pair* by a hash of its address and a path it has.
 Two addresses with one hash are taken for one object that has the verdicts of both, which keeps it if either
-is kept: a hash can keep an object, never delete one.
+is kept: a hash can keep an object, never delete one. Two pairs with one hash stay apart when their addresses
+have different ones: anybody can make a path that has a given hash, and must not move what holds another
+object to one of theirs.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Table(Protocol):
 
     def add(self, pairs: Hashes, hashes: Hashes, sizes: Ints, codes: Bytes, first_leaf: int) -> Booleans:
         """Rows of an item, whose leaves are ``first_leaf`` plus codes. Which of the pairs were not there
-        before; of equal ones among them, one."""
+        before; of equal ones among them, one. (Those whose addresses have different hashes perhaps again.)"""
 
     def rows(self, sets: Sets) -> Rows:
         """Each pair once, with the set of its leaves among ``sets``."""
@@ -138,7 +140,7 @@ class SortedTable:
     """``Table`` without compiled code: rows are sorted."""
 
     def __init__(self) -> None:
-        self._known: Hashes = np.zeros(0, np.uint64)
+        self._known = self._known_hashes = np.zeros(0, np.uint64)
         self._parts: list[Rows] = []
         self._count = 0
 
@@ -146,20 +148,27 @@ class SortedTable:
         return self._count
 
     def add(self, pairs: Hashes, hashes: Hashes, sizes: Ints, codes: Bytes, first_leaf: int) -> Booleans:
-        fresh = ~is_in(self._known, pairs)
-        found, first = np.unique(pairs[fresh], return_index=True)
+        places, known = places_in(self._known, pairs)
+        if self._known.size:
+            known &= self._known_hashes[places] == hashes
+        fresh = np.flatnonzero(~known)
+        fresh = fresh[_pairs_in_order(pairs[fresh], hashes[fresh])]
+        fresh = fresh[_starts_of_pairs(pairs[fresh], hashes[fresh])]
         once = np.zeros(pairs.size, np.bool_)
-        once[np.flatnonzero(fresh)[first]] = True
-        self._known = np.sort(np.concatenate((self._known, found)), kind="stable")
+        once[fresh] = True
+        self._known = np.concatenate((self._known, pairs[fresh]))
+        order = in_order(self._known)
+        self._known = self._known[order]
+        self._known_hashes = np.concatenate((self._known_hashes, hashes[fresh]))[order]
         self._parts.append(Rows(pairs, hashes, sizes, codes.astype(np.int64) + first_leaf))
         self._count += pairs.size
         return once
 
     def rows(self, sets: Sets) -> Rows:
         seen = concat(self._parts)
-        order = in_order(seen.pairs)
-        pairs, leaves = seen.pairs[order], seen.sets[order]
-        starts = starts_of(pairs)
+        order = _pairs_in_order(seen.pairs, seen.hashes)
+        pairs, hashes, leaves = seen.pairs[order], seen.hashes[order], seen.sets[order]
+        starts = _starts_of_pairs(pairs, hashes)
         found = sets.added(np.zeros(starts.size, np.int64), leaves[starts])
         counts = np.diff(starts, append=pairs.size)
         step, more = 1, np.flatnonzero(counts > 1)
@@ -167,14 +176,13 @@ class SortedTable:
             found[more] = sets.added(found[more], leaves[starts[more] + step])
             step += 1
             more = more[counts[more] > step]
-        return Rows(pairs[starts], seen.hashes[order][starts], _most(seen.sizes[order], starts), found)
+        return Rows(pairs[starts], hashes[starts], _most(seen.sizes[order], starts), found)
 
 
 def folded(rows: Rows, sets: Sets) -> Rows:
     """Rows of several tables, each pair once."""
-    order = in_order(rows.pairs)
-    rows = rows.part(order)
-    starts = starts_of(rows.pairs)
+    rows = rows.part(_pairs_in_order(rows.pairs, rows.hashes))
+    starts = _starts_of_pairs(rows.pairs, rows.hashes)
     if starts.size == len(rows):
         return rows
     found = rows.sets[starts]
@@ -190,6 +198,22 @@ def folded(rows: Rows, sets: Sets) -> Rows:
 def _most(sizes: Ints, starts: Ints) -> Ints:
     most: Ints = np.maximum.reduceat(sizes, starts) if starts.size else sizes[:0]
     return most
+
+
+def _pairs_in_order(pairs: Hashes, hashes: Hashes) -> Ints:
+    """``in_order`` of pairs; of equal ones, by the hash of the address."""
+    order = in_order(pairs)
+    ascending, of_address = pairs[order], hashes[order]
+    if ((ascending[1:] == ascending[:-1]) & (of_address[1:] != of_address[:-1])).any():
+        order = np.lexsort((hashes, pairs))
+    return order
+
+
+def _starts_of_pairs(ascending: Hashes, hashes: Hashes) -> Ints:
+    """Where another pair begins, or the same of another address."""
+    others = (ascending[1:] != ascending[:-1]) | (hashes[1:] != hashes[:-1])
+    starts: Ints = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), others)))
+    return starts[: ascending.size]
 
 
 def in_order(hashes: Hashes) -> Ints:

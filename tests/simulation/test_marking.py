@@ -1,0 +1,126 @@
+"""Marks on either runner: what must not be deleted whatever others commit or stage."""
+
+from __future__ import annotations
+
+import random
+from contextlib import nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeplan.core.sweep.keep import Keep
+from lakeplan.formats.hashing import hash_texts
+from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX
+from lakeplan.ports.sweep import Facts, MarkRequest, RecheckRequest
+from lakeplan.simulation.inputs import NamespaceMetadata, read_history
+from lakeplan.simulation.marking import StepMarker
+from lakeplan.simulation.runners import LOCAL, Choice, Runners
+from lakeplan.simulation.runners.local import LocalRunner
+from lakeplan.simulation.table import pairs_of
+from tests.simulation.namespaces import NOW, SERVER_URL, History, Snapshot, Stored, entry, write_namespace
+from tests.sweeping.stores import folder_store
+
+PREFIX = "_lakeplan/marks/one/"
+WORD = 1 << 64
+SEED, FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
+
+
+def unturned(value: int, factor: int) -> int:
+    return value * pow(factor, -1, WORD) % WORD
+
+
+def path_with_hash(target: int) -> str:
+    """A path of 16 characters that has this hash: ``hashing.hash_spans`` backwards."""
+    target ^= target >> 32
+    target = unturned(target, SEED)
+    target ^= target >> 32
+    target = unturned(target, FACTOR)
+    draw = random.Random(1)
+    while True:
+        first = bytes(draw.choices(b"abcdefgh", k=8))
+        state = (SEED ^ 16) * FACTOR % WORD
+        state = (state ^ int.from_bytes(first, "little")) * FACTOR % WORD
+        state ^= state >> 32
+        path = first + (state ^ target).to_bytes(8, "little")
+        if path.isascii() and path.decode().isprintable() and b"/" not in path:
+            return path.decode()
+
+
+def path_of_the_same_pair(address: str, victim: str, victims_path: str) -> str:
+    """A path that gives ``address`` the pair that the victim has at its own path."""
+    mine, theirs, path = (int(n) for n in hash_texts([address, victim, victims_path]))
+    return path_with_hash(unturned(mine ^ theirs ^ path * SEED % WORD, SEED))
+
+
+class Site:
+    """A namespace in a folder; commits named ``kept…`` are kept for the server, others by nobody."""
+
+    def __init__(self, folder: Path, history: History) -> None:
+        write_namespace(folder / "ns", history)
+        self.store = folder_store(folder / "ns")
+        self.metadata = NamespaceMetadata(self.store)
+        graph = read_history(self.store).graph
+        names = {bytes.fromhex(id.rstrip("0")).decode(): id for id in graph.ids}
+        kept = {id for name, id in names.items() if name.startswith("kept")}
+        self.facts = {
+            meta: Facts(int(Keep.SERVER) if id in kept else 0, n)
+            for n, (id, meta) in enumerate(zip(graph.ids, graph.meta_range_ids, strict=True))
+        }
+        self.last = dict(enumerate(graph.ids))
+        self.staged = tuple(sorted(o.key for o in self.store.list_objects(GC_UNCOMMITTED_PREFIX)))
+
+    def mark(self, marker: StepMarker, *, staged: bool = True) -> Any:
+        listing = marker.list_candidates(self.store, PREFIX, older_than=NOW - timedelta(days=1))
+        request = MarkRequest(
+            self.store,
+            PREFIX,
+            SERVER_URL,
+            self.metadata,
+            listing,
+            self.staged if staged else (),
+            self.facts,
+            self.last,
+            collect_never_committed=True,
+        )
+        return marker.mark(request)
+
+    def going(self, marked: Any) -> list[str]:
+        parts = [(self.store.read(PREFIX + part.name), part) for part in marked.going]
+        tables = [read_part(data, name=part.name, sha256=part.sha256) for data, part in parts]
+        return sorted(address for table in tables for address in table["address"].to_pylist())
+
+
+@pytest.mark.parametrize("attacker_first", [True, False])
+def it_keeps_an_object_beside_a_path_that_was_made_to_look_like_its_own(
+    runners: Runners, tmp_path: Path, attacker_first: bool
+) -> None:
+    """Hashes are quick, so a path with a given one is easily made. What a commit that nobody keeps holds at
+    such a path must not draw to itself what holds another object."""
+    victim, path, mine = "data/p/victim", "tables/part-1", "data/p/mine"
+    made = path_of_the_same_pair(mine, victim, path)
+    pairs = pairs_of(hash_texts([mine, victim]), hash_texts([made, path]))
+    assert pairs[0] == pairs[1]
+    old = Snapshot("old", 40, (), (entry(made, mine),))
+    kept = Snapshot("kept", 1, ("old",), (entry(path, victim),))
+    if not attacker_first:
+        old, kept = Snapshot("old", 0.5, ("kept",), old.entries), Snapshot("kept", 1, (), kept.entries)
+    stored = {victim: Stored(), mine: Stored(), "data/p/stray": Stored()}
+    site = Site(tmp_path, History([old, kept], {"main": "kept", "dev": "old"}, stored, staged=[]))
+    marked = site.mark(StepMarker(runners.open))
+    assert site.going(marked) == [mine, "data/p/stray"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def it_names_what_was_staged_since_the_mark(threads: int, tmp_path: Path) -> None:
+    """What is in a mark has no path, and what is staged has none: read together, they are one row."""
+    stored = {f"data/p/{n}": Stored() for n in range(3)}
+    commits = [Snapshot("kept", 1, (), (entry("a", "data/p/0"),))]
+    site = Site(tmp_path, History(commits, {"main": "kept"}, stored, staged=["data/p/2", "data/p/9"]))
+    marker = StepMarker(lambda *_: nullcontext((LocalRunner(threads), Choice(LOCAL, "asked for"))))
+    marked = site.mark(marker, staged=False)
+    assert site.going(marked) == ["data/p/1", "data/p/2"]
+    again = RecheckRequest(site.store, marked.going, PREFIX, SERVER_URL, site.metadata, site.staged, ())
+    assert marker.held_again(again, limit=10) == {"data/p/2"}
