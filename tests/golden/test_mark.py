@@ -12,14 +12,12 @@ import pytest
 from lakeplan.adapters.storage import open_sweep_store
 from lakeplan.model.sweep import MarkClass
 from lakeplan.simulation.marking import StepMarker
-from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.runners import LOCAL, Runners
 from tests.golden_marks import PREFIX, addresses, mark_request
 
 
 @pytest.mark.golden
-def it_marks_what_the_official_collector_deletes_but_what_is_at_risk(
-    golden: Any, tmp_path: Path, runners: Runners
-) -> None:
+def it_marks_what_the_official_collector_deletes_but_what_is_at_risk(golden: Any, tmp_path: Path) -> None:
     collector = golden.case.get("official_collector")
     if collector is None or "deleted" not in collector:
         pytest.skip("the official collector was not run on this case")
@@ -27,7 +25,7 @@ def it_marks_what_the_official_collector_deletes_but_what_is_at_risk(
     shutil.copytree(golden.namespace, namespace)
     store = open_sweep_store(f"file://{namespace}")
     moment = datetime.fromtimestamp(collector["as_of"], tz=timezone.utc)
-    marker = StepMarker(runners.open)
+    marker = StepMarker(Runners(LOCAL).open)
     older_than = moment - timedelta(seconds=collector["min_age_seconds"])
     listing = marker.list_candidates(store, PREFIX, older_than=older_than)
     marked = marker.mark(mark_request(store, golden.case, listing))

@@ -4,17 +4,21 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeplan.errors import StorageError
+from lakeplan.errors import SimulationFailed, StorageError
+from lakeplan.formats.hashing import hash_texts
 from lakeplan.model.objects import StoredObject
 from lakeplan.simulation import observing, stored
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
 from lakeplan.simulation.marking_parts import list_into_parts
-from lakeplan.simulation.observing import Source, fetch, observe
+from lakeplan.simulation.observing import Sightings, Source, fetch, observe, where_of
+from lakeplan.simulation.sets import Code
 from lakeplan.simulation.work import Kind, WorkItem, pack
+from tests.simulation.worlds import URL, Files, Range, World, alias, inside, items_of, relative
 
 
 @dataclass
@@ -134,3 +138,52 @@ def it_marks_nothing_where_another_repository_is_inside() -> None:
     (piece,) = listed_parts(store, "data/")
     assert piece.of == Of.ERROR
     assert store.created == {}
+
+
+# Ranges: what the codes mean is in ``test_steps`` ------------------------------------------------------
+
+
+def repository(files: Files, **more: object) -> Source:
+    return Source("repo", files, Addresses((URL,)), **more)  # type: ignore[arg-type]
+
+
+def entries_of(seen: Sightings) -> set[tuple[str, str | None, int, int]]:
+    addresses, paths = seen.texts(np.arange(seen.hashes.size))
+    assert seen.hashes.tolist() == hash_texts(addresses.to_pylist()).tolist()
+    columns = (addresses.to_pylist(), paths.to_pylist(), seen.sizes.tolist(), seen.codes.tolist())
+    return set(zip(*columns, strict=True))
+
+
+def it_gives_a_row_for_each_entry_and_for_each_object_that_one_may_mean() -> None:
+    entries = (
+        relative("a", "data/1", 1),
+        relative("b/x", "other/place", 2),
+        inside("b/y", "data/2", 3),
+        alias("c", "data/3", 4),
+    )
+    files = Files()
+    (item,), _ = items_of(World([Range(0, 0, -1, entries)]), files)
+    held = repository(files, held_prefixes=("b/",))
+    (seen,) = observe(held, item, files.files[item.name])
+    assert entries_of(seen) == {
+        ("data/1", "a", 1, Code.CANDIDATE),
+        ("other/place", "b/x", 2, Code.HELD),
+        ("data/2", "b/y", 3, Code.HELD_CANDIDATE),
+        ("data/3", "c", 4, Code.ALIAS),
+    }
+
+
+def it_takes_nothing_of_a_foreign_range_but_full_addresses_into_the_namespace() -> None:
+    entries = (relative("a", "data/1", 1), inside("b", "data/2", 3), alias("c", "data/3", 4))
+    files = Files()
+    _, (item,) = items_of(World([Range(0, 0, -1, entries, foreign=True)]), files)
+    (seen,) = observe(repository(files, target=0), item, files.files[item.name])
+    assert entries_of(seen) == {("data/2", None, 0, Code.FOREIGN), ("data/3", None, 0, Code.ALIAS)}
+
+
+def it_says_where_it_reads() -> None:
+    source = Source("repo", Files(), Addresses((URL,)))  # type: ignore[arg-type]
+    assert where_of(source, WorkItem(Kind.RANGE, 0, "abc")) == "repo: range abc"
+    assert where_of(source, WorkItem(Kind.LISTING, 0, "data/p/")) == "repo/data/p/"
+    with pytest.raises(SimulationFailed, match="no namespace"):
+        source.opened()

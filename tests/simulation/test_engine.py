@@ -1,0 +1,85 @@
+"""Several repositories in one job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakeplan.errors import StorageNotFound
+from lakeplan.model.simulation import Amount
+from lakeplan.simulation.addresses import Addresses
+from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.exchange import from_bytes
+from lakeplan.simulation.observing import Source
+from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.runners.local import LocalRunner
+from tests.simulation.worlds import URL, Files, Range, Unkept, World, items_of, relative
+
+
+def asking_of(worlds: list[World], lost: int = -1) -> list[Asking]:
+    asking = []
+    for place, world in enumerate(worlds):
+        files = Files()
+        items, _ = items_of(world, files)
+        if place == lost:
+            files.files.clear()
+        source = Source(f"repo-{place}", files, Addresses((URL,)))
+        asking.append(Asking(source, Unkept(1), [item._replace(source=place) for item in items], 1))
+    return asking
+
+
+def answers(runner: Any, asking: list[Asking]) -> tuple[list[Answer], list[tuple[int, str]]]:
+    ends: list[Answer] = []
+    named: list[tuple[int, str]] = []
+    for place, found in ask(runner, asking):
+        if isinstance(found, Answer):
+            assert place == len(ends)
+            ends.append(found)
+        else:
+            named += [(place, address) for address in from_bytes(found[1])["address"].to_pylist()]
+    return ends, sorted(named)
+
+
+def world(mask: int, *keys: str, size: int = 1) -> World:
+    entries = tuple(relative(f"a{n}", key, size) for n, key in enumerate(keys))
+    return World([Range(mask, 0, -1, entries)])
+
+
+def it_never_mixes_objects_of_two_repositories(runners: Runners) -> None:
+    """The same range in both, kept in one of them."""
+    worlds = [world(0, "data/1", "data/2"), world(1, "data/1", "data/2"), world(0, "data/2")]
+    with runners.open(0, 0) as (runner, _):
+        ends, named = answers(runner, asking_of(worlds))
+    assert named == [(0, "data/1"), (0, "data/2"), (2, "data/2")]
+    assert [[each.amount for each in end.classes] for end in ends] == [
+        [Amount(2, 2)],
+        [Amount(2, 2)],
+        [Amount(1, 1)],
+    ]
+
+
+def it_gives_a_repository_that_cannot_be_read_its_error_and_others_their_answer() -> None:
+    worlds = [world(0, "data/1"), world(0, "data/2")]
+    ends, named = answers(LocalRunner(2), asking_of(worlds, lost=0))
+    assert isinstance(ends[0].error, StorageNotFound)
+    assert ends[0].classes == []
+    assert "repo-0" in str(ends[0].error) or ends[0].error.where
+    assert ends[1].error is None
+    assert named == [(1, "data/2")]
+
+
+def it_runs_nothing_where_there_is_nothing_to_read() -> None:
+    class Nobody(LocalRunner):
+        def run(self, *_: object) -> Any:
+            pytest.fail("nothing is to be run")
+
+    (end,), named = answers(Nobody(1), asking_of([World()]))
+    assert (end.classes, end.error, named) == ([], None, [])
+
+
+def it_sums_what_is_larger_than_64_bits() -> None:
+    size = (1 << 61) + 3
+    keys = [f"data/{n}" for n in range(9)]
+    (end,), _ = answers(LocalRunner(1), asking_of([world(0, *keys, size=size)]))
+    assert [each.amount for each in end.classes] == [Amount(9, 9 * size)]

@@ -1,0 +1,133 @@
+"""Sets of leaves against Python's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.simulation.seen import Seen
+from lakeplan.simulation.sets import (
+    CODES,
+    NOWHERE,
+    Class,
+    Classes,
+    Code,
+    Leaf,
+    Listed,
+    Sets,
+    by_pairs,
+    leaf_of,
+)
+from lakeplan.simulation.work import Kind
+
+leaves = st.lists(st.integers(0, 9), max_size=6)
+classes = st.builds(
+    Class,
+    st.integers(0, 1023),
+    st.integers(0, 15),
+    st.integers(0, 15),
+    st.frozensets(st.integers(0, 5), max_size=3),
+)
+
+
+def made(sets: Sets, of: list[int]) -> int:
+    number = 0
+    for leaf in of:
+        number = sets.add(number, leaf)
+    return number
+
+
+class DescribeSets:
+    @given(st.lists(leaves, min_size=1, max_size=8), st.data())
+    def it_holds_what_was_added_and_joined(self, given_sets: list[list[int]], data: st.DataObject) -> None:
+        sets = Sets()
+        numbers = [made(sets, of) for of in given_sets]
+        assert [set(sets.leaves(number)) for number in numbers] == [set(of) for of in given_sets]
+        left = data.draw(st.permutations(range(len(numbers))))
+        joined = sets.joined(np.array(numbers), np.array([numbers[n] for n in left]))
+        expected = [set(of) | set(given_sets[n]) for of, n in zip(given_sets, left, strict=True)]
+        assert [set(sets.leaves(number)) for number in joined.tolist()] == expected
+
+    @given(leaves)
+    def it_gives_one_number_to_one_way_of_making(self, of: list[int]) -> None:
+        sets = Sets()
+        assert made(sets, of) == made(sets, of)
+        assert sets.join(made(sets, of), 0) == made(sets, of)
+        before = len(sets)
+        sets.join(made(sets, of), made(sets, of))
+        assert len(sets) == before
+
+    @given(st.lists(leaves, max_size=8), st.lists(classes, min_size=10, max_size=10))
+    def it_judges_a_set_by_all_its_leaves(self, given_sets: list[list[int]], known: list[Class]) -> None:
+        sets, found = Sets(), Classes()
+        numbers = [made(sets, of) for of in given_sets]
+        judged, lasts = sets.judged(found, lambda leaf: Leaf(known[leaf], leaf - 1))
+        for number, of in zip(numbers, given_sets, strict=True):
+            expected = NOWHERE
+            for leaf in of:
+                expected |= known[leaf]
+            assert found.all[judged[number]] == expected
+            assert lasts[number] == max((leaf - 1 for leaf in of), default=-1)
+
+
+class DescribeClasses:
+    @given(classes, classes)
+    def it_joins_to_what_either_is(self, left: Class, right: Class) -> None:
+        found = Classes()
+        joined = found.all[found.join(found.number(left), found.number(right))]
+        assert joined == Class(
+            left.seen | right.seen,
+            left.mask | right.mask,
+            left.alias_mask | right.alias_mask,
+            left.holders | right.holders,
+        )
+        assert joined.any_mask == left.any_mask | right.any_mask
+
+
+class DescribeLeaves:
+    @pytest.mark.parametrize("code", Code)
+    def it_says_of_an_entry_what_its_commits_say(self, code: Code) -> None:
+        leaf = leaf_of(Kind.RANGE, code, 5, 3, 2)
+        assert leaf.last == 3
+        assert leaf.of.holders == {2}
+        assert (leaf.of.mask, leaf.of.alias_mask) == ((0, 5) if code == Code.ALIAS else (5, 0))
+
+    @pytest.mark.parametrize(
+        ("code", "seen"),
+        [
+            (Code.PLAIN, Seen.ENTRY),
+            (Code.CANDIDATE, Seen.ENTRY | Seen.CANDIDATE),
+            (Code.HELD, Seen.ENTRY | Seen.HELD),
+            (Code.HELD_CANDIDATE, Seen.ENTRY | Seen.CANDIDATE | Seen.HELD),
+            (Code.ALIAS, Seen.ALIAS),
+            (Code.FOREIGN, Seen.FOREIGN),
+            (Code.STAGED, Seen.UNCOMMITTED),
+        ],
+    )
+    def it_says_where_it_was_seen(self, code: Code, seen: Seen) -> None:
+        assert leaf_of(Kind.RANGE, code, 0, -1, -1) == Leaf(Class(int(seen)))
+
+    @pytest.mark.parametrize("kind", [Kind.LISTING, Kind.ROOT_LISTING, Kind.LISTED, Kind.MARKED])
+    def it_knows_of_what_is_stored_only_that(self, kind: Kind) -> None:
+        seen = {Listed.YOUNG: Seen.LISTED, Listed.OLD: Seen.LISTED | Seen.OLD, Listed.MARKED: Seen.MARKED}
+        for code, expected in seen.items():
+            assert leaf_of(kind, code, 7, 7, 7) == Leaf(Class(int(expected)))
+
+    def it_has_a_number_for_every_code_of_an_item(self) -> None:
+        assert max(*Code, *Listed) < CODES
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1)), max_size=30))
+def test_numbers_are_joined_row_by_row(pairs: list[tuple[int, int]]) -> None:
+    left, right = (
+        (np.array(column, np.int64) for column in zip(*pairs, strict=True))
+        if pairs
+        else (
+            np.zeros(0, np.int64),
+            np.zeros(0, np.int64),
+        )
+    )
+    found = by_pairs(left, right, lambda one, other: one ^ other)
+    assert found.tolist() == [one ^ other for one, other in pairs]
