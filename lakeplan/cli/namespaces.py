@@ -31,6 +31,17 @@ EndpointUrl = Annotated[
     str | None, typer.Option("--endpoint-url", help="Endpoint of an S3 store.", metavar="URL")
 ]
 Region = Annotated[str | None, typer.Option("--region", help="Region of an S3 store.", metavar="REGION")]
+Inventory = Annotated[
+    str | None,
+    typer.Option(
+        "--inventory",
+        help="Read an S3 inventory (Parquet) instead of listing what is stored.",
+        metavar="s3://…/manifest.json",
+    ),
+]
+InventoryAge = Annotated[
+    str, typer.Option("--max-inventory-age", help="Do not use an older inventory.", metavar="AGE")
+]
 TimeZone = Annotated[str, typer.Option("--time-zone", help="The server's time zone.", metavar="ZONE")]
 
 

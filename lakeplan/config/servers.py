@@ -10,12 +10,12 @@ from zoneinfo import available_timezones
 
 from lakeplan.config.checks import text_of
 from lakeplan.config.problems import Path, Problems
-from lakeplan.config.units import parse_price
+from lakeplan.config.units import parse_duration, parse_price
 from lakeplan.config.yaml_nodes import MapNode, ScalarNode
 from lakeplan.core.cron import parse_cron
-from lakeplan.model.desired import ServerConfig, Source, StorageConfig
+from lakeplan.model.desired import INVENTORY_MAX_AGE_SECONDS, ServerConfig, Source, StorageConfig
 from lakeplan.model.price import Price
-from lakeplan.model.urls import BadUrl, parse_web_url
+from lakeplan.model.urls import BadUrl, parse_bucket_url, parse_web_url
 
 Engine = Literal["server", "lakeplan", "none"]
 EXAMPLE = "https://lakefs.example.com"
@@ -30,6 +30,7 @@ RESERVED_WORDS = ("STATE", "TEST", "VAR")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
 _REGION = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9]){0,62}", re.ASCII)
+_DURATION = re.compile(r"([0-9]{1,9}[smhdw])+", re.ASCII)
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -135,7 +136,37 @@ class ServersReader:
             endpoint_url=self._url(node, path),
             region=self._region(node, path),
             path=self._text(node, "path", path),
+            inventory=self._inventory(node, path, kind),
+            inventory_max_age_seconds=self._max_age(node, path),
         )
+
+    def _inventory(self, node: MapNode, path: Path, kind: str | None) -> str | None:
+        url = self._text(node, "inventory", path)
+        if url is None:
+            return None
+        at = node.items["inventory"].source
+        if kind != "s3":
+            self._problems.add(at, (*path, "inventory"), "only a storage of the type s3 has an S3 inventory")
+        try:
+            if not parse_bucket_url(url).prefix.endswith("/manifest.json"):
+                raise BadUrl("this names no manifest.json")
+        except BadUrl as error:
+            text = f"{error}; write where its manifest is, such as s3://bucket/…/manifest.json"
+            self._problems.add(at, (*path, "inventory"), text)
+            return None
+        return url
+
+    def _max_age(self, node: MapNode, path: Path) -> int:
+        text = self._text(node, "inventory_max_age", path)
+        if text is None:
+            return INVENTORY_MAX_AGE_SECONDS
+        try:
+            return parse_duration(text)
+        except ValueError as error:
+            if _DURATION.fullmatch(text):  # else the schema says so
+                at = node.items["inventory_max_age"].source
+                self._problems.add(at, (*path, "inventory_max_age"), str(error))
+            return INVENTORY_MAX_AGE_SECONDS
 
     def _url(self, node: MapNode, path: Path) -> str | None:
         url = self._text(node, "endpoint_url", path)

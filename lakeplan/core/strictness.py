@@ -217,6 +217,7 @@ _ELSEWHERE = {
     "server": neutral(_ENTRIES),
     "use": neutral(_ENTRIES),
     "owner": neutral("selects repositories for a command; nothing is decided by it"),
+    "simulation": neutral("both runners give the same answers; nothing is decided by it"),
     "apiVersion": neutral("there is one version"),
 }
 JUDGED_ELSEWHERE = tuple(Setting(path, "", rule) for path, rule in _ELSEWHERE.items())

@@ -110,12 +110,19 @@ class Override:
     source: Source
 
 
+INVENTORY_MAX_AGE_SECONDS = 8 * 86_400
+"""S3 makes inventories daily or weekly, and may take a day to deliver one."""
+
+
 @dataclass(frozen=True)
 class StorageConfig:
     type: Literal["s3", "azure", "local"]
     endpoint_url: str | None = None
     region: str | None = None
     path: str | None = None
+    inventory: str | None = None
+    """Where the manifest of an S3 inventory is."""
+    inventory_max_age_seconds: int = INVENTORY_MAX_AGE_SECONDS
 
 
 @dataclass(frozen=True)

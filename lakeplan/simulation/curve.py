@@ -17,6 +17,7 @@ from lakeplan.simulation.curve_scales import metarange_facts, scales_of
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.inputs import NamespaceMetadata, listing_items, read_history
+from lakeplan.simulation.inventory import Inventory
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.ranges import collect_ranges
@@ -46,6 +47,7 @@ def of_namespace(
     min_age_seconds: int = DAY_SECONDS,
     max_uncommitted_age_seconds: int = DAY_SECONDS,
     storage_namespace: str | None = None,
+    inventory: Inventory | None = None,
 ) -> CurveInput:
     """A namespace that holds a refs dump. Raises what ``read_history`` and ``find_run`` do."""
     now_us = to_us(request.as_of)
@@ -55,12 +57,14 @@ def of_namespace(
         addresses=known_as(namespace.url, storage_namespace),
         namespace=namespace,
         young_from_us=now_us - min_age_seconds * 1_000_000,
+        inventory=inventory,
     )
+    stored = listing_items(namespace) if listing and inventory is None else None
     return CurveInput(
         graph=read_history(namespace).graph,
         source=source,
         staged=find_run(namespace, as_of_us=now_us, max_age_seconds=max_uncommitted_age_seconds),
-        listing=listing_items(namespace) if listing else None,
+        listing=stored if inventory is None else inventory.items(),
     )
 
 
@@ -70,9 +74,20 @@ def of_repository(
     metadata: MetadataReader,
     storage_namespace: str,
     blind_to: tuple[str, ...] = (),
+    *,
+    inventory: Inventory | None = None,
+    young_from_us: int = 0,
 ) -> CurveInput:
-    """A repository of a server, through its API: metadata alone, nothing listed."""
-    return CurveInput(graph, Source(key, metadata, Addresses((storage_namespace,))), blind_to=blind_to)
+    """A repository of a server, through its API: metadata alone, nothing listed; or what an inventory has."""
+    source = Source(
+        key,
+        metadata,
+        Addresses((storage_namespace,)),
+        young_from_us=young_from_us,
+        inventory=inventory,
+    )
+    listing = None if inventory is None else inventory.items()
+    return CurveInput(graph, source, listing=listing, blind_to=blind_to)
 
 
 def curve(
@@ -113,5 +128,6 @@ def curve(
         entries=collected.entries,
         size_bytes=collected.size_bytes,
         blind_to=given.blind_to,
+        inventory=given.source.inventory,
     )
     return curve_document(request, given.graph, scales, found, read)

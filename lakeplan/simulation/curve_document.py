@@ -15,6 +15,7 @@ from lakeplan.simulation.curve_request import CurveRequest
 from lakeplan.simulation.curve_scales import Scales, left_out
 from lakeplan.simulation.document import METADATA_ONLY, NO_RUN, Json, amount
 from lakeplan.simulation.inputs import iso
+from lakeplan.simulation.inventory import Inventory
 
 if TYPE_CHECKING:
     from lakeplan.simulation.curve_histograms import Histograms
@@ -34,6 +35,7 @@ class ReadSide:
     entries: int
     size_bytes: int
     blind_to: tuple[str, ...] = ()
+    inventory: Inventory | None = None
 
 
 def curve_document(
@@ -50,6 +52,7 @@ def curve_document(
         "as_of": iso(to_us(request.as_of)),
         "time_zone": str(request.zone),
         "listing": read.listing,
+        **({"inventory": read.inventory.document()} if read.inventory is not None else {}),
         "at_most": not read.listing,
         "uncommitted_run": read.staged_run,
         "rules": request.rules.to_body(),
@@ -158,6 +161,8 @@ def _warnings(request: CurveRequest, graph: CommitGraph, read: ReadSide, curves:
         found.append(NO_RUN if read.listing else "staged data was not read: it only keeps more")
     if not read.listing:
         found.append(METADATA_ONLY)
+    if read.inventory is not None:
+        found.append(read.inventory.warning())
     if any(point["at_risk"]["objects"] for one in curves for point in _server(one)):
         found.append(
             "at some days the server takes objects that its documented rule keeps: its walk can stop early, "

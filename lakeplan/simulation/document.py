@@ -72,6 +72,7 @@ def summary(
         "min_age_seconds": request.min_age_seconds,
         "commits_only": side is None,
         "listing": side.listing if side else False,
+        **({"inventory": request.inventory.document()} if request.inventory is not None and side else {}),
         "at_most": side is not None and not side.listing,
         "refs": _refs(history),
         "uncommitted": _uncommitted(side.staged) if side else None,
@@ -184,6 +185,8 @@ def _warnings(
         found.append(NO_RUN)
     if not side.listing:
         found.append(METADATA_ONLY)
+    if request.inventory is not None:
+        found.append(request.inventory.warning())
     cutoff = to_us(request.as_of) - request.min_age_seconds * 1_000_000
     if side.listing and history.dumped_us is not None and history.dumped_us < cutoff:
         found.append(

@@ -50,6 +50,7 @@ def run_job(
         addresses=known_as(namespace.url, request.storage_namespace),
         namespace=namespace,
         young_from_us=to_us(request.as_of) - request.min_age_seconds * 1_000_000,
+        inventory=request.inventory,
     )
     question = GoesUnderRules(bits, listing, rows=folder is not None)
     asking = Asking(source, question, prepared.items, prepared.collected.entries)

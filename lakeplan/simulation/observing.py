@@ -20,6 +20,7 @@ from lakeplan.model.objects import AddressType
 from lakeplan.ports.lakefs import MetadataReader
 from lakeplan.ports.storage import NamespaceReader, StoredColumns
 from lakeplan.simulation.addresses import Addresses
+from lakeplan.simulation.inventory import Inventory
 from lakeplan.simulation.sets import Code, Listed
 from lakeplan.simulation.stored import candidates, chosen, hash_strings, list_stored, strings_of
 from lakeplan.simulation.table import STORED, pairs_of
@@ -46,6 +47,7 @@ class Source:
     young_from_us: int = 0
     held_prefixes: tuple[str, ...] = ()
     target: int | None = None
+    inventory: Inventory | None = None
 
     def opened(self) -> NamespaceReader:
         if self.namespace is None:
@@ -79,12 +81,16 @@ def fetch(source: Source, item: WorkItem) -> Fetched:
             return source.metadata.read_metadata("range", item.name)
         case Kind.UNCOMMITTED | Kind.LISTED | Kind.MARKED:
             return source.opened().read(item.name)
-        case Kind.LISTING | Kind.ROOT_LISTING:
+        case Kind.LISTING | Kind.ROOT_LISTING | Kind.INVENTORY:
             return list_item(source, item)
 
 
 def list_item(source: Source, item: WorkItem) -> Iterator[StoredColumns]:
-    """What is stored there. When this returns, the first ``LISTED_AHEAD`` rows are listed."""
+    """What is stored there, or is in a file of an inventory. When this returns, the first ``LISTED_AHEAD``
+    rows are listed."""
+    if item.kind is Kind.INVENTORY:
+        assert source.inventory is not None, "items of an inventory come with it"
+        return iter([source.inventory.read(item.name, item.sort_key.hex())])
     reader = source.opened()
     coming: Iterator[StoredColumns]
     if item.kind is Kind.ROOT_LISTING:
@@ -114,7 +120,7 @@ def observe(
             yield _part(read_part(data, name=name, sha256=item.sort_key.hex()), item.kind)
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
-        case Kind.LISTING | Kind.ROOT_LISTING:
+        case Kind.LISTING | Kind.ROOT_LISTING | Kind.INVENTORY:
             yield from _listed(list_item(source, item), source.young_from_us)
 
 

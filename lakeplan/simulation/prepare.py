@@ -39,7 +39,9 @@ def prepare(request: SimulateRequest, namespace: NamespaceReader, progress: Prog
     staged = find_run(
         namespace, as_of_us=to_us(request.as_of), max_age_seconds=request.max_uncommitted_age_seconds
     )
-    listing = listing_items(namespace) if request.listing else None
+    listing = listing_items(namespace) if request.listing and request.inventory is None else None
+    if request.inventory is not None:
+        listing = request.inventory.items()
     facts = metarange_facts(history, judged)
     with progress.task("reading metaranges", len(facts)) as step:
         collected = collect_ranges(NamespaceMetadata(namespace), facts, name=namespace.url, step=step)

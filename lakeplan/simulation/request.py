@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakeplan.simulation.rulesets import RuleSet
+
+if TYPE_CHECKING:  # --commits-only needs no Arrow
+    from lakeplan.simulation.inventory import Inventory
 
 DAY_SECONDS = 86_400
 
@@ -26,3 +30,5 @@ class SimulateRequest:
     storage_namespace: str | None = None
     output: Path | None = None
     overwrite: bool = False
+    inventory: Inventory | None = None
+    """Read in the place of a listing."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from lakeplan.formats.hashing import Ints
 from lakeplan.simulation.seen import Seen
-from lakeplan.simulation.work import Kind
+from lakeplan.simulation.work import LISTINGS, Kind
 
 CODES = 8
 """Leaves of one work item: its number times this, plus a ``Code``."""
@@ -61,7 +61,7 @@ _LISTED_SEEN: dict[int, Seen] = {
 }
 
 
-_LISTINGS = {Kind.LISTING, Kind.ROOT_LISTING, Kind.LISTED, Kind.MARKED}
+_LISTINGS = LISTINGS | {Kind.LISTED, Kind.MARKED}
 
 
 class Class(NamedTuple):

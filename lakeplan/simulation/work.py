@@ -26,9 +26,11 @@ class Kind(IntEnum):
     """A part of a mark."""
     FOREIGN_RANGE = 6
     """A range of another repository: only its full addresses count."""
+    INVENTORY = 7
+    """A file of an S3 inventory, in the place of a listing."""
 
 
-LISTINGS = frozenset((Kind.LISTING, Kind.ROOT_LISTING))
+LISTINGS = frozenset((Kind.LISTING, Kind.ROOT_LISTING, Kind.INVENTORY))
 
 
 class WorkItem(NamedTuple):

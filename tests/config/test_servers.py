@@ -54,6 +54,26 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
             "3:55: servers.p.storages..type: expected one of s3, azure, local",
         ),
         ("  p: {endpoint_url: 'http://x', storages: {a: {type: local}}}", "3:47: servers.p.storages.a: a"),
+        (
+            "  p: {endpoint_url: 'http://x', storages: {a: {type: s3, inventory: 's3://b/inv/'}}}",
+            "3:69: servers.p.storages.a.inventory: this names no manifest.json; write where",
+        ),
+        (
+            "  p: {endpoint_url: 'http://x', storages: {a: {type: s3, inventory: 'file:///manifest.json'}}}",
+            "3:69: servers.p.storages.a.inventory: ",
+        ),
+        (
+            "  p: {endpoint_url: 'http://x', storages: {a: {type: azure, inventory: 's3://b/i/manifest.json'}}}",
+            "3:72: servers.p.storages.a.inventory: only a storage of the type s3 has an S3 inventory",
+        ),
+        (
+            "  p: {endpoint_url: 'http://x', storages: {a: {type: s3, inventory_max_age: soon}}}",
+            "3:77: servers.p.storages.a.inventory_max_age: expected a duration",
+        ),
+        (
+            "  p: {endpoint_url: 'http://x', storages: {a: {type: s3, inventory_max_age: 99999d}}}",
+            "3:77: servers.p.storages.a.inventory_max_age: a duration is at most 36500 days",
+        ),
     ],
 )
 def it_reports_a_server_that_cannot_be_meant(problem: Callable[..., str], servers: str, line: str) -> None:

@@ -18,12 +18,14 @@ from lakeplan.app.gather import gather, read_all_refs, read_graph
 from lakeplan.cli import caches, completing, namespaces, options, redaction
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
+from lakeplan.cli.inventories import inventory_of, inventory_place
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone
 from lakeplan.cli.one_repository import entry_of, looked_up, one_repository
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.when import now_utc, parse_time
 from lakeplan.cli.wiring import Session
+from lakeplan.core.retention import to_us
 from lakeplan.core.retention.curve import MAX_DAYS
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.model.rules import GcRules
@@ -38,6 +40,7 @@ from lakeplan.simulation.runners import Runners
 
 if TYPE_CHECKING:  # Spark takes long to import; a wrong argument should not wait for it
     from lakeplan.simulation.curve import CurveInput
+    from lakeplan.simulation.inventory import Inventory
 
 FORMATS = ("rich", "json", "svg")
 HELP = """Show what goes at how many days of retention: table, JSON, picture (SVG).
@@ -94,6 +97,8 @@ def register(app: typer.Typer) -> None:
         as_of: options.AsOf = None,
         min_age: namespaces.Age = "24h",
         no_listing: namespaces.NoListing = False,
+        inventory: namespaces.Inventory = None,
+        max_inventory_age: namespaces.InventoryAge = "8d",
         max_uncommitted_age: namespaces.UncommittedAge = "24h",
         storage_namespace: namespaces.StorageNamespace = None,
         endpoint_url: namespaces.EndpointUrl = None,
@@ -124,6 +129,9 @@ def register(app: typer.Typer) -> None:
         asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
         if (repository is None) == (namespace is None):
             raise UsageError("one source is needed, and no more", hint=TWO_SOURCES)
+        place = inventory_place(
+            inventory, max_inventory_age, no_listing=no_listing, endpoint_url=endpoint_url, region=region
+        )
         session = None
         if namespace is not None:
             if rules is None:
@@ -131,10 +139,12 @@ def register(app: typer.Typer) -> None:
             moment = now_utc() if as_of is None else parse_time(as_of)
             request = asked.of(read_rules(rules), moment, parse_zone(time_zone))
             ages = parse_age("--min-age", min_age), parse_age("--max-uncommitted-age", max_uncommitted_age)
+            reader = open_namespace(namespace, endpoint_url=endpoint_url, region=region)
             given = _from_namespace(
                 request,
-                open_namespace(namespace, endpoint_url=endpoint_url, region=region),
+                reader,
                 ages,
+                inventory=place.open(reader.url, moment) if place is not None else None,
                 listing=not no_listing,
                 storage_namespace=check_storage_namespace(storage_namespace),
             )
@@ -143,7 +153,9 @@ def register(app: typer.Typer) -> None:
                 tree, as_of=as_of, lakectl_config=lakectl_config, progress=shown, runners=runners
             )
             runners = session.runners
-            request, given = _from_server(session, repository or "", rules, asked, read_only=read_only)
+            request, given = _from_server(
+                session, repository or "", rules, asked, parse_age("--min-age", min_age), read_only=read_only
+            )
         document = _run(request, given, runners, kept, progress_for(shown=shown, no_color=no_color))
         if session is not None:
             document = with_costs(document, session.tree)
@@ -186,6 +198,7 @@ def _from_namespace(
     reader: NamespaceReader,
     ages: tuple[int, int],
     *,
+    inventory: Inventory | None,
     listing: bool,
     storage_namespace: str | None,
 ) -> CurveInput:
@@ -198,11 +211,18 @@ def _from_namespace(
         min_age_seconds=ages[0],
         max_uncommitted_age_seconds=ages[1],
         storage_namespace=storage_namespace,
+        inventory=inventory,
     )
 
 
 def _from_server(
-    session: Session, repository: str, rules: Path | None, asked: _Asked, *, read_only: bool
+    session: Session,
+    repository: str,
+    rules: Path | None,
+    asked: _Asked,
+    min_age_seconds: int,
+    *,
+    read_only: bool,
 ) -> tuple[CurveRequest, CurveInput]:
     """A repository with the rules of ``--rules``, or else those the tree asks for, or else those
     that the server has."""
@@ -210,7 +230,7 @@ def _from_server(
 
     server, name = one_repository(session.tree, repository)
     reader, config = session.reader(server), session.tree.servers[server]
-    namespace = looked_up(session.tree, reader, server, name).storage_namespace
+    found = looked_up(session.tree, reader, server, name)
     chosen = read_rules(rules) if rules is not None else _rules_of(session, server, name)
     if chosen is None:
         raise LakeplanError(
@@ -221,7 +241,16 @@ def _from_server(
     graph, blind_to = read_graph(reader, name, read_only=read_only)
     request = asked.of(chosen, session.as_of, ZoneInfo(config.time_zone))
     metadata = reader.metadata_reader(name)
-    return request, of_repository(f"{server}/{name}", graph, metadata, namespace, blind_to)
+    given = of_repository(
+        f"{server}/{name}",
+        graph,
+        metadata,
+        found.storage_namespace,
+        blind_to,
+        inventory=inventory_of(session, server, found),
+        young_from_us=to_us(session.as_of) - min_age_seconds * 1_000_000,
+    )
+    return request, given
 
 
 def _rules_of(session: Session, server: str, name: str) -> GcRules | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from lakeplan.adapters.storage import open_namespace
 from lakeplan.api import read_rules
 from lakeplan.cli import caches, namespaces, options
 from lakeplan.cli.console import configure_logging
+from lakeplan.cli.inventories import inventory_place
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone
 from lakeplan.cli.outputs import emit_document, pair_outputs
 from lakeplan.cli.progress import progress_for
@@ -67,6 +69,8 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--commits-only", help="Only the verdicts per commit: no Spark.")
         ] = False,
         no_listing: namespaces.NoListing = False,
+        inventory: namespaces.Inventory = None,
+        max_inventory_age: namespaces.InventoryAge = "8d",
         max_uncommitted_age: namespaces.UncommittedAge = "24h",
         storage_namespace: namespaces.StorageNamespace = None,
         endpoint_url: namespaces.EndpointUrl = None,
@@ -99,10 +103,15 @@ def register(app: typer.Typer) -> None:
             output=output,
             overwrite=overwrite,
         )
+        place = inventory_place(
+            inventory, max_inventory_age, no_listing=no_listing, endpoint_url=endpoint_url, region=region
+        )
         reader = open_namespace(namespace, endpoint_url=endpoint_url, region=region)
         if commits_only:
             document = simulate_commits(request, reader)
         else:
+            if place is not None:
+                request = replace(request, inventory=place.open(reader.url, request.as_of))
             progress = progress_for(shown=not (no_progress or quiet), no_color=no_color)
             document = _simulate(request, reader, options.runners(runner, master, spark_conf), kept, progress)
         outside = shown(document, redact=redact_paths)

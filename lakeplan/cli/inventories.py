@@ -1,0 +1,67 @@
+"""S3 inventories that a command reads in the place of a listing: named by an option, or by the tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lakeplan.adapters.storage import open_namespace
+from lakeplan.cli.namespaces import parse_age
+from lakeplan.core.retention import to_us
+from lakeplan.errors import UsageError
+from lakeplan.model.repository import Repository
+
+if TYPE_CHECKING:  # Arrow takes half a second to import
+    from lakeplan.cli.wiring import Session
+    from lakeplan.simulation.inventory import Inventory
+
+
+@dataclass(frozen=True)
+class InventoryPlace:
+    """Where an inventory is, how old it may be, and how the store that has it is reached."""
+
+    url: str
+    max_age_seconds: int
+    endpoint_url: str | None = None
+    region: str | None = None
+
+    def open(self, namespace_url: str, as_of: datetime) -> Inventory:
+        """Raises LakeplanError for one that cannot stand for a listing of the namespace."""
+        from lakeplan.simulation.inventory import open_inventory, parse_inventory_url
+
+        bucket, _ = parse_inventory_url(self.url)
+        reader = open_namespace(f"s3://{bucket}", endpoint_url=self.endpoint_url, region=self.region)
+        return open_inventory(
+            self.url,
+            reader,
+            namespace_url,
+            as_of_us=to_us(as_of),
+            max_age_seconds=self.max_age_seconds,
+        )
+
+
+def inventory_place(
+    url: str | None, max_age: str, *, no_listing: bool, endpoint_url: str | None, region: str | None
+) -> InventoryPlace | None:
+    """Raises UsageError for an inventory that would not be used."""
+    if url is None:
+        return None
+    if no_listing:
+        raise UsageError("--inventory and --no-listing exclude each other", hint="Leave one of them out.")
+    return InventoryPlace(url, parse_age("--max-inventory-age", max_age), endpoint_url, region)
+
+
+def inventory_of(session: Session, server: str, repository: Repository) -> Inventory | None:
+    """What the tree says in ``servers.<name>.storages`` of the repository's storage."""
+    config = session.tree.servers[server]
+    storage = config.storages.get(repository.storage_id)
+    if storage is None or storage.inventory is None:
+        return None
+    from lakeplan.cli.sweeping import bind_storage
+
+    bind_storage(config, storage, session.environ, session.approve)
+    place = InventoryPlace(
+        storage.inventory, storage.inventory_max_age_seconds, storage.endpoint_url, storage.region
+    )
+    return place.open(repository.storage_namespace, session.as_of)

@@ -1,0 +1,152 @@
+"""S3 Inventory in Parquet: its manifest, and its files.
+
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory-location.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeplan import limits
+from lakeplan.errors import FormatError
+from lakeplan.formats.damage import HINT, LIMIT_HINT
+from lakeplan.formats.parquet import open_parquet, read_parquet
+from lakeplan.limits import TooLarge, parse_json
+
+_ARN = re.compile(r"arn:aws[a-z-]{0,20}:s3:::([A-Za-z0-9._-]{3,255})", re.ASCII)
+_MD5 = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_COLUMNS = ("bucket", "key", "size", "last_modified_date")
+
+
+@dataclass(frozen=True)
+class InventoryFile:
+    """``md5`` is hexadecimal."""
+
+    key: str
+    size: int
+    md5: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``created_us``: when the inventory was begun (UTC microseconds); what changed since is not in it."""
+
+    bucket: str
+    destination: str
+    created_us: int
+    files: tuple[InventoryFile, ...]
+
+
+def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
+    """``manifest.json``. Raises FormatError naming ``name``, for an inventory that is not in Parquet too."""
+    try:
+        found = parse_json(data)
+        if not isinstance(found, Mapping):
+            raise ValueError("it is no object")
+        if found.get("fileFormat") != "Parquet":
+            raise FormatError(
+                f"the inventory is in {str(found.get('fileFormat'))[:20]}, and only Parquet is read",
+                where=name,
+                hint="Configure the inventory with Apache Parquet as its output format.",
+            )
+        destination = _ARN.fullmatch(_text(found, "destinationBucket"))
+        if destination is None:
+            raise ValueError("destinationBucket is no ARN of a bucket")
+        created = _text(found, "creationTimestamp")
+        if limits.number_of(created) is None or len(created) > 15:
+            raise ValueError("creationTimestamp is no time")
+        files = tuple(_file(item) for item in found.get("files") or ())
+        if len({file.key for file in files}) != len(files):
+            raise ValueError("it names a file twice")
+        return Manifest(_text(found, "sourceBucket"), destination[1], int(created) * 1000, files)
+    except TooLarge as error:
+        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
+    except (ValueError, TypeError) as error:
+        raise FormatError(
+            "is not the manifest of an S3 inventory", where=name, hint=HINT, detail=str(error)
+        ) from error
+
+
+def _file(item: Any) -> InventoryFile:
+    size = item["size"] if isinstance(item, Mapping) and "size" in item else None
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise ValueError("a file has no size")
+    md5 = _text(item, "MD5checksum").lower()
+    if not _MD5.fullmatch(md5):
+        raise ValueError("MD5checksum is no checksum")
+    return InventoryFile(_text(item, "key"), size, md5)
+
+
+def _text(found: Mapping[str, Any], name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} is missing")
+    return value
+
+
+def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.Table:
+    """The current objects of one file: ``key`` (binary), ``size``, ``modified_us`` and ``e_tag``. Of an
+    inventory of all versions, older ones and delete markers are none.
+
+    Raises FormatError naming ``name`` for a file that is not the one that the manifest names (``md5``), or
+    whose rows are of another bucket.
+    """
+    if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
+        raise FormatError(
+            "is not the file that the manifest names: its checksum differs",
+            where=name,
+            hint="Copy the whole inventory again, or use another one.",
+        )
+    try:
+        table = read_parquet(open_parquet(data))
+        missing = [column for column in _COLUMNS if column not in table.column_names]
+        if missing:
+            raise FormatError(
+                f"the inventory has no {', '.join(missing)}",
+                where=name,
+                hint="Configure the inventory with the fields Size and LastModifiedDate.",
+            )
+        return _current(table, bucket)
+    except TooLarge as error:
+        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        message = "is not a whole Parquet file of an inventory"
+        raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
+
+
+def _current(table: pa.Table, bucket: str) -> pa.Table:
+    if not pc.all(pc.equal(table["bucket"].cast(pa.string()), bucket), min_count=0, skip_nulls=False).as_py():
+        raise ValueError("a row is of another bucket")
+    if "is_latest" in table.column_names:
+        latest = table["is_latest"].cast(pa.bool_())
+        if latest.null_count:
+            raise ValueError("a version does not say whether it is the latest")
+        table = table.filter(latest)
+    elif "version_id" in table.column_names:
+        raise ValueError("it has versions, and does not say which are the latest")
+    if "is_delete_marker" in table.column_names:
+        table = table.filter(pc.invert(pc.fill_null(table["is_delete_marker"].cast(pa.bool_()), False)))
+    modified = table["last_modified_date"]
+    if pa.types.is_integer(modified.type):  # a writer without logical types: milliseconds
+        modified = modified.cast(pa.int64()).cast(pa.timestamp("ms"))
+    columns = {
+        "key": table["key"].cast(pa.binary()),
+        "size": table["size"].cast(pa.int64()),
+        "modified_us": modified.cast(pa.timestamp("us", modified.type.tz), safe=False).cast(pa.int64()),
+        "e_tag": table["e_tag"].cast(pa.string()) if "e_tag" in table.column_names else None,
+    }
+    columns["e_tag"] = pc.fill_null(columns["e_tag"], "") if columns["e_tag"] is not None else None
+    if any(column.null_count for column in columns.values() if column is not None):
+        raise ValueError("an object has no key, no size or no time")
+    if columns["e_tag"] is None:
+        columns["e_tag"] = pa.chunked_array([pa.repeat("", len(table))])
+    if len(table) and pc.min(columns["size"]).as_py() < 0:
+        raise ValueError("a size is negative")
+    return pa.table({name: column.combine_chunks() for name, column in columns.items()})
