@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan import limits
-from lakeplan.formats.hashing import Bytes
+from lakeplan.formats.hashing import Bytes, Ints
 from lakeplan.formats.range_arrays import RangeArrays
 
 WORTH_ENTRIES = 2_000_000
@@ -150,6 +150,16 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
         flags=flags,
     )
     return arrays, body.data[:used]
+
+
+def gathered(buffer: Bytes, start: Ints, ends: Ints) -> Bytes:
+    """Spans of a buffer of ``decode`` one behind the other, up to ``ends``."""
+    compiled = kernels()
+    assert compiled is not None, "it decoded the buffer"
+    size = int(ends[-1]) if ends.size else 0
+    out = _buffer(size)
+    compiled.gather(_words(buffer), start, ends, _words(out))
+    return out[:size]
 
 
 def _buffer(size: int) -> Bytes:

@@ -404,6 +404,16 @@ def decode(  # type: ignore[no-untyped-def]
 
 
 @_jit
+def gather(words, start, ends, out_words):  # type: ignore[no-untyped-def]
+    """Texts that begin at ``start`` one behind the other, up to ``ends``."""
+    at = np.int64(0)
+    for row in range(start.size):
+        length = ends[row] - at
+        _copy(out_words, at, words, start[row], length)
+        at += length
+
+
+@_jit
 def hash_rows(words, start, end, found):  # type: ignore[no-untyped-def]
     """``hashing.hash_spans`` of some spans; whether all are ASCII."""
     high = np.uint64(0)

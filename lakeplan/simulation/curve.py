@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakeplan.core.retention import CommitGraph, to_us
 from lakeplan.ports.lakefs import MetadataReader
@@ -107,12 +107,13 @@ def curve(
     name = given.source.name
     with progress.task("reading metaranges", len(facts)) as step:
         collected = collect_ranges(given.source.metadata, facts, name=name, step=step)
+    source = replace(given.source, cache=cache, verify_ids=False)
     items = [*(given.listing or ()), *given.staged.items(), *collected.items]
     with (
         runners.open(collected.entries, collected.size_bytes) as (runner, _),
         progress.task(f"reading {len(collected.items)} ranges", None),
     ):
-        answers = [a for _, a in ask(runner, [Asking(given.source, Nothing(), items, collected.entries)])]
+        answers = [a for _, a in ask(runner, [Asking(source, Nothing(), items, collected.entries)])]
     (answer,) = answers
     assert isinstance(answer, Answer), "only counts were asked for"
     if answer.error is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +20,13 @@ from lakeplan.simulation.failing import failure
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.runners import Runner, Step
 from lakeplan.simulation.seen import Seen
+from lakeplan.simulation.segments import Manifest, Segment, item_of
 from lakeplan.simulation.steps import Asked, Job, Question, leaves_of, meet, read_bins
 from lakeplan.simulation.totals import ObjectClass
-from lakeplan.simulation.work import WorkItem, numbered, pack
+from lakeplan.simulation.work import Kind, WorkItem, numbered, pack
 
-ROWS_A_PART = 4_000_000
+_log = logging.getLogger(__name__)
+ROWS_A_PART = 1_000_000
 """Rows of numbers that meet in one task: 32 bytes each, and as much again while they are sorted."""
 FEW_ROWS = 500_000
 """Below this many a repository's objects meet in one task."""
@@ -56,6 +59,8 @@ def ask(
     """Everything in one job. Gives, by place of the repository, what the question makes of the objects that
     it takes, as it comes; at the end an ``Answer`` for each repository. ``more``: steps after ``meet``."""
     items = numbered([item for one in asking for item in one.items])
+    kept = [_Kept(one.source, [i for i in items if i.source == place]) for place, one in enumerate(asking)]
+    to_read = [item for one in kept for item in one.to_read]
     parallelism = runner.parallelism
     parts = [1 if one.rows < FEW_ROWS else max(parallelism, -(-one.rows // ROWS_A_PART)) for one in asking]
     spread = max([1, *parts, min(parallelism, len(asking))])
@@ -65,18 +70,24 @@ def ask(
             for one, count in zip(asking, parts, strict=True)
         ),
         spread,
-        use_compiled=is_worth_it(sum(one.rows for one in asking)),
+        use_compiled=is_worth_it(
+            sum(int(one.rows * its.share) for one, its in zip(asking, kept, strict=True))
+        ),
     )
     steps = (Step(partial(_read, job=job), 0), Step(partial(_meet, job=job), spread), *more)
     found: defaultdict[int, dict[tuple[object, ...], Amount]] = defaultdict(dict)
     errors: dict[int, LakeplanError] = {}
-    for piece in runner.run(pack(items, parallelism), steps, leaves_of(items)) if items else ():
+    for piece in runner.run(pack(to_read, parallelism), steps, leaves_of(items)) if to_read else ():
         if piece.of == Of.ERROR:
-            errors.setdefault(piece.source, failure(piece.data))
+            errors.setdefault(piece.source, failure(bytes(piece.data)))
         elif piece.of == Of.COUNTS:
             _count(found[piece.source], piece)
+        elif piece.of == Of.SEGMENT:
+            kept[piece.source].wrote(bytes(piece.data))
         else:
             yield piece.source, (Of(piece.of), piece.data)
+    for one in kept:
+        one.end()
     for place in range(len(asking)):
         classes = [
             ObjectClass(Seen(seen), mask, alias_mask, holders, amount)  # type: ignore[arg-type]
@@ -85,14 +96,47 @@ def ask(
         yield place, Answer(classes, errors.get(place))
 
 
+class _Kept:
+    """What the cache has of one repository's ranges, and what a run adds. ``share`` of its items must be
+    read."""
+
+    def __init__(self, source: Source, items: Sequence[WorkItem]) -> None:
+        self._source = source
+        self._written: list[Segment] = []
+        self.to_read, self.share = list(items), 1.0
+        if source.cache is None:
+            return
+        numbers = {item.name: item.number for item in items if item.kind is Kind.RANGE}
+        self._used = Manifest.read(source).useful(numbers)
+        known = {id for segment in self._used for id in segment.ranges}
+        self.to_read = [item for item in items if item.kind is not Kind.RANGE or item.name not in known]
+        weight = sum(item.weight for item in items)
+        if weight:
+            self.share = sum(item.weight for item in self.to_read) / weight
+        left = sum(item.kind is Kind.RANGE for item in self.to_read)
+        _log.info("%s: %d of %d ranges are in the cache", source.name, len(numbers) - left, len(numbers))
+        place = items[0].source if items else 0
+        self.to_read += [item_of(segment, place, numbers) for segment in self._used]
+
+    def wrote(self, data: bytes) -> None:
+        name, ranges, rows = json.loads(data)
+        self._written.append(Segment(name, tuple(ranges), rows))
+
+    def end(self) -> None:
+        if self._written:
+            Manifest.after(self._used, self._written).write(self._source)
+        if self._written and self._source.cache is not None:
+            self._source.cache.trim()
+
+
 def _count(found: dict[tuple[object, ...], Amount], piece: Piece) -> None:
-    for seen, mask, alias_mask, holders, objects, size in json.loads(piece.data):
+    for seen, mask, alias_mask, holders, objects, size in json.loads(bytes(piece.data)):
         key = (seen, mask, alias_mask, tuple(holders))
         found[key] = found.get(key, Amount()) + Amount(objects, size)
 
 
 def _read(batches, leaves: npt.NDArray[np.void], *, job: Job):  # type: ignore[no-untyped-def]
-    return read_bins(batches, job)
+    return read_bins(batches, job, leaves)
 
 
 def _meet(batches, leaves: npt.NDArray[np.void], *, job: Job):  # type: ignore[no-untyped-def]

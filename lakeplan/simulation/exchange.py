@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 ROWS_A_PIECE = 200_000
@@ -36,6 +37,12 @@ class Of(IntEnum):
     """Digests of objects (``lakeplan.model.shown``)."""
     PART = 8
     """A part that was written, as JSON."""
+    SEGMENT = 9
+    """A segment that was written (``segments``), as JSON."""
+
+
+Data: TypeAlias = "bytes | pa.Buffer"
+"""Large ones are not copied on their way."""
 
 
 class Piece(NamedTuple):
@@ -46,7 +53,7 @@ class Piece(NamedTuple):
     source: int
     part: int
     of: int
-    data: bytes
+    data: Data
 
 
 PIECES = pa.schema(
@@ -60,7 +67,6 @@ PIECES = pa.schema(
 )
 TEXTS = pa.schema(
     [
-        pa.field("pair", pa.uint64(), nullable=False),
         pa.field("hash", pa.uint64(), nullable=False),
         pa.field("address", pa.string(), nullable=False),
         pa.field("path", pa.string()),
@@ -70,25 +76,26 @@ TEXTS = pa.schema(
 
 
 def to_batch(piece: Piece) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([v], f.type) for v, f in zip(piece, PIECES, strict=True)], schema=PIECES
-    )
+    *numbers, data = piece
+    places = pa.py_buffer(np.array([0, len(data)], np.int32))
+    columns = [pa.array(np.array([number], np.int32)) for number in numbers]
+    value = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, places, pa.py_buffer(data)])
+    return pa.RecordBatch.from_arrays([*columns, value], schema=PIECES)
 
 
 def pieces_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
     for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in PIECES.names)
-        yield from map(Piece._make, zip(*columns, strict=True))
+        *numbers, data = (batch.column(name) for name in PIECES.names)
+        columns = (column.to_pylist() for column in numbers)
+        yield from map(Piece._make, zip(*columns, (value.as_buffer() for value in data), strict=True))
 
 
-def to_bytes(table: pa.Table) -> bytes:
+def to_bytes(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+    with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+    return sink.getvalue()
 
 
-def from_bytes(data: bytes) -> pa.Table:
+def from_bytes(data: Data) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()

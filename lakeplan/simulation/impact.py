@@ -97,7 +97,7 @@ class LocalOrSpark:
 
     def _run(self, asked: list[_Asked]) -> dict[str, ImpactResult | LakeplanError]:
         collected = [one.collected for one in asked]
-        asking = [_asking(one, place) for place, one in enumerate(asked)]
+        asking = [_asking(one, place, self._cache) for place, one in enumerate(asked)]
         found = [_Found() for _ in asked]
         with (
             self._runners.open(sum(c.entries for c in collected), sum(c.size_bytes for c in collected)) as (
@@ -130,10 +130,12 @@ class _Found:
             self.records.append(found[1])
 
 
-def _asking(asked: _Asked, place: int) -> Asking:
+def _asking(asked: _Asked, place: int, cache: RangeCache | None) -> Asking:
     request = asked.request
     # Objects are told apart by repository and address: the same range id in two namespaces has other objects.
-    source = Source(request.key, request.metadata, Addresses((request.storage_namespace,)))
+    source = Source(
+        request.key, request.metadata, Addresses((request.storage_namespace,)), cache=cache, verify_ids=False
+    )
     question = GoesInTransitions(asked.detail, asked.naming)
     return Asking(source, question, asked.items(place), asked.collected.entries)
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from lakeplan.core.retention import by_date, to_us
 from lakeplan.model.simulation import Amount
+from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader
 from lakeplan.simulation import tables
 from lakeplan.simulation.addresses import known_as
@@ -39,6 +40,7 @@ def run_job(
     namespace: NamespaceReader,
     prepared: Prepared,
     folder: Path | None,
+    cache: RangeCache | None = None,
 ) -> Json:
     """The summary; with ``folder``, which is empty, all tables and the summary are written there too. Raises
     the error of a file that cannot be read, by its name."""
@@ -51,6 +53,8 @@ def run_job(
         namespace=namespace,
         young_from_us=to_us(request.as_of) - request.min_age_seconds * 1_000_000,
         inventory=request.inventory,
+        cache=cache,
+        verify_ids=False,
     )
     question = GoesUnderRules(bits, listing, rows=folder is not None)
     asking = Asking(source, question, prepared.items, prepared.collected.entries)
@@ -137,4 +141,4 @@ def _prefix_table(prefixes: ByPrefix, with_rule_set: bool) -> pa.Table:
         for prefix, amount in sorted(amounts.items())
     ]
     schema = tables.schema(PREFIXES, with_rule_set=with_rule_set)
-    return pa.Table.from_pylist(rows, schema=schema)
+    return tables.table({name: [row[name] for row in rows] for name in schema.names}, schema)

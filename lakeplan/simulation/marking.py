@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from lakeplan.core.retention import to_us
 from lakeplan.core.sweep.keep import Keep
 from lakeplan.errors import SimulationFailed, StorageDenied
+from lakeplan.formats.arrow import array_of
 from lakeplan.formats.hashing import hash_texts
 from lakeplan.formats.mark_parts import MARKED
 from lakeplan.model.simulation import Amount
@@ -73,7 +74,7 @@ class StepMarker:
         with self._progress.task("listing the namespace", None), self._open(0, 0) as (runner, _):
             step = Step(partial(_list, source=source, prefix=prefix), 0)
             pieces = runner.run(pack(numbered(items), runner.parallelism), [step], None)
-            return _parts_of([_part(Of(piece.of), piece.data) for piece in pieces])[0]
+            return _parts_of([_part(Of(piece.of), bytes(piece.data)) for piece in pieces])[0]
 
     def mark(self, request: MarkRequest) -> Marked:
         """See the port. Raises LakeplanError of whatever could not be read or written."""
@@ -174,9 +175,9 @@ class Marks:
             objects["size"],
             pc.fill_null(objects["version"], 0),
             pc.list_slice(paths, 0, MAX_NAMES).cast(MARKED.field("paths").type),
-            pa.array(names, pa.string()),
+            array_of(names, pa.string()),
             pc.if_else(pa.array(committed), EXPIRED, NEVER_COMMITTED),
-            pa.array([kind.value if kind is not None else None for kind in classes], pa.string()),
+            array_of([kind.value if kind is not None else None for kind in classes], pa.string()),
         ]
         return pa.table(columns, names=MARKED.names)
 
@@ -284,7 +285,7 @@ def _parts_of(
     kept: list[Part] = []
     amounts: dict[MarkClass, Amount] = {}
     for _, data in written:
-        row = json.loads(data)
+        row = json.loads(bytes(data))
         part = Part(row["name"], row["rows"], row["size_bytes"], row["sha256"])
         (going if row["table"] == GOING else kept).append(part)
         for name, (objects, size) in amounts_of(row).items():

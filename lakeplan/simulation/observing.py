@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeplan.errors import SimulationFailed
+from lakeplan.formats.arrow import array_of
 from lakeplan.formats.hashing import Bytes, Hashes, Ints, hash_texts
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
@@ -18,6 +19,7 @@ from lakeplan.formats.ranges import read_range_arrays
 from lakeplan.formats.uncommitted import read_uncommitted
 from lakeplan.model.objects import AddressType
 from lakeplan.ports.lakefs import MetadataReader
+from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.storage import NamespaceReader, StoredColumns
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.inventory import Inventory
@@ -38,7 +40,8 @@ class Source:
     """One repository as a worker sees it. Both readers can be pickled; ``namespace`` is needed for listings
     and uncommitted runs only. Objects stored at ``young_from_us`` or later are too young to go. Objects at
     paths under ``held_prefixes`` are noted. ``target``: for another repository's ranges, the position of the
-    source whose namespace ``addresses`` knows."""
+    source whose namespace ``addresses`` knows. ``cache``: where what is read of ranges is kept; a mark has
+    none. ``verify_ids``: a range's id is compared with its bytes, beside the checksums of its blocks."""
 
     name: str
     metadata: MetadataReader
@@ -48,6 +51,8 @@ class Source:
     held_prefixes: tuple[str, ...] = ()
     target: int | None = None
     inventory: Inventory | None = None
+    cache: RangeCache | None = None
+    verify_ids: bool = True
 
     def opened(self) -> NamespaceReader:
         if self.namespace is None:
@@ -83,6 +88,8 @@ def fetch(source: Source, item: WorkItem) -> Fetched:
             return source.opened().read(item.name)
         case Kind.LISTING | Kind.ROOT_LISTING | Kind.INVENTORY:
             return list_item(source, item)
+        case Kind.SEGMENT:
+            raise SimulationFailed("is rows already", where=where_of(source, item))
 
 
 def list_item(source: Source, item: WorkItem) -> Iterator[StoredColumns]:
@@ -113,19 +120,22 @@ def observe(
     data, name = fetched, where_of(source, item)
     match item.kind:
         case Kind.RANGE:
-            yield of_range(_arrays(data, name, item.name, use_compiled), source)
+            yield of_range(_arrays(source, data, name, item.name, use_compiled), source)
         case Kind.FOREIGN_RANGE:
-            yield _foreign(_arrays(data, name, item.name, use_compiled), source)
+            yield _foreign(_arrays(source, data, name, item.name, use_compiled), source)
         case Kind.LISTED | Kind.MARKED:
             yield _part(read_part(data, name=name, sha256=item.sort_key.hex()), item.kind)
+        case Kind.SEGMENT:
+            raise SimulationFailed("is rows already", where=name)
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
         case Kind.LISTING | Kind.ROOT_LISTING | Kind.INVENTORY:
             yield from _listed(list_item(source, item), source.young_from_us)
 
 
-def _arrays(data: bytes, name: str, id: str, use_compiled: bool) -> RangeArrays:
-    return read_range_arrays(data, name=name, verify_id=id, use_compiled=use_compiled)
+def _arrays(source: Source, data: bytes, name: str, id: str, use_compiled: bool) -> RangeArrays:
+    verify_id = id if source.verify_ids else None
+    return read_range_arrays(data, name=name, verify_id=verify_id, use_compiled=use_compiled)
 
 
 def of_range(arrays: RangeArrays, source: Source) -> Sightings:
@@ -153,7 +163,7 @@ def of_range(arrays: RangeArrays, source: Source) -> Sightings:
         addresses, paths = arrays.texts(every[wanted])
         if named.texts and (wanted >= first).any():
             known = zip(wanted.tolist(), addresses.to_pylist(), strict=True)
-            addresses = pa.array([named.texts[n - first] if n >= first else a for n, a in known], pa.string())
+            addresses = array_of([named.texts[n - first] if n >= first else a for n, a in known], pa.string())
         return addresses, paths
 
     pairs = pairs_of(hashes, arrays.path_hashes[every])

@@ -34,6 +34,6 @@ def simulate(
         progress.task(f"reading {len(collected.items)} ranges", None),
     ):
         if request.output is None:
-            return run_job(runner, request, namespace, prepared, None)
+            return run_job(runner, request, namespace, prepared, None, cache)
         with written(request.output, overwrite=request.overwrite) as folder:
-            return run_job(runner, request, namespace, prepared, folder)
+            return run_job(runner, request, namespace, prepared, folder, cache)

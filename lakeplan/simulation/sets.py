@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lakeplan.formats.hashing import Ints
 from lakeplan.simulation.seen import Seen
@@ -97,6 +98,9 @@ class Leaf:
     last: int = -1
 
 
+NO_LEAF = Leaf(NOWHERE)
+
+
 def leaf_of(kind: int, code: int, mask: int, last: int, holders: int) -> Leaf:
     """Of a work item's facts and one of its codes. ``holders``: number of a set of holders, -1 for none."""
     if kind in _LISTINGS:
@@ -162,23 +166,16 @@ class Sets:
             of = self.before[of]
         return found[::-1]
 
-    def join(self, left: int, right: int) -> int:
-        """All leaves of both."""
-        if left == right or not right:
-            return left
-        known = set(self.leaves(left))
-        for leaf in self.leaves(right):
-            if leaf not in known:
-                left = self.add(left, leaf)
-        return left
+    def having(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Per set, whether it has any of the chosen leaves."""
+        found = [False]
+        for of, leaf in zip(self.before[1:], self.leaf[1:], strict=True):
+            found.append(found[of] or bool(chosen[leaf]))
+        return np.array(found, np.bool_)
 
     def added(self, sets: Ints, leaves: Ints) -> Ints:
         """``add``, row by row."""
         return by_pairs(sets, leaves, self.add)
-
-    def joined(self, left: Ints, right: Ints) -> Ints:
-        """``join``, row by row."""
-        return by_pairs(left, right, self.join)
 
     def judged(self, classes: Classes, leaf_of: Callable[[int], Leaf]) -> tuple[Ints, Ints]:
         """Per set, the number of its class among ``classes`` and the position of its last commit."""

@@ -17,7 +17,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from typing import Protocol
 
@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeplan.errors import LakeplanError, SimulationFailed
+from lakeplan.formats.arrow import array_of
 from lakeplan.formats.hashing import Hashes, Ints
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.simulation.exchange import (
@@ -41,23 +42,26 @@ from lakeplan.simulation.exchange import (
 )
 from lakeplan.simulation.failing import report_of
 from lakeplan.simulation.fetching import FETCH_AHEAD, ahead
-from lakeplan.simulation.observing import Sightings, Source, fetch, observe, where_of
-from lakeplan.simulation.sets import CODES, Class, Classes, Leaf, Sets, by_pairs, leaf_of
+from lakeplan.simulation.observing import Fetched, Sightings, Source, fetch, observe, where_of
+from lakeplan.simulation.segments import Opened, Segment, read_segment, segment_of, write_segment
+from lakeplan.simulation.sets import CODES, NO_LEAF, Class, Classes, Leaf, Sets, by_pairs, leaf_of
 from lakeplan.simulation.table import (
     STORED,
     Rows,
     Table,
     concat,
-    folded,
     in_order,
     is_in,
+    most,
     new_table,
     pack,
+    pairs_in_order,
     places_in,
     starts_of,
+    starts_of_pairs,
     unpack,
 )
-from lakeplan.simulation.work import LISTINGS, WorkItem, unpack_bin
+from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, unpack_bin
 
 MAX_ROWS = 2_000_000
 """Rows that a table holds at most before they are sent."""
@@ -76,6 +80,16 @@ OBJECTS = pa.schema(
 )
 """One row an address that was asked for. ``size``: what the storage says of an object that was listed, else
 the greatest that entries say. ``paths`` are distinct, in no order; ``last`` is -1 for none."""
+
+
+ADDRESSES = pa.schema(
+    [
+        pa.field("hash", pa.uint64()),
+        pa.field("address", pa.string()),
+        pa.field("path_distinct", pa.list_(pa.string())),
+        pa.field("version_max", pa.int64()),
+    ]
+)
 
 
 class Question(Protocol):
@@ -138,46 +152,81 @@ def judge_of(leaves: npt.NDArray[np.void]) -> Callable[[int], Leaf]:
     return leaf
 
 
-def read_bins(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
-    """The first step."""
+def read_bins(
+    batches: Iterable[pa.RecordBatch], job: Job, leaves: npt.NDArray[np.void]
+) -> Iterator[pa.RecordBatch]:
+    """The first step. ``leaves`` are ``leaves_of`` all items."""
     with ThreadPoolExecutor(FETCH_AHEAD) as pool, ThreadPoolExecutor(FETCH_AHEAD) as listers:
         for piece in pieces_in(batches):
             for source, items in groupby(unpack_bin(piece.data), key=lambda item: item.source):
-                target = job.asked[source].source.target
-                reader = _Reader(source if target is None else target, job)
-                for found in reader.read(job.asked[source].source, list(items), pool, listers):
+                of = job.asked[source].source
+                reader = _Reader(source if of.target is None else of.target, of, job, leaves)
+                for found in reader.read(list(items), pool, listers):
                     yield to_batch(found)
 
 
 class _Reader:
     """One repository's items of one bin."""
 
-    def __init__(self, source: int, job: Job) -> None:
-        self._source = source
+    def __init__(self, target: int, of: Source, job: Job, leaves: npt.NDArray[np.void]) -> None:
+        self._target = target
+        self._of = of
         self._job = job
-        self._question = job.asked[source].question
-        self._parts = job.asked[source].parts
-        self._table = self._new_table()
-        self._texts: list[pa.Table] = []
+        self._leaves = leaves
+        self._question = job.asked[target].question
+        self._parts = job.asked[target].parts
 
     def read(
-        self, of: Source, items: list[WorkItem], pool: ThreadPoolExecutor, listers: ThreadPoolExecutor
+        self, items: list[WorkItem], pool: ThreadPoolExecutor, listers: ThreadPoolExecutor
     ) -> Iterator[Piece]:
-        ranges = sorted((item for item in items if item.kind not in LISTINGS), key=self._may_be_asked)
         listings = [item for item in items if item.kind in LISTINGS]
-        listed = ahead(listings, lambda one: fetch(of, one), listers, FETCH_AHEAD)
+        listed = ahead(listings, self._fetch, listers, FETCH_AHEAD)
         begun = [*islice(listed, 1)]  # listings go on while ranges are read
-        read = ahead(ranges, lambda one: fetch(of, one), pool, FETCH_AHEAD)
-        for item, fetched in chain(read, begun, listed):
+        others: list[WorkItem] = []
+        ranges: list[WorkItem] = []
+        for item in items:
+            if item.kind is Kind.SEGMENT:
+                segment, places = segment_of(item)
+                opened = read_segment(self._of, segment)
+                if opened is None:
+                    ranges += self._ranges_of(segment, places)
+                else:
+                    yield from self._kept(opened, np.array(places, np.int64))
+            elif item.kind is Kind.RANGE and self._of.cache is not None:
+                ranges.append(item)
+            elif item.kind not in LISTINGS:
+                others.append(item)
+        others.sort(key=self._may_be_asked)
+        yield from self._fold(ahead(ranges, self._fetch, pool, FETCH_AHEAD), all_texts=True)
+        read = ahead(others, self._fetch, pool, FETCH_AHEAD)
+        yield from self._fold(chain(read, begun, listed), all_texts=False)
+
+    def _fetch(self, item: WorkItem) -> Fetched:
+        return fetch(self._of, item)
+
+    def _ranges_of(self, segment: Segment, places: list[int]) -> Iterator[WorkItem]:
+        for id, number in zip(segment.ranges, places, strict=True):
+            if number >= 0:
+                mask, last, holders = (int(self._leaves[number][n]) for n in ("mask", "last", "holders"))
+                yield WorkItem(Kind.RANGE, self._target, id, 0, mask, last, holders, number=number)
+
+    def _fold(
+        self, items: Iterable[tuple[WorkItem, Callable[[], Fetched]]], *, all_texts: bool
+    ) -> Iterator[Piece]:
+        use_compiled = self._job.use_compiled
+        fold = _Fold(self._new_table(), all_texts)
+        for item, fetched in items:
             try:
-                for seen in observe(of, item, fetched(), use_compiled=self._job.use_compiled):
-                    self._add(item, seen)
-                    if len(self._table) >= MAX_ROWS:
-                        yield from self._flush()
+                for seen in observe(self._of, item, fetched(), use_compiled=use_compiled):
+                    fold.add(item, seen, self._wanted(item))
+                    if len(fold.table) >= MAX_ROWS:
+                        yield from self._flush(fold)
+                        fold = _Fold(self._new_table(), all_texts)
             except LakeplanError as error:
-                report = report_of(error, where_of(of, item))
-                yield Piece(self._job.place(self._source, 0), self._source, 0, Of.ERROR, report.encode())
-        yield from self._flush()
+                report = report_of(error, where_of(self._of, item))
+                yield self._piece(0, Of.ERROR, report.encode())
+        if fold.items:
+            yield from self._flush(fold)
 
     def _new_table(self) -> Table:
         return new_table(use_compiled=self._job.use_compiled)
@@ -192,33 +241,114 @@ class _Reader:
             for code in range(CODES)
         ]
 
-    def _add(self, item: WorkItem, seen: Sightings) -> None:
-        fresh = self._table.add(seen.pairs, seen.hashes, seen.sizes, seen.codes, item.number * CODES)
-        rows = np.flatnonzero(fresh & np.array(self._wanted(item), np.bool_)[seen.codes])
+    def _flush(self, fold: _Fold) -> Iterator[Piece]:
+        sets = Sets()
+        pairs, rows = fold.table.rows(sets)
+        numbers = np.array([item.number for item in fold.items], np.int64)
+        if not fold.all_texts:
+            yield from self._send(rows, sets, numbers)
+            if fold.texts:
+                texts = pa.concat_tables(fold.texts)
+                yield from self._send_texts(texts.take(pa.array(in_order(texts["hash"].to_numpy()))))
+            return
+        texts = fold.texts_of(pairs, rows.hashes)
+        yield from self._send(rows, sets, numbers)
+        yield from self._send_wanted(
+            rows, sets, numbers, lambda some: [t.filter(pa.array(some)) for t in texts]
+        )
+        written = write_segment(self._of, [item.name for item in fold.items], rows, sets, texts)
+        if written is not None:
+            yield self._piece(0, Of.SEGMENT, json.dumps(written).encode())
+
+    def _kept(self, opened: Opened, numbers: Ints) -> Iterator[Piece]:
+        yield from self._send(opened.rows, opened.sets, numbers)
+        yield from self._send_wanted(opened.rows, opened.sets, numbers, opened.texts)
+
+    def _send(self, rows: Rows, sets: Sets, numbers: Ints) -> Iterator[Piece]:
+        """``numbers`` of the items whose leaves ``sets`` have, -1 for those that nobody asks about."""
+        leaves = leaves_among(numbers)
+        if (numbers < 0).any():
+            rows = rows.part(sets.having(leaves >= 0)[rows.sets])
+        yield from self._by_part(rows.hashes, lambda some: pack(rows.part(some), sets, leaves), Of.ROWS)
+
+    def _send_wanted(
+        self,
+        rows: Rows,
+        sets: Sets,
+        numbers: Ints,
+        texts: Callable[[npt.NDArray[np.bool_]], Sequence[pa.Array]],
+    ) -> Iterator[Piece]:
+        """Texts of rows that all the leaves here do not keep."""
+        classes, leaf, leaves = Classes(), judge_of(self._leaves), leaves_among(numbers)
+        found, _ = sets.judged(classes, lambda one: leaf(int(leaves[one])) if leaves[one] >= 0 else NO_LEAF)
+        wanted = np.array([each.seen != 0 and self._question.wants(each) for each in classes.all], np.bool_)
+        some = wanted[found][rows.sets]
+        if some.any():
+            hashes = pa.array(rows.hashes[some])
+            nothing = pa.nulls(int(some.sum()), pa.int64())
+            yield from self._send_texts(pa.Table.from_arrays([hashes, *texts(some), nothing], schema=TEXTS))
+
+    def _send_texts(self, texts: pa.Table) -> Iterator[Piece]:
+        """``texts`` in ascending order of hashes."""
+        hashes = texts["hash"].to_numpy()
+        yield from self._by_part(
+            hashes, lambda some: to_bytes(texts.slice(some.start, some.stop - some.start)), Of.TEXTS
+        )
+
+    def _by_part(self, ascending: Hashes, packed: Callable[[slice], bytes], of: Of) -> Iterator[Piece]:
+        ends = np.searchsorted(part_of(ascending, self._parts), np.arange(self._parts + 1)).tolist()
+        for part in range(self._parts):
+            for at in range(ends[part], ends[part + 1], ROWS_A_PIECE):
+                yield self._piece(part, of, packed(slice(at, min(at + ROWS_A_PIECE, ends[part + 1]))))
+
+    def _piece(self, part: int, of: Of, data: bytes) -> Piece:
+        return Piece(self._job.place(self._target, part), self._target, part, of, data)
+
+
+@dataclass
+class _Fold:
+    """Items that become rows together. ``items`` by the numbers of their leaves. ``all_texts``: of every
+    pair, not only of those that may be asked for."""
+
+    table: Table
+    all_texts: bool
+    items: list[WorkItem] = field(default_factory=list)
+    pairs: list[Hashes] = field(default_factory=list)
+    texts: list[pa.Table] = field(default_factory=list)
+    """Of these pairs."""
+
+    def add(self, item: WorkItem, seen: Sightings, wanted: Sequence[bool]) -> None:
+        if not self.items or self.items[-1] is not item:
+            self.items.append(item)
+        first_leaf = (len(self.items) - 1) * CODES
+        fresh = self.table.add(seen.pairs, seen.hashes, seen.sizes, seen.codes, first_leaf)
+        rows = np.flatnonzero(fresh if self.all_texts else fresh & np.array(wanted, np.bool_)[seen.codes])
         if rows.size:
             addresses, paths = seen.texts(rows)
             nothing = pa.nulls(rows.size, pa.int64())
             versions = nothing if seen.versions is None else pa.array(seen.versions[rows])
-            columns = [pa.array(seen.pairs[rows]), pa.array(seen.hashes[rows]), addresses, paths, versions]
-            self._texts.append(pa.Table.from_arrays(columns, schema=TEXTS))
+            columns = [pa.array(seen.hashes[rows]), addresses, paths, versions]
+            self.pairs.append(seen.pairs[rows])
+            self.texts.append(pa.Table.from_arrays(columns, schema=TEXTS))
 
-    def _flush(self) -> Iterator[Piece]:
-        sets = Sets()
-        rows, texts = self._table.rows(sets), self._texts
-        self._table, self._texts = self._new_table(), []
-        yield from self._by_part(rows.hashes, lambda some: pack(rows.part(some), sets), Of.ROWS)
-        if texts:
-            table = pa.concat_tables(texts).combine_chunks()
-            hashes = table["hash"].to_numpy()
-            yield from self._by_part(hashes, lambda some: to_bytes(table.take(pa.array(some))), Of.TEXTS)
+    def texts_of(self, pairs: Hashes, hashes: Hashes) -> list[pa.Array]:
+        """Addresses and paths of all pairs, in this order."""
+        every = pa.concat_tables([TEXTS.empty_table(), *self.texts])
+        known, of_known = np.concatenate([pairs[:0], *self.pairs]), every["hash"].to_numpy()
+        order = pairs_in_order(known, of_known)
+        once = order[starts_of_pairs(known[order], of_known[order])]
+        places = np.empty(pairs.size, np.int64)
+        places[pairs_in_order(pairs, hashes)] = once
+        table = every.select(["address", "path"]).take(pa.array(places)).combine_chunks()
+        return [column.chunk(0) for column in table.columns]
 
-    def _by_part(self, hashes: Hashes, packed: Callable[[Ints], bytes], of: Of) -> Iterator[Piece]:
-        order = np.argsort(part_of(hashes, self._parts), kind="stable")
-        ends = np.searchsorted(part_of(hashes, self._parts)[order], np.arange(self._parts + 1)).tolist()
-        for part in range(self._parts):
-            for at in range(ends[part], ends[part + 1], ROWS_A_PIECE):
-                some = order[at : min(at + ROWS_A_PIECE, ends[part + 1])]
-                yield Piece(self._job.place(self._source, part), self._source, part, of, packed(some))
+
+def leaves_among(numbers: Ints) -> Ints:
+    """Leaves of all items for leaves of some, by the items' numbers; -1 for an item of none."""
+    leaves = numbers[:, None] * CODES + np.arange(CODES)
+    leaves[numbers < 0] = -1
+    found: Ints = leaves.ravel()
+    return found
 
 
 def part_of(hashes: Hashes, parts: int) -> Ints:
@@ -235,8 +365,10 @@ def meet(
         found[piece.source, piece.part][piece.of].append(piece.data)
     for source, part in sorted(found):
         pieces = found.pop((source, part))
+        for data in pieces[Of.SEGMENT]:
+            yield to_batch(Piece(0, source, part, Of.SEGMENT, data))
         if Of.ERROR in pieces:
-            answers: Iterable[tuple[int, Of, bytes]] = [(0, Of.ERROR, min(pieces[Of.ERROR]))]
+            answers: Iterable[tuple[int, Of, bytes]] = [(0, Of.ERROR, min(map(bytes, pieces[Of.ERROR])))]
         else:
             answers = _answers(job.asked[source], leaves, pieces[Of.ROWS], pieces[Of.TEXTS])
         for place, of, data in answers:
@@ -247,9 +379,9 @@ def _answers(
     asked: Asked, leaves: npt.NDArray[np.void], rows: list[bytes], texts: list[bytes]
 ) -> Iterator[tuple[int, Of, bytes]]:
     sets, classes = Sets(), Classes()
-    pairs = folded(concat([unpack(data, sets) for data in rows]), sets)
+    seen = concat([unpack(data, sets) for data in rows])
     rows.clear()
-    objects = objects_of(pairs, sets, classes, judge_of(leaves))
+    objects = objects_of(seen, sets, classes, judge_of(leaves))
     yield 0, Of.COUNTS, counts_of(objects, classes).encode()
     takes = np.array([asked.question.takes(each) for each in classes.all], np.bool_)
     chosen = objects.part(takes[objects.classes])
@@ -275,23 +407,21 @@ class Objects:
         return Objects(self.hashes[rows], self.sizes[rows], self.classes[rows], self.lasts[rows])
 
 
-def objects_of(pairs: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], Leaf]) -> Objects:
-    """Pairs of one address joined: where it was seen under any path."""
+def objects_of(seen: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], Leaf]) -> Objects:
+    """Rows of one address joined: all places where it was seen, under any path."""
     numbers, lasts = sets.judged(classes, leaf)
-    order = in_order(pairs.hashes)
-    hashes, of_pair = pairs.hashes[order], pairs.sets[order]
+    order = in_order(seen.hashes)
+    hashes, of_row = seen.hashes[order], seen.sets[order]
     starts = starts_of(hashes)
-    found = numbers[of_pair[starts]]
+    found = numbers[of_row[starts]]
     counts = np.diff(starts, append=hashes.size)
     step, more = 1, np.flatnonzero(counts > 1)
     while more.size:
-        found[more] = by_pairs(found[more], numbers[of_pair[starts[more] + step]], classes.join)
+        found[more] = by_pairs(found[more], numbers[of_row[starts[more] + step]], classes.join)
         step += 1
         more = more[counts[more] > step]
-    if not starts.size:
-        return Objects(hashes, pairs.sizes, found, found)
-    sizes = np.maximum.reduceat(pairs.sizes[order], starts)
-    return Objects(hashes[starts], sizes & (STORED - 1), found, np.maximum.reduceat(lasts[of_pair], starts))
+    sizes = most(seen.sizes[order], starts) & (STORED - 1)
+    return Objects(hashes[starts], sizes, found, most(lasts[of_row], starts))
 
 
 def counts_of(objects: Objects, classes: Classes) -> str:
@@ -305,7 +435,7 @@ def counts_of(objects: Objects, classes: Classes) -> str:
     found = [
         [c.seen, c.mask, c.alias_mask, sorted(c.holders), count, (above << 32) + below]
         for c, count, above, below in rows
-        if count
+        if count and c.seen
     ]
     return json.dumps(found)
 
@@ -343,23 +473,48 @@ def named(chosen: Objects, texts: Iterable[pa.Table], classes: Classes, *, exact
 def _by_address(chosen: Objects, texts: Iterable[pa.Table], *, exact: bool) -> pa.Table:
     """One row an address: ``hash``, ``address``, ``path_distinct``, ``version_max``."""
     tables = []
-    found: npt.NDArray[np.bool_] = np.zeros(len(chosen), np.bool_)
     for table in texts:
-        places, hit = places_in(chosen.hashes, table["hash"].to_numpy())
-        found[places[hit]] = True
+        _, hit = places_in(chosen.hashes, table["hash"].to_numpy())
         tables.append(table if hit.all() else table.filter(pa.array(hit)))
-    if not found.all():
-        raise SimulationFailed(f"{int((~found).sum())} objects are asked for that no address was sent of")
-    grouped = (
-        pa.concat_tables(tables)
-        .group_by(["hash", "address"])
-        .aggregate([("path", "distinct", pc.CountOptions(mode="only_valid")), ("version", "max")])
+    every = pa.concat_tables([TEXTS.empty_table(), *tables])
+    hashes = every["hash"].to_numpy()
+    order = in_order(hashes)
+    starts = starts_of(hashes[order])
+    if starts.size != len(chosen):
+        raise SimulationFailed(
+            f"{len(chosen) - starts.size} objects are asked for that no address was sent of"
+        )
+    single = np.diff(starts, append=hashes.size) == 1
+    alone = every.take(pa.array(order[starts[single]])).combine_chunks()
+    found = pa.Table.from_arrays(
+        [alone["hash"], alone["address"], _alone(alone["path"]), alone["version"]], schema=ADDRESSES
     )
-    if grouped.num_rows == len(chosen):
+    if single.all():
+        return found
+    several = order[np.repeat(~single, np.diff(starts, append=hashes.size))]
+    return pa.concat_tables([found, _grouped(every.take(pa.array(several)), exact=exact)])
+
+
+def _alone(paths: pa.ChunkedArray) -> pa.ListArray:
+    """Each path as a list; an empty one for none."""
+    places = np.concatenate((np.zeros(1, np.int32), np.cumsum(paths.is_valid().to_numpy(), dtype=np.int32)))
+    return pa.ListArray.from_arrays(pa.array(places), paths.drop_null().combine_chunks())
+
+
+def _grouped(texts: pa.Table, *, exact: bool) -> pa.Table:
+    grouped = (
+        texts.group_by(["hash", "address"])
+        .aggregate([("path", "distinct", pc.CountOptions(mode="only_valid")), ("version", "max")])
+        .select(["hash", "address", "path_distinct", "version_max"])
+        .cast(ADDRESSES)
+    )
+    hashes = grouped["hash"].to_numpy()
+    ascending = np.sort(hashes)
+    shared = is_in(ascending[1:][ascending[1:] == ascending[:-1]], hashes)
+    if not shared.any():
         return grouped
     # Several addresses have one hash: what holds one of them may not hold the other.
     if exact:
-        hashes = grouped["hash"].to_numpy()
-        ascending = np.sort(hashes)
-        return grouped.filter(pa.array(~is_in(ascending[1:][ascending[1:] == ascending[:-1]], hashes)))
-    return grouped.filter(pa.array([is_candidate_key(text) for text in grouped["address"].to_pylist()]))
+        return grouped.filter(pa.array(~shared))
+    candidates = [is_candidate_key(text) for text in grouped["address"].to_pylist()]
+    return grouped.filter(array_of(candidates, pa.bool_()))

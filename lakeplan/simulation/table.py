@@ -29,23 +29,21 @@ _HEAD = 24
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of equal length, each pair once. ``sets`` are numbers of a ``Sets``."""
+    """Columns of equal length: where addresses were seen. ``sets`` are numbers of a ``Sets``."""
 
-    pairs: Hashes
     hashes: Hashes
     sizes: Ints
     sets: Ints
 
     def __len__(self) -> int:
-        return int(self.pairs.size)
+        return int(self.hashes.size)
 
     def part(self, rows: slice | Ints | Booleans) -> Rows:
-        return Rows(self.pairs[rows], self.hashes[rows], self.sizes[rows], self.sets[rows])
+        return Rows(self.hashes[rows], self.sizes[rows], self.sets[rows])
 
 
 def concat(parts: Sequence[Rows]) -> Rows:
     return Rows(
-        np.concatenate([np.zeros(0, np.uint64), *(part.pairs for part in parts)]),
         np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)]),
         np.concatenate([np.zeros(0, np.int64), *(part.sizes for part in parts)]),
         np.concatenate([np.zeros(0, np.int64), *(part.sets for part in parts)]),
@@ -62,8 +60,9 @@ class Table(Protocol):
         """Rows of an item, whose leaves are ``first_leaf`` plus codes. Which of the pairs were not there
         before; of equal ones among them, one. (Those whose addresses have different hashes perhaps again.)"""
 
-    def rows(self, sets: Sets) -> Rows:
-        """Each pair once, with the set of its leaves among ``sets``."""
+    def rows(self, sets: Sets) -> tuple[Hashes, Rows]:
+        """Pairs, each once, with the set of their leaves among ``sets``; in ascending order of the addresses'
+        hashes."""
 
 
 def new_table(*, use_compiled: bool) -> Table:
@@ -120,14 +119,15 @@ class CompiledTable:
         self._slots = np.zeros(2 << int(self._hashes.shape[1] - 1).bit_length(), np.int32)
         self._compiled.place_rows(self._hashes[0, : self._used], self._slots)
 
-    def rows(self, sets: Sets) -> Rows:
+    def rows(self, sets: Sets) -> tuple[Hashes, Rows]:
         numbers = [0]
         before, leaf = self._sets[:, : self._nodes].tolist()
         for of, one in zip(before[1:], leaf[1:], strict=True):
             numbers.append(sets.add(numbers[of], one))
         used = self._used
         found = np.array(numbers, np.int64)[self._columns[1, :used]]
-        return Rows(self._hashes[0, :used], self._hashes[1, :used], self._columns[0, :used], found)
+        rows = Rows(self._hashes[1, :used], self._columns[0, :used], found)
+        return _by_hash(self._hashes[0, :used], rows)
 
 
 def _grown(columns: npt.NDArray[Any], least: int) -> npt.NDArray[Any]:
@@ -142,6 +142,7 @@ class SortedTable:
     def __init__(self) -> None:
         self._known = self._known_hashes = np.zeros(0, np.uint64)
         self._parts: list[Rows] = []
+        self._pairs: list[Hashes] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -152,23 +153,25 @@ class SortedTable:
         if self._known.size:
             known &= self._known_hashes[places] == hashes
         fresh = np.flatnonzero(~known)
-        fresh = fresh[_pairs_in_order(pairs[fresh], hashes[fresh])]
-        fresh = fresh[_starts_of_pairs(pairs[fresh], hashes[fresh])]
+        fresh = fresh[pairs_in_order(pairs[fresh], hashes[fresh])]
+        fresh = fresh[starts_of_pairs(pairs[fresh], hashes[fresh])]
         once = np.zeros(pairs.size, np.bool_)
         once[fresh] = True
         self._known = np.concatenate((self._known, pairs[fresh]))
         order = in_order(self._known)
         self._known = self._known[order]
         self._known_hashes = np.concatenate((self._known_hashes, hashes[fresh]))[order]
-        self._parts.append(Rows(pairs, hashes, sizes, codes.astype(np.int64) + first_leaf))
+        self._pairs.append(pairs)
+        self._parts.append(Rows(hashes, sizes, codes.astype(np.int64) + first_leaf))
         self._count += pairs.size
         return once
 
-    def rows(self, sets: Sets) -> Rows:
+    def rows(self, sets: Sets) -> tuple[Hashes, Rows]:
         seen = concat(self._parts)
-        order = _pairs_in_order(seen.pairs, seen.hashes)
-        pairs, hashes, leaves = seen.pairs[order], seen.hashes[order], seen.sets[order]
-        starts = _starts_of_pairs(pairs, hashes)
+        every = np.concatenate([np.zeros(0, np.uint64), *self._pairs])
+        order = pairs_in_order(every, seen.hashes)
+        pairs, hashes, leaves = every[order], seen.hashes[order], seen.sets[order]
+        starts = starts_of_pairs(pairs, hashes)
         found = sets.added(np.zeros(starts.size, np.int64), leaves[starts])
         counts = np.diff(starts, append=pairs.size)
         step, more = 1, np.flatnonzero(counts > 1)
@@ -176,31 +179,21 @@ class SortedTable:
             found[more] = sets.added(found[more], leaves[starts[more] + step])
             step += 1
             more = more[counts[more] > step]
-        return Rows(pairs[starts], hashes[starts], _most(seen.sizes[order], starts), found)
+        return _by_hash(pairs[starts], Rows(hashes[starts], most(seen.sizes[order], starts), found))
 
 
-def folded(rows: Rows, sets: Sets) -> Rows:
-    """Rows of several tables, each pair once."""
-    rows = rows.part(_pairs_in_order(rows.pairs, rows.hashes))
-    starts = _starts_of_pairs(rows.pairs, rows.hashes)
-    if starts.size == len(rows):
-        return rows
-    found = rows.sets[starts]
-    counts = np.diff(starts, append=len(rows))
-    step, more = 1, np.flatnonzero(counts > 1)
-    while more.size:
-        found[more] = sets.joined(found[more], rows.sets[starts[more] + step])
-        step += 1
-        more = more[counts[more] > step]
-    return Rows(rows.pairs[starts], rows.hashes[starts], _most(rows.sizes, starts), found)
+def most(values: Ints, starts: Ints) -> Ints:
+    """The greatest of each group."""
+    found: Ints = np.maximum.reduceat(values, starts) if starts.size else values[:0]
+    return found
 
 
-def _most(sizes: Ints, starts: Ints) -> Ints:
-    most: Ints = np.maximum.reduceat(sizes, starts) if starts.size else sizes[:0]
-    return most
+def _by_hash(pairs: Hashes, rows: Rows) -> tuple[Hashes, Rows]:
+    order = in_order(rows.hashes)
+    return pairs[order], rows.part(order)
 
 
-def _pairs_in_order(pairs: Hashes, hashes: Hashes) -> Ints:
+def pairs_in_order(pairs: Hashes, hashes: Hashes) -> Ints:
     """``in_order`` of pairs; of equal ones, by the hash of the address."""
     order = in_order(pairs)
     ascending, of_address = pairs[order], hashes[order]
@@ -209,7 +202,7 @@ def _pairs_in_order(pairs: Hashes, hashes: Hashes) -> Ints:
     return order
 
 
-def _starts_of_pairs(ascending: Hashes, hashes: Hashes) -> Ints:
+def starts_of_pairs(ascending: Hashes, hashes: Hashes) -> Ints:
     """Where another pair begins, or the same of another address."""
     others = (ascending[1:] != ascending[:-1]) | (hashes[1:] != hashes[:-1])
     starts: Ints = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), others)))
@@ -259,9 +252,10 @@ def pairs_of(hashes: Hashes, paths: Hashes) -> Hashes:
     return found ^ found >> np.uint64(32)
 
 
-def pack(rows: Rows, sets: Sets) -> bytes:
-    """For the way to another worker, with what of the sets they need."""
-    needed = np.unique(rows.sets).tolist()
+def pack(rows: Rows, sets: Sets, leaves: Ints | None = None) -> bytes:
+    """For the way to another worker, with what of the sets they need. ``leaves``: numbers that leaves get on
+    the way, -1 for those that are left out."""
+    needed = np.flatnonzero(np.bincount(rows.sets)).tolist()
     numbers: dict[int, int] = {0: 0}
     before, leaf = [0], [-1]
     for of in needed:
@@ -270,39 +264,37 @@ def pack(rows: Rows, sets: Sets) -> bytes:
             chain.append(of)
             of = sets.before[of]
         for each in reversed(chain):
+            one = sets.leaf[each] if leaves is None else int(leaves[sets.leaf[each]])
+            if one < 0:
+                numbers[each] = numbers[sets.before[each]]
+                continue
             numbers[each] = len(leaf)
             before.append(numbers[sets.before[each]])
-            leaf.append(sets.leaf[each])
-    if needed:
-        places = np.array([numbers[of] for of in needed], np.int64)
-        own = places[np.searchsorted(np.array(needed, np.int64), rows.sets)]
-    else:
-        own = rows.sets
+            leaf.append(one)
+    own = np.zeros(len(sets), np.int64)
+    own[needed] = [numbers[of] for of in needed]
     head = np.array([len(rows), len(leaf), 0], "<i8")
     columns = (
         head,
-        rows.pairs.astype("<u8", copy=False),
         rows.hashes.astype("<u8", copy=False),
         rows.sizes.astype("<i8", copy=False),
-        own.astype("<u4"),
+        own[rows.sets].astype("<u4"),
         np.array(before, "<u4"),
         np.array(leaf, "<i4"),
     )
     return b"".join(column.tobytes() for column in columns)
 
 
-def unpack(data: bytes, sets: Sets, leaves: Ints | None = None) -> Rows:
-    """The rows of ``pack``, with their sets among these. ``leaves`` gives the numbers that leaves have now.
-    Raises ValueError for bytes that are none."""
+def unpack(data: bytes, sets: Sets) -> Rows:
+    """The rows of ``pack``, with their sets among these. Raises ValueError for bytes that are none."""
     if len(data) < _HEAD:
         raise ValueError("rows are cut")
     count, nodes, _ = np.frombuffer(data, "<i8", 3).tolist()
-    if count < 0 or nodes < 1 or len(data) != _HEAD + 28 * count + 8 * nodes:
+    if count < 0 or nodes < 1 or len(data) != _HEAD + 20 * count + 8 * nodes:
         raise ValueError("rows are cut")
     at = _HEAD
     columns: list[Any] = []
     for kind, width, size in (
-        ("<u8", 8, count),
         ("<u8", 8, count),
         ("<i8", 8, count),
         ("<u4", 4, count),
@@ -311,12 +303,10 @@ def unpack(data: bytes, sets: Sets, leaves: Ints | None = None) -> Rows:
     ):
         columns.append(np.frombuffer(data, kind, size, at))
         at += size * width
-    pairs, hashes, sizes, own, before, leaf = columns
+    hashes, sizes, own, before, leaf = columns
     if (own >= nodes).any() or (before[1:] >= np.arange(1, nodes)).any():
         raise ValueError("sets of rows are not in order")
-    if leaves is not None:
-        leaf = np.where(leaf < 0, leaf, leaves[np.maximum(leaf, 0)])
     numbers = [0]
     for of, one in zip(before[1:].tolist(), leaf[1:].tolist(), strict=True):
         numbers.append(sets.add(numbers[of], one))
-    return Rows(pairs, hashes, sizes, np.array(numbers, np.int64)[own])
+    return Rows(hashes, sizes, np.array(numbers, np.int64)[own])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeplan.core.retention import NEVER_EXPIRES, NEVER_KEPT, CommitGraph
+from lakeplan.formats.arrow import array_of
 from lakeplan.simulation.columns import BRANCHES, COMMITS, MAX_NAMES, RULE_SET, Column
 from lakeplan.simulation.output import writing
 from lakeplan.simulation.totals import BranchTotals
@@ -66,7 +67,7 @@ def _commits(graph: CommitGraph, judged: Judged, *, with_rule_set: bool) -> pa.T
     }
     if with_rule_set:
         columns["rule_set"] = [judged.rule_set.name] * len(graph)
-    return _table(columns, schema(COMMITS, with_rule_set=with_rule_set))
+    return table(columns, schema(COMMITS, with_rule_set=with_rule_set))
 
 
 def branches(judged: Sequence[Judged], totals: Mapping[str, BranchTotals]) -> pa.Table:
@@ -85,17 +86,17 @@ def branches(judged: Sequence[Judged], totals: Mapping[str, BranchTotals]) -> pa
         }
         if several:
             columns["rule_set"] = [one.rule_set.name] * len(one.branches.names)
-        parts.append(_table(columns, schema(BRANCHES, with_rule_set=several)))
+        parts.append(table(columns, schema(BRANCHES, with_rule_set=several)))
     return pa.concat_tables(parts)
 
 
-def _table(columns: Mapping[str, Sequence[object] | pa.Array], as_schema: pa.Schema) -> pa.Table:
-    arrays = [pa.array(columns[f.name], f.type) for f in as_schema]
+def table(columns: Mapping[str, Sequence[object] | pa.Array], as_schema: pa.Schema) -> pa.Table:
+    arrays = [array_of(columns[f.name], f.type) for f in as_schema]
     return pa.Table.from_arrays(arrays, schema=as_schema)
 
 
 def _moments(us: array[int]) -> pa.Array:
-    return pa.array([min(max(at, EARLIEST_US), LATEST_US) for at in us], _TIMESTAMP)
+    return array_of([min(max(at, EARLIEST_US), LATEST_US) for at in us], _TIMESTAMP)
 
 
 def _let_go(graph: CommitGraph, kept_until_us: array[int]) -> pa.Array:
@@ -108,4 +109,4 @@ def _let_go(graph: CommitGraph, kept_until_us: array[int]) -> pa.Array:
         else:
             gone = created if until == NEVER_KEPT else until + 1
             moments.append(min(max(gone, EARLIEST_US), LATEST_US))
-    return pa.array(moments, _TIMESTAMP)
+    return array_of(moments, _TIMESTAMP)

@@ -28,6 +28,8 @@ class Kind(IntEnum):
     """A range of another repository: only its full addresses count."""
     INVENTORY = 7
     """A file of an S3 inventory, in the place of a listing."""
+    SEGMENT = 8
+    """What an earlier run made of some ranges (``segments``)."""
 
 
 LISTINGS = frozenset((Kind.LISTING, Kind.ROOT_LISTING, Kind.INVENTORY))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeplan.formats.compiled import kernels
+from lakeplan.formats.hashing import Hashes
 from lakeplan.simulation.sets import CODES, Sets
 from lakeplan.simulation.table import (
     STORED,
@@ -18,7 +19,6 @@ from lakeplan.simulation.table import (
     SortedTable,
     Table,
     concat,
-    folded,
     in_order,
     is_in,
     new_table,
@@ -61,10 +61,35 @@ def add(table: Table, of: Sequence[Sighting], number: int) -> list[bool]:
     return [bool(one) for one in fresh]
 
 
-def found_in(rows: Rows, sets: Sets) -> Found:
-    columns = (rows.pairs.tolist(), rows.hashes.tolist(), rows.sizes.tolist(), rows.sets.tolist())
+def found_in(pairs: Hashes, rows: Rows, sets: Sets) -> Found:
+    assert rows.hashes.tolist() == sorted(rows.hashes.tolist())
+    columns = (pairs.tolist(), rows.hashes.tolist(), rows.sizes.tolist(), rows.sets.tolist())
     found = {(p, h): (size, frozenset(sets.leaves(of))) for p, h, size, of in zip(*columns, strict=True)}
     assert len(found) == len(rows)
+    return found
+
+
+Objects = dict[int, tuple[int, frozenset[int]]]
+
+
+def objects_in(rows: Rows, sets: Sets) -> Objects:
+    """What all rows of a hash say together."""
+    found: Objects = {}
+    for hash_, size, of in zip(rows.hashes.tolist(), rows.sizes.tolist(), rows.sets.tolist(), strict=True):
+        most, leaves = found.get(hash_, (0, frozenset()))
+        found[hash_] = max(most, size), leaves.union(sets.leaves(of))
+    return found
+
+
+def objects_expected(given_items: Sequence[tuple[int, Sequence[Sighting]]]) -> Objects:
+    return objects_in_pairs(expected(given_items))
+
+
+def objects_in_pairs(pairs: Found) -> Objects:
+    found: Objects = {}
+    for (_, hash_), (size, leaves) in pairs.items():
+        most, others = found.get(hash_, (0, frozenset()))
+        found[hash_] = max(most, size), leaves | others
     return found
 
 
@@ -91,7 +116,7 @@ def test_both_tables_say_what_a_dictionary_says(given_items: list[list[Sighting]
             assert all(pairs.count(pair) > 1 for pair, _ in set(news) & known)
             known.update(news)
         sets = Sets()
-        assert found_in(table.rows(sets), sets) == expected(list(enumerate(given_items)))
+        assert found_in(*table.rows(sets), sets) == expected(list(enumerate(given_items)))
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["sorted", "compiled"])
@@ -108,10 +133,10 @@ def it_grows_with_what_it_holds(kind: int) -> None:
         table.add(pairs, pairs, np.zeros(pairs.size, np.int64), codes, number * CODES)
         for pair, code in zip(pairs.tolist(), codes.tolist(), strict=True):
             known.setdefault(pair, set()).add(number * CODES + code)
-    rows = table.rows(sets)
+    all_pairs, rows = table.rows(sets)
     assert len(rows) == len(known)
     leaves = {of: frozenset(sets.leaves(of)) for of in set(rows.sets.tolist())}
-    found = {pair: leaves[of] for pair, of in zip(rows.pairs.tolist(), rows.sets.tolist(), strict=True)}
+    found = {pair: leaves[of] for pair, of in zip(all_pairs.tolist(), rows.sets.tolist(), strict=True)}
     assert found == known
 
 
@@ -121,7 +146,7 @@ def it_is_sorted_where_nothing_is_compiled() -> None:
 
 @settings(max_examples=60)
 @given(items, st.data())
-def test_rows_folded_in_any_order_out_of_any_tables_are_the_same(
+def test_rows_of_any_tables_say_the_same_together(
     given_items: list[list[Sighting]], data: st.DataObject
 ) -> None:
     """Whatever bins items are put into, and however often a table is emptied; over the wire in pieces."""
@@ -132,24 +157,39 @@ def test_rows_folded_in_any_order_out_of_any_tables_are_the_same(
         for some in (of[:cut], of[cut:]):
             table = SortedTable()
             add(table, some, number)
-            rows = table.rows(left)
+            _, rows = table.rows(left)
             at = data.draw(st.integers(0, len(rows)))
             pieces += [pack(rows.part(part), left) for part in (slice(0, at), slice(at, None))]
     sets = Sets()
-    rows = folded(concat([unpack(data, sets) for data in pieces]), sets)
-    assert found_in(rows, sets) == expected(list(enumerate(given_items)))
-    assert (rows.pairs[1:] >= rows.pairs[:-1]).all()
+    rows = concat([unpack(data, sets) for data in pieces])
+    assert objects_in(rows, sets) == objects_expected(list(enumerate(given_items)))
 
 
-@given(items.filter(bool), st.integers(1, 10))
-def test_leaves_can_have_other_numbers_when_they_arrive(given_items: list[list[Sighting]], more: int) -> None:
+@given(items.filter(bool), st.integers(1, 10), st.data())
+def test_leaves_get_other_numbers_on_the_way(
+    given_items: list[list[Sighting]], more: int, data: st.DataObject
+) -> None:
+    """And those of some items are left out."""
     table, sets, there = SortedTable(), Sets(), Sets()
     for number, of in enumerate(given_items):
         add(table, of, number)
+    left_out = data.draw(st.sets(st.integers(0, len(given_items) - 1)))
     numbers = np.arange(len(given_items) * CODES, dtype=np.int64) + more * CODES
-    arrived = unpack(pack(table.rows(sets), sets), there, numbers)
-    shifted = [(number + more, of) for number, of in enumerate(given_items)]
-    assert found_in(arrived, there) == expected(shifted)
+    for number in left_out:
+        numbers[number * CODES : (number + 1) * CODES] = -1
+    _, rows = table.rows(sets)
+    having = sets.having(numbers >= 0)[rows.sets]
+    assert (
+        having
+        == [
+            bool(set(sets.leaves(of)) & set(np.flatnonzero(numbers >= 0).tolist()))
+            for of in rows.sets.tolist()
+        ]
+    ).all()
+    arrived = unpack(pack(rows, sets, numbers), there)
+    found = {hash_: leaves for hash_, (_, leaves) in objects_in(arrived, there).items() if leaves}
+    shifted = [(number + more, of) for number, of in enumerate(given_items) if number not in left_out]
+    assert found == {hash_: leaves for hash_, (_, leaves) in objects_expected(shifted).items()}
 
 
 @given(items.filter(any), st.data())
@@ -157,7 +197,7 @@ def test_bytes_that_are_cut_are_refused(given_items: list[list[Sighting]], data:
     table, sets = SortedTable(), Sets()
     for number, of in enumerate(given_items):
         add(table, of, number)
-    packed = pack(table.rows(sets), sets)
+    packed = pack(table.rows(sets)[1], sets)
     with pytest.raises(ValueError, match="rows are cut"):
         unpack(packed[: data.draw(st.integers(0, len(packed) - 1))], Sets())
     with pytest.raises(ValueError, match="rows are cut"):
@@ -168,7 +208,7 @@ def it_refuses_sets_that_follow_later_ones() -> None:
     sets = Sets()
     chain = sets.add(sets.add(0, 3), 4)
     one = np.ones(1, np.uint64)
-    packed = bytearray(pack(Rows(one, one, np.ones(1, np.int64), np.array([chain])), sets))
+    packed = bytearray(pack(Rows(one, np.ones(1, np.int64), np.array([chain])), sets))
     before = len(packed) - 2 * 3 * 4  # three sets: nothing, 3, 3 and 4
     packed[before + 4 : before + 8] = (2).to_bytes(4, "little")
     with pytest.raises(ValueError, match="not in order"):

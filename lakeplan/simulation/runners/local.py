@@ -21,7 +21,7 @@ from lakeplan.simulation.fetching import ahead
 from lakeplan.simulation.runners.choice import Step
 from lakeplan.simulation.runners.opening import LOCAL
 
-MEMORY_BYTES = 256 << 20
+MEMORY_BYTES = 128 << 20
 """What waits between two steps in memory; the rest waits on disk."""
 _HEAD = struct.Struct("<iiiiq")
 

@@ -1,0 +1,213 @@
+"""What earlier runs read of ranges, kept so that a run reads only ranges that are new.
+
+A *segment* is what one task made of some ranges: a row for each pair of address and path with the set of
+ranges that hold it (``table``), and the texts. Nothing in it hangs on rules or on time, so it serves every
+question. A *manifest* names the segments of a namespace. Both lie in a ``RangeCache``, where anything may be
+damaged or gone: then the ranges are read again. A mark uses none of this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import secrets
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+
+from lakeplan.limits import parse_json
+from lakeplan.simulation.observing import Source
+from lakeplan.simulation.sets import CODES, Sets
+from lakeplan.simulation.table import Booleans, Rows, pack, unpack
+from lakeplan.simulation.work import Kind, WorkItem
+
+VERSION = 1
+"""Another one for whatever changes what a range's rows say."""
+MAX_SMALL = 16
+"""Segments that are small beside the others: with more of them their ranges are read again, into few."""
+SMALL = 1 / 16
+LEAST_LIVE = 0.5
+"""Share of a segment's ranges that commits must still have; with fewer those are read again."""
+ROW_WEIGHT = 8
+"""What a row of a segment weighs, in bytes of a range."""
+_HEAD = struct.Struct("<8s32sIQQ")
+_MAGIC = b"LPSEG\x00\x00\x01"
+_MAX_TEXT = (1 << 31) - 1
+
+
+class Segment(NamedTuple):
+    """``rows`` are counted; ``ranges`` in the order of the segment's own leaves."""
+
+    name: str
+    ranges: tuple[str, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A segment that was read. Leaves of ``sets`` count its own ranges."""
+
+    rows: Rows
+    sets: Sets
+    addresses: pa.StringArray
+    paths: pa.StringArray
+
+    def texts(self, chosen: Booleans) -> list[pa.Array]:
+        """Addresses and paths of some rows."""
+        return [column.filter(pa.array(chosen)) for column in (self.addresses, self.paths)]
+
+
+def to_bytes(ranges: Sequence[str], rows: Rows, sets: Sets, texts: Sequence[pa.Array]) -> bytes | None:
+    """``texts``: addresses and paths, a value a row. None for more text than a segment can have."""
+    parts = [_text_bytes(array) for array in texts]
+    numbers = pack(rows, sets)
+    if any(len(part) > _MAX_TEXT for part in parts):
+        return None
+    body = b"".join((len(parts[0]).to_bytes(8, "little"), numbers, *parts))
+    checksum, size = google_crc32c.value(body), len(parts[0]) + len(parts[1])
+    head = _HEAD.pack(_MAGIC, _digest(ranges), checksum, len(numbers), size)
+    return head + body
+
+
+def from_bytes(data: bytes, ranges: Sequence[str]) -> Opened:
+    """Raises ValueError for what is no segment of these ranges."""
+    if len(data) < _HEAD.size + 8:
+        raise ValueError("a segment is cut")
+    magic, digest, checksum, numbers, texts = _HEAD.unpack_from(data)
+    body = data[_HEAD.size :]
+    if magic != _MAGIC or digest != _digest(ranges) or len(body) != 8 + numbers + texts:
+        raise ValueError("a segment is cut, or of other ranges")
+    if google_crc32c.value(body) != checksum:
+        raise ValueError("a segment is damaged")
+    first = int.from_bytes(body[:8], "little")
+    if first > texts:
+        raise ValueError("a segment is damaged")
+    sets = Sets()
+    rows = unpack(body[8 : 8 + numbers], sets)
+    if len(sets) > 1 and not 0 <= min(sets.leaf[1:]) <= max(sets.leaf[1:]) < CODES * len(ranges):
+        raise ValueError("a segment has ranges that it does not name")
+    view = memoryview(body)[8 + numbers :]
+    addresses, paths = (_strings(len(rows), part) for part in (view[:first], view[first:]))
+    return Opened(rows, sets, addresses, paths)
+
+
+def _digest(ranges: Sequence[str]) -> bytes:
+    return hashlib.sha256("\n".join(ranges).encode()).digest()
+
+
+def _text_bytes(array: pa.Array) -> bytes:
+    if not len(array):
+        return bytes(4)
+    _, offsets, data = array.buffers()
+    places = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    text = memoryview(data or b"")[int(places[0]) : int(places[-1])]
+    offsets_from_0: bytes = (places - places[0]).astype("<i4").tobytes()
+    return offsets_from_0 + text
+
+
+def _strings(count: int, part: memoryview) -> pa.StringArray:
+    size = 4 * (count + 1)
+    if len(part) < size:
+        raise ValueError("texts are cut")
+    array = pa.StringArray.from_buffers(count, pa.py_buffer(part[:size]), pa.py_buffer(part[size:]))
+    array.validate(full=True)  # raises a ValueError, too
+    return array
+
+
+def write_segment(
+    source: Source, ranges: Sequence[str], rows: Rows, sets: Sets, texts: Sequence[pa.Array]
+) -> Segment | None:
+    """Into the source's cache. None where it cannot be kept."""
+    data = to_bytes(ranges, rows, sets, texts)
+    if source.cache is None or data is None:
+        return None
+    segment = Segment(secrets.token_hex(16), tuple(ranges), len(rows))
+    source.cache.put(_key(source, segment.name), data)
+    return segment
+
+
+def read_segment(source: Source, segment: Segment) -> Opened | None:
+    """None for one that is gone or damaged."""
+    data = None if source.cache is None else source.cache.get(_key(source, segment.name))
+    if data is None:
+        return None
+    try:
+        return from_bytes(data, segment.ranges)
+    except ValueError:
+        return None
+
+
+def item_of(segment: Segment, source: int, numbers: Mapping[str, int]) -> WorkItem:
+    """``numbers`` of the ranges that are asked about, among all items of the job."""
+    places = [numbers.get(id, -1) for id in segment.ranges]
+    weight = segment.rows * ROW_WEIGHT
+    return WorkItem(Kind.SEGMENT, source, segment.name, weight, sort_key=pickle.dumps((segment, places)))
+
+
+def segment_of(item: WorkItem) -> tuple[Segment, list[int]]:
+    """What ``item_of`` was given: numbers are -1 for ranges that nobody asks about."""
+    segment, places = pickle.loads(item.sort_key)
+    return Segment(*segment), places
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The segments of one namespace, by what the cache holds."""
+
+    segments: tuple[Segment, ...] = ()
+
+    @classmethod
+    def read(cls, source: Source) -> Manifest:
+        """An empty one for none, and for a damaged one."""
+        data = None if source.cache is None else source.cache.get(_key(source, "manifest"))
+        if data is None:
+            return cls()
+        try:
+            found = parse_json(data)
+            if found["version"] != VERSION:
+                return cls()
+            segments = [
+                Segment(str(name), tuple(map(str, ranges)), int(rows))
+                for name, ranges, rows in found["segments"]
+            ]
+        except (ValueError, TypeError, KeyError):
+            return cls()
+        if not all(segment.name.isalnum() and segment.rows >= 0 for segment in segments):
+            return cls()
+        return cls(tuple(segments))
+
+    def write(self, source: Source) -> None:
+        content = {"version": VERSION, "segments": self.segments}
+        if source.cache is not None:
+            source.cache.put(_key(source, "manifest"), json.dumps(content).encode())
+
+    def useful(self, ranges: Mapping[str, int]) -> tuple[Segment, ...]:
+        """Segments to use for some ranges, none of them twice."""
+        found: list[Segment] = []
+        covered: set[str] = set()
+        for segment in sorted(self.segments, key=lambda one: -one.rows):
+            live = [id for id in segment.ranges if id in ranges]
+            if len(live) < LEAST_LIVE * len(segment.ranges) or not live or not covered.isdisjoint(live):
+                continue
+            covered.update(live)
+            found.append(segment)
+        largest = max((segment.rows for segment in found), default=0)
+        small = [segment for segment in found if segment.rows < SMALL * largest]
+        return tuple(found) if len(small) <= MAX_SMALL else tuple(s for s in found if s not in small)
+
+    @classmethod
+    def after(cls, used: Sequence[Segment], written: Sequence[Segment]) -> Manifest:
+        """With what a run used and wrote: what it had to read again replaces what was damaged."""
+        again = {id for segment in written for id in segment.ranges}
+        return cls((*(s for s in used if again.isdisjoint(s.ranges)), *written))
+
+
+def _key(source: Source, name: str) -> str:
+    identity = repr((VERSION, source.name, source.addresses.namespaces))
+    return f"objects/{hashlib.sha256(identity.encode(errors='surrogateescape')).hexdigest()}/{name}"
