@@ -31,6 +31,7 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.desired import DesiredRepository, ServerConfig
 from lakeplan.model.plan import Failure, Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.model.refs import Refs
+from lakeplan.model.runner import Choice
 from lakeplan.model.shown import Shown
 from lakeplan.model.simulation import ImpactResult
 from lakeplan.ports.lakefs import LakeFSReader
@@ -140,7 +141,8 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
     openers = gates.Openers(options.allowed, tuple(tree.overrides), options.as_of.date())
     if not lost:  # what a glob names on a lost server is not known
         openers.check_named([desired.key for desired, _ in wanted] + [p.key for p in plans])
-    plans += _plan_all(tree, wanted, options, ports)
+    planned, runner = _plan_all(tree, wanted, options, ports)
+    plans += planned
     named = gates.one_by_one({p.key: p.gates for p in plans})
     plans = [replace(p, gates=named[p.key]) for p in plans]
     plans.sort(key=lambda p: p.key)
@@ -163,6 +165,7 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         unmanaged=unmanaged,
         simulate=options.simulate,
         read_only=options.read_only,
+        runner=runner,
     )
 
 
@@ -210,7 +213,8 @@ def _plan_all(
     wanted: Iterable[tuple[DesiredRepository, LakeFSReader]],
     options: PlanOptions,
     ports: Ports,
-) -> list[RepositoryPlan]:
+) -> tuple[list[RepositoryPlan], Choice | None]:
+    """And who read the ranges of all of them; None when nothing was read."""
     work = list(wanted)
     with (
         ports.progress.task("reading repositories", len(work)) as step,
@@ -244,7 +248,8 @@ def _plan_all(
             plan, warnings=(*plan.warnings, *_collector_warnings(plan, item.gathered.desired, options.as_of))
         )
         plans.append(replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, openers)))
-    return plans
+    read = (result.runner for result in results.values() if isinstance(result, ImpactResult))
+    return plans, next((runner for runner in read if runner is not None), None)
 
 
 def _look(options: PlanOptions) -> Look:

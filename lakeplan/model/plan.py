@@ -17,6 +17,7 @@ from lakeplan.model.desired import Safety
 from lakeplan.model.price import Price
 from lakeplan.model.redaction import path_digest
 from lakeplan.model.rules import GcRules, etag_of
+from lakeplan.model.runner import Choice
 from lakeplan.model.setting_plan import ObjectRulesPlan, PoliciesPlan
 from lakeplan.model.shown import BESIDE, Shown
 from lakeplan.model.sweep import Hold, SweepSettings
@@ -309,7 +310,8 @@ class Plan:
     there is one. ``allowed`` are the gates opened with ``--allow``. ``base`` is the git commit of ``--base``:
     ``loosenings`` are held against it, gates were judged by the stricter limits of both, and
     ``impact_tolerance_percent`` and ``max_plan_age_seconds`` are the stricter ones, for the apply.
-    ``sweep_guards`` by ``server/name``: what ``apply --sweep`` keeps to where the tree alone is looser."""
+    ``sweep_guards`` by ``server/name``: what ``apply --sweep`` keeps to where the tree alone is looser.
+    ``runner``: who read the ranges; None where nothing was read."""
 
     as_of: datetime
     lakeplan_version: str
@@ -328,6 +330,7 @@ class Plan:
     impact_tolerance_percent: float | None = None
     max_plan_age_seconds: int | None = None
     sweep_guards: Mapping[str, SweepGuard] = field(default_factory=dict)
+    runner: Choice | None = None
 
     @property
     def writes(self) -> tuple[RepositoryPlan, ...]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakeplan.model.runner import Choice
+
 MAX_VERDICT_BITS = 62
 """Masks travel as a signed 64-bit column."""
 
@@ -54,6 +56,7 @@ class ImpactResult:
     ``ranges_read`` 0, and all transitions are zero. ``prefixes`` holds at most the 1,000 largest rows.
     Figures come from metadata alone, so they say *at most*: what is no longer stored cannot go. ``shown`` are
     records of the objects that were to be named (``lakeplan.model.shown``); None: there are too many.
+    ``runner``: who read; None where nothing was read.
     """
 
     by_mask: Mapping[int, Amount]
@@ -62,6 +65,7 @@ class ImpactResult:
     ranges_read: int = 0
     entries_read: int = 0
     shown: bytes | None = b""
+    runner: Choice | None = None
 
     def amount(self, transition: Transition) -> Amount:
         """What goes in a transition."""

@@ -110,7 +110,7 @@ def curve(
     source = replace(given.source, cache=cache, verify_ids=False)
     items = [*(given.listing or ()), *given.staged.items(), *collected.items]
     with (
-        runners.open(collected.entries, collected.size_bytes) as (runner, _),
+        runners.open(collected.entries, collected.size_bytes) as (runner, choice),
         progress.task(f"reading {len(collected.items)} ranges", None),
     ):
         answers = [a for _, a in ask(runner, [Asking(source, Nothing(), items, collected.entries)])]
@@ -128,6 +128,7 @@ def curve(
         ranges=len(collected.items),
         entries=collected.entries,
         size_bytes=collected.size_bytes,
+        runner=choice,
         blind_to=given.blind_to,
         inventory=given.source.inventory,
     )

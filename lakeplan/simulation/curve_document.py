@@ -10,6 +10,7 @@ from lakeplan import __version__
 from lakeplan.core.retention import CommitGraph, to_us
 from lakeplan.core.retention.curve import ALWAYS, NEVER
 from lakeplan.core.retention.limits import DAY_US
+from lakeplan.model.runner import Choice
 from lakeplan.model.simulation import Amount
 from lakeplan.simulation.curve_request import CurveRequest
 from lakeplan.simulation.curve_scales import Scales, left_out
@@ -34,6 +35,7 @@ class ReadSide:
     ranges: int
     entries: int
     size_bytes: int
+    runner: Choice
     blind_to: tuple[str, ...] = ()
     inventory: Inventory | None = None
 
@@ -54,6 +56,7 @@ def curve_document(
         "listing": read.listing,
         **({"inventory": read.inventory.document()} if read.inventory is not None else {}),
         "at_most": not read.listing,
+        "runner": read.runner.to_row(),
         "uncommitted_run": read.staged_run,
         "rules": request.rules.to_body(),
         "etag": request.rules.etag,

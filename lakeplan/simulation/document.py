@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeplan import __version__
 from lakeplan.core.retention import CommitGraph, to_us
+from lakeplan.model.runner import Choice
 from lakeplan.model.simulation import Amount
 from lakeplan.simulation.inputs import History, iso
 from lakeplan.simulation.request import SimulateRequest
@@ -48,6 +49,7 @@ class ObjectSide:
     listing: bool
     by_rule_set: Mapping[str, ObjectsOf]
     versions: Mapping[str, str]
+    runner: Choice
 
 
 def summary(
@@ -74,6 +76,7 @@ def summary(
         "listing": side.listing if side else False,
         **({"inventory": request.inventory.document()} if request.inventory is not None and side else {}),
         "at_most": side is not None and not side.listing,
+        "runner": side.runner.to_row() if side else None,
         "refs": _refs(history),
         "uncommitted": _uncommitted(side.staged) if side else None,
         "read": _read(side) if side else None,

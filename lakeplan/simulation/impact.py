@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from lakeplan import limits
 from lakeplan.errors import LakeplanError
+from lakeplan.model.runner import Choice
 from lakeplan.model.shown import RECORD_BYTES
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.progress import Progress, Silent
@@ -102,7 +103,7 @@ class LocalOrSpark:
         with (
             self._runners.open(sum(c.entries for c in collected), sum(c.size_bytes for c in collected)) as (
                 runner,
-                _,
+                choice,
             ),
             self._progress.task(f"reading {sum(len(c.items) for c in collected)} ranges", None),
         ):
@@ -110,7 +111,7 @@ class LocalOrSpark:
                 found[place].add(answer)
         named = _named([sum(map(len, one.records)) // RECORD_BYTES for one in found])
         return {
-            one.request.key: _result(one, its, shown=place in named)
+            one.request.key: _result(one, its, choice, shown=place in named)
             for place, (one, its) in enumerate(zip(asked, found, strict=True))
         }
 
@@ -181,7 +182,7 @@ def _largest(found: ByPrefix) -> tuple[PrefixAmount, ...]:
     return tuple(PrefixAmount(p, p.count("/"), amount) for p, amount in order[:MAX_PREFIXES])
 
 
-def _result(asked: _Asked, found: _Found, *, shown: bool) -> ImpactResult | LakeplanError:
+def _result(asked: _Asked, found: _Found, choice: Choice, *, shown: bool) -> ImpactResult | LakeplanError:
     if found.answer.error is not None:
         return found.answer.error
     by_mask: dict[int, Amount] = {}
@@ -204,4 +205,5 @@ def _result(asked: _Asked, found: _Found, *, shown: bool) -> ImpactResult | Lake
         len(collected.items),
         collected.entries,
         joined(found.records) if shown else None,
+        choice,
     )

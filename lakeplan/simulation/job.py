@@ -28,7 +28,7 @@ from lakeplan.simulation.prepare import Prepared
 from lakeplan.simulation.questions import GoesUnderRules
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import bits_of
-from lakeplan.simulation.runners import Runner
+from lakeplan.simulation.runners import Choice, Runner
 from lakeplan.simulation.totals import ObjectClass, totals_of
 
 ROWS_A_FILE = 1_000_000
@@ -36,6 +36,7 @@ ROWS_A_FILE = 1_000_000
 
 def run_job(
     runner: Runner,
+    choice: Choice,
     request: SimulateRequest,
     namespace: NamespaceReader,
     prepared: Prepared,
@@ -83,7 +84,7 @@ def run_job(
         )
         totals = totals_of(classes, one, listing=listing)
         by_rule_set[one.name] = ObjectsOf(totals, held, _largest(prefixes.get(one.name, {})))
-    side = ObjectSide(prepared.staged, prepared.collected, listing, by_rule_set, runner.versions)
+    side = ObjectSide(prepared.staged, prepared.collected, listing, by_rule_set, runner.versions, choice)
     document = summary(request, namespace.url, prepared.history, prepared.judged, side)
     if folder is not None and objects is not None:
         objects.close()

@@ -30,10 +30,10 @@ def simulate(
     prepared = prepare(request, namespace, progress)
     collected = prepared.collected
     with (
-        runners.open(collected.entries, collected.size_bytes) as (runner, _),
+        runners.open(collected.entries, collected.size_bytes) as (runner, choice),
         progress.task(f"reading {len(collected.items)} ranges", None),
     ):
         if request.output is None:
-            return run_job(runner, request, namespace, prepared, None, cache)
+            return run_job(runner, choice, request, namespace, prepared, None, cache)
         with written(request.output, overwrite=request.overwrite) as folder:
-            return run_job(runner, request, namespace, prepared, folder, cache)
+            return run_job(runner, choice, request, namespace, prepared, folder, cache)

@@ -10,7 +10,6 @@ import pytest
 
 from lakeplan.cli.main import run
 from lakeplan.errors import ExitCode
-from lakeplan.simulation.session import SparkOptions
 from tests.simulation.namespaces import NOW, History, Snapshot, entry, write_namespace
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "curve.v1.json").read_text())
@@ -41,9 +40,8 @@ def arguments(namespace: str, rules: Path, *more: str) -> list[str]:
     return [*source, "--no-listing", *more]
 
 
-@pytest.mark.spark
 def it_writes_a_table_json_and_a_picture(
-    namespace: str, rules: Path, tmp_path: Path, spark: SparkOptions, capsys: pytest.CaptureFixture[str]
+    namespace: str, rules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture, document = tmp_path / "curve.svg", tmp_path / "curve.json"
     more = ["--horizon", "30d", "--at", "5", "--format", "svg", "--out", str(picture)]
@@ -56,6 +54,7 @@ def it_writes_a_table_json_and_a_picture(
     assert shown.err == ""
     found = json.loads(document.read_text())
     jsonschema.validate(found, SCHEMA)
+    assert found["runner"] == {"name": "local", "reason": "2 entries are at most 20,000,000"}
     assert [p["days"] for p in found["curves"][0]["points"]] == [0, 2, 11]
     assert [p["days"] for p in found["curves"][0]["server"]] == [5, 7]
     assert picture.read_text().startswith("<svg")

@@ -13,7 +13,6 @@ import pytest
 from lakeplan.cli.main import run
 from lakeplan.errors import ExitCode, LakeplanError
 from lakeplan.model.plan_document import dump_plan
-from lakeplan.simulation.session import SparkOptions
 from tests.render import report_pages as pages
 from tests.simulation.namespaces import History, Snapshot, write_namespace
 
@@ -145,9 +144,8 @@ class DescribeCurves:
         assert "proposed: 7 days, 40.0 kB" in text
         assert "retention curves: --with-curves" not in text
 
-    @pytest.mark.spark
     def it_makes_curves_of_the_histories_that_are_given(
-        self, plan: Path, namespace: str, tmp_path: Path, spark: SparkOptions
+        self, plan: Path, namespace: str, tmp_path: Path
     ) -> None:
         page = tmp_path / "page.html"
         given = ["--namespace", f"shop={namespace}/", "--with-curves"]

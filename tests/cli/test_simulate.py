@@ -17,7 +17,6 @@ from moto.server import ThreadedMotoServer
 
 from lakeplan.cli.main import run
 from lakeplan.errors import ExitCode
-from lakeplan.simulation.session import SparkOptions
 from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "simulate.v1.json").read_text())
@@ -77,10 +76,9 @@ class DescribeCommitsOnly:
         assert answer.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.spark
 class DescribeWholeRuns:
     def it_shows_what_goes_and_why(
-        self, namespace: str, rules: Path, spark: SparkOptions, capsys: pytest.CaptureFixture[str]
+        self, namespace: str, rules: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert run(arguments(namespace, rules)) == ExitCode.OK
         shown = capsys.readouterr()
@@ -96,7 +94,6 @@ class DescribeWholeRuns:
         namespace: str,
         rules: Path,
         tmp_path: Path,
-        spark: SparkOptions,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         other = tmp_path / "other.json"
@@ -106,6 +103,7 @@ class DescribeWholeRuns:
         assert run(arguments(namespace, rules, *more)) == ExitCode.OK
         summary = json.loads(capsys.readouterr().out)
         jsonschema.validate(summary, SCHEMA)
+        assert summary["runner"] == {"name": "local", "reason": "2 entries are at most 20,000,000"}
         went = {r["name"]: r["objects"]["goes"]["objects"] for r in summary["rule_sets"]}
         assert went == {"rules": 2, "compare": 1}
         again = run(arguments(namespace, rules, *more))
@@ -169,7 +167,7 @@ def test_a_file_without_rules_is_refused(
 
 
 def test_a_damaged_range_is_named_and_nothing_is_written(
-    namespace: str, rules: Path, tmp_path: Path, spark: SparkOptions, capsys: pytest.CaptureFixture[str]
+    namespace: str, rules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = next(
         p for p in (tmp_path / "ns" / "_lakefs").iterdir() if p.is_file() and b"data/p/1" in p.read_bytes()
@@ -181,11 +179,11 @@ def test_a_damaged_range_is_named_and_nothing_is_written(
     assert not output.exists()
 
 
-@pytest.mark.spark
+@pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.spark)])
 def test_workers_read_s3_with_the_credentials_of_the_environment(
-    namespace: str, rules: Path, tmp_path: Path
+    namespace: str, rules: Path, tmp_path: Path, runner: str
 ) -> None:
-    """In a process of its own: Spark is started, quiet, and nothing of the secret is seen anywhere."""
+    """In a process of its own: the runner is quiet, and nothing of the secret is seen anywhere."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     try:
@@ -207,7 +205,14 @@ def test_workers_read_s3_with_the_credentials_of_the_environment(
         output = tmp_path / "out"
         given = ["--namespace", "s3://bucket/copy", "--endpoint-url", endpoint, "--region", "us-east-1"]
         given += ["--rules", str(rules), "--as-of", tomorrow.isoformat(), "--output", str(output)]
-        given += ["--max-uncommitted-age", "36500d", "--storage-namespace", "s3://bucket/ns"]
+        given += [
+            "--runner",
+            runner,
+            "--max-uncommitted-age",
+            "36500d",
+            "--storage-namespace",
+            "s3://bucket/ns",
+        ]
         answer = subprocess.run(
             [sys.executable, "-m", "lakeplan", "simulate", *given],
             capture_output=True,
@@ -220,5 +225,7 @@ def test_workers_read_s3_with_the_credentials_of_the_environment(
     assert (answer.returncode, answer.stderr) == (ExitCode.OK, "")
     went = {row["address"] for row in pq.read_table(output / "objects").to_pylist()}
     assert went == {"data/p/1", "data/p/3"}
-    shown = answer.stdout + (output / "summary.json").read_text()
+    summary = (output / "summary.json").read_text()
+    assert json.loads(summary)["runner"] == {"name": runner, "reason": "asked for"}
+    shown = answer.stdout + summary
     assert not [secret for secret in keys.values() if secret in shown]

@@ -48,7 +48,6 @@ def quickstart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.spark
 def it_runs_every_example(quickstart: Path) -> None:
     text = "\n".join(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
     test = doctest.DocTestParser().get_doctest(text, {}, "api.md", str(PAGE), 0)

@@ -104,7 +104,6 @@ def it_takes_a_damaged_range_for_an_unknown_impact_and_names_it(repository):
     assert "unknown-impact" in result.out
 
 
-@pytest.mark.spark
 def it_is_not_disturbed_by_foreign_files(repository):
     repository.api.set_rules("analytics", 365)
     namespace = repository.folder / "sandbox/analytics/_lakefs"

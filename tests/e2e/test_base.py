@@ -37,7 +37,6 @@ def reviewed(world):
     return world
 
 
-@pytest.mark.spark
 def it_is_judged_by_the_stricter_limits_and_shows_every_loosening_first(reviewed):
     world = reviewed
     history(world)
@@ -62,7 +61,6 @@ def it_is_judged_by_the_stricter_limits_and_shows_every_loosening_first(reviewed
     assert refused == {"expired-objects"}
 
 
-@pytest.mark.spark
 def it_lists_a_new_override_and_lets_it_open_its_gate(reviewed):
     world = reviewed
     history(world)
@@ -86,7 +84,6 @@ def it_lists_a_new_override_and_lets_it_open_its_gate(reviewed):
     assert world.api.rules("analytics") == {"*": 5}
 
 
-@pytest.mark.spark
 def it_holds_the_apply_to_the_tolerance_of_the_base(reviewed):
     world = reviewed
     world.api.repository("analytics")
@@ -176,8 +173,7 @@ def it_lists_a_sweep_that_a_new_entry_makes_looser_than_the_defaults(reviewed):
     assert document["sweep_guards"]["prod/new"]["settings"]["automatic"] is False
 
 
-@pytest.mark.spark
-def it_sweeps_no_looser_than_the_base_held(world, tmp_path, spark):
+def it_sweeps_no_looser_than_the_base_held(world, tmp_path):
     """The pull request lets go of a hold and of a protected tag, and lets sweeps run by themselves."""
     world.api.repository("lake")
     for name, age in (("audit", 60), ("tagged", 40), ("plain", 30), ("latest", 20)):

@@ -66,8 +66,7 @@ def it_is_in_the_documents_of_branches_and_drift(priced):
     assert metrics["lakeplan_drift_cost_per_gb_month"] == {("prod", "analytics", "", "USD"): 0.023}
 
 
-@pytest.mark.spark
-def it_is_in_a_curve(priced, spark):
+def it_is_in_a_curve(priced):
     priced.api.commit("analytics", "main", 40, a=10)
     priced.api.commit("analytics", "main", 1, b=20)
     result = priced.lakeplan("curve", "analytics", "--format", "json")

@@ -13,7 +13,6 @@ def history(world) -> None:
             world.api.delete("analytics", "main", f"only{number}.bin")
 
 
-@pytest.mark.spark
 def it_draws_the_rules_that_the_tree_asks_for(world):
     history(world)
     world.rules("analytics", 5)
@@ -33,7 +32,6 @@ def it_draws_the_rules_that_the_tree_asks_for(world):
     assert curve["now"] == {"objects": 3, "size_bytes": 10 + 11 + 12}
 
 
-@pytest.mark.spark
 def it_draws_a_repository_that_no_entry_names_by_the_rules_of_the_server(world):
     history(world)
     world.api.set_rules("analytics", 5)

@@ -73,7 +73,6 @@ def it_asks_only_gets_when_read_only(world):
     assert "no refs dump" in result.out
 
 
-@pytest.mark.spark
 def it_counts_what_goes_to_the_byte(world):
     history(world, "analytics")
     world.api.set_rules("analytics", 365)
@@ -87,9 +86,10 @@ def it_counts_what_goes_to_the_byte(world):
     assert (now["objects_expire"], now["bytes_expire"]) == (3, 100 + 101 + 102)
     assert (now["objects_kept"], repository["impact"]["backlog"]["objects"]) == (10, 0)
     assert repository["impact"]["status"] == "simulated"
+    assert result.json["runner"]["name"] == "local"
+    assert result.json["runner"]["reason"].endswith("entries are at most 20,000,000")
 
 
-@pytest.mark.spark
 def it_applies_two_pull_requests_planned_at_the_same_time_and_refuses_a_third_that_grew(world):
     for name in ("analytics", "events", "logs"):
         history(world, name)

@@ -184,7 +184,6 @@ class DescribeRetention:
         assert "1 tag (v1) may lose data once `lakeplan lifecycle run` deletes heavy-1" in page
         assert result.code == 0
 
-    @pytest.mark.spark
     def it_says_what_follows_under_the_rules_that_the_plan_leaves(self, heavy):
         late = "2099-01-01T00:00:00Z"  # everything is idle by then, and past any days
         shown = lifecycle_of(planned(heavy, "--as-of", late))

@@ -387,7 +387,6 @@ def it_names_both_when_a_pattern_matches_the_default_branch(enterprise):
     assert "all: its pattern 'm*' matches the default branch 'main'" in flat
 
 
-@pytest.mark.spark
 def it_feeds_deletions_into_the_retention_simulation(enterprise, clock):
     """What only a deleted branch reached falls to the default days."""
     api = enterprise.api

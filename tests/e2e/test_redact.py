@@ -34,8 +34,7 @@ def secret(world):
     return world
 
 
-@pytest.mark.spark
-def it_plans_shows_and_applies_without_a_path(secret, spark):
+def it_plans_shows_and_applies_without_a_path(secret):
     plan, comment = secret.folder / "plan.json", secret.folder / "comment.md"
     outs = ("--format", "json", "--out", plan, "--format", "markdown", "--out", comment)
     result = secret.lakeplan("plan", "--redact-paths", *outs)

@@ -43,7 +43,6 @@ def it_refuses_when_a_tag_was_set_on_a_commit_that_goes(world, expiring):
     assert_refused(world, plan, "v1")
 
 
-@pytest.mark.spark
 def it_refuses_a_new_tag_also_where_the_objects_were_read(world, expiring):
     root(world, "safety: {max_expired_objects_percent: 100}")
     plan = world.plan_file()
@@ -190,7 +189,6 @@ class DescribeTwoRepositories:
         assert world.api.rules("team-a") is None
 
 
-@pytest.mark.spark
 def it_judges_gates_by_what_it_reads_and_not_by_the_figures_of_the_plan_file(world, expiring):
     """Figures are edited to nothing while the digest of the commits stays the true one."""
     root(world, "safety: {max_expired_objects_percent: 10}")

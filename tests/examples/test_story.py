@@ -162,7 +162,6 @@ def is_merged(github: GitHub, host: Any, number: int, head: str, merge: str) -> 
     return name
 
 
-@pytest.mark.spark
 def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_server(tmp_path, runner, host):
     main, nightly = "github/lakeplan.yml", "github/nightly.yml"
     with start_sandbox(tmp_path / "sandbox") as handle:
@@ -226,7 +225,6 @@ def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_serv
         assert github.run(nightly, "drift").code == 0
 
 
-@pytest.mark.spark
 def it_tells_the_same_story_on_gitlab(tmp_path, runner, host):
     with start_sandbox(tmp_path / "sandbox") as handle:
         lake = Lake(handle.endpoint_url)
@@ -305,7 +303,6 @@ def it_tells_the_same_story_on_gitlab(tmp_path, runner, host):
         assert lake.rules == {"*": 7}
 
 
-@pytest.mark.spark
 def it_comments_and_keeps_the_plan_also_when_a_gate_refuses(tmp_path, runner, host):
     with start_sandbox(tmp_path / "sandbox") as handle:
         lake = Lake(handle.endpoint_url)

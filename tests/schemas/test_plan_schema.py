@@ -49,6 +49,7 @@ from lakeplan.model.plan import (
 from lakeplan.model.plan_document import digest_of, dump_plan, load_plan, to_document
 from lakeplan.model.price import Price
 from lakeplan.model.rules import GcRules
+from lakeplan.model.runner import Choice
 from lakeplan.model.setting_plan import BranchFate, ObjectRulesPlan, PoliciesPlan, SettingChange
 from lakeplan.model.settings import ObjectRule
 from lakeplan.render.annotations import plan_annotations
@@ -226,6 +227,7 @@ PLANS = st.builds(
     loosenings=st.lists(st.builds(Loosening, TEXT, TEXT, TEXT, TEXT, TEXT), max_size=2).map(tuple),
     impact_tolerance_percent=st.none() | st.floats(0, 1e9),
     max_plan_age_seconds=MAYBE,
+    runner=st.none() | st.builds(Choice, st.sampled_from(["local", "spark"]), TEXT),
 )
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -19,6 +19,7 @@ from lakeplan.adapters.storage import open_namespace
 from lakeplan.errors import FormatError, LakeplanError, SimulationFailed, StorageNotFound
 from lakeplan.formats.range_writer import write_metarange, write_range
 from lakeplan.model.objects import AddressType, Entry
+from lakeplan.model.runner import Choice
 from lakeplan.model.shown import Bit
 from lakeplan.model.shown_records import Records, object_digests, packed
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
@@ -163,6 +164,7 @@ class DescribeImpact:
         assert found.amount(EXPIRE["later"]) == Amount(2, 12)
         assert found.prefixes == (PrefixAmount("", 0, Amount(1, 5)), PrefixAmount("a/", 1, Amount(1, 5)))
         assert (found.ranges_read, found.entries_read) == (3, 3)
+        assert found.runner == Choice(str(runners.asked), "asked for")
 
     def it_counts_full_addresses_inside_and_none_outside(
         self, runners: Runners, repository: Repository

@@ -17,7 +17,6 @@ class Case:
     stage: str
     lines: tuple[str, ...]
     code: int = 0
-    spark: bool = False
     prepare: Callable[[Site], None] | None = None
 
 
@@ -54,7 +53,7 @@ CASES = {
     ),
     "validate": Case("seeded", ("validate", "validate --format json")),
     "test": Case("seeded", ("test",), code=1),
-    "plan": Case("observed", ("plan",), spark=True),
+    "plan": Case("observed", ("plan",)),
     "show": Case(
         "seeded",
         ("show plan.json --target clickstream", "show --resolved analytics", "show --resolved ml-features"),
@@ -82,19 +81,17 @@ CASES = {
         ("simulate --namespace file://{lake}/analytics --rules rules.json --commits-only",),
         prepare=plan_file,
     ),
-    "curve": Case("seeded", ("curve analytics --horizon 90d --at 14",), spark=True),
+    "curve": Case("seeded", ("curve analytics --horizon 90d --at 14",)),
     "schema": Case("seeded", ("schema purge",)),
     "lifecycle plan": Case("observed", ("lifecycle plan --no-simulate",)),
     "lifecycle run": Case("observed", ("lifecycle run", "lifecycle run")),
     "lifecycle undo": Case("observed", ("lifecycle undo",), prepare=branches_go),
-    "sweep mark": Case("applied", ("sweep mark --target 'lake-*'",), spark=True),
-    "sweep approve": Case("marked", ("sweep approve {mark} --reason 'ticket 42'",), spark=True),
-    "sweep run": Case("swept", ("sweep run {mark}",), spark=True),
-    "sweep restore": Case("swept", ("sweep restore {mark}",), spark=True),
-    "sweep purge": Case(
-        "swept", ("sweep purge --older-than 14d --auto-approve",), spark=True, prepare=two_weeks_later
-    ),
-    "sweep report": Case("swept", ("sweep report", "sweep report {mark}"), spark=True),
+    "sweep mark": Case("applied", ("sweep mark --target 'lake-*'",)),
+    "sweep approve": Case("marked", ("sweep approve {mark} --reason 'ticket 42'",)),
+    "sweep run": Case("swept", ("sweep run {mark}",)),
+    "sweep restore": Case("swept", ("sweep restore {mark}",)),
+    "sweep purge": Case("swept", ("sweep purge --older-than 14d --auto-approve",), prepare=two_weeks_later),
+    "sweep report": Case("swept", ("sweep report", "sweep report {mark}")),
     "history list": Case("applied", ("history",)),
     "history show": Case("applied", ("history show last",)),
     "history rollback": Case(

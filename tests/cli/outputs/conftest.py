@@ -51,8 +51,6 @@ def stage(
     def make(name: str) -> Path:
         if name not in made:
             chosen = STAGES[name]
-            if chosen.spark:
-                request.getfixturevalue("spark")
             before = HERE / "start" if chosen.after is None else make(chosen.after)
             with _site_at(place, before, Site(place, port, name)) as site:
                 chosen.make(site)

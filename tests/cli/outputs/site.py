@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import io
 import itertools
 import os
+import pkgutil
 import re
 import shlex
 import sys
@@ -19,6 +21,7 @@ from typing import Any
 
 import pytest
 
+import lakeplan.cli
 from lakeplan.adapters.storage.folder_store import FolderStore
 from lakeplan.cli import when
 from lakeplan.cli.main import run
@@ -171,5 +174,8 @@ class Site:
 
 
 def _users_of(function: Callable[..., object]) -> list[object]:
+    # Commands are imported when they run: one that is imported now would keep this site's clock for ever.
+    for module in pkgutil.walk_packages(lakeplan.cli.__path__, "lakeplan.cli."):
+        importlib.import_module(module.name)
     modules = [m for name, m in list(sys.modules.items()) if name.startswith("lakeplan.")]
     return [m for m in modules if getattr(m, function.__name__, None) is function]

@@ -18,7 +18,6 @@ MARK = "20260331T120000"
 class Stage:
     make: Callable[[Site], None]
     after: str | None = None
-    spark: bool = False
 
 
 def done(site: Site, line: str, code: int = 0) -> None:
@@ -79,6 +78,6 @@ STAGES = {
     "seeded": Stage(seed),
     "applied": Stage(apply, after="seeded"),
     "observed": Stage(observe, after="seeded"),
-    "marked": Stage(mark, after="applied", spark=True),
-    "swept": Stage(sweep, after="applied", spark=True),
+    "marked": Stage(mark, after="applied"),
+    "swept": Stage(sweep, after="applied"),
 }

@@ -27,8 +27,6 @@ def it_looks_as_reviewed(
     request: pytest.FixtureRequest,
 ) -> None:
     case = CASES[command]
-    if case.spark:
-        request.getfixturevalue("spark")
     site = open_site(case.stage)
     if case.prepare is not None:
         case.prepare(site)

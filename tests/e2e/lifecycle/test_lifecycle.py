@@ -72,7 +72,6 @@ class DescribeRoundTrips:
         undone = lake.lakeplan("lifecycle", "undo", "--no-progress")
         assert "restored" in undone.out
 
-    @pytest.mark.spark
     def it_says_what_follows_to_the_byte(self, lake):
         lake.api.commit("analytics", "main", 60, shared=1000)
         lake.api.branch("analytics", "feature-1")

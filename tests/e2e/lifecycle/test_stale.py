@@ -34,8 +34,7 @@ def only_here(document):
     return {b["branch_id"]: b["only_here"] for b in rows if b["only_here"]}
 
 
-@pytest.mark.spark
-def it_counts_as_a_simulation_of_the_namespace_does(idle, spark, capsys, tmp_path):
+def it_counts_as_a_simulation_of_the_namespace_does(idle, capsys, tmp_path):
     found = only_here(idle.lifecycle("plan").json)
     assert set(found) == {"quiet", "shared", "copy"}
     assert (found["quiet"]["commits"], found["quiet"]["objects"], found["quiet"]["size_bytes"]) == (
