@@ -3,7 +3,8 @@
     python bench/lifecycle.py [--branches 10000] [--going 1000]
 
 Goal (issue 4): 10,000 branches, a plan under 30 s, a ledger under 10 MB, one read and one write of it a run.
-``--going`` of the branches have crossed their policy, so their uncommitted changes are read too.
+``--going`` of the branches have crossed their policy, so their uncommitted changes are read too. With
+``--undo`` as many that were deleted are made again (goal of issue 14: 1,800 branches under 30 s).
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ import requests
 from rich.console import Console
 
 from lakeplan.adapters.lakefs.branches import connect_branch_reader
+from lakeplan.adapters.lakefs.branches_writer import connect_branch_writer
 from lakeplan.adapters.lakefs.client import connect
 from lakeplan.adapters.lakefs.secret import Credentials, Secret
 from lakeplan.adapters.state import open_state
+from lakeplan.app.lifecycle.memory import Deletion, DeletionRecord, Fate, text_of
 from lakeplan.app.lifecycle.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
 from lakeplan.app.lifecycle.run import RunPorts, run_lifecycle
 from lakeplan.app.lifecycle.survey import Readers
-from lakeplan.app.plan import PlanOptions, Ports, make_plan
+from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
+from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
 from lakeplan.app.plan_branches import BranchPorts
 from lakeplan.cli.when import now_utc
 from lakeplan.cli.who import this_run
@@ -116,6 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--branches", type=int, default=10_000)
     parser.add_argument("--going", type=int, default=1_000)
+    parser.add_argument("--undo", action="store_true", help="undo the deletion of so many others")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -127,7 +132,7 @@ def main() -> None:
         )
         try:
             wait_until_up()
-            measure(folder, arguments.branches, arguments.going)
+            measure(folder, arguments.branches, arguments.going, undo=arguments.undo)
         finally:
             sandbox.terminate()
             sandbox.wait()
@@ -149,7 +154,7 @@ def is_up() -> bool:
     return True
 
 
-def measure(folder: Path, count: int, going: int) -> None:
+def measure(folder: Path, count: int, going: int, *, undo: bool) -> None:
     start = time.perf_counter()
     make_branches(count, going)
     timed(f"making {count:,} branches (not measured)", start)
@@ -159,7 +164,8 @@ def measure(folder: Path, count: int, going: int) -> None:
     server = tree.servers["prod"]
     readers = Readers(connect(server, credentials), connect_branch_reader(server, credentials))
     state = Counted(tree.state_url)
-    ports = RunPorts(lambda _: readers, no_writer, state, Silent())
+    writer = connect_branch_writer(server, credentials)
+    ports = RunPorts(lambda _: readers, lambda _: writer, state, Silent())
 
     def run() -> None:
         now = now_utc()
@@ -179,6 +185,9 @@ def measure(folder: Path, count: int, going: int) -> None:
     path = Path(tree.state_url.removeprefix("file://")) / LEDGER
     print(f"  ledger: {path.stat().st_size / 1e6:.1f} MB, {counted}")
     grow_older(path, 4)
+    if undo:
+        undo_many(tree, ports, state, going)
+        return
     start = time.perf_counter()
     now = now_utc()
     plan = plan_lifecycle(
@@ -205,8 +214,28 @@ def measure(folder: Path, count: int, going: int) -> None:
     timed(f"showing it ({len(document) / 1e6:.1f} MB)", start)
 
 
-def no_writer(server: str) -> Any:
-    raise AssertionError("nothing is deleted here")
+def undo_many(tree: Tree, ports: RunPorts, state: Counted, going: int) -> None:
+    """Of a record that names branches of one commit, none of which exists."""
+    with requests.Session() as session:
+        session.auth = ("sandbox", "sandbox-secret")
+        branch = f"{URL}/api/v1/repositories/big/branches/main"
+        for number in range(10):
+            headers = {"Content-Type": "application/octet-stream"}
+            path = {"path": f"file-{number}"}
+            session.post(f"{branch}/objects", params=path, data=b"x", headers=headers, timeout=60)
+        head = session.post(f"{branch}/commits", json={"message": "m"}, timeout=60).json()["id"]
+    deletions = {
+        f"gone-feature-of-a-team-{number:06d}": Deletion(head, fate=Fate.DELETED) for number in range(going)
+    }
+    at = text_of(now_utc()) or ""
+    DeletionRecord(ports.state, "prod/big", "bench", at, {}, deletions, finished=True).save()
+    state.counts.clear()
+    start = time.perf_counter()
+    undone = undo_lifecycle(tree, UndoOptions(Selection()), ports, this_run(tree.root))
+    outcomes = Counter(end.outcome.value for one in undone.repositories for end in one.branches)
+    timed(f"undo: {dict(outcomes)} (load {os.getloadavg()[0]:.1f})", start)
+    print(f"  {sum(state.counts.values()):,} reads and writes of the state")
+    assert outcomes == {"restored": going}, outcomes
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
@@ -16,10 +17,10 @@ from lakeplan.app.lifecycle.memory import (
     repositories_on_record,
     text_of,
 )
-from lakeplan.app.lifecycle.run import RunPorts
+from lakeplan.app.lifecycle.run import SAVE_EVERY, RunPorts
 from lakeplan.app.plan import Selection, failure_of
 from lakeplan.app.read_back import read_back
-from lakeplan.app.state import Lease
+from lakeplan.app.state import LEASE_SECONDS, Lease
 from lakeplan.app.write import Run
 from lakeplan.errors import LakeplanError, UsageError, WriteUncertain, may_have_acted, may_still_act
 from lakeplan.model.branches import LiveBranch
@@ -30,6 +31,8 @@ from lakeplan.ports.tree import DesiredTree
 
 SAMPLE = 10
 """Objects of a restored branch that are read, to see whether a collection took its data."""
+AT_ONCE = 4
+"""Branches that are made at the same time."""
 
 
 class Restored(str, Enum):
@@ -142,56 +145,82 @@ def _undo(
         def confirm() -> datetime:
             return server_clock(refs, desired.name, run.now, where=desired.key).earliest
 
-        with Lease(ports.state, desired.key, run.holder, run.now, run.is_gone, confirm) as lease:
+        with (
+            Lease(ports.state, desired.key, run.holder, run.now, run.is_gone, confirm) as lease,
+            ThreadPoolExecutor(AT_ONCE) as pool,
+        ):
             # Read again under the lease: another undo may have been first.
             fresh = read_deletions(ports.state, desired.key, record.run_id) or record
-            reader = ports.readers(desired.server).branches
-            writer = ports.writer(desired.server)
-            for name, deletion in sorted(_to_restore(fresh, options).items()):
-                if ports.stop():
+            reader, writer = ports.readers(desired.server).branches, ports.writer(desired.server)
+            restorer = _Restorer(desired.name, reader, writer, run)
+            renewed = run.now()
+            left = sorted(_to_restore(fresh, options).items())
+            for start in range(0, len(left), SAVE_EVERY):
+                if (run.now() - renewed).total_seconds() > LEASE_SECONDS / 3:
+                    lease.renew()
+                    renewed = run.now()
+                some = left[start : start + SAVE_EVERY]
+                ends = pool.map(lambda one: None if ports.stop() else restorer.restore(*one), some)
+                done += (made := [end for end in ends if end is not None])
+                _save(fresh, made, f"by {run.run_id}")
+                if len(made) < len(some):
                     break
-                lease.renew()
-                end = _restore(desired.name, name, deletion, reader, writer, run)
-                done.append(end)
-                if end.outcome is Restored.RESTORED:
-                    fresh.settle(name, Fate.RESTORED, f"by {run.run_id}")
-                    fresh.save()
     except LakeplanError as error:
         failure = failure_of(error)
     return RepositoryRestored(desired.key, record.run_id, record.at, tuple(done), failure)
 
 
-def _restore(
-    repository: str,
-    name: str,
-    deletion: Deletion,
-    reader: BranchReader,
-    writer: BranchWriter,
-    run: Run,
-) -> BranchRestored:
-    try:
-        head = reader.find_branch(repository, name)
-        taken = head is not None
-        if head is None:
-            head = _create(repository, LiveBranch(name, deletion.head, deletion.hidden), reader, writer, run)
-        if taken or head != deletion.head:
-            text = f"there is a branch of this name, at {head[:12]}: it is left alone"
-            return BranchRestored(name, deletion, Restored.EXISTS, text)
-    except WriteUncertain as error:
-        return BranchRestored(name, deletion, Restored.UNCERTAIN, str(error))
-    except LakeplanError as error:
-        return BranchRestored(name, deletion, Restored.FAILED, str(error))
-    warnings = _warnings(deletion, run.now())
-    try:
-        sampled, gone = reader.readable_sample(repository, deletion.head, SAMPLE)
-    except LakeplanError as error:
-        warnings.append(f"its data could not be looked at: {error.message}")
-        return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings))
-    if gone:
-        warnings.append(
-            f"a collection ran since: {gone} of {sampled} objects that were read are gone for good"
-        )
-    return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
+def _save(record: DeletionRecord, ends: list[BranchRestored], by: str) -> None:
+    """Stores what was brought back. What a killed undo had not stored yet exists, and the next one leaves it
+    alone."""
+    restored = [end.branch_id for end in ends if end.outcome is Restored.RESTORED]
+    for name in restored:
+        record.settle(name, Fate.RESTORED, by)
+    if restored:
+        record.save()
+
+
+@dataclass(frozen=True)
+class _Restorer:
+    """Of one repository. Used by several threads, each for branches of its own."""
+
+    repository: str
+    reader: BranchReader
+    writer: BranchWriter
+    run: Run
+    samples: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By HEAD: many branches have the same."""
+
+    def restore(self, name: str, deletion: Deletion) -> BranchRestored:
+        try:
+            head = self.reader.find_branch(self.repository, name)
+            taken = head is not None
+            if head is None:
+                branch = LiveBranch(name, deletion.head, deletion.hidden)
+                head = _create(self.repository, branch, self.reader, self.writer, self.run)
+            if taken or head != deletion.head:
+                text = f"there is a branch of this name, at {head[:12]}: it is left alone"
+                return BranchRestored(name, deletion, Restored.EXISTS, text)
+        except WriteUncertain as error:
+            return BranchRestored(name, deletion, Restored.UNCERTAIN, str(error))
+        except LakeplanError as error:
+            return BranchRestored(name, deletion, Restored.FAILED, str(error))
+        warnings = _warnings(deletion, self.run.now())
+        try:
+            sampled, gone = self._sample(deletion.head)
+        except LakeplanError as error:
+            warnings.append(f"its data could not be looked at: {error.message}")
+            return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings))
+        if gone:
+            warnings.append(
+                f"a collection ran since: {gone} of {sampled} objects that were read are gone for good"
+            )
+        return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
+
+    def _sample(self, head: str) -> tuple[int, int]:
+        if head not in self.samples:
+            self.samples[head] = self.reader.readable_sample(self.repository, head, SAMPLE)
+        return self.samples[head]
 
 
 def _create(repository: str, branch: LiveBranch, reader: BranchReader, writer: BranchWriter, run: Run) -> str:

@@ -8,9 +8,12 @@ from datetime import timedelta
 
 import pytest
 
+from lakeplan.app.lifecycle import undo
 from lakeplan.app.lifecycle.memory import list_runs, read_deletions, record_heads
 from lakeplan.app.lifecycle.report import undo_exit_code
+from lakeplan.app.lifecycle.undo import AT_ONCE
 from lakeplan.errors import PermissionDenied, ServerUnreachable, UnexpectedAnswer, UsageError
+from lakeplan.model.desired import Safety
 from lakeplan.model.lifecycle import LifecycleSettings
 from lakeplan.model.rules import GcRules
 
@@ -145,7 +148,7 @@ def it_can_be_killed_at_any_point(deleted, killed, steps):
     try:
         deleted.undo()
     except UsageError:
-        assert steps > 4  # the killed one had brought everything back
+        assert steps > 3  # the killed one had brought everything back
     assert {n: b for n, b in deleted.lakefs.branches.items() if n != "main"} == deleted.heads
 
 
@@ -215,3 +218,57 @@ def it_brings_back_what_a_server_s_own_job_deleted_when_it_was_seen(world):
         world.undo()
     assert ends(world.undo(None, "feature-1")) == {"feature-1": "restored"}
     assert world.lakefs.branches["feature-1"] == head
+
+
+class DescribeManyBranches:
+    """More than a batch: the record is not written whole for each of them."""
+
+    BATCH, COUNT = 5, 12
+
+    @pytest.fixture
+    def many(self, world, monkeypatch):
+        monkeypatch.setattr(undo, "SAVE_EVERY", self.BATCH)
+        world.tree.safety = Safety(max_deleted_branches=None)
+        for number in range(self.COUNT):
+            world.lakefs.branch(f"feature-{number:04}")
+        world.run()
+        world.clock.wait(4)
+        assert len(world.ends()) == self.COUNT
+        world.state.log.clear()
+        return world
+
+    def writes(self, world) -> int:
+        return sum(line.startswith("write deletions/") for line in world.state.log)
+
+    def it_stores_a_record_a_batch_and_every_branch_is_in_it(self, many):
+        assert set(ends(many.undo()).values()) == {"restored"}
+        assert self.writes(many) == 3
+        with pytest.raises(UsageError):
+            many.undo()
+
+    def it_loses_at_most_a_batch_when_it_is_killed(self, many, killed, monkeypatch):
+        original, made = many.lakefs.create_branch, []
+
+        def create(repository, branch):
+            if len(made) == self.BATCH + 2:
+                raise killed
+            made.append(branch.id)
+            original(repository, branch)
+
+        monkeypatch.setattr(many.lakefs, "create_branch", create)
+        with pytest.raises(killed):
+            many.undo()
+        monkeypatch.setattr(many.lakefs, "create_branch", original)
+        found = ends(many.undo())
+        assert len(found) == self.COUNT - self.BATCH
+        assert set(many.lakefs.branches) > set(found)
+        assert all(found[name] == "exists" for name in made[self.BATCH :])
+
+    def it_reads_the_data_of_a_commit_that_they_share_once(self, many, monkeypatch):
+        asked = []
+        original = many.lakefs.readable_sample
+        monkeypatch.setattr(
+            many.lakefs, "readable_sample", lambda *args: asked.append(args) or original(*args)
+        )
+        many.undo()
+        assert 1 <= len(asked) <= AT_ONCE
