@@ -15,10 +15,10 @@ from lakeplan.core.retention import CommitGraph, missing_heads
 from lakeplan.formats.refs_dump import read_refs
 from lakeplan.model.desired import Cleared, DesiredRepository, GcDesired, ServerConfig
 from lakeplan.model.plan import Action, Failure, RepositoryPlan
-from lakeplan.model.refs import Branch, Commit, Refs
+from lakeplan.model.refs import Branch, Commit, Refs, RefsDumpIds
 from lakeplan.model.repository import Repository
 from lakeplan.model.rules import GcRules
-from lakeplan.ports.lakefs import LakeFSReader
+from lakeplan.ports.lakefs import LakeFSReader, MetadataReader
 
 DANGLING_UNSEEN = "commits that no branch or tag reaches (no refs dump under --read-only)"
 
@@ -149,8 +149,12 @@ def read_all_refs(reader: LakeFSReader, repository: str, *, read_only: bool) -> 
     if read_only:
         return _refs_from_logs(reader, repository), (DANGLING_UNSEEN,)
     ids = reader.dump_refs(repository)
-    refs = read_refs(ids, reader.metadata_reader(repository).read_metadata)
-    return _with_missing_heads(reader, repository, refs), ()
+    return read_dump(reader, repository, ids, reader.metadata_reader(repository)), ()
+
+
+def read_dump(reader: LakeFSReader, repository: str, ids: RefsDumpIds, metadata: MetadataReader) -> Refs:
+    """The refs of a dump, with HEADs that it lacks. Raises as ``read_all_refs``."""
+    return _with_missing_heads(reader, repository, read_refs(ids, metadata.read_metadata))
 
 
 def _with_missing_heads(reader: LakeFSReader, repository: str, refs: Refs) -> Refs:

@@ -86,11 +86,14 @@ def sweep_ports(
     runners: Runners | None = None,
     parallelism: int | None = None,
     stop: Callable[[], bool] = lambda: False,
+    verify_cache: bool = False,
 ) -> Iterator[SweepPorts]:
     """Everything a sweep command needs; Spark, if it was started, ends with the block. ``runners``: what the
-    command line says, else the tree."""
+    command line says, else the tree. ``verify_cache``: some of what is known of other repositories is read
+    again."""
     chosen = (runners or Runners()).or_else(session.runners.asked)
     # Arrow and numpy take long to import: only commands that need them pay for them.
+    from lakeplan.adapters.cache.foreign import open_foreign_cache
     from lakeplan.simulation.marking import StepMarker
     from lakeplan.sweep.rounds import PartSweeper
 
@@ -103,7 +106,12 @@ def sweep_ports(
             store=lambda server, repository: open_store(
                 server, repository, session.environ, approve=session.approve, timeouts=session.timeouts
             ),
-            marker=StepMarker(engine.runner, session.progress),
+            marker=StepMarker(
+                engine.runner,
+                session.progress,
+                open_foreign_cache(session.environ, session.tree.root),
+                verify_cache=verify_cache,
+            ),
             sweeper=PartSweeper(engine.workers, session.progress, parallelism=parallelism, stop=stop),
             state=session.state(),
             progress=session.progress,

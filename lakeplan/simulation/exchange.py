@@ -39,6 +39,8 @@ class Of(IntEnum):
     """A part that was written, as JSON."""
     SEGMENT = 9
     """A segment that was written (``segments``), as JSON."""
+    FOREIGN = 10
+    """The id of another repository's range, and its packed entries (``formats.odd_entries``)."""
 
 
 Data: TypeAlias = "bytes | pa.Buffer"

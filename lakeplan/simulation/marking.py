@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -28,6 +27,7 @@ from lakeplan.formats.hashing import hash_texts
 from lakeplan.formats.mark_parts import MARKED
 from lakeplan.model.simulation import Amount
 from lakeplan.model.sweep import EXPIRED_CLASSES, MarkClass, Marked, Part
+from lakeplan.ports.foreign import ForeignCache
 from lakeplan.ports.progress import Progress, Silent
 from lakeplan.ports.sweep import ForeignRanges, MarkRequest, RecheckRequest
 from lakeplan.ports.sweep_storage import SweepStore
@@ -36,6 +36,7 @@ from lakeplan.simulation.columns import EXPIRED, MAX_NAMES, NEVER_COMMITTED
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, from_bytes, to_bytes
 from lakeplan.simulation.failing import failure
+from lakeplan.simulation.foreign import ForeignReader, OpenRunner
 from lakeplan.simulation.going import sorted_paths
 from lakeplan.simulation.inputs import listing_items
 from lakeplan.simulation.marking_parts import GOING, Writer, amounts_of, list_into_parts, write_parts
@@ -43,13 +44,10 @@ from lakeplan.simulation.observing import Source
 from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.ranges import Facts as RangeFacts
 from lakeplan.simulation.ranges import collect_ranges
-from lakeplan.simulation.runners import Choice, Runner, Step
+from lakeplan.simulation.runners import Runner, Step
 from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.sets import Class
 from lakeplan.simulation.work import Kind, WorkItem, numbered, pack
-
-OpenRunner = Callable[[int, int], AbstractContextManager[tuple[Runner, Choice]]]
-"""For so many entries and bytes to read."""
 
 NAME_BEGINS = 4
 """Characters of a name: of those that lakeFS makes, as many as change about once an hour."""
@@ -61,9 +59,17 @@ _NEIGHBOURHOOD = re.compile(rf"^(?:.*/)?[^/]{{0,{NAME_BEGINS}}}")
 class StepMarker:
     """``lakeplan.ports.sweep.Marker`` on either runner."""
 
-    def __init__(self, open_runner: OpenRunner, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        open_runner: OpenRunner,
+        progress: Progress | None = None,
+        cache: ForeignCache | None = None,
+        *,
+        verify_cache: bool = False,
+    ) -> None:
         self._open = open_runner
         self._progress = progress or Silent()
+        self._others = ForeignReader(open_runner, self._progress, cache, verify=verify_cache)
 
     def list_candidates(self, store: SweepStore, prefix: str, *, older_than: datetime) -> tuple[Part, ...]:
         """See the port. Raises StorageError."""
@@ -89,7 +95,7 @@ class StepMarker:
         rows = collected.entries + sum(part.rows for part in request.listing)
         asking = [
             Asking(source, Marks(last), items, rows, exact=True),
-            *_foreign(request.foreign, request.storage_namespace, request.store),
+            *self._foreign(request.foreign, request.storage_namespace, request.store),
         ]
         going = {kind.value for kind in EXPIRED_CLASSES}
         if request.collect_never_committed:
@@ -120,8 +126,8 @@ class StepMarker:
             collected = collect_ranges(request.metadata, facts, name=source.name)
             items, entries = collected.items, collected.entries
         items = [*items, *_staged(request.uncommitted)]
-        foreign = _foreign(request.foreign, request.storage_namespace, request.store)
-        if not request.parts or not (items or any(one.items for one in foreign)):
+        foreign = self._foreign(request.foreign, request.storage_namespace, request.store)
+        if not request.parts or not (items or foreign):
             return frozenset()
         items += [
             WorkItem(Kind.MARKED, 0, request.prefix + part.name, sort_key=bytes.fromhex(part.sha256))
@@ -138,6 +144,21 @@ class StepMarker:
                 if of is Of.OBJECTS:
                     found.update(from_bytes(data)["address"].to_pylist())
         return frozenset(sorted(found)[: limit + 1])
+
+    def _foreign(
+        self, foreign: Sequence[ForeignRanges], storage_namespace: str, store: SweepStore
+    ) -> list[Asking]:
+        """What full addresses in other repositories mean in this namespace is asked in the same job."""
+        packed = self._others.entries(foreign)
+        if not packed:
+            return []
+        addresses = _addresses(storage_namespace, store)
+        source = Source("other repositories", _NoMetadata(), addresses, target=0)
+        items = [
+            WorkItem(Kind.FOREIGN_RANGE, 1, str(number), weight=len(body), body=body)
+            for number, body in enumerate(packed)
+        ]
+        return [Asking(source, Nothing(), items, 0)]
 
 
 @dataclass(frozen=True)
@@ -252,17 +273,6 @@ def _source(request: MarkRequest) -> Source:
         request.store,
         held_prefixes=request.held_prefixes,
     )
-
-
-def _foreign(foreign: Sequence[ForeignRanges], storage_namespace: str, store: SweepStore) -> list[Asking]:
-    found = []
-    for number, other in enumerate(foreign, start=1):
-        source = Source(other.name, other.metadata, _addresses(storage_namespace, store), target=0)
-        facts = {id: RangeFacts() for id in other.metaranges}
-        ranges = collect_ranges(other.metadata, facts, name=other.name, source=number).items
-        items = [item._replace(kind=Kind.FOREIGN_RANGE, last=-1, holders=-1) for item in ranges]
-        found.append(Asking(source, Nothing(), items, 0))
-    return found
 
 
 def _staged(keys: Sequence[str]) -> list[WorkItem]:

@@ -14,6 +14,7 @@ from lakeplan.formats.arrow import array_of
 from lakeplan.formats.hashing import Bytes, Hashes, Ints, hash_texts
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
+from lakeplan.formats.odd_entries import unpack_odd
 from lakeplan.formats.range_arrays import RangeArrays
 from lakeplan.formats.ranges import read_range_arrays
 from lakeplan.formats.uncommitted import read_uncommitted
@@ -75,14 +76,13 @@ class Sightings:
 
 
 def where_of(source: Source, item: WorkItem) -> str:
-    is_range = item.kind in (Kind.RANGE, Kind.FOREIGN_RANGE)
-    return f"{source.name}: range {item.name}" if is_range else f"{source.name}/{item.name}"
+    return f"{source.name}: range {item.name}" if item.kind is Kind.RANGE else f"{source.name}/{item.name}"
 
 
 def fetch(source: Source, item: WorkItem) -> Fetched:
     """What ``observe`` needs of the item; of a listing the first rows, and the rest when it is read."""
     match item.kind:
-        case Kind.RANGE | Kind.FOREIGN_RANGE:
+        case Kind.RANGE:
             return source.metadata.read_metadata("range", item.name)
         case Kind.UNCOMMITTED | Kind.LISTED | Kind.MARKED:
             return source.opened().read(item.name)
@@ -90,6 +90,8 @@ def fetch(source: Source, item: WorkItem) -> Fetched:
             return list_item(source, item)
         case Kind.SEGMENT:
             raise SimulationFailed("is rows already", where=where_of(source, item))
+        case Kind.FOREIGN_RANGE:
+            return item.body
 
 
 def list_item(source: Source, item: WorkItem) -> Iterator[StoredColumns]:
@@ -122,7 +124,7 @@ def observe(
         case Kind.RANGE:
             yield of_range(_arrays(source, data, name, item.name, use_compiled), source)
         case Kind.FOREIGN_RANGE:
-            yield _foreign(_arrays(source, data, name, item.name, use_compiled), source)
+            yield foreign_sightings(iter(unpack_odd(data)), source.addresses)
         case Kind.LISTED | Kind.MARKED:
             yield _part(read_part(data, name=name, sha256=item.sort_key.hex()), item.kind)
         case Kind.SEGMENT:
@@ -184,16 +186,8 @@ class _Named:
         self.codes.append(int(code))
 
 
-def _foreign(arrays: RangeArrays, source: Source) -> Sightings:
-    """Full addresses of another repository's range that lie, or may lie, in the namespace of
-    ``source.target``."""
-    odd = (arrays.address_types != AddressType.RELATIVE) | arrays.unusual
-    others = np.flatnonzero(odd)
-    types = arrays.address_types[others].tolist()
-    return foreign_sightings(zip(arrays.addresses(others), types, strict=True), source.addresses)
-
-
 def foreign_sightings(entries: Iterator[tuple[str, int]], known: Addresses) -> Sightings:
+    """Full addresses of other repositories that lie, or may lie, in the namespace that ``known`` knows."""
     found: list[str] = []
     codes: list[int] = []
     for text, kind in entries:

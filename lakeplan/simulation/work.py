@@ -25,7 +25,7 @@ class Kind(IntEnum):
     MARKED = 5
     """A part of a mark."""
     FOREIGN_RANGE = 6
-    """A range of another repository: only its full addresses count."""
+    """What is known of a range of another repository: its full addresses, in ``body``."""
     INVENTORY = 7
     """A file of an S3 inventory, in the place of a listing."""
     SEGMENT = 8
@@ -41,7 +41,7 @@ class WorkItem(NamedTuple):
     ``mask``: verdict bits of the commits whose metaranges list the range. ``last``: position of the last of
     all commits that list it (-1: none). ``holders``: number of the set of branches (or tags) that hold it
     (-1: none). ``sort_key``: of a range, the key of its region (``regions``). ``number``: its place among all
-    items of a job.
+    items of a job. ``body``: what was read already.
     """
 
     kind: Kind
@@ -53,6 +53,7 @@ class WorkItem(NamedTuple):
     holders: int = -1
     sort_key: bytes = b""
     number: int = 0
+    body: bytes = b""
 
 
 def numbered(items: Sequence[WorkItem]) -> list[WorkItem]:

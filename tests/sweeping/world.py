@@ -21,7 +21,7 @@ from lakeplan.app.run import Run
 from lakeplan.app.sweep.approve import approve
 from lakeplan.app.sweep.finish import finish
 from lakeplan.app.sweep.lost_marks import find_mark
-from lakeplan.app.sweep.mark import MarkOptions, make_mark
+from lakeplan.app.sweep.mark import MarkOptions, make_marks
 from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select_one
 from lakeplan.app.sweep.results import newest_attempts
 from lakeplan.app.sweep.run import SweepEnd, close_sweep, run_sweep
@@ -29,7 +29,7 @@ from lakeplan.app.sweep.service import MarkReport, mark_all
 from lakeplan.app.sweep.store_marks import StoredMark, load_mark
 from lakeplan.config.tree import Tree, load_tree
 from lakeplan.core.planning.gates import Openers
-from lakeplan.errors import ServerUnreachable
+from lakeplan.errors import LakeplanError, ServerUnreachable
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.sweep_keys import mark_prefix, part_id, result_key, sweep_prefix
 from lakeplan.formats.xid import XidSource
@@ -176,7 +176,11 @@ class SweepWorld:
     def mark(self, name: str = "repo1") -> Mark:
         site = self.site(name)
         options = MarkOptions(f"m{next(self._numbers):04}", self.chosen(site.desired.sweep), self.openers)
-        return make_mark(site, self.ports(), options, self.run_of())
+        ((_, made),) = make_marks([(site, options)], self.ports(), self.run_of())
+        if isinstance(made, LakeplanError):
+            raise made
+        assert isinstance(made, Mark), made
+        return made
 
     def mark_all(self) -> MarkReport:
         return mark_all(

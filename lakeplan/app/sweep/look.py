@@ -4,30 +4,23 @@ the dump; whatever is staged later is young, or an address that the next look fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from lakeplan.app.gather import read_all_refs
 from lakeplan.app.sweep.hold_records import keep_held
-from lakeplan.app.sweep.ports import Neighbour, Site, list_neighbours
+from lakeplan.app.sweep.ports import Site
 from lakeplan.core.holds import held_prefixes
 from lakeplan.core.patterns import expand
 from lakeplan.core.retention import CommitGraph, by_date
 from lakeplan.core.sweep.keep import KEEPS, KeepRules, keep_masks
-from lakeplan.core.sweep.overlap import place_of
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan
 from lakeplan.formats.namespace import metadata_key
 from lakeplan.model.desired import Cleared, GcDesired
 from lakeplan.model.refs import Refs
 from lakeplan.model.rules import GcRules
-from lakeplan.ports.lakefs import LakeFSReader
-from lakeplan.ports.sweep import Facts, ForeignRanges, UncommittedRun
-
-REPOSITORIES_AT_ONCE = 8
-"""Refs dumps that are asked for at the same time."""
+from lakeplan.ports.sweep import Facts, UncommittedRun
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | N
     runs = site.preparer.prepare_uncommitted(name)
     uncommitted = tuple(key for run in runs for key in _files(site, run))
     run_ids = tuple(dict.fromkeys(run.run_id for run in runs))
-    refs, _ = read_all_refs(site.reader, name, read_only=False)
+    refs = site.refs.read(site.server.name, site.reader, site.repository)
     if read_rules(site).etag != stored.etag:
         raise StalePlan("the GC rules changed meanwhile", where=site.key, hint="run the command again")
     try:
@@ -189,58 +182,3 @@ def _keep_rules(
         holds=desired.holds,
         recorded=keep_held(site, refs, now),
     )
-
-
-def foreign_ranges(
-    site: Site, *, keep: Callable[[], None] = lambda: None
-) -> tuple[tuple[ForeignRanges, ...], dict[str, str]]:
-    """The metaranges of every other repository of the server, and of those of the tree's other servers on the
-    same kind of storage (an import may hold full addresses into this namespace, and nobody else looks there);
-    and the repositories that could not be read, with why. ``keep`` is called after each."""
-    scheme = place_of(site.repository.storage_namespace).scheme
-    neighbours: list[Neighbour] = []
-    unreadable: dict[str, str] = {}
-    for server, reader in site.other_servers:  # they may have new ones by now
-        try:
-            neighbours += list_neighbours(server, reader)
-        except LakeplanError as error:
-            unreadable[f"of server {server.name}"] = error.message
-    others = [
-        (f"{site.desired.server}/{other.id}", site.reader, other.id)
-        for other in site.reader.list_repositories()
-        if other.id != site.desired.name
-    ]
-    others += [
-        (one.name, one.reader, one.repository.id)
-        for one in neighbours
-        if place_of(one.repository.storage_namespace).scheme == scheme
-    ]
-
-    def read(other: tuple[str, LakeFSReader, str]) -> tuple[str, ...] | str:
-        _, reader, id = other
-        try:
-            refs, _ = read_all_refs(reader, id, read_only=False)
-        except LakeplanError as error:
-            return error.message
-        return tuple(sorted({commit.meta_range_id for commit in refs.commits if commit.meta_range_id}))
-
-    found: list[ForeignRanges] = []
-    with ThreadPoolExecutor(REPOSITORIES_AT_ONCE) as pool:
-        for (name, reader, id), answer in zip(others, pool.map(read, others), strict=True):
-            keep()
-            if isinstance(answer, str):
-                unreadable[name.removeprefix(f"{site.desired.server}/")] = answer
-            elif answer:
-                found.append(ForeignRanges(name, reader.metadata_reader(id), answer))
-    return tuple(found), unreadable
-
-
-def only_new(
-    foreign: tuple[ForeignRanges, ...], seen: Mapping[str, frozenset[str]]
-) -> tuple[ForeignRanges, ...]:
-    """What appeared since a mark looked (``seen``: metarange ids by repository)."""
-    fresh = (
-        replace(other, metaranges=tuple(id for id in other.metaranges if id not in seen.get(other.name, ())))
-        for other in foreign
-    )
-    return tuple(other for other in fresh if other.metaranges)

@@ -1,36 +1,44 @@
 """``sweep mark``: what a sweep would take, written down in the namespace for somebody to approve.
 
-Strictly in this order: list; have uncommitted addresses prepared; have refs dumped; judge. Nothing is deleted
-but the mark's own listing.
+Strictly in this order: list; have uncommitted addresses prepared; have refs dumped; have those of all other
+repositories dumped; judge. Nothing is deleted but the mark's own listing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lakeplan.app.run import Run
 from lakeplan.app.sweep.clock import site_clocks
-from lakeplan.app.sweep.look import Look, foreign_ranges, read_rules, take_look
+from lakeplan.app.sweep.look import Look, read_rules, take_look
+from lakeplan.app.sweep.neighbours import Probes
+from lakeplan.app.sweep.others import Others, read_others
 from lakeplan.app.sweep.places import mark_index_key
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.rules_seen import see_rules
 from lakeplan.app.sweep.safeguards import begun_sweeps, check_no_open_sweep, check_site
 from lakeplan.core.planning.gates import Openers
+from lakeplan.core.settings.difference import duration_text
 from lakeplan.core.sweep.gates import mark_gates
-from lakeplan.errors import StorageError
+from lakeplan.errors import LakeplanError, StorageError
 from lakeplan.formats.sweep_keys import CLOCK_FILE, COLLECTOR_RUNS, MARK_FILE, SEEN_FILE, mark_prefix
 from lakeplan.model.mark import Mark, digest_of
 from lakeplan.model.moments import utc_text
+from lakeplan.model.repository import Repository
 from lakeplan.model.simulation import Amount
 from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import Part, SweepSettings, going_classes
-from lakeplan.ports.lakefs import LakeFSReader
 from lakeplan.ports.sweep import ForeignRanges, MarkRequest
+
+GROUP_COMMITS = 1_000_000
+"""More commits than these are not held in memory until the others are read."""
+GROUP_TIME = timedelta(minutes=10)
+"""Marks of a group are written at its end: a command that is killed loses no more than this."""
 
 
 @dataclass(frozen=True)
@@ -42,86 +50,166 @@ class MarkOptions:
     openers: Openers
 
 
-def make_mark(site: Site, ports: SweepPorts, options: MarkOptions, run: Run) -> Mark:
-    """Marks one repository. Raises LakeplanError, by name, for whatever makes a collection unsafe."""
-    settings = options.settings
-    check_site(site, ports.now().date())
-    check_no_open_sweep(site)
-    prefix = mark_prefix(options.mark_id)
-    now = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by_text(run)).earliest
-    cutoff = now - timedelta(seconds=settings.min_age_seconds)
-    collectors = collector_runs(site)
-    listing = ports.marker.list_candidates(site.store, prefix, older_than=cutoff)
+@dataclass(frozen=True)
+class Begun:
+    """A repository that was listed and inspected; what others hold of it is not known yet. ``now``: when the
+    mark began; ``looked_at``: when the inspection did."""
+
+    site: Site
+    options: MarkOptions
+    listing: tuple[Part, ...]
+    now: datetime
+    cutoff: datetime
+    looked_at: datetime
+    collectors: tuple[str, ...]
+    lowered_at: datetime
+    look: Look
+
+
+Made = Mark | LakeplanError | str
+"""A mark, why there is none, or why none is needed."""
+
+
+def make_marks(
+    wanted: Sequence[tuple[Site, MarkOptions]], ports: SweepPorts, run: Run
+) -> Iterator[tuple[Site, Made]]:
+    """Marks repositories in groups: all of one are listed and inspected, then the others are read once for
+    all of them (``read_others``), then each is judged. Each fails on its own."""
+    marker = _Marker(ports, run)
+    for site, _ in wanted:
+        marker.probe(site)
+    group: list[Begun] = []
     try:
-        mark = _judge(site, ports, options, run, listing, (now, cutoff), collectors)
+        for site, options in wanted:
+            try:
+                begun = marker.begin(site, options)
+            except LakeplanError as error:
+                yield site, error
+                continue
+            if isinstance(begun, str):
+                yield site, begun
+                continue
+            group.append(begun)
+            if _is_full(group, ports.now()):
+                yield from marker.finish(group)
+        yield from marker.finish(group)
     finally:
-        _drop_listing(site, listing)
-    # Last: a mark without its document is none.
-    data = mark.to_bytes()
-    site.store.create(prefix + MARK_FILE, data)
-    index = {
-        "repository": site.key,
-        "marked_at": utc_text(now),
-        "by": mark.by,
-        "digest": digest_of(data),
-    }
-    ports.state.write(mark_index_key(mark.mark_id), _json(index), if_version=None)
-    return mark
+        for begun in group:
+            _drop_listing(begun.site, begun.listing)
 
 
-def _judge(
-    site: Site,
-    ports: SweepPorts,
-    options: MarkOptions,
-    run: Run,
-    listing: tuple[Part, ...],
-    moments: tuple[datetime, datetime],
-    collectors: tuple[str, ...],
-) -> Mark:
-    """Everything after the listing. ``moments``: when the mark began, and what is too young for it."""
-    settings, prefix = options.settings, mark_prefix(options.mark_id)
-    now, cutoff = moments
-    clocks = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by_text(run))
-    looked_at = clocks.earliest
-    stored = read_rules(site)
-    seen = see_rules(site, ports.state, stored, clocks, settle_seconds=settings.settle_seconds)
-    look = take_look(site, stored, now=looked_at, before=seen.before)
-    foreign, unreadable = foreign_ranges(site)
-    marked = ports.marker.mark(_request(site, options, listing, look, foreign))
-    candidates = Amount(sum(p.rows for p in listing), sum(p.size_bytes for p in listing))
-    gates = mark_gates(
-        site.desired,
-        marked.amount(*going_classes(settings.never_committed)),
-        candidates,
-        settings,
-        site.desired.safety,
-        grace_period_seconds=site.preparer.grace_period_seconds(),
-        openers=options.openers,
-    )
-    return Mark(
-        mark_id=options.mark_id,
-        server=site.desired.server,
-        repository=site.desired.name,
-        endpoint_url=site.server.endpoint_url,
-        storage_namespace=site.repository.storage_namespace,
-        repository_created=site.repository.creation_date,
-        marked_at=now,
-        cutoff=cutoff,
-        looked_at=looked_at,
-        lowered_at=seen.lowered_at,
-        rules=look.rules.stored,
-        settings=settings,
-        tree_settings=site.desired.sweep,
-        held_prefixes=look.held_prefixes,
-        marked=marked,
-        candidates=candidates,
-        seen_sha256=_write_seen(site, prefix, look, foreign),
-        collector_runs=collectors,
-        unreadable=unreadable,
-        gates=gates,
-        by=by_text(run),
-        tree_commit=run.tree_commit,
-    )
+def _is_full(group: Sequence[Begun], now: datetime) -> bool:
+    commits = sum(len(begun.look.graph.ids) for begun in group)
+    return commits > GROUP_COMMITS or now - group[0].looked_at > GROUP_TIME
+
+
+class _Marker:
+    def __init__(self, ports: SweepPorts, run: Run) -> None:
+        self._ports = ports
+        self._run = run
+        self._probes = Probes()
+        self._listed: dict[str, tuple[Repository, ...]] = {}
+
+    def probe(self, site: Site) -> None:
+        """What cannot be written is met again by the check."""
+        if not site.repository.read_only:
+            with suppress(LakeplanError):
+                self._probes.write(site)
+
+    def begin(self, site: Site, options: MarkOptions) -> Begun | str:
+        """Raises LakeplanError, by name, for whatever makes a collection unsafe."""
+        ports, prefix, by = self._ports, mark_prefix(options.mark_id), by_text(self._run)
+        if site.server.name not in self._listed:
+            self._listed[site.server.name] = tuple(site.reader.list_repositories())
+        listed = self._listed[site.server.name]
+        check_site(site, ports.now().date(), listed=listed, probes=self._probes)
+        check_no_open_sweep(site)
+        now = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by).earliest
+        cutoff = now - timedelta(seconds=options.settings.min_age_seconds)
+        collectors = collector_runs(site)
+        listing = ports.marker.list_candidates(site.store, prefix, older_than=cutoff)
+        # an inspection writes down what a hold keeps, whether or not there is anything to delete
+        if not listing and not site.desired.holds:
+            return f"no object of it is older than {duration_text(options.settings.min_age_seconds)}"
+        try:
+            clocks = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by)
+            stored = read_rules(site)
+            settle = options.settings.settle_seconds
+            seen = see_rules(site, ports.state, stored, clocks, settle_seconds=settle)
+            looked_at = clocks.earliest
+            look = take_look(site, stored, now=looked_at, before=seen.before)
+        except BaseException:
+            _drop_listing(site, listing)
+            raise
+        return Begun(site, options, listing, now, cutoff, looked_at, collectors, seen.lowered_at, look)
+
+    def finish(self, group: list[Begun]) -> Iterator[tuple[Site, Made]]:
+        """Leaves the group empty."""
+        if not group:
+            return
+        others = read_others([begun.site for begun in group])
+        for found in others:
+            begun = group[0]
+            made: Made
+            try:
+                made = found if isinstance(found, LakeplanError) else self._judge(begun, found)
+            except LakeplanError as error:
+                made = error
+            _drop_listing(begun.site, begun.listing)
+            del group[0]
+            yield begun.site, made
+
+    def _judge(self, begun: Begun, others: Others) -> Mark:
+        site, options, look = begun.site, begun.options, begun.look
+        marked = self._ports.marker.mark(_request(begun, others))
+        candidates = Amount(sum(p.rows for p in begun.listing), sum(p.size_bytes for p in begun.listing))
+        gates = mark_gates(
+            site.desired,
+            marked.amount(*going_classes(options.settings.never_committed)),
+            candidates,
+            options.settings,
+            site.desired.safety,
+            grace_period_seconds=site.preparer.grace_period_seconds(),
+            openers=options.openers,
+        )
+        mark = Mark(
+            mark_id=options.mark_id,
+            server=site.desired.server,
+            repository=site.desired.name,
+            endpoint_url=site.server.endpoint_url,
+            storage_namespace=site.repository.storage_namespace,
+            repository_created=site.repository.creation_date,
+            marked_at=begun.now,
+            cutoff=begun.cutoff,
+            looked_at=begun.looked_at,
+            lowered_at=begun.lowered_at,
+            rules=look.rules.stored,
+            settings=options.settings,
+            tree_settings=site.desired.sweep,
+            held_prefixes=look.held_prefixes,
+            marked=marked,
+            candidates=candidates,
+            seen_sha256=_write_seen(site, mark_prefix(options.mark_id), look, others.foreign),
+            collector_runs=begun.collectors,
+            unreadable=others.unreadable,
+            gates=gates,
+            by=by_text(self._run),
+            tree_commit=self._run.tree_commit,
+        )
+        self._write(site, mark)
+        return mark
+
+    def _write(self, site: Site, mark: Mark) -> None:
+        """Last: a mark without its document is none."""
+        data = mark.to_bytes()
+        site.store.create(mark_prefix(mark.mark_id) + MARK_FILE, data)
+        index = {
+            "repository": site.key,
+            "marked_at": utc_text(mark.marked_at),
+            "by": mark.by,
+            "digest": digest_of(data),
+        }
+        self._ports.state.write(mark_index_key(mark.mark_id), _json(index), if_version=None)
 
 
 def collector_runs(site: Site) -> tuple[str, ...]:
@@ -134,26 +222,20 @@ def collector_runs(site: Site) -> tuple[str, ...]:
     return tuple(sorted([*theirs, *begun_sweeps(site)]))
 
 
-def _request(
-    site: Site,
-    options: MarkOptions,
-    listing: tuple[Part, ...],
-    look: Look,
-    foreign: tuple[ForeignRanges, ...],
-) -> MarkRequest:
-    reader: LakeFSReader = site.reader
+def _request(begun: Begun, others: Others) -> MarkRequest:
+    site, look = begun.site, begun.look
     return MarkRequest(
         store=site.store,
-        prefix=mark_prefix(options.mark_id),
+        prefix=mark_prefix(begun.options.mark_id),
         storage_namespace=site.repository.storage_namespace,
-        metadata=reader.metadata_reader(site.desired.name),
-        listing=listing,
+        metadata=site.refs.metadata(site.server.name, site.reader, site.repository),
+        listing=begun.listing,
         uncommitted=look.uncommitted,
         metaranges=look.metaranges(),
         last_commits=look.last_commits(),
         held_prefixes=look.held_prefixes,
-        foreign=foreign,
-        collect_never_committed=options.settings.never_committed == "collect",
+        foreign=others.foreign,
+        collect_never_committed=begun.options.settings.never_committed == "collect",
     )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from lakeplan.app.sweep.look import foreign_ranges, read_rules, take_look
+from lakeplan.app.sweep.look import read_rules, take_look
+from lakeplan.app.sweep.others import foreign_ranges
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.errors import GateRefused, LakeplanError
 from lakeplan.formats.sweep_keys import mark_prefix

@@ -11,7 +11,6 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -24,6 +23,7 @@ from lakeplan.errors import GateRefused, LakeplanError, StorageNotFound
 from lakeplan.formats.namespace import METADATA_PREFIX
 from lakeplan.formats.sweep_keys import PROBE_KEY
 from lakeplan.model.plan import GateOutcome, GateResult
+from lakeplan.model.repository import Repository
 from lakeplan.ports.sweep_storage import SweepStore
 
 AT_ONCE = 8
@@ -31,16 +31,80 @@ FILE = "file://"
 MOVE = "neither can be swept; move one of them to a namespace of its own"
 
 
-def check_neighbours(site: Site, today: date) -> None:
+class Probes:
+    """A small file in every namespace that a command is about to mark or sweep, looked for in its neighbours:
+    each of them is read once, whatever the number of repositories. Those that share one ``Probes`` are all
+    written before the first is looked for."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, bytes] = {}
+        self._stores: dict[Neighbour, SweepStore] = {}
+        self._found: dict[str, bytes] = {}
+        self._read: dict[tuple[Neighbour, str], bytes | LakeplanError | None] = {}
+
+    def write(self, site: Site) -> bytes:
+        """Once. What it wrote."""
+        if site.key not in self._tokens:
+            token = json.dumps({"probe": secrets.token_hex(16)}).encode()
+            site.store.put(PROBE_KEY, token)
+            self._tokens[site.key] = token
+        return self._tokens[site.key]
+
+    def store(self, site: Site, neighbour: Neighbour) -> SweepStore:
+        if neighbour not in self._stores:
+            self._stores[neighbour] = site.open_store(neighbour.server, neighbour.repository)
+        return self._stores[neighbour]
+
+    def read(self, site: Site, neighbour: Neighbour, key: str) -> bytes | None:
+        """None where nothing is. Raises LakeplanError."""
+        one = (neighbour, key)
+        if one not in self._read:
+            try:
+                self._read[one] = self.store(site, neighbour).read(key)
+            except StorageNotFound:
+                self._read[one] = None
+            except LakeplanError as error:
+                self._read[one] = error
+        found = self._read[one]
+        if isinstance(found, LakeplanError):
+            raise found
+        return found
+
+    def check(self, site: Site) -> None:
+        """Writes the site's, and sees whether it is there. Raises LakeplanError when another run inspects."""
+        token = self.write(site)
+        found = self._found[site.key] = self._found.get(site.key) or site.store.read(PROBE_KEY)
+        if found != token and found not in self._tokens.values():
+            raise LakeplanError(
+                "another run is inspecting this namespace",
+                where=f"{site.key}: {site.store.url}",
+                hint="Wait for it, then run the command again.",
+            )
+
+    def is_shared(self, site: Site, neighbour: Neighbour, key: str) -> bool:
+        """Whether the neighbour's storage has what was written into the site's, or the site's has what was
+        written into the neighbour's later."""
+        theirs = self._tokens.get(f"{neighbour.server.name}/{neighbour.repository.id}")
+        return self._found[site.key] == theirs or self.read(site, neighbour, key) == self._tokens[site.key]
+
+
+def check_neighbours(
+    site: Site,
+    today: date,
+    *,
+    listed: Iterable[Repository] | None = None,
+    probes: Probes | None = None,
+) -> None:
     """Raises LakeplanError for storage that another repository shares, GateRefused while it is not known
-    whether one does."""
-    same_server = [Neighbour(site.server, r.id, r, site.reader) for r in site.reader.list_repositories()]
+    whether one does. ``listed``: the server's repositories; without them they are listed now."""
+    repositories = site.reader.list_repositories() if listed is None else listed
+    same_server = [Neighbour(site.server, r.id, r, site.reader) for r in repositories]
     same_server = [one for one in same_server if one.repository.id != site.desired.name]
     _check_names(site, same_server)
     _check_ancestors(site)
     related = _related(site)
     unread = dict(site.unread_servers)
-    for neighbour, how in _probed(site, same_server, related):
+    for neighbour, how in _probed(site, same_server, related, probes or Probes()):
         if isinstance(how, LakeplanError):
             # of the same server, only names that overlap could be one place, and these were refused above
             if neighbour in related:
@@ -72,18 +136,17 @@ def _related(site: Site) -> list[Neighbour]:
 
 
 def _probed(
-    site: Site, same_server: Iterable[Neighbour], related: Iterable[Neighbour]
+    site: Site, same_server: Iterable[Neighbour], related: Iterable[Neighbour], probes: Probes
 ) -> Iterator[tuple[Neighbour, str | LakeplanError]]:
     """How each lies to this namespace, as their storage shows: "" for apart; why it could not be read."""
-    token = json.dumps({"probe": secrets.token_hex(16)}).encode()
-    site.store.put(PROBE_KEY, token)
+    probes.check(site)
     # a folder of this machine may be reached by any path
     local = [n for n in site.neighbours if site.store.url.startswith(FILE) and _is_local(n)]
     chosen = list(dict.fromkeys([*same_server, *related, *local]))
 
     def look(neighbour: Neighbour) -> str | LakeplanError:
         try:
-            return _how(site, neighbour, site.open_store(neighbour.server, neighbour.repository), token)
+            return _how(site, neighbour, probes)
         except LakeplanError as error:
             return error
 
@@ -95,7 +158,8 @@ def _is_local(neighbour: Neighbour) -> bool:
     return neighbour.repository.storage_namespace.startswith("local://")
 
 
-def _how(site: Site, neighbour: Neighbour, store: SweepStore, token: bytes) -> str:
+def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:
+    store = probes.store(site, neighbour)
     if site.store.url.startswith(FILE) and store.url.startswith(FILE):
         own, theirs = _real(site.store.url), _real(store.url)
         if own == theirs or _same_folder(own, theirs):
@@ -113,9 +177,8 @@ def _how(site: Site, neighbour: Neighbour, store: SweepStore, token: bytes) -> s
         return ""
     below = "/".join((*ours[len(other) :], PROBE_KEY)) if ours[: len(other)] == other else PROBE_KEY
     for key in dict.fromkeys((PROBE_KEY, below)):
-        with suppress(StorageNotFound):
-            if store.read(key) == token:
-                return "shares this storage by another name of it"
+        if probes.is_shared(site, neighbour, key):
+            return "shares this storage by another name of it"
     return ""
 
 

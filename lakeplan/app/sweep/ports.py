@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from lakeplan.app.plan import Selection
+from lakeplan.app.sweep.refs_memory import RefsMemory
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.model.desired import DesiredRepository, Override, ServerConfig
 from lakeplan.model.repository import Repository
@@ -31,6 +32,8 @@ class SweepPorts:
     progress: Progress
     now: Callable[[], datetime]
     stop: Callable[[], bool] = lambda: False
+    refs: RefsMemory = field(default_factory=RefsMemory)
+    """What the command read of refs."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,25 @@ class Site:
     """Those of the other servers that could not be asked, with why."""
     overrides: tuple[Override, ...] = ()
     """Of the whole tree."""
+    refs: RefsMemory = field(default_factory=RefsMemory, compare=False, repr=False)
 
     @property
     def key(self) -> str:
         return self.desired.key
 
 
-def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) -> Site:
-    """Raises ServerError, StorageError, CredentialsError; LakeplanError for storage that is not swept."""
+OtherServers = tuple[list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]], dict[str, str]]
+"""The tree's other servers with their repositories, and those that could not be asked, with why."""
+
+
+def open_site(
+    desired: DesiredRepository,
+    tree: DesiredTree,
+    ports: SweepPorts,
+    others: Callable[[ServerConfig], OtherServers] | None = None,
+) -> Site:
+    """``others``: see ``other_servers``, for those who open several. Raises ServerError,
+    StorageError, CredentialsError; LakeplanError for storage that is not swept."""
     server = tree.servers[desired.server]
     reader = ports.reader(desired.server)
     repository = reader.get_repository(desired.name)
@@ -84,7 +98,7 @@ def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) 
             hint="plan works; reclaim storage with the official collector",
         )
     store = ports.store(server, repository)
-    others, unread = _other_servers(server, tree, ports)
+    listed, unread = other_servers(server, tree, ports) if others is None else others(server)
     return Site(
         desired,
         server,
@@ -93,17 +107,16 @@ def open_site(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) 
         ports.preparer(desired.server),
         store,
         ports.store,
-        tuple(neighbour for _, _, listed in others for neighbour in listed),
-        tuple((other, reader) for other, reader, _ in others),
+        tuple(neighbour for _, _, neighbours in listed for neighbour in neighbours),
+        tuple((other, reader) for other, reader, _ in listed),
         unread,
         tuple(tree.overrides),
+        ports.refs,
     )
 
 
-def _other_servers(
-    server: ServerConfig, tree: DesiredTree, ports: SweepPorts
-) -> tuple[list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]], dict[str, str]]:
-    """The tree's other servers with their repositories, and those that could not be asked, with why."""
+def other_servers(server: ServerConfig, tree: DesiredTree, ports: SweepPorts) -> OtherServers:
+    """All but ``server``, asked now."""
     found: list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]] = []
     unread: dict[str, str] = {}
     for name, other in tree.servers.items():

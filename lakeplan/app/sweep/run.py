@@ -17,8 +17,9 @@ from lakeplan.app.run import Run
 from lakeplan.app.sweep.approve import check_readable
 from lakeplan.app.sweep.clock import site_clocks, site_lease
 from lakeplan.app.sweep.judge import held_to_approval, judge_again
-from lakeplan.app.sweep.look import foreign_ranges, only_new, read_rules, take_look
+from lakeplan.app.sweep.look import read_rules, take_look
 from lakeplan.app.sweep.mark import by_text, collector_runs
+from lakeplan.app.sweep.others import foreign_ranges, only_new
 from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.app.sweep.record import read_sweeps
 from lakeplan.app.sweep.results import deleted, newest_attempts, read_end

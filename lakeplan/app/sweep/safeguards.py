@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
-from lakeplan.app.sweep.neighbours import check_neighbours
+from lakeplan.app.sweep.neighbours import Probes, check_neighbours
 from lakeplan.app.sweep.ports import Site
 from lakeplan.errors import LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
 from lakeplan.formats.sweep_keys import (
@@ -21,18 +21,26 @@ from lakeplan.formats.sweep_keys import (
 )
 from lakeplan.limits import parse_json
 from lakeplan.model import records
+from lakeplan.model.repository import Repository
 from lakeplan.model.sweep import Status
 from lakeplan.ports.storage import NamespaceReader
 
 
-def check_site(site: Site, today: date) -> None:
+def check_site(
+    site: Site,
+    today: date,
+    *,
+    listed: Iterable[Repository] | None = None,
+    probes: Probes | None = None,
+) -> None:
     """Raises ReadOnlyRepository (a mark skips it), and LakeplanError for shared namespaces, a namespace that
-    another server or repository owns, and stores that keep deleted data."""
+    another server or repository owns, and stores that keep deleted data. ``listed`` and ``probes``: see
+    ``check_neighbours``."""
     if site.repository.read_only:
         raise ReadOnlyRepository(
             "the repository is read-only: nothing is collected", where=site.key, hint="make it writable first"
         )
-    check_neighbours(site, today)
+    check_neighbours(site, today, listed=listed, probes=probes)
     _check_soft_delete(site)
     _check_owner(site)
 

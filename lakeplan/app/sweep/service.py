@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from lakeplan.app.plan import Selection
 from lakeplan.app.run import Run
-from lakeplan.app.sweep.mark import MarkOptions, make_mark
+from lakeplan.app.sweep.mark import Made, MarkOptions, make_marks
 from lakeplan.app.sweep.places import MARK_INDEX, approval_key
-from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select, select_one
+from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, other_servers, select, select_one
 from lakeplan.app.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines, purge
 from lakeplan.app.sweep.safeguards import is_begun
 from lakeplan.app.sweep.store_marks import StoredMark, load_mark, read_mark_index, repository_of
@@ -19,7 +20,6 @@ from lakeplan.core.planning.gates import Openers
 from lakeplan.core.sweep.settling import window
 from lakeplan.errors import ExitCode, FormatError, LakeplanError, ReadOnlyRepository, UsageError
 from lakeplan.formats.sweep_keys import sweep_prefix
-from lakeplan.model.desired import DesiredRepository
 from lakeplan.model.mark import Mark
 from lakeplan.model.moments import utc_text
 from lakeplan.model.sweep import MarkStage, SweepSettings
@@ -37,6 +37,17 @@ class MarkReport:
     marks: list[Mark] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, LakeplanError] = field(default_factory=dict)
+
+    def add(self, key: str, made: Made) -> None:
+        match made:
+            case Mark():
+                self.marks.append(made)
+            case ReadOnlyRepository():
+                self.skipped[key] = made.message
+            case LakeplanError():
+                self.failed[key] = made
+            case _:
+                self.skipped[key] = made
 
     @property
     def exit_code(self) -> int:
@@ -57,15 +68,23 @@ def mark_all(
     openers: Openers,
     new_mark_id: Callable[[], str],
 ) -> MarkReport:
-    """Marks every selected repository, one after the other. ``settings`` puts a command's options over the
+    """Marks every selected repository. ``settings`` puts a command's options over the
     tree's. Raises UsageError when none is selected."""
     wanted, failed = select(tree, selection, ports)
     openers.check_named([*(d.key for d in wanted), *failed])
     _check_allowed(openers.allowed, [d.key for d in wanted])
     report = MarkReport(failed=dict(failed))
+    others = cache(lambda server: other_servers(tree.servers[server], tree, ports))
+    sites: list[tuple[Site, MarkOptions]] = []
     for desired in wanted:
-        options = MarkOptions(new_mark_id(), settings(desired.sweep), openers)
-        _mark_one(desired, tree, ports, run, options, report)
+        try:
+            site = open_site(desired, tree, ports, lambda server: others(server.name))
+        except LakeplanError as error:
+            report.add(desired.key, error)
+        else:
+            sites.append((site, MarkOptions(new_mark_id(), settings(desired.sweep), openers)))
+    for site, made in make_marks(sites, ports, run):
+        report.add(site.key, made)
     return report
 
 
@@ -78,22 +97,6 @@ def _check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
                 f"--allow {flag} names no repository, and {len(keys):,} are selected",
                 hint=f"name each one whose gate you mean to override: {flags}",
             )
-
-
-def _mark_one(
-    desired: DesiredRepository,
-    tree: DesiredTree,
-    ports: SweepPorts,
-    run: Run,
-    options: MarkOptions,
-    report: MarkReport,
-) -> None:
-    try:
-        report.marks.append(make_mark(open_site(desired, tree, ports), ports, options, run))
-    except ReadOnlyRepository as error:
-        report.skipped[desired.key] = error.message
-    except LakeplanError as error:
-        report.failed[desired.key] = error
 
 
 def open_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site, StoredMark]:

@@ -102,6 +102,12 @@ def mark(
         str | None,
         typer.Option("--never-committed", help="keep, or collect: what no commit ever held.", metavar="WORD"),
     ] = None,
+    verify_cache: Annotated[
+        bool,
+        typer.Option(
+            "--verify-cache", help="Read a sample of what the cache says of other repositories again."
+        ),
+    ] = False,
     allow: AllowHere = None,
     format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
     out: options.Outs = None,
@@ -122,7 +128,8 @@ def mark(
     chosen = chosen_settings(min_age, never_committed)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
     session.timeouts = Timeouts(connect_timeout, read_timeout)
-    with sweep_ports(session, runners=options.runners(runner, master, spark_conf)) as ports:
+    chosen_runners = options.runners(runner, master, spark_conf)
+    with sweep_ports(session, runners=chosen_runners, verify_cache=verify_cache) as ports:
         made = mark_all(
             session.tree,
             Selection(tuple(target or ()), owner, server),

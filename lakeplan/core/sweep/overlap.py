@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote
 
 from lakeplan.model.repository import Repository
@@ -53,6 +54,7 @@ def overlapping(
     return found
 
 
+@lru_cache(maxsize=4096)
 def places(url: str) -> tuple[Place, ...]:
     """The place that a namespace means, and others that it may mean: a server drops a query and decodes
     escapes, and some stores resolve ``..``."""
@@ -63,6 +65,7 @@ def places(url: str) -> tuple[Place, ...]:
     return tuple(dict.fromkeys(_place(scheme, parts) for parts in both))
 
 
+@lru_cache(maxsize=4096)
 def place_of(url: str) -> Place:
     """The place that a namespace most probably means."""
     scheme, rest = _taken_apart(url)

@@ -11,8 +11,8 @@ import pytest
 from lakeplan.app import gather
 from lakeplan.app.clocks import Clocks
 from lakeplan.app.state import Lease
-from lakeplan.app.sweep import look
 from lakeplan.app.sweep.approve import approve
+from lakeplan.app.sweep.refs_memory import RefsMemory
 from lakeplan.app.sweep.run import HELD_AGAIN, check_may_run, run_sweep
 from lakeplan.errors import (
     DataGone,
@@ -106,6 +106,8 @@ class DescribeMarking:
     def it_skips_a_read_only_repository(self, world: SweepWorld, repo: LakeRepository) -> None:
         other = world.lake.repository("repo2")
         other.set_rules(7)
+        other.upload("a.bin", b"old")
+        world.lake.clock.advance(days=2)
         world.lake.call(
             "POST",
             "/repositories",
@@ -218,7 +220,8 @@ class DescribeMarking:
         assert world.mark().goes.objects == 2
 
     def it_lets_one_repository_fail_alone(self, world: SweepWorld, repo: LakeRepository) -> None:
-        world.lake.repository("repo2")  # no rules
+        world.lake.repository("repo2").upload("a.bin", b"old")  # no rules
+        world.lake.clock.advance(days=2)
         report = world.mark_all()
         assert [mark.key for mark in report.marks] == ["prod/repo1"]
         assert list(report.failed) == ["prod/repo2"]
@@ -456,13 +459,8 @@ class DescribeRunning:
 
 
 def _change_refs(monkeypatch: pytest.MonkeyPatch, change: Callable[[Refs], Refs]) -> None:
-    real = look.read_all_refs
-
-    def changed(*args: object, **more: object) -> object:
-        refs, unseen = real(*args, **more)  # type: ignore[arg-type]
-        return change(refs), unseen
-
-    monkeypatch.setattr(look, "read_all_refs", changed)
+    real = RefsMemory.read
+    monkeypatch.setattr(RefsMemory, "read", lambda *args: change(real(*args)))
 
 
 def _change_dumps(monkeypatch: pytest.MonkeyPatch, change: Callable[[Refs], Refs]) -> None:

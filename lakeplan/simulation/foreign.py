@@ -1,0 +1,201 @@
+"""Full addresses in other repositories: each range is read once, and what it holds is kept.
+
+A range's id is the SHA-256 of its records, so what it holds never changes. Nothing in a range's index or in a
+metarange tells whether it holds full addresses.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
+
+import pyarrow as pa
+
+from lakeplan.errors import LakeplanError, SimulationFailed
+from lakeplan.formats.compiled import is_worth_it
+from lakeplan.formats.odd_entries import odd_entries, pack_odd
+from lakeplan.formats.ranges import KnownRanges, read_metarange, read_range_arrays
+from lakeplan.model.objects import RangeInfo
+from lakeplan.ports.foreign import ForeignCache, ForeignFacts
+from lakeplan.ports.lakefs import MetadataReader
+from lakeplan.ports.progress import Progress
+from lakeplan.ports.sweep import ForeignRanges
+from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.failing import failure, report_of
+from lakeplan.simulation.fetching import FETCH_AHEAD, ahead
+from lakeplan.simulation.ranges import FETCHES
+from lakeplan.simulation.runners import Choice, Runner, Step
+from lakeplan.simulation.work import Kind, WorkItem, numbered, pack, unpack_bin
+
+OpenRunner = Callable[[int, int], AbstractContextManager[tuple[Runner, Choice]]]
+"""For so many entries and bytes to read."""
+
+SAMPLE_METARANGES, SAMPLE_RANGES = 20, 100
+"""How many of each are read again at most to verify a cache, of all repositories together."""
+_ID = 64
+
+
+class ForeignReader:
+    """One for a command: what it read of a repository serves all repositories that the command marks."""
+
+    def __init__(
+        self, open_runner: OpenRunner, progress: Progress, cache: ForeignCache | None, *, verify: bool = False
+    ) -> None:
+        self._open = open_runner
+        self._progress = progress
+        self._cache = cache
+        self._verify = verify
+        self._facts: dict[str, ForeignFacts] = {}
+
+    def entries(self, foreign: Sequence[ForeignRanges]) -> list[bytes]:
+        """What ``pack_odd`` made of all ranges of these metaranges that hold something, each range once.
+        Raises LakeplanError for what cannot be read, and for a cache that ``verify`` finds wrong."""
+        for other in foreign:
+            if other.name not in self._facts:
+                self._facts[other.name] = self._cache.load(other.name) if self._cache else ForeignFacts()
+        if self._verify:
+            self._verify = False
+            self._check(foreign)
+        self._read_new(foreign)
+        found: dict[str, bytes] = {}
+        for other in foreign:
+            facts = self._facts[other.name]
+            for metarange in other.metaranges:
+                for id in facts.metaranges[metarange]:
+                    found[id] = facts.ranges[id]
+        return list(found.values())
+
+    def _read_new(self, foreign: Sequence[ForeignRanges]) -> None:
+        """What the metaranges say that nobody read yet, and their ranges."""
+        wanted = [
+            (other, id)
+            for other in foreign
+            for id in other.metaranges
+            if id not in self._facts[other.name].metaranges
+        ]
+        if not wanted:
+            return
+        listed = self._ranges_of(wanted)
+        unread: dict[tuple[str, str], tuple[ForeignRanges, RangeInfo]] = {}
+        for (other, _), infos in listed:
+            for info in infos:
+                if info.id not in self._facts[other.name].ranges:
+                    unread.setdefault((other.name, info.id), (other, info))
+        known = self._read_ranges(list(unread.values()))
+        for name, id, packed in known:
+            self._facts[name].ranges[id] = packed
+        for (other, id), infos in listed:
+            facts = self._facts[other.name]
+            facts.metaranges[id] = tuple(info.id for info in infos if facts.ranges[info.id])
+        if self._cache is not None:
+            changed = {other.name: other for other, _ in wanted}
+            for name, other in changed.items():
+                self._cache.save(name, self._facts[name], needed=other.metaranges)
+
+    def _ranges_of(
+        self, wanted: Sequence[tuple[ForeignRanges, str]]
+    ) -> list[tuple[tuple[ForeignRanges, str], list[RangeInfo]]]:
+        found = []
+        records: dict[str, KnownRanges] = {}
+        with (
+            self._progress.task("reading metaranges of other repositories", len(wanted)) as step,
+            ThreadPoolExecutor(FETCHES) as pool,
+        ):
+            for one, fetched in ahead(wanted, _fetch_metarange, pool, FETCHES):
+                other, id = one
+                where = f"{other.name}: metarange {id}"
+                known = records.setdefault(other.name, {})
+                infos = read_metarange(fetched(), name=where, verify_id=id, known=known)
+                found.append((one, infos))
+                step()
+        return found
+
+    def _read_ranges(self, unread: Sequence[tuple[ForeignRanges, RangeInfo]]) -> list[tuple[str, str, bytes]]:
+        """Repository, range id and packed entries of each. Raises the first error, when the others are read:
+        they are not kept then, because a mark cannot be made anyway."""
+        if not unread:
+            return []
+        sources: dict[str, tuple[int, MetadataReader]] = {}
+        items = []
+        for other, info in unread:
+            number, _ = sources.setdefault(other.name, (len(sources), other.metadata))
+            items.append(WorkItem(Kind.FOREIGN_RANGE, number, info.id, weight=max(info.estimated_size, 0)))
+        names = list(sources)
+        entries = sum(info.count for _, info in unread)
+        size = sum(info.estimated_size for _, info in unread)
+        readers = [(name, reader) for name, (_, reader) in sources.items()]
+        read = partial(_read_odd, readers=readers, use_compiled=is_worth_it(entries))
+        found = []
+        with (
+            self._progress.task(f"reading {len(items)} ranges of other repositories", None),
+            self._open(entries, size) as (runner, _),
+        ):
+            bins = pack(numbered(items), runner.parallelism)
+            for piece in runner.run(bins, [Step(read, 0)], None):
+                data = bytes(piece.data)
+                if piece.of == Of.ERROR:
+                    raise failure(data)
+                found.append((names[piece.source], data[:_ID].decode(), data[_ID:]))
+        return found
+
+    def _check(self, foreign: Sequence[ForeignRanges]) -> None:
+        """Reads some of what is known again. Raises SimulationFailed on a difference."""
+        cached = [
+            (other, id)
+            for other in foreign
+            for id in other.metaranges
+            if id in self._facts[other.name].metaranges
+        ]
+        chosen = random.SystemRandom().sample(cached, min(SAMPLE_METARANGES, len(cached)))
+        listed = self._ranges_of(chosen)
+        ranges = {(other.name, info.id): (other, info) for (other, _), infos in listed for info in infos}
+        keys = random.SystemRandom().sample(sorted(ranges), min(SAMPLE_RANGES, len(ranges)))
+        read = {(name, id): packed for name, id, packed in self._read_ranges([ranges[key] for key in keys])}
+        for (other, id), infos in listed:
+            known = set(self._facts[other.name].metaranges[id])
+            if not known <= {info.id for info in infos}:
+                raise self._wrong(f"{other.name}: metarange {id}")
+            for info in infos:
+                packed = read.get((other.name, info.id))
+                if packed is not None and bool(packed) != (info.id in known):
+                    raise self._wrong(f"{other.name}: range {info.id}")
+        for (name, id), packed in read.items():
+            if self._facts[name].ranges.get(id, packed) != packed:
+                raise self._wrong(f"{name}: range {id}")
+
+    def _wrong(self, where: str) -> LakeplanError:
+        place = self._cache.where if self._cache else ""
+        return SimulationFailed(
+            "what the cache says of full addresses in another repository is not what is there",
+            where=where,
+            hint=f"Remove {place}, find out who wrote there, and mark again.",
+        )
+
+
+def _fetch_metarange(one: tuple[ForeignRanges, str]) -> bytes:
+    other, id = one
+    return other.metadata.read_metadata("meta_range", id)
+
+
+def _read_odd(batches, shared, *, readers, use_compiled) -> Iterator[pa.RecordBatch]:  # type: ignore[no-untyped-def]
+    """The step that reads ranges. ``readers``: name and reader of each repository, by number."""
+    with ThreadPoolExecutor(FETCH_AHEAD) as pool:
+
+        def fetch(item: WorkItem) -> bytes:
+            data: bytes = readers[item.source][1].read_metadata("range", item.name)
+            return data
+
+        for piece in pieces_in(batches):
+            for item, fetched in ahead(unpack_bin(piece.data), fetch, pool, FETCH_AHEAD):
+                where = f"{readers[item.source][0]}: range {item.name}"
+                try:
+                    arrays = read_range_arrays(
+                        fetched(), name=where, verify_id=item.name, use_compiled=use_compiled
+                    )
+                    data = item.name.encode() + pack_odd(odd_entries(arrays))
+                    yield to_batch(Piece(0, item.source, 0, Of.FOREIGN, data))
+                except LakeplanError as error:
+                    yield to_batch(Piece(0, item.source, 0, Of.ERROR, report_of(error, where).encode()))
