@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +61,8 @@ def ask(
     """Everything in one job. Gives, by place of the repository, what the question makes of the objects that
     it takes, as it comes; at the end an ``Answer`` for each repository. ``more``: steps after ``meet``."""
     items = numbered([item for one in asking for item in one.items])
-    kept = [_Kept(one.source, [i for i in items if i.source == place]) for place, one in enumerate(asking)]
+    of_source = {source: list(of) for source, of in groupby(items, key=attrgetter("source"))}
+    kept = [_Kept(one.source, of_source.get(place, [])) for place, one in enumerate(asking)]
     to_read = [item for one in kept for item in one.to_read]
     parallelism = runner.parallelism
     parts = [1 if one.rows < FEW_ROWS else max(parallelism, -(-one.rows // ROWS_A_PART)) for one in asking]
@@ -114,13 +117,19 @@ class _Kept:
         if weight:
             self.share = sum(item.weight for item in self.to_read) / weight
         left = sum(item.kind is Kind.RANGE for item in self.to_read)
-        _log.info("%s: %d of %d ranges are in the cache", source.name, len(numbers) - left, len(numbers))
+        _log.info(
+            "%s: %d of %d ranges are in the cache (%d MB)",
+            source.name,
+            len(numbers) - left,
+            len(numbers),
+            sum(segment.size for segment in self._used) // 1_000_000,
+        )
         place = items[0].source if items else 0
         self.to_read += [item_of(segment, place, numbers) for segment in self._used]
 
     def wrote(self, data: bytes) -> None:
-        name, ranges, rows = json.loads(data)
-        self._written.append(Segment(name, tuple(ranges), rows))
+        name, ranges, *amounts = json.loads(data)
+        self._written.append(Segment(name, tuple(ranges), *amounts))
 
     def end(self) -> None:
         if self._written:

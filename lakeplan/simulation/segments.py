@@ -42,11 +42,12 @@ _MAX_TEXT = (1 << 31) - 1
 
 
 class Segment(NamedTuple):
-    """``rows`` are counted; ``ranges`` in the order of the segment's own leaves."""
+    """``ranges`` in the order of the segment's own leaves; how many ``rows``, and bytes of the file."""
 
     name: str
     ranges: tuple[str, ...]
     rows: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def write_segment(
     data = to_bytes(ranges, rows, sets, texts)
     if source.cache is None or data is None:
         return None
-    segment = Segment(secrets.token_hex(16), tuple(ranges), len(rows))
+    segment = Segment(secrets.token_hex(16), tuple(ranges), len(rows), len(data))
     source.cache.put(_key(source, segment.name), data)
     return segment
 
@@ -173,12 +174,12 @@ class Manifest:
             if found["version"] != VERSION:
                 return cls()
             segments = [
-                Segment(str(name), tuple(map(str, ranges)), int(rows))
-                for name, ranges, rows in found["segments"]
+                Segment(str(name), tuple(map(str, ranges)), int(rows), int(size))
+                for name, ranges, rows, size in found["segments"]
             ]
         except (ValueError, TypeError, KeyError):
             return cls()
-        if not all(segment.name.isalnum() and segment.rows >= 0 for segment in segments):
+        if not all(segment.name.isalnum() and min(segment.rows, segment.size) >= 0 for segment in segments):
             return cls()
         return cls(tuple(segments))
 

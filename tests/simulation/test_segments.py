@@ -129,7 +129,7 @@ class DescribeASegment:
         assert to_bytes(RANGES, rows, sets, texts) is None
 
     def it_travels_as_a_work_item(self) -> None:
-        segment = Segment("aa", ("x", "y"), 7)
+        segment = Segment("aa", ("x", "y"), 7, 9)
         item = item_of(segment, 3, {"y": 12})
         assert (item.kind, item.source, item.weight) == (Kind.SEGMENT, 3, 7 * segments.ROW_WEIGHT)
         assert segment_of(item) == (segment, [-1, 12])
@@ -138,7 +138,7 @@ class DescribeASegment:
 class DescribeAManifest:
     def it_is_read_as_it_was_written(self) -> None:
         cache = MemoryCache()
-        manifest = Manifest((Segment("aa", ("x",), 7), Segment("bb", (), 0)))
+        manifest = Manifest((Segment("aa", ("x",), 7, 9), Segment("bb", (), 0, 9)))
         manifest.write(source(cache))
         assert Manifest.read(source(cache)) == manifest
         assert Manifest.read(source(cache, "another")) == Manifest()
@@ -153,35 +153,39 @@ class DescribeAManifest:
             b"{}",
             b'{"version": 2, "segments": []}',
             b'{"version": 1, "segments": 5}',
-            b'{"version": 1, "segments": [["a", ["x"]]]}',
-            b'{"version": 1, "segments": [["a", ["x"], "many"]]}',
-            b'{"version": 1, "segments": [["a", ["x"], -1]]}',
-            b'{"version": 1, "segments": [["../a", ["x"], 1]]}',
+            b'{"version": 1, "segments": [["a", ["x"], 1]]}',
+            b'{"version": 1, "segments": [["a", ["x"], "many", 9]]}',
+            b'{"version": 1, "segments": [["a", ["x"], -1, 9]]}',
+            b'{"version": 1, "segments": [["../a", ["x"], 1, 9]]}',
         ],
     )
     def it_is_empty_when_it_is_damaged(self, content: bytes) -> None:
         cache = MemoryCache()
-        Manifest((Segment("aa", ("x",), 7),)).write(source(cache))
+        Manifest((Segment("aa", ("x",), 7, 9),)).write(source(cache))
         cache.files = dict.fromkeys(cache.files, content)
         assert Manifest.read(source(cache)) == Manifest()
 
     def it_uses_no_range_twice(self) -> None:
-        large, small = Segment("aa", ("x", "y"), 7), Segment("bb", ("y", "z"), 5)
+        large, small = Segment("aa", ("x", "y"), 7, 9), Segment("bb", ("y", "z"), 5, 9)
         assert Manifest((small, large)).useful({"x": 0, "y": 1, "z": 2}) == (large,)
 
     def it_leaves_out_segments_of_which_most_is_gone(self) -> None:
-        one, other = Segment("aa", ("x", "y"), 7), Segment("bb", ("z", "q", "r"), 5)
+        one, other = Segment("aa", ("x", "y"), 7, 9), Segment("bb", ("z", "q", "r"), 5, 9)
         assert Manifest((one, other)).useful({"x": 0, "z": 1}) == (one,)
 
     def it_leaves_out_small_ones_when_there_are_many(self) -> None:
-        large = Segment("aa", ("x",), 1000)
-        small = [Segment(f"b{n}", (f"y{n}",), 2) for n in range(segments.MAX_SMALL + 1)]
+        large = Segment("aa", ("x",), 1000, 9)
+        small = [Segment(f"b{n}", (f"y{n}",), 2, 9) for n in range(segments.MAX_SMALL + 1)]
         numbers = {id: 0 for one in (large, *small) for id in one.ranges}
         assert Manifest((large, *small)).useful(numbers) == (large,)
         assert set(Manifest((large, *small[1:])).useful(numbers)) == {large, *small[1:]}
 
     def it_forgets_what_had_to_be_read_again(self) -> None:
-        used, damaged, again = Segment("aa", ("x",), 1), Segment("bb", ("y",), 1), Segment("cc", ("y",), 1)
+        used, damaged, again = (
+            Segment("aa", ("x",), 1, 9),
+            Segment("bb", ("y",), 1, 9),
+            Segment("cc", ("y",), 1, 9),
+        )
         assert Manifest.after([used, damaged], [again]) == Manifest((used, again))
 
 
@@ -246,6 +250,6 @@ class DescribeARun:
 def test_full_addresses_are_kept_apart_by_the_names_of_a_namespace() -> None:
     """What an address means hangs on where the namespace is known to be."""
     cache = MemoryCache()
-    Manifest((Segment("aa", ("x",), 7),)).write(source(cache))
+    Manifest((Segment("aa", ("x",), 7, 9),)).write(source(cache))
     other = Source("one", NoMetadata(), Addresses(("s3://bucket/other",)), cache=cache)
     assert Manifest.read(other) == Manifest()
