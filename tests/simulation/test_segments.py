@@ -181,11 +181,8 @@ class DescribeAManifest:
         assert set(Manifest((large, *small[1:])).useful(numbers)) == {large, *small[1:]}
 
     def it_forgets_what_had_to_be_read_again(self) -> None:
-        used, damaged, again = (
-            Segment("aa", ("x",), 1, 9),
-            Segment("bb", ("y",), 1, 9),
-            Segment("cc", ("y",), 1, 9),
-        )
+        used, damaged = Segment("aa", ("x",), 1, 9), Segment("bb", ("y",), 1, 9)
+        again = Segment("cc", ("y",), 1, 9)
         assert Manifest.after([used, damaged], [again]) == Manifest((used, again))
 
 
