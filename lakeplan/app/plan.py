@@ -244,9 +244,9 @@ def _plan_all(
         plan = replace(item.gathered.plan, impact=folded)
         if item.branches is not None:
             plan = replace(plan, lifecycle=branches_plan(item.branches, results, _look(options)))
-        plan = replace(
-            plan, warnings=(*plan.warnings, *_collector_warnings(plan, item.gathered.desired, options.as_of))
-        )
+        known = _inventory_warnings(item, results)
+        more = _collector_warnings(plan, item.gathered.desired, options.as_of)
+        plan = replace(plan, warnings=(*plan.warnings, *known, *more))
         plans.append(replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, openers)))
     read = (result.runner for result in results.values() if isinstance(result, ImpactResult))
     return plans, next((runner for runner in read if runner is not None), None)
@@ -272,6 +272,25 @@ def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of:
             f"protected tags lose data only by the official collector, lakeplan sweep keeps it: {shown}"
         )
     return warnings
+
+
+def _inventory_warnings(
+    item: _Judged, results: Mapping[str, ImpactResult | LakeplanError]
+) -> tuple[str, ...]:
+    """What an S3 inventory adds. Gates judge what expires by the metadata, which is never less."""
+    result = results.get(item.request.key) if item.request is not None else None
+    stored = result.stored if isinstance(result, ImpactResult) else None
+    if item.request is None or stored is None:
+        return ()
+    if stored.problem:
+        return (f"the S3 inventory is not used: {stored.problem}",)
+    expires = item.request.transitions[item.request.detail]
+    assert isinstance(result, ImpactResult)
+    amount = stored.amount(expires)
+    return (
+        f"of {result.amount(expires).objects:,} objects that expire, {amount.objects:,} were stored"
+        f" ({amount.size_bytes:,} bytes) when the S3 inventory of {stored.created} was made",
+    )
 
 
 def _judge_one(
@@ -349,6 +368,7 @@ def _judge_rules(
         tags=impact.tag_metaranges(verdicts),
         tag_transitions=tuple(expire_name(horizon) for horizon in Horizon),
         shown=named_transitions(backlog=options.backlog),
+        storage_id=gathered.repository.storage_id,
     )
     return _Judged(gathered, request, verdicts, blind_to)
 

@@ -10,10 +10,10 @@ from lakeplan.adapters.storage import open_namespace
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.core.retention import to_us
 from lakeplan.errors import UsageError
-from lakeplan.model.repository import Repository
 
 if TYPE_CHECKING:  # Arrow takes half a second to import
     from lakeplan.cli.wiring import Session
+    from lakeplan.ports.simulation import ImpactRequest
     from lakeplan.simulation.inventory import Inventory
 
 
@@ -52,10 +52,16 @@ def inventory_place(
     return InventoryPlace(url, parse_age("--max-inventory-age", max_age), endpoint_url, region)
 
 
-def inventory_of(session: Session, server: str, repository: Repository) -> Inventory | None:
-    """What the tree says in ``servers.<name>.storages`` of the repository's storage."""
+def inventory_for(session: Session, request: ImpactRequest) -> Inventory | None:
+    """For a plan."""
+    server = request.key.partition("/")[0]
+    return inventory_of(session, server, request.storage_id or "", request.storage_namespace)
+
+
+def inventory_of(session: Session, server: str, storage_id: str, namespace: str) -> Inventory | None:
+    """What the tree says in ``servers.<name>.storages`` of a repository's storage."""
     config = session.tree.servers[server]
-    storage = config.storages.get(repository.storage_id)
+    storage = config.storages.get(storage_id)
     if storage is None or storage.inventory is None:
         return None
     from lakeplan.cli.sweeping import bind_storage
@@ -64,4 +70,4 @@ def inventory_of(session: Session, server: str, repository: Repository) -> Inven
     place = InventoryPlace(
         storage.inventory, storage.inventory_max_age_seconds, storage.endpoint_url, storage.region
     )
-    return place.open(repository.storage_namespace, session.as_of)
+    return place.open(namespace, session.as_of)

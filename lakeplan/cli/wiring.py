@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakeplan.adapters.lakefs import (
     Credentials,
@@ -48,6 +49,9 @@ from lakeplan.ports.progress import Progress
 from lakeplan.ports.simulation import ImpactRequest, Simulator
 from lakeplan.ports.storage import StateWriter
 from lakeplan.simulation.runners import Runners
+
+if TYPE_CHECKING:  # Arrow takes half a second to import
+    from lakeplan.simulation.inventory import Inventory
 
 
 @dataclass(frozen=True)
@@ -206,12 +210,13 @@ class LazySimulator:
     runners: Runners
     progress: Progress
     cache: CacheChoice = field(default_factory=CacheChoice)
+    inventories: Callable[[ImpactRequest], Inventory | None] | None = None
 
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
         from lakeplan.simulation.impact import LocalOrSpark
 
         cache = self.cache.open(local=self.runners.is_local)
-        return LocalOrSpark(self.runners, self.progress, cache).impact(requests)
+        return LocalOrSpark(self.runners, self.progress, cache, self.inventories).impact(requests)
 
 
 def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> LakectlSettings:

@@ -49,6 +49,20 @@ class PrefixAmount:
 
 
 @dataclass(frozen=True)
+class StoredAmounts:
+    """Which of the objects an S3 inventory has: ``by_mask`` as in ``ImpactResult``. ``created``: its date
+    (ISO 8601). ``problem``: why it was not used, in words; the rest is empty then."""
+
+    created: str = ""
+    by_mask: Mapping[int, Amount] = field(default_factory=dict)
+    problem: str = ""
+
+    def amount(self, transition: Transition) -> Amount:
+        """What goes in a transition."""
+        return _in_transition(self.by_mask, transition)
+
+
+@dataclass(frozen=True)
 class ImpactResult:
     """``by_mask``: objects of the namespace by their mask, over every range that was read.
 
@@ -56,7 +70,8 @@ class ImpactResult:
     ``ranges_read`` 0, and all transitions are zero. ``prefixes`` holds at most the 1,000 largest rows.
     Figures come from metadata alone, so they say *at most*: what is no longer stored cannot go. ``shown`` are
     records of the objects that were to be named (``lakeplan.model.shown``); None: there are too many.
-    ``runner``: who read; None where nothing was read.
+    ``runner``: who read; None where nothing was read. ``stored``: which of the objects are stored; it lowers
+    none of the other figures.
     """
 
     by_mask: Mapping[int, Amount]
@@ -66,14 +81,11 @@ class ImpactResult:
     entries_read: int = 0
     shown: bytes | None = b""
     runner: Choice | None = None
+    stored: StoredAmounts | None = None
 
     def amount(self, transition: Transition) -> Amount:
         """What goes in a transition."""
-        total = Amount()
-        for mask, amount in self.by_mask.items():
-            if transition.goes(mask):
-                total = total + amount
-        return total
+        return _in_transition(self.by_mask, transition)
 
     def kept(self, bits: int) -> Amount:
         """What at least one of ``bits`` keeps, among what was read."""
@@ -82,3 +94,11 @@ class ImpactResult:
             if mask & bits:
                 total = total + amount
         return total
+
+
+def _in_transition(by_mask: Mapping[int, Amount], transition: Transition) -> Amount:
+    total = Amount()
+    for mask, amount in by_mask.items():
+        if transition.goes(mask):
+            total = total + amount
+    return total

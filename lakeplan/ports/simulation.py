@@ -30,6 +30,8 @@ class ImpactRequest:
     tags: Mapping[str, str] = field(default_factory=dict)
     tag_transitions: tuple[str, ...] = ()
     shown: Mapping[str, Bit] = field(default_factory=dict)
+    storage_id: str | None = None
+    """Whose inventory says which of the objects are stored; None: that is not asked."""
 
 
 class Simulator(Protocol):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakeplan import limits
 from lakeplan.errors import LakeplanError
 from lakeplan.model.runner import Choice
 from lakeplan.model.shown import RECORD_BYTES
-from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
+from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, StoredAmounts, Transition
 from lakeplan.ports.progress import Progress, Silent
 from lakeplan.ports.range_cache import RangeCache
 from lakeplan.ports.simulation import ImpactRequest
@@ -18,16 +18,21 @@ from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import Of, from_bytes
 from lakeplan.simulation.going import ByPrefix, add_prefixes
+from lakeplan.simulation.inputs import iso
+from lakeplan.simulation.inventory import Inventory
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.questions import CANDIDATES, GoesInTransitions
 from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
 from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.shown import Naming, joined
 from lakeplan.simulation.work import WorkItem
 
 REPOSITORIES_AT_ONCE = 4
 """Repositories whose metaranges are read at the same time; each has its own few connections."""
 MAX_PREFIXES = 1000
+Inventories = Callable[[ImpactRequest], Inventory | None]
+"""Of a repository. Raises LakeplanError for an inventory that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,9 @@ class _Asked:
     request: ImpactRequest
     collected: Collected
     tags: tuple[str, ...]
+    inventory: Inventory | None = None
+    problem: str = ""
+    """Why an inventory is not used."""
 
     @property
     def detail(self) -> Transition:
@@ -52,7 +60,8 @@ class _Asked:
         return any(self.request.transitions[name].goes(mask) for name in asked)
 
     def items(self, source: int) -> list[WorkItem]:
-        return [item._replace(source=source) for item in self.collected.items]
+        stored = [] if self.inventory is None else self.inventory.items()
+        return [item._replace(source=source) for item in (*stored, *self.collected.items)]
 
 
 class LocalOrSpark:
@@ -63,7 +72,9 @@ class LocalOrSpark:
         runners: Runners | None = None,
         progress: Progress | None = None,
         cache: RangeCache | None = None,
+        inventories: Inventories | None = None,
     ) -> None:
+        self._inventories = inventories
         self._runners = runners or Runners()
         self._progress = progress or Silent()
         self._cache = cache
@@ -91,10 +102,19 @@ class LocalOrSpark:
             ThreadPoolExecutor(REPOSITORIES_AT_ONCE) as pool,
         ):
             prepared = []
-            for answer in pool.map(_prepare, requests):
+            for answer in pool.map(self._prepare, requests):
                 prepared.append(answer)
                 step()
             return prepared
+
+    def _prepare(self, request: ImpactRequest) -> _Asked | ImpactResult | LakeplanError:
+        found = _prepare(request)
+        if not isinstance(found, _Asked) or self._inventories is None or request.storage_id is None:
+            return found
+        try:
+            return replace(found, inventory=self._inventories(request))
+        except LakeplanError as error:
+            return replace(found, problem=str(error))
 
     def _run(self, asked: list[_Asked]) -> dict[str, ImpactResult | LakeplanError]:
         collected = [one.collected for one in asked]
@@ -134,8 +154,15 @@ class _Found:
 def _asking(asked: _Asked, place: int, cache: RangeCache | None) -> Asking:
     request = asked.request
     # Objects are told apart by repository and address: the same range id in two namespaces has other objects.
+    # An inventory says what is stored, and nothing else: it lowers no figure that a gate judges.
     source = Source(
-        request.key, request.metadata, Addresses((request.storage_namespace,)), cache=cache, verify_ids=False
+        request.key,
+        request.metadata,
+        Addresses((request.storage_namespace,)),
+        cache=cache,
+        verify_ids=False,
+        inventory=asked.inventory,
+        stored_sizes=False,
     )
     question = GoesInTransitions(asked.detail, asked.naming)
     return Asking(source, question, asked.items(place), asked.collected.entries)
@@ -186,12 +213,15 @@ def _result(asked: _Asked, found: _Found, choice: Choice, *, shown: bool) -> Imp
     if found.answer.error is not None:
         return found.answer.error
     by_mask: dict[int, Amount] = {}
+    stored: dict[int, Amount] = {}
     tags = dict.fromkeys(asked.tags, Amount())
     for each in found.answer.classes:
         if each.seen & CANDIDATES != CANDIDATES:
             continue  # no collector looks where it is stored
         if each.mask:
             by_mask[each.mask] = by_mask.get(each.mask, Amount()) + each.amount
+            if each.seen & Seen.LISTED:
+                stored[each.mask] = stored.get(each.mask, Amount()) + each.amount
         if each.holders and asked.tag_loses(each.mask):
             holding = union([asked.collected.holder_sets[n] for n in each.holders])[0]
             for bit, tag in enumerate(asked.tags):
@@ -206,4 +236,11 @@ def _result(asked: _Asked, found: _Found, choice: Choice, *, shown: bool) -> Imp
         collected.entries,
         joined(found.records) if shown else None,
         choice,
+        _stored(asked, stored),
     )
+
+
+def _stored(asked: _Asked, by_mask: Mapping[int, Amount]) -> StoredAmounts | None:
+    if asked.inventory is not None:
+        return StoredAmounts(iso(asked.inventory.created_us), by_mask)
+    return StoredAmounts(problem=asked.problem) if asked.problem else None

@@ -126,6 +126,7 @@ def open_inventory(
     for one that is damaged, StorageError for what cannot be read.
     """
     bucket, key = parse_inventory_url(url)
+    source, base = _place_of(namespace_url)
     manifest = _manifest(reader, key, url)
     if manifest.destination != bucket:
         raise FormatError(
@@ -133,7 +134,6 @@ def open_inventory(
             where=url,
             hint="Give the address where the inventory was delivered.",
         )
-    source, base = _place_of(namespace_url)
     if manifest.bucket != source:
         raise LakeplanError(
             f"the inventory is of the bucket {manifest.bucket[:100]}, and the namespace is in {source}",

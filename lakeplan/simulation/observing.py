@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -52,6 +52,8 @@ class Source:
     held_prefixes: tuple[str, ...] = ()
     target: int | None = None
     inventory: Inventory | None = None
+    stored_sizes: bool = True
+    """Whether an object is as large as the storage says, and not as entries say."""
     cache: RangeCache | None = None
     verify_ids: bool = True
 
@@ -117,7 +119,7 @@ def observe(
 ) -> Iterator[Sightings]:
     """Raises what cannot be read, as LakeplanError."""
     if not isinstance(fetched, bytes):
-        yield from _listed(fetched, source.young_from_us)
+        yield from _listed(fetched, source.young_from_us, sizes=source.stored_sizes)
         return
     data, name = fetched, where_of(source, item)
     match item.kind:
@@ -132,7 +134,7 @@ def observe(
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
         case Kind.LISTING | Kind.ROOT_LISTING | Kind.INVENTORY:
-            yield from _listed(list_item(source, item), source.young_from_us)
+            yield from _listed(list_item(source, item), source.young_from_us, sizes=source.stored_sizes)
 
 
 def _arrays(source: Source, data: bytes, name: str, id: str, use_compiled: bool) -> RangeArrays:
@@ -219,12 +221,16 @@ def _without_path(keys: list[str], codes: list[int]) -> Sightings:
     )
 
 
-def _listed(listing: Iterator[StoredColumns], young_from_us: int) -> Iterator[Sightings]:
+def _listed(
+    listing: Iterator[StoredColumns], young_from_us: int, *, sizes: bool = True
+) -> Iterator[Sightings]:
+    """Without ``sizes`` those of entries count."""
     for columns in listing:
         rows = chosen(columns, candidates(columns.keys))
         if len(rows):
             old = (rows.modified_us < young_from_us).astype(np.uint8)
-            yield _stored(strings_of(rows.keys), rows.sizes, old)
+            seen = _stored(strings_of(rows.keys), rows.sizes, old)
+            yield seen if sizes else replace(seen, sizes=np.zeros_like(seen.sizes))
 
 
 def _part(table: pa.Table, kind: Kind) -> Sightings:

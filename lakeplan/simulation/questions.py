@@ -73,6 +73,8 @@ class GoesInTransitions:
         return (self.detail, *named)
 
     def wants(self, each: Class) -> bool:
+        if each.seen & Seen.LISTED and not each.seen & Seen.ENTRY:
+            return False  # an entry has the text
         return not all(each.any_mask & transition.after for transition in self._all)
 
     def takes(self, each: Class) -> bool:

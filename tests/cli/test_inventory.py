@@ -16,7 +16,6 @@ from lakeplan.cli.inventories import inventory_of
 from lakeplan.cli.main import run
 from lakeplan.errors import CredentialsError, ExitCode, LakeplanError
 from lakeplan.model.desired import ServerConfig, StorageConfig
-from lakeplan.model.repository import Repository
 from tests.simulation.inventories import inventory, inventory_file
 from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
 
@@ -137,10 +136,9 @@ class DescribeTheTree:
         session.tree.servers["prod"] = replace(server, storages={"": storage})
 
     def it_names_the_inventory_of_a_storage(self, session: Any, site: str) -> None:
-        repository = Repository("repo", f"s3://{site}/ns", "main")
-        assert inventory_of(session, "prod", repository) is None
+        assert inventory_of(session, "prod", "", f"s3://{site}/ns") is None
         self.configure(session, inventory=f"s3://{site}/inv/1/manifest.json")
-        found = inventory_of(session, "prod", repository)
+        found = inventory_of(session, "prod", "", f"s3://{site}/ns")
         assert found is not None
         assert (found.bucket, found.base, found.age_seconds) == (site, "ns/", 86_400)
 
@@ -148,10 +146,10 @@ class DescribeTheTree:
         where = f"s3://{site}/inv/1/manifest.json"
         self.configure(session, inventory=where, inventory_max_age_seconds=3600)
         with pytest.raises(LakeplanError, match="1 day, 0:00:00 old"):
-            inventory_of(session, "prod", Repository("repo", f"s3://{site}/ns", "main"))
+            inventory_of(session, "prod", "", f"s3://{site}/ns")
 
     def it_sends_credentials_only_where_they_are_bound(self, session: Any, site: str) -> None:
         self.configure(session, inventory=f"s3://{site}/inv/1/manifest.json")
         session.environ = {"LAKEPLAN_PROD_STORAGE_URL": "https://elsewhere.example"}
         with pytest.raises(CredentialsError):
-            inventory_of(session, "prod", Repository("repo", f"s3://{site}/ns", "main"))
+            inventory_of(session, "prod", "", f"s3://{site}/ns")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from lakeplan.errors import StorageNotFound
+from lakeplan.model.objects import StoredObject
 
 FIELDS = {
     "bucket": pa.string(),
@@ -62,3 +66,21 @@ def inventory(
     text = json.dumps(manifest | changed).encode()
     checksum = hashlib.md5(text).hexdigest().encode()
     return data | {f"{folder}/manifest.json": text, f"{folder}/manifest.checksum": checksum}
+
+
+@dataclass
+class FakeStore:
+    files: dict[str, bytes]
+    modified_us: int = 1 << 60
+    url: str = "s3://inv"
+
+    def read(self, key: str) -> bytes:
+        if key not in self.files:
+            raise StorageNotFound("there is no such object", where=key)
+        return self.files[key]
+
+    def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
+        return iter([StoredObject(k, 1, self.modified_us) for k in self.files if k.startswith(prefix)])
+
+    def list_prefixes(self, prefix: str = "") -> list[str]:
+        return []

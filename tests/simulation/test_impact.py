@@ -24,10 +24,12 @@ from lakeplan.model.shown import Bit
 from lakeplan.model.shown_records import Records, object_digests, packed
 from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
 from lakeplan.ports.simulation import ImpactRequest
-from lakeplan.simulation.impact import LocalOrSpark
+from lakeplan.simulation.impact import Inventories, LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
+from lakeplan.simulation.inventory import Inventory, open_inventory
 from lakeplan.simulation.runners import Runners
-from tests.simulation.namespaces import SERVER_URL, entry, full
+from tests.simulation.inventories import FakeStore, Row, inventory, inventory_file
+from tests.simulation.namespaces import NOW_US, SERVER_URL, entry, full
 
 BEFORE, AFTER, LATER = 1, 2, 4
 EXPIRE = {"expire": Transition(BEFORE, AFTER), "later": Transition(BEFORE, LATER)}
@@ -271,3 +273,61 @@ def test_masks_are_those_of_the_commits_that_hold_an_object(
                 assert found.amount(transition) == Amount(len(gone), 2 * len(gone))
             if found.ranges_read:
                 assert sum(a.objects for a in found.by_mask.values()) == len(expected[key])
+
+
+class DescribeWithAnInventory:
+    """It says which objects are stored, and lowers no figure that a gate judges."""
+
+    def inventory(self, *rows: Row | str) -> Inventory:
+        every: list[Row] = [{"key": "ns/_lakefs/dummy"}]
+        every += [{"key": row} if isinstance(row, str) else row for row in rows]
+        file = inventory_file(every, bucket="bucket")
+        made = inventory([file], bucket="bucket", to="inv", created_ms=NOW_US // 1000, folder="x")
+        reader = FakeStore(made)
+        place = "s3://inv/x/manifest.json"
+        return open_inventory(place, reader, SERVER_URL, as_of_us=NOW_US, max_age_seconds=1)
+
+    def ask(self, repository: Repository, inventories: Inventories) -> ImpactResult:
+        request = replace(repository.request(), storage_id="", shown={"expire": Bit.NOW})
+        found = LocalOrSpark(Runners("local"), inventories=inventories).impact([request])[repository.key]
+        assert isinstance(found, ImpactResult)
+        return found
+
+    @pytest.fixture
+    def full(self, repository: Repository) -> Repository:
+        repository.commit(
+            BEFORE, entry("a", "data/1", 10), entry("b", "data/2", 20), entry("c", "data/3", 40)
+        )
+        repository.commit(BEFORE | AFTER | LATER, entry("c", "data/3", 40))
+        return repository
+
+    def it_counts_what_is_stored_of_what_expires(self, full: Repository) -> None:
+        stored = [{"key": "ns/data/2", "size": 0}, "ns/data/3", "ns/data/never-committed", "other/data/1"]
+        found = self.ask(full, lambda _: self.inventory(*stored))
+        assert found.stored is not None
+        assert found.stored.created == "2026-03-31T12:00:00Z"
+        assert found.stored.amount(EXPIRE["expire"]) == Amount(1, 20)
+
+    def it_changes_nothing_else(self, full: Repository) -> None:
+        without = self.ask(full, lambda _: None)
+        assert without.stored is None
+        assert without.amount(EXPIRE["expire"]) == Amount(2, 30)
+        for rows in ([], [{"key": "ns/data/1", "size": 0}, {"key": "ns/data/2", "size": 10**12}]):
+            found = self.ask(full, lambda _, rows=rows: self.inventory(*rows))  # type: ignore[misc]
+            assert replace(found, stored=None) == without
+
+    def it_says_why_it_is_not_used(self, full: Repository) -> None:
+        def broken(_: ImpactRequest) -> Inventory:
+            raise FormatError("is not the manifest of an S3 inventory", where="s3://inv/x/manifest.json")
+
+        found = self.ask(full, broken)
+        assert found.amount(EXPIRE["expire"]) == Amount(2, 30)
+        assert found.stored is not None
+        assert "is not the manifest" in found.stored.problem
+
+    def it_is_not_opened_for_what_does_not_ask(self, full: Repository) -> None:
+        def never(_: ImpactRequest) -> Inventory:
+            raise AssertionError
+
+        found = LocalOrSpark(Runners("local"), inventories=never).impact([full.request()])
+        assert isinstance(found[full.key], ImpactResult)

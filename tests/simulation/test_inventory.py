@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from lakeplan.errors import FormatError, LakeplanError, StorageNotFound, UsageError
+from lakeplan.errors import FormatError, LakeplanError, UsageError
 from lakeplan.model.objects import StoredObject
 from lakeplan.simulation.inventory import Inventory, open_inventory, parse_inventory_url
-from tests.simulation.inventories import Row, inventory, inventory_file
+from tests.simulation.inventories import FakeStore, Row, inventory, inventory_file
 
 DAY = 86_400
 NOW_MS = 1_700_000_000_000
@@ -18,31 +17,15 @@ URL = "s3://inv/x/manifest.json"
 KEYS = ("ns/_lakefs/dummy", "ns/data/p/1")
 
 
-@dataclass
-class Files:
-    files: dict[str, bytes]
-    modified_us: int = NOW_MS * 1000
-    url: str = "s3://inv"
-
-    def read(self, key: str) -> bytes:
-        if key not in self.files:
-            raise StorageNotFound("there is no such object", where=key)
-        return self.files[key]
-
-    def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
-        return iter([StoredObject(k, 1, self.modified_us) for k in self.files if k.startswith(prefix)])
-
-    def list_prefixes(self, prefix: str = "") -> list[str]:
-        return []
-
-
-def delivered(*files: Sequence[Row | str], versions: bool = False, **changed: Any) -> Files:
+def delivered(*files: Sequence[Row | str], versions: bool = False, **changed: Any) -> FakeStore:
     rows = [[{"key": row} if isinstance(row, str) else row for row in file] for file in files or [KEYS]]
     data = [inventory_file(file, bucket="b", versions=versions) for file in rows]
-    return Files(inventory(data, bucket="b", to="inv", created_ms=NOW_MS, folder="x", **changed))
+    return FakeStore(inventory(data, bucket="b", to="inv", created_ms=NOW_MS, folder="x", **changed))
 
 
-def opened(files: Files, namespace: str = "s3://b/ns", *, days: float = 0, max_days: int = 8) -> Inventory:
+def opened(
+    files: FakeStore, namespace: str = "s3://b/ns", *, days: float = 0, max_days: int = 8
+) -> Inventory:
     as_of = NOW_MS * 1000 + int(days * DAY * 1_000_000)
     return open_inventory(URL, files, namespace, as_of_us=as_of, max_age_seconds=max_days * DAY)
 

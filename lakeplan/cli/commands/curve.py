@@ -247,7 +247,7 @@ def _from_server(
         metadata,
         found.storage_namespace,
         blind_to,
-        inventory=inventory_of(session, server, found),
+        inventory=inventory_of(session, server, found.storage_id, found.storage_namespace),
         young_from_us=to_us(session.as_of) - min_age_seconds * 1_000_000,
     )
     return request, given

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +18,11 @@ from lakeplan.cli.base import Base, read_base
 from lakeplan.cli.console import configure_logging, print_error, stderr
 from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.gates import check_gate_names, gate_names
+from lakeplan.cli.inventories import inventory_for
 from lakeplan.cli.outputs import Output, emit, pair_outputs
 from lakeplan.cli.redaction import plan_shown
 from lakeplan.cli.when import now_utc
-from lakeplan.cli.wiring import Session
+from lakeplan.cli.wiring import LazySimulator, Session
 from lakeplan.core.files import write_file
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.model.plan import Plan
@@ -145,7 +148,10 @@ def _base(tree: Path, ref: str | None, *, is_new: bool) -> Base | None:
 
 def plan_against(base: Base | None, session: Session, options: PlanOptions) -> Plan:
     """The plan of the session's tree; with a base, held to it and with every loosening."""
-    ports = Ports(session.reader, session.simulator, session.progress, session.branch_ports())
+    simulator = session.simulator
+    if isinstance(simulator, LazySimulator):
+        simulator = replace(simulator, inventories=partial(inventory_for, session))
+    ports = Ports(session.reader, simulator, session.progress, session.branch_ports())
     if base is None:
         return make_plan(session.tree, options, ports)
     held = base.hold(session.tree)
