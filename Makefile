@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test lint check format docs bench series chaos mutants warm clean
+.PHONY: help setup java demo test lint check format docs bench series chaos fuzz mutants warm clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -50,6 +50,10 @@ series: setup java  ## how time and memory grow with objects, churn and commits:
 CHAOS_ARGS ?= --steps 10000
 chaos: setup  ## random histories, edits and interruptions, checked from outside: CHAOS_ARGS="--seed N --steps N"
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+
+FUZZ_ARGS ?= --count 1000000
+fuzz: setup  ## damaged ranges with checksums that match, read by every decoder: FUZZ_ARGS="--seed N --count N --start N"
+	$(BIN)/python -m tests.formats.hostile_ranges $(FUZZ_ARGS)
 
 MUTANTS_ARGS ?=
 mutants: .venv-mutants/.installed  ## mutation tests of what decides about deletion: half an hour; MUTANTS_ARGS=core/globs

@@ -1,22 +1,28 @@
 """The compiled decoder of ranges, and where its machine code is kept.
 
-numba reads ``.numba_config.yaml`` of the current folder, which may be a stranger's and could name another
-cache: it is imported without its YAML reader. What it compiled lies in the user's cache folder, which nobody
-else may write: whoever writes there runs code here. In CI it is compiled anew, because folders of a CI's
-cache are shared with pull requests.
+Whoever writes to the folder of machine code runs code here. So it is in the user's cache folder, which
+nobody else may write and which is in no tree. In CI code is compiled anew, because folders of a CI's cache
+are shared with pull requests. numba would also follow ``.numba_config.yaml`` of the current folder and
+variables of the environment, which may name another cache: it reads neither.
 """
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import importlib
+import logging
 import os
 import shutil
 import stat
 import sys
 import tempfile
 import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,30 +34,80 @@ from lakeplan import limits
 from lakeplan.formats.hashing import Bytes, Ints
 from lakeplan.formats.range_arrays import RangeArrays
 
+_log = logging.getLogger(__name__)
+
 WORTH_ENTRIES = 2_000_000
 """Below this many entries of a run, compiling costs more than it saves."""
 CACHED_WORTH_ENTRIES = 400_000
 """The same when machine code is at hand."""
+BODY_RATIO = 8
+"""Bytes of records for each byte of a file, at first: memory that is not written costs nothing."""
+_LEAST_BODY = 1 << 16
+MOST_BODY = limits.TABLE_BYTES + limits.TABLE_KEY_BYTES + 40 * limits.TABLE_RECORDS
+_KERNELS = "lakeplan.formats.kernels"
+_CHECKED = "NUMBA_BOUNDSCHECK"
+"""The one setting of numba that counts: every index is checked, for tests."""
+_TREE = ("lakeplan.yaml", ".git")
+"""Whoever may propose changes to a folder that has one of these could put files below it."""
 _local = threading.local()
+_loading = threading.Lock()
 
 
 @cache
 def kernels() -> ModuleType | None:
-    """The compiled loops; None where numba is not installed. Compiles nothing yet."""
+    """The compiled loops: loaded, else compiled, which takes seconds. None where that cannot be done."""
+    with _loading:
+        folder = _code_folder()
+        try:
+            return _loaded(folder)
+        except ModuleNotFoundError as error:
+            _log.info("numpy decodes ranges: %s is not installed", error.name)
+            return None
+        except Exception as error:  # noqa: BLE001 - damaged files fail with anything
+            _log.info("compiled code in %s cannot be used (%s): it is compiled anew", folder, _named(error))
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            return _loaded(_own_temporary())
+        except Exception as error:  # noqa: BLE001 - numpy decodes as well, only slower
+            _log.warning("numpy decodes ranges: numba does not work here (%s)", _named(error))
+            return None
+
+
+def _named(error: Exception) -> str:
+    first = next(iter(f"{error}".splitlines()), "")
+    return f"{type(error).__name__}: {first[:200]}"
+
+
+def _loaded(folder: Path) -> ModuleType:
+    sys.modules.pop(_KERNELS, None)
+    for name in [name for name in os.environ if name.startswith("NUMBA_") and name != _CHECKED]:
+        del os.environ[name]
+    # This one alone: where it cannot write, others would take folders that nobody checked.
+    os.environ |= {
+        "NUMBA_CACHE_DIR": str(folder),
+        "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator",
+    }
+    with _no_configuration_file():
+        config = importlib.import_module("numba.core.config")
+        vars(config)["_config_fname"] = ""
+        config.reload_config()
+        return importlib.import_module(_KERNELS)
+
+
+@contextmanager
+def _no_configuration_file() -> Iterator[None]:
+    """Without a reader of YAML numba warns of its file in the current folder, and passes over it."""
     hidden = sys.modules.get("yaml")
     sys.modules["yaml"] = None  # type: ignore[assignment]
-    os.environ["NUMBA_CACHE_DIR"] = str(_code_folder())
     try:
-        config = importlib.import_module("numba.core.config")
-    except ImportError:
-        return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         if hidden is None:
             del sys.modules["yaml"]
         else:
             sys.modules["yaml"] = hidden
-    vars(config)["_config_fname"] = ""
-    return importlib.import_module("lakeplan.formats.kernels")
 
 
 def is_worth_it(entries: int) -> bool:
@@ -64,15 +120,49 @@ def is_worth_it(entries: int) -> bool:
 @cache
 def _code_folder() -> Path:
     """In the user's cache folder, if that is the user's alone; else one that ends with this process."""
+    folder, why = _kept_folder()
+    if folder is not None:
+        return folder
+    _log.info("compiled code is not kept: %s", why)
+    return _own_temporary()
+
+
+def _kept_folder() -> tuple[Path | None, str]:
+    """A folder of these versions, or why there is none."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", ""), ".cache")
-    if os.path.isabs(base) and not os.environ.get("CI"):
-        folder = Path(base) / "lakeplan" / f"compiled-{sys.implementation.cache_tag}"
+    if os.environ.get("CI"):
+        return None, "CI is set"
+    if not os.path.isabs(base):
+        return None, "neither XDG_CACHE_HOME nor HOME is an absolute path"
+    try:
+        folder = Path(base, "lakeplan", f"compiled-{_versions()}").resolve()
+        if tree := next((each for each in folder.parents if _is_tree(each)), None):
+            return None, f"{folder} is in the tree {tree}"
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        if not is_own(folder):
+            return None, f"others may write to {folder}, or to a folder above it"
+        with tempfile.TemporaryFile(dir=folder):
+            return folder, ""
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        return None, f"{error}"
+
+
+def _is_tree(folder: Path) -> bool:
+    return any(os.path.lexists(folder / name) for name in _TREE)
+
+
+def _versions() -> str:
+    """Of all that machine code depends on; code of others is not loaded."""
+    found = [sys.version, os.environ.get(_CHECKED, "")]
+    for name in ("lakeplan", "numba", "llvmlite", "numpy"):
         try:
-            folder.mkdir(0o700, parents=True, exist_ok=True)
-            if is_own(folder):
-                return folder
-        except OSError:
-            pass
+            found.append(version(name))
+        except PackageNotFoundError:
+            found.append("")
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+
+
+def _own_temporary() -> Path:
     made = tempfile.mkdtemp(prefix="lakeplan-compiled-")
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return Path(made)
@@ -96,7 +186,7 @@ def handles_of(block: bytes) -> npt.NDArray[np.int64] | None:
     if compiled is None:
         return None
     found = np.empty((len(block) // 5 + 1, 2), np.int64)
-    count = compiled.handles_in(np.frombuffer(block, np.uint8), len(block), found)
+    count = compiled.handles_in(read_only(block), len(block), found)
     return found[:count] if count > 0 else None
 
 
@@ -107,10 +197,10 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
     compiled = kernels()
     if compiled is None or not blocks.size or count > min(limits.TABLE_RECORDS, len(data)):
         return None
-    source = np.frombuffer(data, np.uint8)
-    size = max(int(blocks[:, 1].sum()) * 2, 1 << 16)
+    source = read_only(data)
+    size = BODY_RATIO * int(blocks[:, 1].sum()) + _LEAST_BODY
     while True:
-        body = _buffer(size)
+        body = _buffer(min(size, MOST_BODY))
         places = np.empty((4, count), np.int64)
         numbers = np.empty((3, count), np.int64)
         hashes = np.empty((2, count), np.uint64)
@@ -128,8 +218,8 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
         )
         if status == compiled.FULL and records:
             _grow(records)
-        elif status == compiled.FULL and size <= limits.TABLE_BYTES + limits.TABLE_KEY_BYTES:
-            size *= 2
+        elif status == compiled.FULL and size < MOST_BODY:
+            size = min(4 * size, MOST_BODY)
         elif status != compiled.OK or records != count:
             return None
         else:
@@ -160,6 +250,13 @@ def gathered(buffer: Bytes, start: Ints, ends: Ints) -> Bytes:
     out = _buffer(size)
     compiled.gather(_words(buffer), start, ends, _words(out))
     return out[:size]
+
+
+def read_only(data: bytes) -> Bytes:
+    """As the loops are compiled for, also of bytes that may be written."""
+    found = np.frombuffer(data, np.uint8)
+    found.flags.writeable = False
+    return found
 
 
 def _buffer(size: int) -> Bytes:

@@ -8,18 +8,21 @@ only where ``SLACK`` bytes follow.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numba
 import numpy as np
+from numba import types
 
 SLACK = 64
 """Bytes behind every buffer, so that words may be read and written over the end."""
 OK, FULL, IRREGULAR = 0, 1, 2
-MAX_BLOCK = 64 << 20
-RATIO = 32
-"""As ``limits.BLOCK_BYTES`` and ``limits.SNAPPY_RATIO``; compiled code needs constants, and a test
-compares."""
+MAX_BLOCK, MAX_TABLE = 64 << 20, 256 << 20
+RATIO, KEY_RATIO = 32, 64
+MAX_KEY, MAX_KEYS = 16 << 10, 512 << 20
+LAST_SECOND = 253402300799
+"""As in ``limits`` and ``wire``; compiled code needs constants, and a test compares."""
 CANDIDATE, UNUSUAL, RELATIVE = 1, 2, 4
 """Bits of a row's flags."""
 _SEED, _FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
@@ -27,10 +30,29 @@ _HIGH = np.uint64(0x8080808080808080)
 _SLASHES, _ONES = np.uint64(0x2F2F2F2F2F2F2F2F), np.uint64(0x0101010101010101)
 _DATA, _LOW5 = np.uint64(int.from_bytes(b"data/", "little")), np.uint64((1 << 40) - 1)
 _ONE, _EIGHT, _SHIFT = np.uint64(1), np.uint64(8), np.uint64(32)
-_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, inline="never")
+_KEY_TRAILER = 8
+_inner: Any = numba.njit(nogil=True, boundscheck=False, inline="never")
 
 
-@_jit
+def _jit(signature: Any) -> Any:
+    """What others call has one signature each, so that two processes that fill the cache at the same time
+    write the same; it is compiled, or loaded, when this module is imported. Code in an archive is not
+    kept."""
+    kept = os.path.isfile(__file__)
+    return numba.njit(signature, nogil=True, cache=kept, boundscheck=False)
+
+
+def _given(kind: Any) -> Any:
+    """Any one-dimensional array that is only read."""
+    return types.Array(kind, 1, "A", readonly=True, aligned=False)
+
+
+_FILE = types.Array(types.uint8, 1, "C", readonly=True)
+_FILE_WORDS = _given(types.uint64)
+_WORDS = types.Array(types.uint64, 1, "A", aligned=False)
+
+
+@_inner
 def _uvarint(data, at, end):  # type: ignore[no-untyped-def]
     """The number at ``at`` and the position after it; position -1 when it does not end, or has over 49
     bits."""
@@ -46,7 +68,7 @@ def _uvarint(data, at, end):  # type: ignore[no-untyped-def]
     return np.int64(0), np.int64(-1)
 
 
-@_jit
+@_inner
 def _copy(words_to, to, words_from, start, length):  # type: ignore[no-untyped-def]
     """Up to seven bytes more are written: both buffers have slack."""
     # unsigned positions: numba would look at each whether it counts from the end
@@ -57,7 +79,7 @@ def _copy(words_to, to, words_from, start, length):  # type: ignore[no-untyped-d
         of += _EIGHT
 
 
-@_jit
+@_inner
 def _inflate(src, src_words, at, end, out, out_words):  # type: ignore[no-untyped-def]
     """Raw snappy; the size, or a negative number: -1 damaged, else minus two and minus the size that is
     needed."""
@@ -76,7 +98,7 @@ def _inflate(src, src_words, at, end, out, out_words):  # type: ignore[no-untype
             length = (tag >> 2) + 1
             if length > 60:
                 extra = length - 60
-                if extra > end - at:
+                if end - at < 4:  # as cramjam: no writer puts a long length before a short text
                     return np.int64(-1)
                 length = np.int64(0)
                 for k in range(extra):
@@ -115,7 +137,7 @@ def _inflate(src, src_words, at, end, out, out_words):  # type: ignore[no-untype
     return size if to == size else np.int64(-1)
 
 
-@_jit
+@_inner
 def _load(src, src_words, offset, size, limit, out, out_words):  # type: ignore[no-untyped-def]
     """A block inflated into ``out``; as ``_inflate``."""
     if offset < 0 or size < 0 or offset + size + 5 > limit:
@@ -131,7 +153,7 @@ def _load(src, src_words, offset, size, limit, out, out_words):  # type: ignore[
     return np.int64(size)
 
 
-@_jit
+@_inner
 def _entries_end(block, size):  # type: ignore[no-untyped-def]
     """Where a block's entries end, -1 when its restart points do not fit."""
     if size < 4:
@@ -145,17 +167,37 @@ def _entries_end(block, size):  # type: ignore[no-untyped-def]
     return end
 
 
-@_jit
+@_inner
+def _restart(block, start, shared, point, points_end):  # type: ignore[no-untyped-def]
+    """The next restart point after the entry at ``start``, -1 when the points do not fit the entries: the
+    first is 0, they ascend, and what begins there shares nothing."""
+    if point >= points_end:
+        return point if start else np.int64(-1)
+    restart = np.int64(0)
+    for k in range(4):
+        restart |= np.int64(block[point + k]) << (8 * k)
+    if restart < start or (start == 0 and restart):
+        return np.int64(-1)
+    if restart > start:
+        return point
+    return np.int64(-1) if shared else point + 4
+
+
+@_jit(types.int64(_FILE, types.int64, types.int64[:, ::1]))
 def handles_in(block, size, found):  # type: ignore[no-untyped-def]
-    """Appends the (offset, size) of each entry of an inflated index block to ``found``: how many, or -1 for
-    what is not regular. Keys are not looked at: what orders the records is the records' own keys."""
+    """Writes the (offset, size) of each entry of an inflated index block into ``found``: how many, or -1 for
+    what is not regular. Keys are measured and not read: what orders the records is their own keys."""
     end = _entries_end(block, size)
     if end < 0:
         return np.int64(-1)
     at = np.int64(0)
     count = np.int64(0)
+    key = np.int64(0)
+    budget = min(KEY_RATIO * size + MAX_KEY, MAX_KEYS)
+    point = end
     while at < end:
-        _, at = _uvarint(block, at, end)
+        start = at
+        shared, at = _uvarint(block, at, end)
         if at < 0:
             return np.int64(-1)
         unshared, at = _uvarint(block, at, end)
@@ -163,6 +205,13 @@ def handles_in(block, size, found):  # type: ignore[no-untyped-def]
             return np.int64(-1)
         value, at = _uvarint(block, at, end)
         if at < 0 or at + unshared + value > end or count >= found.shape[0]:
+            return np.int64(-1)
+        point = _restart(block, start, shared, point, size - 4)
+        if point < 0 or shared > key:
+            return np.int64(-1)
+        key = shared + unshared
+        budget -= key
+        if key > MAX_KEY or budget < 0:
             return np.int64(-1)
         stop = at + unshared + value
         first, at = _uvarint(block, at + unshared, stop)
@@ -174,10 +223,10 @@ def handles_in(block, size, found):  # type: ignore[no-untyped-def]
         found[count, 0] = first
         found[count, 1] = second
         count += 1
-    return count
+    return count if point == size - 4 else np.int64(-1)
 
 
-@_jit
+@_inner
 def _digits(body, at, number):  # type: ignore[no-untyped-def]
     """Writes a number as text; the position after it."""
     width = np.int64(1)
@@ -191,7 +240,7 @@ def _digits(body, at, number):  # type: ignore[no-untyped-def]
     return at + width
 
 
-@_jit
+@_inner
 def _hash(words, at, length):  # type: ignore[no-untyped-def]
     """As ``hashing.hash_spans``; and all words or-ed, which shows whether the text is ASCII."""
     found = (_SEED ^ np.uint64(length)) * _FACTOR
@@ -216,7 +265,7 @@ def _hash(words, at, length):  # type: ignore[no-untyped-def]
     return found, every
 
 
-@_jit
+@_inner
 def _is_unusual(body, words, at, length):  # type: ignore[no-untyped-def]
     """As ``RangeArrays.unusual``: a slash before a slash or a dot, or one of these at an end where it
     matters."""
@@ -237,7 +286,7 @@ def _is_unusual(body, words, at, length):  # type: ignore[no-untyped-def]
     return False
 
 
-@_jit
+@_inner
 def _entry(body, words, at, end, row, places, numbers, hashes):  # type: ignore[no-untyped-def]
     """One value, parsed into row ``row`` of the columns. False for what is not regular."""
     length, at = _uvarint(body, at, end)
@@ -287,7 +336,7 @@ def _entry(body, words, at, end, row, places, numbers, hashes):  # type: ignore[
                 nanos, at = _uvarint(body, at + 1, stop)
                 if at < 0:
                     return False
-            if at != stop or nanos >= 1_000_000_000 or seconds > 1 << 40:
+            if at != stop or nanos >= 1_000_000_000 or seconds > LAST_SECOND:
                 return False
         elif tag != 0x22 and tag != 0x2A and tag != 0x3A:
             return False
@@ -311,7 +360,13 @@ def _entry(body, words, at, end, row, places, numbers, hashes):  # type: ignore[
     return True
 
 
-@_jit
+@_jit(
+    types.Tuple((types.int64, types.int64, types.int64, types.boolean))(  # type: ignore[no-untyped-call]
+        *(_FILE, _FILE_WORDS, types.int64, types.int64[:, ::1]),
+        *(types.uint8[::1], _WORDS, types.uint8[::1], _WORDS),
+        *(types.int64[:, ::1], types.int64[:, ::1], types.uint64[:, ::1]),
+    )
+)
 def decode(  # type: ignore[no-untyped-def]
     src, src_words, limit, blocks, scratch, scratch_words, body, words, places, numbers, hashes
 ):
@@ -321,13 +376,15 @@ def decode(  # type: ignore[no-untyped-def]
 
     ``places`` are the begin and end of keys and of addresses in ``body``, ``numbers`` sizes, kinds and flags,
     ``hashes`` those of addresses and of paths. FULL: a buffer is too small; the second number then says how
-    many bytes the scratch needs (0: the body or the columns were the small ones).
+    many bytes the scratch needs (0: the body was the small one).
     """
     count = np.int64(0)
     to = np.int64(0)
     before_at = np.int64(0)
     before = np.int64(-1)
     high = np.uint64(0)
+    inflated = np.int64(0)
+    keys = np.int64(0)
     for b in range(blocks.shape[0]):
         length = _load(src, src_words, blocks[b, 0], blocks[b, 1], limit, scratch, scratch_words)
         if length < 0:
@@ -335,11 +392,13 @@ def decode(  # type: ignore[no-untyped-def]
                 return IRREGULAR, count, to, False
             return FULL, -length, np.int64(0), False
         end = _entries_end(scratch, length)
-        if end <= 0:
+        inflated += length
+        if end <= 0 or inflated > MAX_TABLE:
             return IRREGULAR, count, to, False
         at = np.int64(0)
         point = end  # of the next restart
         points_end = length - 4
+        budget = min(KEY_RATIO * length + MAX_KEY, MAX_KEYS)
         while at < end:
             start = at
             shared, at = _uvarint(scratch, at, end)
@@ -349,28 +408,23 @@ def decode(  # type: ignore[no-untyped-def]
             if at < 0:
                 return IRREGULAR, count, to, False
             size, at = _uvarint(scratch, at, end)
-            if at < 0 or unshared < 8 or unshared + size > end - at:
+            if at < 0 or unshared < _KEY_TRAILER or unshared + size > end - at:
                 return IRREGULAR, count, to, False
-            if point < points_end:
-                restart = np.int64(0)
-                for k in range(4):
-                    restart |= np.int64(scratch[point + k]) << (8 * k)
-                if restart < start:
-                    return IRREGULAR, count, to, False
-                if restart == start:
-                    if shared:
-                        return IRREGULAR, count, to, False
-                    point += 4
-            if (start == 0 and shared) or shared > max(before, 0):
+            point = _restart(scratch, start, shared, point, points_end)
+            if point < 0 or shared > max(before, 0):
                 return IRREGULAR, count, to, False
-            if scratch_words[at + unshared - 8] != _ONE:
+            keys += shared + unshared
+            budget -= shared + unshared
+            if shared + unshared > MAX_KEY or budget < 0:
                 return IRREGULAR, count, to, False
-            key_len = shared + unshared - 8
-            if to + key_len + size + 48 + SLACK > body.size or count >= hashes.shape[1]:
+            if scratch_words[at + unshared - _KEY_TRAILER] != _ONE or count >= hashes.shape[1]:
+                return IRREGULAR, count, to, False
+            key_len = shared + unshared - _KEY_TRAILER
+            if to + key_len + size + 48 + SLACK > body.size:
                 return FULL, np.int64(0), np.int64(0), False
             to = _digits(body, to, key_len)
             _copy(words, to, words, before_at, shared)
-            _copy(words, to + shared, scratch_words, at, unshared - 8)
+            _copy(words, to + shared, scratch_words, at, unshared - _KEY_TRAILER)
             if before >= 0:
                 # the keys ascend
                 k = shared
@@ -398,14 +452,14 @@ def decode(  # type: ignore[no-untyped-def]
             body[to] = 124
             to += 1
             count += 1
-        if point != points_end:
+        if point != points_end or keys > MAX_KEYS:
             return IRREGULAR, count, to, False
     return OK, count, to, high & _HIGH == np.uint64(0)
 
 
-@_jit
+@_jit(types.void(_given(types.uint64), _given(types.int64), _given(types.int64), _WORDS))
 def gather(words, start, ends, out_words):  # type: ignore[no-untyped-def]
-    """Texts that begin at ``start`` one behind the other, up to ``ends``."""
+    """Texts that begin at ``start`` one behind the other, up to ``ends``, which ascend."""
     at = np.int64(0)
     for row in range(start.size):
         length = ends[row] - at
@@ -413,17 +467,13 @@ def gather(words, start, ends, out_words):  # type: ignore[no-untyped-def]
         at += length
 
 
-@_jit
-def hash_rows(words, start, end, found):  # type: ignore[no-untyped-def]
-    """``hashing.hash_spans`` of some spans; whether all are ASCII."""
-    high = np.uint64(0)
-    for row in range(start.size):
-        found[row], every = _hash(words, start[row], end[row] - start[row])
-        high |= every
-    return high & _HIGH == np.uint64(0)
-
-
-@_jit
+@_jit(
+    types.UniTuple(types.int64, 3)(  # type: ignore[no-untyped-call]
+        *(_given(types.uint64), _given(types.uint64), _given(types.int64), _given(types.uint8), types.int64),
+        *(types.int32[::1], types.int64[:, ::1], types.uint64[:, ::1], types.int64),
+        *(types.int64[:, ::1], types.int64, types.int32[:, ::1], types.boolean[::1]),
+    )
+)
 def add_rows(  # type: ignore[no-untyped-def]
     pairs, hashes, sizes, codes, first_leaf, slots, columns, hash_columns, used, sets, nodes, following, fresh
 ):
@@ -472,7 +522,7 @@ def add_rows(  # type: ignore[no-untyped-def]
     return used, nodes, OK
 
 
-@_jit
+@_jit(types.void(_given(types.uint64), types.int32[::1]))
 def place_rows(pairs, slots):  # type: ignore[no-untyped-def]
     """Puts the rows of a table into new slots."""
     mask = np.uint64(slots.size - 1)

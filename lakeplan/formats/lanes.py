@@ -79,7 +79,7 @@ def decode_lanes(blocks: Sequence[bytes]) -> Lanes:
     order = np.lexsort((np.repeat(np.arange(len(lanes)), [len(s) for s in lanes]), np.concatenate(lanes)))
     shared, *rest = (np.concatenate(parts)[order] for parts in zip(*columns, strict=True))
     result = Lanes(buffer, array, shared, *rest)
-    _check_keys(result, first_steps=np.searchsorted(np.concatenate(lanes)[order], lanes[0]))
+    _check_keys(result, blocks, first_steps=np.searchsorted(np.concatenate(lanes)[order], lanes[0]))
     return result
 
 
@@ -137,18 +137,22 @@ def _read_uint32(array: Bytes, position: Ints) -> Ints:
     return words
 
 
-def _check_keys(lanes: Lanes, first_steps: npt.NDArray[np.intp]) -> None:
-    """Every key ends in a plain trailer of its own, leans on no more than the key before it, and all of them
-    together are within the limits."""
+def _check_keys(lanes: Lanes, blocks: Sequence[bytes], first_steps: npt.NDArray[np.intp]) -> None:
+    """Every key ends in a plain trailer of its own, shares no more than the key before it has, and all of
+    them together are within the limits."""
     trailers = lanes.array[lanes.key_end[:, None] + np.arange(KEY_TRAILER_SIZE)]
     length = lanes.shared + lanes.key_end - lanes.key_start
     before = np.concatenate(([0], length[:-1]))
     before[first_steps] = 0
+    sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
+    stored = length + KEY_TRAILER_SIZE
+    of_block = np.add.reduceat(stored, np.searchsorted(lanes.value_start, np.cumsum(sizes) - sizes))
     if (
         (lanes.key_end < lanes.key_start).any()
         or (trailers != _SET_TRAILER).any()
         or (lanes.shared > before).any()
-        or (length > limits.KEY_BYTES).any()
-        or int(length.sum()) > min(limits.KEY_RATIO * len(lanes.buffer), limits.TABLE_KEY_BYTES)
+        or (stored > limits.KEY_BYTES).any()
+        or (of_block > limits.KEY_RATIO * sizes + limits.KEY_BYTES).any()
+        or int(stored.sum()) > limits.TABLE_KEY_BYTES
     ):
         raise Irregular

@@ -9,6 +9,7 @@ from operator import lt
 
 import numpy as np
 
+from lakeplan import limits
 from lakeplan.errors import FormatError
 from lakeplan.formats import compiled
 from lakeplan.formats.damage import HINT, blame, damaged
@@ -116,17 +117,25 @@ def _compiled(data: bytes, name: str, verify_id: str | None) -> RangeArrays | No
 def _blocks_of(data: bytes, frame: Frame) -> Ints | None:
     """Offsets and sizes of data blocks, which follow one another; None for what is not regular."""
     blocks = compiled.handles_of(load_block(data, frame.index, frame.limit))
-    if blocks is not None and frame.is_two_level:
-        parts = [
-            compiled.handles_of(load_block(data, Handle(*part), frame.limit)) for part in blocks.tolist()
-        ]
-        if any(part is None for part in parts):
+    if blocks is None or not frame.is_two_level:
+        return _in_order(blocks, frame.limit)
+    if _in_order(blocks, frame.limit) is None:
+        return None
+    parts: list[Ints] = []
+    for place in blocks.tolist():
+        part = compiled.handles_of(load_block(data, Handle(*place), frame.limit))
+        if part is None or sum(map(len, parts)) + len(part) > limits.TABLE_RECORDS:
             return None
-        blocks = np.concatenate(parts)  # type: ignore[arg-type]
+        parts.append(part)
+    return _in_order(np.concatenate(parts), frame.limit)
+
+
+def _in_order(blocks: Ints | None, limit: int) -> Ints | None:
+    """None for blocks that do not follow one another inside the file."""
     if blocks is None:
         return None
     ends = blocks[:, 0] + blocks[:, 1] + TRAILER_SIZE
-    return None if (ends[:-1] > blocks[1:, 0]).any() or ends[-1] > frame.limit else blocks
+    return None if (ends[:-1] > blocks[1:, 0]).any() or ends[-1] > limit else blocks
 
 
 def _columns(blocks: Blocks, name: str, verify_id: str | None) -> RangeColumns:

@@ -85,7 +85,7 @@ def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
 def read_entries(block: bytes) -> list[tuple[bytes, bytes]]:
     """All entries of a block: whole keys (trailer included, where keys have one) and values."""
     points, end = restart_points(block)
-    budget = limits.KEY_RATIO * len(block) + limits.KEY_BYTES
+    budget = min(limits.KEY_RATIO * len(block) + limits.KEY_BYTES, limits.TABLE_KEY_BYTES)
     restarts = frozenset(points)
     entries: list[tuple[bytes, bytes]] = []
     key = b""

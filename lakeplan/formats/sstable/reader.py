@@ -71,7 +71,7 @@ def open_blocks(data: bytes) -> Blocks:
     handles = _index_handles(data, frame.index, frame.limit)
     if frame.is_two_level:
         _check_places(handles)
-        handles = [h for part in handles for h in _index_handles(data, part, frame.limit)]
+        handles = [*_part_handles(data, handles, frame.limit)]
     _check_places(handles)
     return Blocks(frame.properties, tuple(_load_all(data, handles, frame.limit)), frame.count)
 
@@ -108,6 +108,16 @@ def _load_all(data: bytes, handles: list[Handle], limit: int) -> Iterator[bytes]
         if total > limits.TABLE_BYTES:
             raise damaged(f"its blocks are larger than {limits.size_text(limits.TABLE_BYTES)}")
         yield block
+
+
+def _part_handles(data: bytes, parts: list[Handle], limit: int) -> Iterator[Handle]:
+    count = 0
+    for part in parts:
+        handles = _index_handles(data, part, limit)
+        count += len(handles)
+        if count > limits.TABLE_RECORDS:
+            raise damaged("its index names more blocks than any file that lakeFS writes")
+        yield from handles
 
 
 def _check_places(handles: list[Handle]) -> None:
