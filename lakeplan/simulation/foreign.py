@@ -49,6 +49,8 @@ class ForeignReader:
         self._cache = cache
         self._verify = verify
         self._facts: dict[str, ForeignFacts] = {}
+        self._found: dict[str, tuple[tuple[str, ...], dict[str, bytes]]] = {}
+        """By repository: metaranges, and what their ranges hold. All marks of a command ask for the same."""
 
     def entries(self, foreign: Sequence[ForeignRanges]) -> list[bytes]:
         """What ``pack_odd`` made of all ranges of these metaranges that hold something, each range once.
@@ -59,13 +61,15 @@ class ForeignReader:
         if self._verify:
             self._verify = False
             self._check(foreign)
-        self._read_new(foreign)
+        new = [other for other in foreign if self._found.get(other.name, ((),))[0] is not other.metaranges]
+        self._read_new(new)
+        for other in new:
+            facts = self._facts[other.name]
+            ids = dict.fromkeys(id for one in other.metaranges for id in facts.metaranges[one])
+            self._found[other.name] = other.metaranges, {id: facts.ranges[id] for id in ids}
         found: dict[str, bytes] = {}
         for other in foreign:
-            facts = self._facts[other.name]
-            for metarange in other.metaranges:
-                for id in facts.metaranges[metarange]:
-                    found[id] = facts.ranges[id]
+            found |= self._found[other.name][1]
         return list(found.values())
 
     def _read_new(self, foreign: Sequence[ForeignRanges]) -> None:

@@ -12,6 +12,7 @@ from lakeplan.app.sweep.ports import Site, SweepPorts
 from lakeplan.errors import GateRefused, LakeplanError
 from lakeplan.formats.sweep_keys import mark_prefix
 from lakeplan.model.mark import Mark
+from lakeplan.model.sweep import Part
 from lakeplan.ports.sweep import RecheckRequest
 
 MOST_NEEDED = 1_000_000
@@ -27,12 +28,18 @@ class Needed:
 
 
 def needed_now(
-    site: Site, mark: Mark, ports: SweepPorts, *, now: datetime, keep: Callable[[], None]
+    site: Site,
+    mark: Mark,
+    ports: SweepPorts,
+    *,
+    now: datetime,
+    keep: Callable[[], None],
+    parts: tuple[Part, ...] | None = None,
 ) -> Needed:
     """Inspects as a mark does: other repositories (those of the tree's other servers too), uncommitted data,
     then a refs dump; with protected tags and holds. ``now`` is the safest of all clocks; ``keep`` is called
-    now and then. Raises GateRefused for a repository that cannot be read, and LakeplanError for whatever
-    makes an inspection unsafe."""
+    now and then. ``parts``: only what these name; None for the whole mark. Raises GateRefused for a
+    repository that cannot be read, and LakeplanError for whatever makes an inspection unsafe."""
     foreign, unreadable = foreign_ranges(site, keep=keep)
     if unreadable:
         name, why = next(iter(unreadable.items()))
@@ -48,7 +55,7 @@ def needed_now(
     addresses = ports.marker.held_again(
         RecheckRequest(
             store=site.store,
-            parts=mark.marked.going,
+            parts=mark.marked.going if parts is None else parts,
             prefix=mark_prefix(mark.mark_id),
             storage_namespace=site.repository.storage_namespace,
             metadata=site.reader.metadata_reader(site.desired.name),

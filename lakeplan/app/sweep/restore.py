@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +36,8 @@ KEYS_A_LEASE = 5_000
 """Copies between two renewals of the lease."""
 PATHS_NAMED = 10
 """Paths of an object that a mark names."""
+FEW = 1_000
+"""Up to so many copies are asked for one by one."""
 CONFLICT = "another object was written there meanwhile"
 UNKNOWN = "the store did not answer whether it is back"
 NAMED = 100
@@ -63,7 +65,8 @@ def restore(
     where = f"{site.key}: mark {mark.mark_id}"
     lease = site_lease(site, ports.state, run)
     with lease:
-        copies = _copies(site, mark)
+        wanted = None if options == RestoreOptions() else _wanted(site, mark, ports, options)
+        copies = _copies(site, mark, wanted)
         if not copies:
             deletes = mark.settings.mode != "quarantine"
             raise UsageError(
@@ -73,11 +76,12 @@ def restore(
                 if deletes
                 else f"run `lakeplan sweep report {mark.mark_id}` to see what became of the mark",
             )
-        chosen_paths = dict(_chosen(site, mark, ports, options, copies))
+        chosen_paths = _all(copies) if wanted is None else wanted.among(copies)
         chosen = sorted(address for address, takes in chosen_paths.items() if takes)
         if not chosen:
             raise UsageError("nothing in quarantine is chosen", where=where, hint="check --path and --commit")
-        needed, note = _needed_or_why(site, mark, ports, lease.renew)
+        parts = mark.marked.going if wanted is None else wanted.parts
+        needed, note = _needed_or_why(site, mark, parts, ports, lease.renew)
         came, there, failed = _copy_back(
             site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
         )
@@ -102,10 +106,31 @@ def restore(
         return document
 
 
-def _copies(site: Site, mark: Mark) -> dict[str, int]:
-    """Sizes of what is in quarantine, by address. What the mark does not name is no copy of a sweep, such as
-    one that was never completed; while the mark's parts cannot be read, nobody knows."""
+@dataclass(frozen=True)
+class _Wanted:
+    """Addresses of the mark by options. None: not by the ten paths that a mark names, and there may be more.
+    ``parts`` name those that are wanted."""
+
+    addresses: dict[str, bool | None]
+    parts: tuple[Part, ...]
+
+    def among(self, copies: Collection[str]) -> dict[str, bool | None]:
+        return {address: takes for address, takes in self.addresses.items() if address in copies}
+
+
+def _all(copies: Collection[str]) -> dict[str, bool | None]:
+    return dict.fromkeys(copies, True)
+
+
+def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> dict[str, int]:
+    """Sizes of what is in quarantine, by address; of few that are wanted, without listing all of it. What the
+    mark does not name is no copy of a sweep, such as one that was never completed; while the mark's parts
+    cannot be read, nobody knows."""
     prefix = quarantine_prefix(mark.mark_id)
+    if wanted is not None and 0 < len(wanted.addresses) <= FEW:
+        few = site.store.find(sorted(prefix + key for key in wanted.addresses if is_candidate_key(key)))
+        if few:
+            return {key.removeprefix(prefix): stored.size for key, stored in few.items()}
     found = ((copy.key.removeprefix(prefix), copy.size) for copy in site.store.list_objects(prefix))
     copies = {address: size for address, size in found if is_candidate_key(address)}
     named: set[str] = set()
@@ -118,27 +143,26 @@ def _copies(site: Site, mark: Mark) -> dict[str, int]:
     return {address: size for address, size in copies.items() if address in named}
 
 
-def _chosen(
-    site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions, copies: Collection[str]
-) -> Iterator[tuple[str, bool | None]]:
-    """Addresses in quarantine, and whether they are wanted; None: not by the ten paths that a mark names,
-    and there may be more. Without options every copy is, whatever the mark says."""
-    if options.path is None and options.commit is None:
-        yield from dict.fromkeys(copies, True).items()
-        return
+def _wanted(site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions) -> _Wanted:
     of_commit = _of_commit(site, mark, ports, options.commit) if options.commit else None
-    wanted = _path_filter(options.path)
+    is_wanted = _path_filter(options.path)
+    found: dict[str, bool | None] = {}
+    parts = []
     for part in mark.marked.going:
         rows = _rows(site, mark_prefix(mark.mark_id) + part.name, part)
+        before = len(found)
         for address, paths in zip(
             rows.column("address").to_pylist(), rows.column("paths").to_pylist(), strict=True
         ):
-            if (of_commit is not None and address not in of_commit) or address not in copies:
+            if of_commit is not None and address not in of_commit:
                 continue
-            if wanted(paths or []):
-                yield address, True
+            if is_wanted(paths or []):
+                found[address] = True
             elif len(paths or []) >= PATHS_NAMED:
-                yield address, None
+                found[address] = None
+        if len(found) > before:
+            parts.append(part)
+    return _Wanted(found, tuple(parts))
 
 
 def _cut_note(chosen: dict[str, bool | None], options: RestoreOptions) -> str:
@@ -194,12 +218,12 @@ def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozen
 
 
 def _needed_or_why(
-    site: Site, mark: Mark, ports: SweepPorts, keep: Callable[[], None]
+    site: Site, mark: Mark, parts: tuple[Part, ...], ports: SweepPorts, keep: Callable[[], None]
 ) -> tuple[frozenset[str] | None, str]:
     """Before anything is copied back: what is needed now, so that a collection leaves it alone; or None, and
     why that is not known."""
     try:
-        return needed_now(site, mark, ports, now=ports.now(), keep=keep).addresses, ""
+        return needed_now(site, mark, ports, now=ports.now(), keep=keep, parts=parts).addresses, ""
     except LakeplanError as error:
         return None, f"what is needed could not be found out ({error.message})"
 

@@ -61,6 +61,7 @@ class Case:
     steps: list[int] = field(default_factory=list)
     tasks: list[tuple[str, int | None]] = field(default_factory=list)
     requests: list[tuple[RecheckRequest, int]] = field(default_factory=list)
+    calls: list[tuple[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store = FaultyStore(folder_store(self.folder))
@@ -110,11 +111,15 @@ class Case:
 
     # ---- what the restore calls
     def note(self, name: str, args: tuple[Any, ...]) -> None:
+        self.calls.append((name, args))
         if name == "copy":
             self.order.append("copy")
 
-    def needed_now(self, site: Any, mark: Any, ports: Any, *, now: datetime, keep: Any) -> Needed:
+    def needed_now(
+        self, site: Any, mark: Any, ports: Any, *, now: datetime, keep: Any, parts: tuple[Part, ...]
+    ) -> Needed:
         assert (site, ports, mark.mark_id, now) == (self.site, self.ports, "m1", NOW)
+        self.inspected = [part.name for part in parts]
         keep()
         self.order.append("inspect")
         if isinstance(self.needs, LakeplanError):
@@ -297,6 +302,21 @@ class DescribeAChoice:
         assert document["note"] == (
             f"1 objects have more paths than a mark names, and may be at {path} too: they were not restored"
         )
+
+    def it_asks_only_for_the_copies_that_are_wanted(self, case: Case) -> None:
+        case.restore(path="raw/2025/b")
+        assert (case.back(), case.inspected) == ({"data/b"}, [case.parts[n].name for n in (1, 3, 5)])
+        assert ("list_objects", (QUARANTINE_PREFIX,)) not in case.calls
+        asked = next(args for name, args in case.calls if name == "find")
+        assert asked == ([QUARANTINE_PREFIX + key for key in ("data/b", "data/many", "data/not-copied")],)
+
+    def it_lists_the_quarantine_when_many_are_wanted(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "FEW", 2)
+        case.restore(path="raw/2025/b")
+        assert case.back() == {"data/b"}
+        assert ("list_objects", (QUARANTINE_PREFIX,)) in case.calls
 
     @pytest.mark.parametrize("path", ["raw/2024", "aw/2024/", "raw/2025/b/", "2025/b", "elsewhere"])
     def it_refuses_a_path_at_which_nothing_was(self, case: Case, path: str) -> None:
