@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan import limits
-from lakeplan.formats.hashing import Bytes, Ints
+from lakeplan.formats.hashing import Bytes
 from lakeplan.formats.range_arrays import RangeArrays
 
 _log = logging.getLogger(__name__)
@@ -240,16 +240,6 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
         flags=flags,
     )
     return arrays, body.data[:used]
-
-
-def gathered(buffer: Bytes, start: Ints, ends: Ints) -> Bytes:
-    """Spans of a buffer of ``decode`` one behind the other, up to ``ends``."""
-    compiled = kernels()
-    assert compiled is not None, "it decoded the buffer"
-    size = int(ends[-1]) if ends.size else 0
-    out = _buffer(size)
-    compiled.gather(_words(buffer), start, ends, _words(out))
-    return out[:size]
 
 
 def read_only(data: bytes) -> Bytes:

@@ -457,16 +457,6 @@ def decode(  # type: ignore[no-untyped-def]
     return OK, count, to, high & _HIGH == np.uint64(0)
 
 
-@_jit(types.void(_given(types.uint64), _given(types.int64), _given(types.int64), _WORDS))
-def gather(words, start, ends, out_words):  # type: ignore[no-untyped-def]
-    """Texts that begin at ``start`` one behind the other, up to ``ends``, which ascend."""
-    at = np.int64(0)
-    for row in range(start.size):
-        length = ends[row] - at
-        _copy(out_words, at, words, start[row], length)
-        at += length
-
-
 @_jit(
     types.UniTuple(types.int64, 3)(  # type: ignore[no-untyped-call]
         *(_given(types.uint64), _given(types.uint64), _given(types.int64), _given(types.uint8), types.int64),

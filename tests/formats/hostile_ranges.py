@@ -58,7 +58,7 @@ def varint(draw: random.Random, number: int) -> bytes:
 
 def number(draw: random.Random, near: int) -> int:
     if draw.random() < 0.5:
-        return max(near + draw.choice((-9, -8, -2, -1, 1, 2, 8, 9)), 0)
+        return min(max(near + draw.choice((-9, -8, -2, -1, 1, 2, 8, 9)), 0), (1 << 64) - 1)
     return draw.choice(HUGE)
 
 
@@ -573,9 +573,9 @@ def main() -> int:
     ends: Counter[str] = Counter()
     began = said = time.monotonic()
     for at in range(chosen.start, chosen.start + chosen.count):
-        data, before = sample(chosen.seed, at), time.monotonic()
+        before = time.monotonic()
         try:
-            ends[judge(data)] += 1
+            ends[judge(sample(chosen.seed, at))] += 1
         except BaseException as error:
             place = f"--seed {chosen.seed} --start {at}"
             if isinstance(error, KeyboardInterrupt):
