@@ -36,6 +36,7 @@ def simulate(
     runner: str | None = None,
     master: str | None = None,
     spark_conf: Mapping[str, str] | None = None,
+    spark_home: str | None = None,
 ) -> dict[str, Any]:
     """What ``lakeplan simulate`` says of a namespace that holds a refs dump, as the document that
     ``schemas/simulate.v1.json`` describes. With ``output`` Parquet tables are written there.
@@ -63,5 +64,5 @@ def simulate(
     # Spark takes longer to import than everything else here takes to run.
     from lakeplan.simulation import run
 
-    runners = Runners(runner, master, tuple((spark_conf or {}).items()))
+    runners = Runners(runner, master, tuple((spark_conf or {}).items()), spark_home)
     return run.simulate(request, reader, runners, Silent())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -79,6 +80,15 @@ SparkConf = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", help="A Spark setting, KEY=VALUE; repeatable.", metavar="K=V"),
 ]
+SparkHome = Annotated[
+    str | None,
+    typer.Option(
+        "--spark-home",
+        help="Spark's folder, for a Spark of pyspark's version that pip did not install. SPARK_HOME alone is "
+        "ignored.",
+        metavar="FOLDER",
+    ),
+]
 ConnectTimeout = Annotated[
     float,
     typer.Option(
@@ -107,9 +117,18 @@ def formats(names: Sequence[str]) -> OptionInfo:
     return option
 
 
-def runners(runner: str | None, master: str | None, spark_conf: Sequence[str] | None) -> Runners:
+def runners(
+    runner: str | None, master: str | None, spark_conf: Sequence[str] | None, home: str | None
+) -> Runners:
     """Raises UsageError."""
-    return Runners(runner, master, tuple(parse_spark_conf(spark_conf).items()))
+    return Runners(runner, master, tuple(parse_spark_conf(spark_conf).items()), spark_home(home))
+
+
+def spark_home(folder: str | None) -> str | None:
+    """Raises UsageError for a relative path: a checkout is written by strangers, and Spark is a program."""
+    if folder is not None and not os.path.isabs(folder):
+        raise UsageError(f"--spark-home {folder!r} is a relative path", hint="Name the whole path.")
+    return folder
 
 
 def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:

@@ -73,7 +73,9 @@ class Engine:
         if self._session is None:
             from lakeplan.simulation.session import SparkOptions, open_session
 
-            options = SparkOptions(master=self.runners.master, conf=dict(self.runners.conf))
+            options = SparkOptions(
+                master=self.runners.master, conf=dict(self.runners.conf), home=self.runners.spark_home
+            )
             self._session = self._stack.enter_context(open_session(options, light=True))
         session: SparkSession = self._session
         return session

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,24 +17,25 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from lakeplan.core.processes import SAFE_PATH, find_program, safe_environment, set_environment
+from lakeplan.core.processes import SAFE_PATH, safe_environment, set_environment
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.archive import is_folder, write_code
+from lakeplan.simulation.installation import (
+    checked_home,
+    is_submitted,
+    require_java,
+    spark_of_pyspark,
+    wrong_java,
+)
 
 _log = logging.getLogger(__name__)
 
-MIN_JAVA = 17
-JAVA_HINT = (
-    f"Spark needs Java {MIN_JAVA} or later: on Debian or Ubuntu, apt-get install openjdk-17-jre-headless; "
-    "elsewhere any JDK 17+, with JAVA_HOME set"
-)
 SMALL_BYTES = 64 << 20
 """Below this many bytes of ranges whose rows the JVM sees, a run is over before its second compiler pays for
 itself."""
@@ -53,10 +53,12 @@ class SparkOptions:
     master: str | None = None
     driver_memory: str = "2g"
     conf: Mapping[str, str] = field(default_factory=dict)
+    home: str | None = None
+    """Spark's folder; None: the one that pyspark came with."""
 
     @property
     def is_local(self) -> bool:
-        return (self.master or "local[*]").startswith("local") and not _submitted()
+        return (self.master or "local[*]").startswith("local") and not is_submitted()
 
 
 @contextmanager
@@ -85,13 +87,16 @@ def explained() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
-        text = str(error)
-        first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
         raise SimulationFailed(
-            f"the Spark job stopped: {first[:300]}",
+            f"the Spark job stopped: {_first_line(error)}",
             hint="--log-level debug shows all that Spark said; --spark-conf and --master change how it runs",
-            detail=text,
+            detail=str(error),
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)[:300]
 
 
 @contextmanager
@@ -185,7 +190,7 @@ def _start(options: SparkOptions, estimated_bytes: int, *, light: bool) -> Spark
         conf.set(key, value)
     with tempfile.TemporaryFile() as noise:
         try:
-            context = _context(conf, noise)
+            context = _context(conf, noise, options.home)
         except (PySparkException, Py4JError, OSError) as error:
             raise _not_started(error, noise) from error
     if options.is_local:
@@ -194,13 +199,13 @@ def _start(options: SparkOptions, estimated_bytes: int, *, light: bool) -> Spark
     return SparkSession(context)
 
 
-def _context(conf: SparkConf, noise: IO[bytes]) -> SparkContext:
+def _context(conf: SparkConf, noise: IO[bytes], home: str | None) -> SparkContext:
     gateway = SparkContext._gateway
     if gateway is None:
-        _require_java()
+        require_java()
         # Spark and its workers talk on standard error; people hear of it only when it fails, or at debug.
         loud = _log.isEnabledFor(logging.DEBUG)
-        with _spark_environment(), _logged() if loud else nullcontext(noise) as errors:
+        with _spark_environment(home), _logged() if loud else nullcontext(noise) as errors:
             streams = {"stdout": errors if loud else subprocess.DEVNULL, "stderr": errors}
             gateway = launch_gateway(conf, {**streams, "cwd": _own_folder()})  # type: ignore[no-untyped-call]
     return SparkContext(gateway=gateway, conf=conf)
@@ -224,26 +229,20 @@ def _logged() -> Iterator[int]:
 
 
 @contextmanager
-def _spark_environment() -> Iterator[None]:
-    """Where Java and its Python workers start: pyspark itself would look for Spark in ``..`` first."""
+def _spark_environment(home: str | None) -> Iterator[None]:
+    """Where Java and its Python workers start: pyspark itself would look for Spark in ``..`` first, or take
+    that of another version, which SPARK_HOME names."""
     before = dict(os.environ)
     safe = safe_environment(before)
-    safe["SPARK_HOME"] = before.get("SPARK_HOME") or str(_installed_spark())
+    safe["SPARK_HOME"] = str(spark_of_pyspark() if home is None else checked_home(home))
+    foreign = before.get("SPARK_HOME", "")
+    if foreign not in ("", safe["SPARK_HOME"]):
+        _log.info("SPARK_HOME=%s is ignored: --spark-home uses it", foreign)
     try:
         set_environment(safe)
         yield
     finally:
         set_environment(before)
-
-
-def _installed_spark() -> Path:
-    """The Spark of the pyspark that is imported here: with it, or that it is a part of."""
-    package = Path(pyspark.__file__).parent
-    candidates = (package / "spark-distribution", package, package.parent.parent)
-    found = next((folder for folder in candidates if (folder / "bin" / "spark-submit").is_file()), None)
-    if found is None:
-        raise SimulationFailed("pyspark has no Spark beside it", hint="Set SPARK_HOME to Spark 4's folder.")
-    return found
 
 
 @cache
@@ -254,49 +253,14 @@ def _own_folder() -> str:
     return folder
 
 
-def _submitted() -> bool:
-    """Started by spark-submit, which has made the JVM already."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def _require_java() -> None:
-    if _submitted() or _java() is not None:
-        return
-    home = os.environ.get("JAVA_HOME")
-    where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
-    raise SimulationFailed(f"Java is missing: {where}", hint=JAVA_HINT)
-
-
-def _java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        return shutil.which(os.path.join(home, "bin", "java"))
-    return find_program("java", os.environ)
-
-
 def _not_started(error: Exception, noise: IO[bytes]) -> SimulationFailed:
-    version = _java_version()
-    if version is not None and version < MIN_JAVA:
-        return SimulationFailed(f"Java is too old: this is Java {version}", hint=JAVA_HINT)
+    wrong = wrong_java()
+    if wrong is not None:
+        return wrong
     noise.seek(0)
     said = noise.read().decode(errors="replace")[-4000:]
     return SimulationFailed(
-        f"Spark did not start: {error}",
+        f"Spark did not start: {_first_line(error)}",
         hint="check --master and --spark-conf; --log-level debug shows what Spark said",
-        detail=said,
+        detail=f"{error}\n{said}",
     )
-
-
-def _java_version() -> int | None:
-    """Major version of the Java that Spark would use; None when it does not say."""
-    java = _java()
-    if java is None:
-        return None
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
-    return parse_java_version(answer.stderr + answer.stdout)
-
-
-def parse_java_version(text: str) -> int | None:
-    """17 for ``openjdk version "17.0.15"``, 8 for ``java version "1.8.0_402"``."""
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found.group(1)) if found else None

@@ -3,7 +3,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
@@ -13,48 +12,8 @@ from lakeplan.simulation.session import (
     MAX_SHUFFLE_PARTITIONS,
     SparkOptions,
     explained,
-    parse_java_version,
     shuffle_partitions,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "major"),
-    [
-        ('openjdk version "17.0.15" 2025-04-15', 17),
-        ('java version "1.8.0_402"', 8),
-        ('openjdk version "21" 2023-09-19', 21),
-        ("command not found", None),
-    ],
-)
-def it_reads_the_major_version_of_java(text: str, major: int | None) -> None:
-    assert parse_java_version(text) == major
-
-
-@pytest.mark.parametrize("home", [None, "nowhere"])
-def it_says_in_one_line_how_to_get_java(
-    home: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    if home is None:
-        monkeypatch.delenv("JAVA_HOME", raising=False)
-    else:
-        monkeypatch.setenv("JAVA_HOME", str(tmp_path / home))
-    with pytest.raises(SimulationFailed, match="Java is missing") as error:
-        session._require_java()
-    assert "openjdk-17" in error.value.hint
-
-
-def it_says_that_java_is_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with open(tmp_path / "noise", "w+b") as noise:
-        error = session._not_started(session.PySparkException("no gateway"), noise)
-    assert "Java 11" in error.message
-    assert "Java 17" in error.hint
 
 
 def it_grows_the_shuffle_with_what_is_read() -> None:

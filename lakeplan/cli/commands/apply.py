@@ -92,6 +92,7 @@ def register(app: typer.Typer) -> None:
         runner: options.Runner = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
+        spark_home: options.SparkHome = None,
         cache: caches.Where = None,
         cache_size: caches.Size = caches.DEFAULT_SIZE,
         redact_paths: options.RedactPaths = False,
@@ -116,7 +117,7 @@ def register(app: typer.Typer) -> None:
         session = Session.open(
             tree,
             lakectl_config=lakectl_config,
-            runners=options.runners(runner, master, spark_conf),
+            runners=options.runners(runner, master, spark_conf, spark_home),
             cache=caches.cache_choice(cache, cache_size),
             progress=not (no_progress or quiet),
         )

@@ -112,6 +112,7 @@ def register(app: typer.Typer) -> None:
         runner: options.Runner = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
+        spark_home: options.SparkHome = None,
         cache: caches.Where = None,
         cache_size: caches.Size = caches.DEFAULT_SIZE,
         format: Annotated[options.Formats, options.formats(FORMATS)] = None,
@@ -125,7 +126,7 @@ def register(app: typer.Typer) -> None:
         configure_logging(log_level)
         outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
         kept = caches.cache_choice(cache, cache_size)
-        runners, shown = options.runners(runner, master, spark_conf), not (no_progress or quiet)
+        runners, shown = options.runners(runner, master, spark_conf, spark_home), not (no_progress or quiet)
         asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
         if (repository is None) == (namespace is None):
             raise UsageError("one source is needed, and no more", hint=TWO_SOURCES)

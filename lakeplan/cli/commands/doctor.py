@@ -66,6 +66,7 @@ def register(app: typer.Typer) -> None:
         lakectl_config: options.LakectlConfig = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
+        spark_home: options.SparkHome = None,
         no_color: options.NoColor = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -74,14 +75,14 @@ def register(app: typer.Typer) -> None:
         configure_logging(log_level)
         outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
         what = _purpose(purpose)
-        conf = options.parse_spark_conf(spark_conf)
+        conf, home = options.parse_spark_conf(spark_conf), options.spark_home(spark_home)
 
         def spark() -> str:
             # Imported when asked for, as everywhere: it takes a second.
             from lakeplan.simulation.check import check_spark
             from lakeplan.simulation.session import SparkOptions
 
-            return check_spark(SparkOptions(master=master, conf=conf))
+            return check_spark(SparkOptions(master=master, conf=conf, home=home))
 
         checks = []
         try:

@@ -157,6 +157,7 @@ def rollback(
     runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    spark_home: options.SparkHome = None,
     cache: caches.Where = None,
     cache_size: caches.Size = caches.DEFAULT_SIZE,
     no_color: options.NoColor = False,
@@ -170,7 +171,7 @@ def rollback(
     session = Session.open(
         tree,
         lakectl_config=lakectl_config,
-        runners=options.runners(runner, master, spark_conf),
+        runners=options.runners(runner, master, spark_conf, spark_home),
         cache=caches.cache_choice(cache, cache_size),
         progress=not (no_progress or quiet),
     )

@@ -95,6 +95,7 @@ def register(app: typer.Typer) -> None:
         runner: options.Runner = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
+        spark_home: options.SparkHome = None,
         redact_paths: options.RedactPaths = False,
         no_progress: options.NoProgress = False,
         log_level: options.LogLevel = "warning",
@@ -114,7 +115,7 @@ def register(app: typer.Typer) -> None:
             raise UsageError(
                 "--with-curves needs a history", hint="give -C DIR or --namespace, or --curve FILE"
             )
-        runners = options.runners(runner, master, spark_conf)
+        runners = options.runners(runner, master, spark_conf, spark_home)
         progress = progress_for(shown=not (no_progress or quiet))
         session = None
         if tree is not None and not no_graph:

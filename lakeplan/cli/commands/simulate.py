@@ -79,6 +79,7 @@ def register(app: typer.Typer) -> None:
         runner: options.Runner = None,
         master: options.Master = None,
         spark_conf: options.SparkConf = None,
+        spark_home: options.SparkHome = None,
         cache: caches.Where = None,
         cache_size: caches.Size = caches.DEFAULT_SIZE,
         format: Annotated[options.Formats, options.formats(FORMATS)] = None,
@@ -113,7 +114,9 @@ def register(app: typer.Typer) -> None:
             if place is not None:
                 request = replace(request, inventory=place.open(reader.url, request.as_of))
             progress = progress_for(shown=not (no_progress or quiet), no_color=no_color)
-            document = _simulate(request, reader, options.runners(runner, master, spark_conf), kept, progress)
+            document = _simulate(
+                request, reader, options.runners(runner, master, spark_conf, spark_home), kept, progress
+            )
         outside = shown(document, redact=redact_paths)
         emit_document(outputs, outside, render_simulate, no_color=no_color)
         return ExitCode.OK

@@ -115,6 +115,7 @@ def mark(
     runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    spark_home: options.SparkHome = None,
     connect_timeout: options.ConnectTimeout = 10.0,
     read_timeout: options.ReadTimeout = 60.0,
     redact_paths: options.RedactPaths = False,
@@ -128,7 +129,7 @@ def mark(
     chosen = chosen_settings(min_age, never_committed)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
     session.timeouts = Timeouts(connect_timeout, read_timeout)
-    chosen_runners = options.runners(runner, master, spark_conf)
+    chosen_runners = options.runners(runner, master, spark_conf, spark_home)
     with sweep_ports(session, runners=chosen_runners, verify_cache=verify_cache) as ports:
         made = mark_all(
             session.tree,
@@ -196,6 +197,7 @@ def run(
     runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    spark_home: options.SparkHome = None,
     connect_timeout: options.ConnectTimeout = 10.0,
     read_timeout: options.ReadTimeout = 60.0,
     redact_paths: options.RedactPaths = False,
@@ -213,7 +215,7 @@ def run(
         stopping() as stop,
         sweep_ports(
             session,
-            runners=options.runners(runner, master, spark_conf),
+            runners=options.runners(runner, master, spark_conf, spark_home),
             parallelism=parallelism,
             stop=stop.is_set,
         ) as ports,
@@ -305,6 +307,7 @@ def restore(
     runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    spark_home: options.SparkHome = None,
     redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
@@ -314,7 +317,7 @@ def restore(
     configure_logging(log_level)
     outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
-    with sweep_ports(session, runners=options.runners(runner, master, spark_conf)) as ports:
+    with sweep_ports(session, runners=options.runners(runner, master, spark_conf, spark_home)) as ports:
         site, stored = find_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
     code = ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
@@ -344,6 +347,7 @@ def purge(
     runner: options.Runner = None,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
+    spark_home: options.SparkHome = None,
     redact_paths: options.RedactPaths = False,
     no_color: options.NoColor = False,
     no_progress: options.NoProgress = False,
@@ -355,7 +359,7 @@ def purge(
     age = 0 if older_than is None else parse_age("--older-than", older_than)
     before = now_utc() - timedelta(seconds=age)
     session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
-    with sweep_ports(session, runners=options.runners(runner, master, spark_conf)) as ports:
+    with sweep_ports(session, runners=options.runners(runner, master, spark_conf, spark_home)) as ports:
         found = quarantines(
             session.tree,
             Selection(tuple(target or ()), owner, server),

@@ -45,12 +45,13 @@ def choose(asked: str, entries: int | None, *, master: str | None) -> Choice:
 
 @dataclass(frozen=True)
 class Runners:
-    """What a person, else a tree, chose: one of ``NAMES`` (None: nothing). ``master`` and ``conf`` are
-    Spark's."""
+    """What a person, else a tree, chose: one of ``NAMES`` (None: nothing). ``master``, ``conf`` and
+    ``spark_home`` are Spark's, and never the tree's."""
 
     asked: str | None = None
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+    spark_home: str | None = None
 
     def __post_init__(self) -> None:
         if self.asked is not None and self.asked not in NAMES:
@@ -84,6 +85,6 @@ class Runners:
         from lakeplan.simulation.runners.spark import SparkRunner
         from lakeplan.simulation.session import SparkOptions, open_session
 
-        options = SparkOptions(master=self.master, conf=dict(self.conf))
+        options = SparkOptions(master=self.master, conf=dict(self.conf), home=self.spark_home)
         with open_session(options, estimated_bytes=size_bytes, light=True) as session:
             yield SparkRunner(session), choice
