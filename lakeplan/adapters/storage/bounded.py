@@ -12,7 +12,7 @@ from lakeplan.errors import StorageError
 from lakeplan.model.urls import shown_url
 
 T = TypeVar("T")
-_PIECE = 64 * limits.KIB
+_PIECE = limits.MIB
 HINT = "check the address of the store; docs/limits.md has the limits"
 
 
@@ -39,13 +39,15 @@ class BoundedRaw:
             yield piece
 
     def read(self, amt: int | None = None, decode_content: bool | None = None, **_: Any) -> bytes:
-        body = bytearray()
-        while amt is None or len(body) < amt:
-            piece = self._next(_PIECE if amt is None else amt - len(body), decode_content)
+        pieces: list[bytes] = []
+        size = 0
+        while amt is None or size < amt:
+            piece = self._next(_PIECE if amt is None else amt - size, decode_content)
             if not piece:
                 break
-            body += piece
-        return bytes(body)
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
 
     def _next(self, amount: int, decode_content: bool | None) -> bytes:
         piece: bytes = self._raw.read1(min(amount, _PIECE), decode_content)

@@ -61,7 +61,7 @@ def _page(
     rows = rows_of(answer)
     if rows.keys != sorted(rows.keys):
         raise StorageError("the storage does not list keys in ascending order", where=url)
-    check_inside(rows.keys, where["Prefix"], url)
+    check_inside(rows.keys, base, url)
     if answer.get("IsTruncated") and not rows.keys:
         raise error_of(Kind.BROKEN, url, detail="a page of a listing that is empty, but not the last")
     columns = zip(rows.keys, rows.sizes.tolist(), rows.modified_us.tolist(), rows.e_tags, strict=True)
