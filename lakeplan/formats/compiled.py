@@ -53,24 +53,28 @@ _local = threading.local()
 _loading = threading.Lock()
 
 
-@cache
 def kernels() -> ModuleType | None:
     """The compiled loops: loaded, else compiled, which takes seconds. None where that cannot be done."""
-    with _loading:
-        folder = _code_folder()
-        try:
-            return _loaded(folder)
-        except ModuleNotFoundError as error:
-            _log.info("numpy decodes ranges: %s is not installed", error.name)
-            return None
-        except Exception as error:  # noqa: BLE001 - damaged files fail with anything
-            _log.info("compiled code in %s cannot be used (%s): it is compiled anew", folder, _named(error))
-        shutil.rmtree(folder, ignore_errors=True)
-        try:
-            return _loaded(_own_temporary())
-        except Exception as error:  # noqa: BLE001 - numpy decodes as well, only slower
-            _log.warning("numpy decodes ranges: numba does not work here (%s)", _named(error))
-            return None
+    with _loading:  # threads ask for them at the same time
+        return _kernels()
+
+
+@cache
+def _kernels() -> ModuleType | None:
+    folder = _code_folder()
+    try:
+        return _loaded(folder)
+    except ModuleNotFoundError as error:
+        _log.info("numpy decodes ranges: %s is not installed", error.name)
+        return None
+    except Exception as error:  # noqa: BLE001 - damaged files fail with anything
+        _log.info("compiled code in %s cannot be used (%s): it is compiled anew", folder, _named(error))
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        return _loaded(_own_temporary())
+    except Exception as error:  # noqa: BLE001 - numpy decodes as well, only slower
+        _log.warning("numpy decodes ranges: numba does not work here (%s)", _named(error))
+        return None
 
 
 def _named(error: Exception) -> str:

@@ -175,6 +175,8 @@ def _records(hostile: Hostile) -> list[tuple[bytes, bytes]]:
 
 
 def _disorder(draw: random.Random, items: list[tuple[bytes, bytes]]) -> None:
+    if not items:
+        return
     at, to = draw.randrange(len(items)), draw.randrange(len(items))
     match draw.randrange(4):
         case 0:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,16 @@ def it_lets_two_processes_fill_it_at_once(tmp_path: Path) -> None:
         one.join()
     assert said == [("compiled [1]", "")] * 2
     assert decode(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache")) == ("compiled [1]", "")
+
+
+def it_is_loaded_once_by_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled._kernels.cache_clear()
+    loaded: list[Path] = []
+    real = compiled._loaded
+    monkeypatch.setattr(compiled, "_loaded", lambda folder: loaded.append(folder) or real(folder))
+    with ThreadPoolExecutor(4) as pool:
+        found = {id(kernels) for kernels in pool.map(lambda _: compiled.kernels(), range(4))}
+    assert len(found) == len(loaded) == 1
 
 
 class DescribeTheFolder:
