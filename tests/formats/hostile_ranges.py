@@ -1,7 +1,8 @@
 """Ranges that are damaged in their structure while their checksums match, and what all decoders say of them.
 
-``make fuzz FUZZ_ARGS="--seed N --count N [--start N]"`` runs many; sample ``n`` of a seed is always the same
-file, so a run that was stopped goes on with ``--start``.
+``make fuzz FUZZ_ARGS="--seed N --count N [--start N] [--real FOLDER]"`` runs many; sample ``n`` of a seed is
+always the same file, so a run that was stopped goes on with ``--start``. Half of the samples have the records
+of ranges below ``FOLDER``, such as a namespace that a real server wrote.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import cramjam
@@ -24,17 +26,19 @@ from lakeplan.errors import FormatError
 from lakeplan.formats import entry as entries
 from lakeplan.formats import ranges, wire
 from lakeplan.formats.addresses import is_usual_key
+from lakeplan.formats.compiled import kernels
 from lakeplan.formats.entry import encode_entry
 from lakeplan.formats.hashing import hash_spans
 from lakeplan.formats.identity import file_id
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.formats.range_arrays import RangeArrays, joined
+from lakeplan.formats.range_data import is_file_id
 from lakeplan.formats.ranges import RANGES, read_range, read_range_arrays, read_range_columns
 from lakeplan.formats.sstable.block import _common_prefix
 from lakeplan.formats.sstable.checksum import masked_crc32c
 from lakeplan.formats.sstable.layout import FORMAT_VERSION, HANDLES_END, MAGIC, PROPERTIES_KEY
 from lakeplan.formats.sstable.reader import read_sstable
-from lakeplan.formats.value import join_value
+from lakeplan.formats.value import join_value, split_value
 from lakeplan.formats.varint import uvarint
 from lakeplan.model.objects import AddressType, Entry
 
@@ -46,6 +50,7 @@ HUGE = (
 )
 SLOWEST_SECONDS = 20.0
 Row = tuple[str, str, int, int]
+Records = Sequence[tuple[bytes, bytes]]
 
 
 def varint(draw: random.Random, number: int) -> bytes:
@@ -87,6 +92,7 @@ class Hostile:
 
     draw: random.Random
     chances: dict[str, float] = field(default_factory=dict)
+    real: Sequence[Records] = ()
 
     def hit(self, kind: str) -> bool:
         chance = self.chances.get(kind, 0.0)
@@ -102,11 +108,11 @@ KINDS = (
 """What may be damaged. Most samples have one or two of these, so that something of them is still read."""
 
 
-def sample(seed: int, at: int) -> bytes:
-    """The bytes of one hostile file."""
+def sample(seed: int, at: int, real: Sequence[Records] = ()) -> bytes:
+    """The bytes of one hostile file. ``real``: records of ranges."""
     draw = random.Random(f"{seed}/{at}")
     kinds = draw.sample(KINDS, draw.choice((0, 1, 1, 1, 2, 2, 3)))
-    return make(Hostile(draw, {kind: draw.choice((0.02, 0.1, 0.5)) for kind in kinds}))
+    return make(Hostile(draw, {kind: draw.choice((0.02, 0.1, 0.5)) for kind in kinds}, real))
 
 
 def make(hostile: Hostile) -> bytes:
@@ -141,6 +147,16 @@ def make(hostile: Hostile) -> bytes:
 # ---- records
 def _records(hostile: Hostile) -> list[tuple[bytes, bytes]]:
     draw = hostile.draw
+    if hostile.real and draw.random() < 0.5:
+        found = draw.choice(hostile.real)
+        at = draw.randrange(len(found))
+        records = [
+            (key, _value(hostile, *split_value(value)))
+            for key, value in found[at : at + draw.choice((1, 5, 40))]
+        ]
+        if hostile.hit("order"):
+            _disorder(draw, records)
+        return records
     count = draw.choice((1, 2, 5, 17, 40)) if not hostile.hit("many") else 200
     begin = (
         "x" * draw.choice((0, 3, 20, 300))
@@ -566,18 +582,33 @@ class _Wire:
         return getattr(wire, name)
 
 
+def real_records(folder: Path) -> list[Records]:
+    """Of every range below a folder, in order of their names."""
+    found: list[Records] = []
+    for path in sorted(folder.rglob("*")):
+        if is_file_id(path.name) and path.is_file():
+            table = read_sstable(path.read_bytes(), name=path.name)
+            if table.user_properties.get("type") == RANGES and table.records:
+                found.append(table.records)
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--start", type=int, default=0, help="the sample to go on with")
+    parser.add_argument("--real", type=Path, help="a folder with ranges that a server wrote")
     chosen = parser.parse_args()
+    real = real_records(chosen.real) if chosen.real else ()
+    if kernels() is None:
+        raise SystemExit("numba is not installed: there is nothing to compare")
     ends: Counter[str] = Counter()
     began = said = time.monotonic()
     for at in range(chosen.start, chosen.start + chosen.count):
         before = time.monotonic()
         try:
-            ends[judge(sample(chosen.seed, at))] += 1
+            ends[judge(sample(chosen.seed, at, real))] += 1
         except BaseException as error:
             place = f"--seed {chosen.seed} --start {at}"
             if isinstance(error, KeyboardInterrupt):
