@@ -26,7 +26,9 @@ def is_submitted() -> bool:
 def spark_of_pyspark() -> Path:
     """The Spark of the pyspark that is imported here: with it, or that it is a part of."""
     package = Path(pyspark.__file__).parent
-    candidates = (package / "spark-distribution", package, package.parent.parent)
+    candidates = [package / "spark-distribution", package, package.parent.parent]
+    if package.parent.suffix == ".zip":  # python/lib/pyspark.zip
+        candidates.append(package.parents[3])
     found = next((folder for folder in candidates if _is_spark(folder)), None)
     if found is None:
         raise SimulationFailed(

@@ -234,8 +234,13 @@ def _spark_environment(home: str | None) -> Iterator[None]:
     that of another version, which SPARK_HOME names."""
     before = dict(os.environ)
     safe = safe_environment(before)
-    safe["SPARK_HOME"] = str(spark_of_pyspark() if home is None else checked_home(home))
     foreign = before.get("SPARK_HOME", "")
+    if is_submitted() and foreign:
+        # spark-submit set it, with its own pyspark out of an archive
+        home = foreign
+    else:
+        home = str(spark_of_pyspark() if home is None else checked_home(home))
+    safe["SPARK_HOME"] = home
     if foreign not in ("", safe["SPARK_HOME"]):
         _log.info("SPARK_HOME=%s is ignored: --spark-home uses it", foreign)
     try:

@@ -121,7 +121,7 @@ def arguments(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def local(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     output = tmp_path_factory.mktemp("local") / "out"
     _run([sys.executable, "-m", "lakeplan", "simulate", *arguments, "--output", str(output)])
-    return result(output)
+    return result(output, "local")
 
 
 def _run(command: list[str]) -> None:
@@ -137,9 +137,13 @@ def _run(command: list[str]) -> None:
     assert answer.returncode == 0, answer.stdout[-2000:] + answer.stderr[-4000:]
 
 
-def result(output: Path) -> dict[str, Any]:
+def result(output: Path, runner: str) -> dict[str, Any]:
+    """What was written, but for who ran it."""
     tables: dict[str, Any] = {p.name: pq.read_table(p).to_pylist() for p in output.iterdir() if p.is_dir()}
-    return {**tables, "summary": json.loads((output / "summary.json").read_text())}
+    summary = json.loads((output / "summary.json").read_text())
+    assert summary.pop("runner")["name"] == runner
+    assert ("java" in summary.pop("versions")) is (runner == "spark")
+    return {**tables, "summary": summary}
 
 
 def test_a_cluster_by_master_gives_the_local_result(
@@ -150,7 +154,7 @@ def test_a_cluster_by_master_gives_the_local_result(
     more = ["--master", master, *conf, "--output", str(output)]
     _run([sys.executable, "-m", "lakeplan", "simulate", *arguments, *more])
     assert local["objects"]
-    assert result(output) == local
+    assert result(output, "spark") == local
 
 
 def test_spark_submit_with_the_archive_gives_the_local_result(
@@ -161,4 +165,4 @@ def test_spark_submit_with_the_archive_gives_the_local_result(
     conf = [part for setting in SMALL for part in ("--conf", setting)]
     submit = [str(SPARK / "bin" / "spark-submit"), "--master", master, *conf, "--py-files", str(archive)]
     _run([*submit, str(ROOT / "spark" / "simulate.py"), *arguments, "--output", str(output)])
-    assert result(output) == local
+    assert result(output, "spark") == local

@@ -132,6 +132,20 @@ class DescribeTheVariable:
             assert os.environ["SPARK_HOME"] == home
         assert os.environ["SPARK_HOME"] == home
 
+    def it_is_what_spark_submit_says(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+        with session._spark_environment(None):
+            assert os.environ["SPARK_HOME"] == str(tmp_path)
+
+    def it_is_not_needed_beside_the_archive_of_a_distribution(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        home = foreign_spark(tmp_path / "spark", pyspark.__version__)
+        package = home / "python" / "lib" / "pyspark.zip" / "pyspark" / "__init__.py"
+        monkeypatch.setattr(pyspark, "__file__", str(package))
+        assert installation.spark_of_pyspark() == home
+
     @pytest.mark.spark
     def it_does_not_stop_a_run(self, tmp_path: Path) -> None:
         home = foreign_spark(tmp_path / "spark", "3.5.1")
