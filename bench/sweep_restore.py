@@ -47,7 +47,7 @@ def main() -> None:
         mark_id = lakeplan(handle, folder, "mark")["marks"][0]["mark_id"]
         lakeplan(handle, folder, "approve", mark_id, "--reason", "bench")
         lakeplan(handle, folder, "run", mark_id)
-        for path in (["--path", "file-000001"], ["--path", "file-00000"], []):
+        for path in (["--path", "file-000001"], []):
             document = lakeplan(handle, folder, "restore", mark_id, *path)
             print(f"    restored {document['restored']:,}, already there {document['already_there']:,}")
 
