@@ -35,7 +35,7 @@ from lakeplan.model.stored import Versions
 from lakeplan.model.sweep import Part, SweepSettings, going_classes
 from lakeplan.ports.sweep import ForeignRanges, MarkRequest
 
-GROUP_COMMITS = 1_000_000
+GROUP_COMMITS = 200_000
 """More commits than these are not held in memory until the others are read."""
 GROUP_TIME = timedelta(minutes=10)
 """Marks of a group are written at its end: a command that is killed loses no more than this."""
