@@ -31,6 +31,8 @@ OTHERS: Mapping[str, str] = {
     "records no HEADs in one: it would vanish with the runner.",
     "XDG_CACHE_HOME": "Where the user's cache directory is; `~/.cache` without it.",
     "XDG_CONFIG_HOME": "Where the addresses that a person approved are kept; `~/.config` without it.",
+    "XDG_STATE_HOME": "Where the key is kept that signs what marks remember of other repositories; "
+    "`~/.local/state` without it.",
     "JAVA_HOME": "The Java that Spark starts with; else `java` of the PATH.",
     "AZURE_STORAGE_CONNECTION_STRING": "An Azure account with its key or SAS.",
     "AZURE_STORAGE_KEY": "The key of an Azure account.",
