@@ -15,16 +15,22 @@ Json = dict[str, Any]
 # colours that people with any colour vision tell apart, readable on white (Okabe and Ito)
 STYLES = {
     "plain": ("#555555", "plain PySpark"),
-    "cold": ("#D55E00", "lakeplan, empty cache"),
-    "warm": ("#0072B2", "lakeplan, full cache"),
-    "one more": ("#009E73", "lakeplan, one commit more"),
+    "spark cold": ("#CC79A7", "lakeplan on Spark, empty cache"),
+    "local cold": ("#D55E00", "lakeplan in threads, empty cache"),
+    "local other rules": ("#0072B2", "lakeplan, other rules"),
+    "local one more": ("#009E73", "lakeplan, one commit more"),
 }
 SERIES = {
     "objects": ("objects", lambda shape: shape["objects"]),
     "rewrite": ("ranges that a commit rewrites, %", lambda shape: shape["rewrite"] * 100),
     "commits": ("commits", lambda shape: shape["commits"]),
 }
-MEMORY = {"driver": "#D55E00", "jvm": "#555555", "worker": "#0072B2"}
+MEMORY = {
+    ("local cold", "driver"): ("#D55E00", "in threads"),
+    ("spark cold", "driver"): ("#CC79A7", "on Spark: driver"),
+    ("spark cold", "jvm"): ("#555555", "on Spark: Java"),
+    ("spark cold", "worker"): ("#0072B2", "on Spark: a worker"),
+}
 GRAPHS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")
 
 
@@ -53,10 +59,10 @@ def _times(points: list[Json], value: Callable[[Json], float]) -> Callable[[Any]
 
 def _memory(points: list[Json]) -> Callable[[Any], None]:
     def lines(axes: Any) -> None:
-        for kind, colour in MEMORY.items():
+        for (step, kind), (colour, label) in MEMORY.items():
             sizes = [point["shape"]["objects"] for point in points]
-            peaks = [point["medians"]["cold"]["peak_mib"][kind] for point in points]
-            axes.plot(sizes, peaks, "o-", color=colour, label=kind)
+            peaks = [point["medians"][step]["peak_mib"].get(kind, 0) for point in points]
+            axes.plot(sizes, peaks, "o-", color=colour, label=label)
 
     return lines
 

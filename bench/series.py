@@ -31,6 +31,7 @@ from simulate import Bench, medians, number, rounds, steps_of
 HERE = Path(__file__).parent
 GRAPHS = (62_500, 125_000, 250_000, 500_000, 1_000_000)
 Json = dict[str, Any]
+STEPS = ("plain", "spark cold", "local cold", "local other rules", "local one more")
 
 
 def points(middle: Shape) -> Iterator[tuple[str, Shape]]:
@@ -46,7 +47,7 @@ def measured(shape: Shape, folder: Path, repeat: int) -> Json:
     root = make(folder, shape)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         bench = Bench(root, Path(scratch), 67)
-        taken = rounds(steps_of(bench, baseline=True), repeat)
+        taken = rounds(steps_of(bench, ["local", "spark"], baseline=True), repeat)
     return {"shape": asdict(shape), "read": bench.read, "medians": medians(taken)}
 
 
@@ -79,14 +80,14 @@ def graphs() -> Iterator[Json]:
 
 
 def table(results: Json) -> str:
-    """All points as Markdown. The start of JVM, session and first worker is taken off all seconds."""
-    head = "grows objects commits rewritten entries plain cold warm one-more driver worker"
+    """All points as Markdown. What a process needs to start is taken off all seconds."""
+    head = "grows objects commits rewritten entries plain spark local other-rules one-more peak"
     rows = ["| " + " | ".join(head.split()) + " |"]
     rows.append("| --- " + "| ---: " * 10 + "|")
     for name, point in zip(results["grows"], results["points"], strict=True):
         shape, of = point["shape"], point["medians"]
-        work = [f"{of[step]['work']:.1f} s" for step in ("plain", "cold", "warm", "one more")]
-        memory = [f"{of['cold']['peak_mib'][kind]:,} MiB" for kind in ("driver", "worker")]
+        work = [f"{of[step]['work']:.1f} s" for step in STEPS]
+        memory = [f"{of['local cold']['peak_mib']['driver']:,} MiB"]
         cells = [name, f"{shape['objects']:,}", f"{shape['commits']:,}", f"{shape['rewrite']:.0%}"]
         rows.append("| " + " | ".join([*cells, f"{point['read']['entries']:,}", *work, *memory]) + " |")
     rows += ["", "| graph | commits | branches | both verdicts | peak |", "| --- " + "| ---: " * 4 + "|"]
