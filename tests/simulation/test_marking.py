@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 
 from lakeplan.core.sweep.keep import Keep
+from lakeplan.errors import FormatError
 from lakeplan.formats.hashing import hash_texts
 from lakeplan.formats.mark_parts import read_part
-from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX
+from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX, metadata_key
+from lakeplan.formats.ranges import read_metarange
 from lakeplan.ports.sweep import Facts, MarkRequest, RecheckRequest
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
 from lakeplan.simulation.marking import StepMarker
 from lakeplan.simulation.runners import LOCAL, Choice, Runners
 from lakeplan.simulation.runners.local import LocalRunner
+from lakeplan.simulation.segments import Manifest
 from lakeplan.simulation.table import pairs_of
 from tests.simulation.namespaces import NOW, SERVER_URL, History, Snapshot, Stored, entry, write_namespace
 from tests.sweeping.stores import folder_store
@@ -124,3 +127,32 @@ def it_names_what_was_staged_since_the_mark(threads: int, tmp_path: Path) -> Non
     assert site.going(marked) == ["data/p/1", "data/p/2"]
     again = RecheckRequest(site.store, marked.going, PREFIX, SERVER_URL, site.metadata, site.staged, ())
     assert marker.held_again(again, limit=10) == {"data/p/2"}
+
+
+class DescribeAMarkByWhatWasRead:
+    @pytest.fixture
+    def site(self, tmp_path: Path) -> Site:
+        stored = {f"data/p/{n}": Stored() for n in range(3)}
+        old = Snapshot("old", 40, (), (entry("a", "data/p/0"),))
+        kept = Snapshot("kept", 1, ("old",), (entry("b", "data/p/1"),))
+        return Site(tmp_path, History([old, kept], {"main": "kept"}, stored, staged=[]))
+
+    def it_reads_no_segment(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        def never(*args: object) -> object:
+            raise AssertionError("a mark reads ranges themselves")
+
+        for name in ("read", "write", "useful"):
+            monkeypatch.setattr(Manifest, name, never)
+        assert site.going(site.mark(StepMarker(Runners(LOCAL).open))) == ["data/p/0", "data/p/2"]
+
+    def it_refuses_a_range_under_the_name_of_another(self, site: Site, tmp_path: Path) -> None:
+        """All checksums of blocks are right, and it would let an object go that HEAD has."""
+        ranges = [
+            info.id
+            for id in site.facts
+            for info in read_metarange(site.metadata.read_metadata("meta_range", id), name="m")
+        ]
+        first, second = (tmp_path / "ns" / metadata_key(id) for id in ranges)
+        second.write_bytes(first.read_bytes())
+        with pytest.raises(FormatError, match="id"):
+            site.mark(StepMarker(Runners(LOCAL).open))
