@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.arrow import array_of
 from lakeplan.formats.damage import HINT, LIMIT_HINT
 from lakeplan.formats.parquet import open_parquet, read_parquet
 from lakeplan.limits import TooLarge, number_of
@@ -55,7 +54,7 @@ STATUSES = frozenset(status.value for status in Status)
 
 def write_part(columns: Mapping[str, Sequence[Any] | pa.Array], schema: pa.Schema) -> tuple[bytes, str]:
     """The file, and its SHA-256 (hex)."""
-    arrays = [array_of(columns[f.name], f.type) for f in schema]
+    arrays = [pa.array(columns[f.name], f.type) for f in schema]
     out = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), out, compression="snappy")
     data = out.getvalue()

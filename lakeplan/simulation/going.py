@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeplan.formats.arrow import array_of
 from lakeplan.formats.hashing import Ints
 from lakeplan.model.simulation import Amount
 from lakeplan.simulation.columns import EXPIRED, MAX_NAMES, MAX_PREFIX_DEPTH, NEVER_COMMITTED
@@ -62,9 +61,9 @@ def prefix_rows(name: str, objects: pa.Table) -> pa.Table:
     amounts = amounts_by_prefix(objects)
     columns = [
         pa.repeat(pa.scalar(name, pa.string()), len(amounts)),
-        array_of(amounts, pa.string()),
-        array_of([amount.objects for amount in amounts.values()], pa.int64()),
-        array_of([amount.size_bytes for amount in amounts.values()], pa.int64()),
+        pa.array(amounts, pa.string()),
+        pa.array([amount.objects for amount in amounts.values()], pa.int64()),
+        pa.array([amount.size_bytes for amount in amounts.values()], pa.int64()),
     ]
     return pa.Table.from_arrays(columns, schema=PREFIXES)
 
@@ -89,7 +88,7 @@ def sorted_paths(column: pa.ChunkedArray) -> pa.ListArray:
         paths = pc.if_else(paths.is_valid(), paths, pa.scalar([], _PATHS))
     if _longest(paths) <= 1:
         return paths
-    return array_of([sorted(of_one) for of_one in paths.to_pylist()], _PATHS)
+    return pa.array([sorted(of_one) for of_one in paths.to_pylist()], _PATHS)
 
 
 def _longest(paths: pa.ListArray) -> int:
@@ -97,9 +96,9 @@ def _longest(paths: pa.ListArray) -> int:
 
 
 def _commit_ids(last: pa.ChunkedArray, names: Mapping[int, str]) -> pa.Array:
-    positions = array_of(names, pa.int64())
+    positions = pa.array(names, pa.int64())
     places = pc.index_in(last.combine_chunks(), positions)
-    return array_of(names.values(), pa.string()).take(places)
+    return pa.array(names.values(), pa.string()).take(places)
 
 
 def amounts_by_prefix(going: pa.Table) -> dict[str, Amount]:

@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from lakeplan.core.retention import to_us
 from lakeplan.core.sweep.keep import Keep
 from lakeplan.errors import SimulationFailed, StorageDenied
-from lakeplan.formats.arrow import array_of
 from lakeplan.formats.hashing import hash_texts
 from lakeplan.formats.mark_parts import MARKED
 from lakeplan.model.simulation import Amount
@@ -196,9 +195,9 @@ class Marks:
             objects["size"],
             pc.fill_null(objects["version"], 0),
             pc.list_slice(paths, 0, MAX_NAMES).cast(MARKED.field("paths").type),
-            array_of(names, pa.string()),
+            pa.array(names, pa.string()),
             pc.if_else(pa.array(committed), EXPIRED, NEVER_COMMITTED),
-            array_of([kind.value if kind is not None else None for kind in classes], pa.string()),
+            pa.array([kind.value if kind is not None else None for kind in classes], pa.string()),
         ]
         return pa.table(columns, names=MARKED.names)
 

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeplan.errors import LakeplanError
-from lakeplan.formats.arrow import array_of
 from lakeplan.formats.mark_parts import LISTING, MARKED, write_part
 from lakeplan.model.sweep import MarkClass
 from lakeplan.ports.storage import StoredColumns
@@ -129,7 +128,7 @@ def write_parts(batches: Iterable[pa.RecordBatch], writer: Writer) -> Iterator[p
     try:
         for place in sorted(by_place):
             rows = pa.concat_tables(by_place.pop(place)).sort_by("address")
-            goes = pc.is_in(rows["class"], array_of(sorted(writer.going), pa.string()))
+            goes = pc.is_in(rows["class"], pa.array(sorted(writer.going), pa.string()))
             for table, chosen in ((GOING, rows.filter(goes)), (KEPT, rows.filter(pc.invert(goes)))):
                 for at in range(0, chosen.num_rows, PART_ROWS):
                     yield to_batch(writer.write(table, chosen.slice(at, PART_ROWS)))

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.formats.arrow import array_of
 from lakeplan.formats.hashing import Bytes, Hashes, Ints, hash_texts
 from lakeplan.formats.mark_parts import read_part
 from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
@@ -167,7 +166,7 @@ def of_range(arrays: RangeArrays, source: Source) -> Sightings:
         addresses, paths = arrays.texts(every[wanted])
         if named.texts and (wanted >= first).any():
             known = zip(wanted.tolist(), addresses.to_pylist(), strict=True)
-            addresses = array_of([named.texts[n - first] if n >= first else a for n, a in known], pa.string())
+            addresses = pa.array([named.texts[n - first] if n >= first else a for n, a in known], pa.string())
         return addresses, paths
 
     pairs = pairs_of(hashes, arrays.path_hashes[every])

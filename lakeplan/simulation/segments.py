@@ -36,13 +36,14 @@ LEAST_LIVE = 0.5
 """Share of a segment's ranges that commits must still have; with fewer those are read again."""
 ROW_WEIGHT = 8
 """What a row of a segment weighs, in bytes of a range."""
-_HEAD = struct.Struct("<8s32sIQQ")
+_HEAD = struct.Struct("<8s32sQQQ")
 _MAGIC = b"LPSEG\x00\x00\x01"
 _MAX_TEXT = (1 << 31) - 1
 
 
 class Segment(NamedTuple):
-    """``ranges`` in the order of the segment's own leaves; how many ``rows``, and bytes of the file."""
+    """``name`` begins with the checksum of the file; ``ranges`` in the order of the segment's own leaves; how
+    many ``rows``, and bytes of the file."""
 
     name: str
     ranges: tuple[str, ...]
@@ -66,36 +67,31 @@ class Opened:
 
 def to_bytes(ranges: Sequence[str], rows: Rows, sets: Sets, texts: Sequence[pa.Array]) -> bytes | None:
     """``texts``: addresses and paths, a value a row. None for more text than a segment can have."""
-    parts = [_text_bytes(array) for array in texts]
     numbers = pack(rows, sets)
+    parts = [_text_bytes(array) for array in texts]
     if any(len(part) > _MAX_TEXT for part in parts):
         return None
-    body = b"".join((len(parts[0]).to_bytes(8, "little"), numbers, *parts))
-    checksum, size = google_crc32c.value(body), len(parts[0]) + len(parts[1])
-    head = _HEAD.pack(_MAGIC, _digest(ranges), checksum, len(numbers), size)
-    return head + body
+    return b"".join((_HEAD.pack(_MAGIC, _digest(ranges), len(numbers), *map(len, parts)), numbers, *parts))
 
 
 def from_bytes(data: bytes, ranges: Sequence[str]) -> Opened:
     """Raises ValueError for what is no segment of these ranges."""
-    if len(data) < _HEAD.size + 8:
+    if len(data) < _HEAD.size:
         raise ValueError("a segment is cut")
-    magic, digest, checksum, numbers, texts = _HEAD.unpack_from(data)
-    body = data[_HEAD.size :]
-    if magic != _MAGIC or digest != _digest(ranges) or len(body) != 8 + numbers + texts:
+    magic, digest, *sizes = _HEAD.unpack_from(data)
+    if magic != _MAGIC or digest != _digest(ranges) or len(data) != _HEAD.size + sum(sizes):
         raise ValueError("a segment is cut, or of other ranges")
-    if google_crc32c.value(body) != checksum:
-        raise ValueError("a segment is damaged")
-    first = int.from_bytes(body[:8], "little")
-    if first > texts:
-        raise ValueError("a segment is damaged")
+    ends = [_HEAD.size + sum(sizes[:n]) for n in range(4)]
+    numbers, first, second = (memoryview(data)[ends[n] : ends[n + 1]] for n in range(3))
     sets = Sets()
-    rows = unpack(body[8 : 8 + numbers], sets)
+    rows = unpack(numbers, sets)
     if len(sets) > 1 and not 0 <= min(sets.leaf[1:]) <= max(sets.leaf[1:]) < CODES * len(ranges):
         raise ValueError("a segment has ranges that it does not name")
-    view = memoryview(body)[8 + numbers :]
-    addresses, paths = (_strings(len(rows), part) for part in (view[:first], view[first:]))
-    return Opened(rows, sets, addresses, paths)
+    return Opened(rows, sets, _strings(len(rows), first), _strings(len(rows), second))
+
+
+def _checksum(data: bytes) -> str:
+    return f"{google_crc32c.value(data):08x}"
 
 
 def _digest(ranges: Sequence[str]) -> bytes:
@@ -109,7 +105,7 @@ def _text_bytes(array: pa.Array) -> bytes:
     places = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     text = memoryview(data or b"")[int(places[0]) : int(places[-1])]
     offsets_from_0: bytes = (places - places[0]).astype("<i4").tobytes()
-    return offsets_from_0 + text
+    return b"".join((offsets_from_0, text, bytes(-len(text) % 4)))  # what follows begins with a whole word
 
 
 def _strings(count: int, part: memoryview) -> pa.StringArray:
@@ -128,7 +124,7 @@ def write_segment(
     data = to_bytes(ranges, rows, sets, texts)
     if source.cache is None or data is None:
         return None
-    segment = Segment(secrets.token_hex(16), tuple(ranges), len(rows), len(data))
+    segment = Segment(_checksum(data) + secrets.token_hex(12), tuple(ranges), len(rows), len(data))
     source.cache.put(_key(source, segment.name), data)
     return segment
 
@@ -136,7 +132,7 @@ def write_segment(
 def read_segment(source: Source, segment: Segment) -> Opened | None:
     """None for one that is gone or damaged."""
     data = None if source.cache is None else source.cache.get(_key(source, segment.name))
-    if data is None:
+    if data is None or not segment.name.startswith(_checksum(data)):
         return None
     try:
         return from_bytes(data, segment.ranges)

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from lakeplan.core.processes import SAFE_PATH, safe_environment, set_environment
 from lakeplan.errors import SimulationFailed
+from lakeplan.formats.without_pandas import show_pandas
 from lakeplan.simulation.archive import is_folder, write_code
 from lakeplan.simulation.installation import (
     checked_home,
@@ -68,6 +69,7 @@ def open_session(
     """A session for a job over that many bytes of range files. ``light``: whatever their size, the JVM does
     little more than hand on what Python workers made. One that is active already is used and left running.
     Raises SimulationFailed when Java is missing, too old, or Spark does not start."""
+    show_pandas()
     active = SparkSession.getActiveSession()
     if active is not None:
         active.sparkContext.environment[SAFE_PATH] = "1"

@@ -27,7 +27,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeplan.errors import LakeplanError, SimulationFailed
-from lakeplan.formats.arrow import array_of
 from lakeplan.formats.hashing import Hashes, Ints
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.simulation.exchange import (
@@ -517,4 +516,4 @@ def _grouped(texts: pa.Table, *, exact: bool) -> pa.Table:
     if exact:
         return grouped.filter(pa.array(~shared))
     candidates = [is_candidate_key(text) for text in grouped["address"].to_pylist()]
-    return grouped.filter(array_of(candidates, pa.bool_()))
+    return grouped.filter(pa.array(candidates, pa.bool_()))

@@ -285,7 +285,7 @@ def pack(rows: Rows, sets: Sets, leaves: Ints | None = None) -> bytes:
     return b"".join(column.tobytes() for column in columns)
 
 
-def unpack(data: bytes, sets: Sets) -> Rows:
+def unpack(data: bytes | memoryview, sets: Sets) -> Rows:
     """The rows of ``pack``, with their sets among these. Raises ValueError for bytes that are none."""
     if len(data) < _HEAD:
         raise ValueError("rows are cut")

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeplan.core.retention import NEVER_EXPIRES, NEVER_KEPT, CommitGraph
-from lakeplan.formats.arrow import array_of
 from lakeplan.simulation.columns import BRANCHES, COMMITS, MAX_NAMES, RULE_SET, Column
 from lakeplan.simulation.output import writing
 from lakeplan.simulation.totals import BranchTotals
@@ -91,12 +90,12 @@ def branches(judged: Sequence[Judged], totals: Mapping[str, BranchTotals]) -> pa
 
 
 def table(columns: Mapping[str, Sequence[object] | pa.Array], as_schema: pa.Schema) -> pa.Table:
-    arrays = [array_of(columns[f.name], f.type) for f in as_schema]
+    arrays = [pa.array(columns[f.name], f.type) for f in as_schema]
     return pa.Table.from_arrays(arrays, schema=as_schema)
 
 
 def _moments(us: array[int]) -> pa.Array:
-    return array_of([min(max(at, EARLIEST_US), LATEST_US) for at in us], _TIMESTAMP)
+    return pa.array([min(max(at, EARLIEST_US), LATEST_US) for at in us], _TIMESTAMP)
 
 
 def _let_go(graph: CommitGraph, kept_until_us: array[int]) -> pa.Array:
@@ -109,4 +108,4 @@ def _let_go(graph: CommitGraph, kept_until_us: array[int]) -> pa.Array:
         else:
             gone = created if until == NEVER_KEPT else until + 1
             moments.append(min(max(gone, EARLIEST_US), LATEST_US))
-    return array_of(moments, _TIMESTAMP)
+    return pa.array(moments, _TIMESTAMP)

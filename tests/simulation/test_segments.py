@@ -20,7 +20,16 @@ from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import RULES, RuleSet
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import LOCAL, Runners
-from lakeplan.simulation.segments import Manifest, Segment, from_bytes, item_of, segment_of, to_bytes
+from lakeplan.simulation.segments import (
+    Manifest,
+    Segment,
+    from_bytes,
+    item_of,
+    read_segment,
+    segment_of,
+    to_bytes,
+    write_segment,
+)
 from lakeplan.simulation.sets import Sets
 from lakeplan.simulation.table import Rows
 from lakeplan.simulation.work import Kind
@@ -87,13 +96,26 @@ class DescribeASegment:
         assert len(opened.rows) == 0
         assert len(opened.texts(np.zeros(0, np.bool_))[0]) == 0
 
-    def it_is_not_read_with_any_other_byte(self) -> None:
-        data = segment_bytes()
+    def it_is_not_read_with_any_other_byte_or_length(self) -> None:
+        rows, sets, texts = some_rows()
+        cache = MemoryCache()
+        segment = write_segment(source(cache), RANGES, rows, sets, texts)
+        assert segment is not None
+        assert read_segment(source(cache), segment) is not None
+        ((key, data),) = cache.files.items()
         for at in range(len(data)):
-            with pytest.raises(ValueError):
-                from_bytes(data[:at] + bytes((data[at] ^ 0x10,)) + data[at + 1 :], RANGES)
+            for other in (
+                data[:at] + bytes((data[at] ^ 0x10,)) + data[at + 1 :],
+                data[:at],
+                data + bytes(at + 1),
+            ):
+                cache.files[key] = other
+                assert read_segment(source(cache), segment) is None
+        del cache.files[key]
+        assert read_segment(source(cache), segment) is None
 
-    def it_is_not_read_when_it_is_cut_or_longer(self) -> None:
+    def it_is_no_segment_when_it_is_cut_or_longer(self) -> None:
+        """Whatever its checksum is."""
         data = segment_bytes()
         for at in range(len(data)):
             with pytest.raises(ValueError):
