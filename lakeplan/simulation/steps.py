@@ -65,6 +65,10 @@ from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, unpack_bin
 MAX_ROWS = 2_000_000
 """Rows that a table holds at most before they are sent."""
 
+MARK_PARTS = {Kind.LISTED, Kind.MARKED}
+"""Their texts are always sent, with versions. Other rows without a path, or at one that was made for it, may
+be of the same pair, and of another address with the same hash."""
+
 OBJECTS = pa.schema(
     [
         pa.field("address", pa.string(), nullable=False),
@@ -321,6 +325,8 @@ class _Fold:
             self.items.append(item)
         first_leaf = (len(self.items) - 1) * CODES
         fresh = self.table.add(seen.pairs, seen.hashes, seen.sizes, seen.codes, first_leaf)
+        if item.kind in MARK_PARTS:
+            fresh[:] = True
         rows = np.flatnonzero(fresh if self.all_texts else fresh & np.array(wanted, np.bool_)[seen.codes])
         if rows.size:
             addresses, paths = seen.texts(rows)

@@ -23,7 +23,16 @@ from lakeplan.simulation.runners import LOCAL, Choice, Runners
 from lakeplan.simulation.runners.local import LocalRunner
 from lakeplan.simulation.segments import Manifest
 from lakeplan.simulation.table import pairs_of
-from tests.simulation.namespaces import NOW, SERVER_URL, History, Snapshot, Stored, entry, write_namespace
+from tests.simulation.namespaces import (
+    NOW,
+    SERVER_URL,
+    History,
+    Snapshot,
+    Stored,
+    commit_id,
+    entry,
+    write_namespace,
+)
 from tests.sweeping.stores import folder_store
 
 PREFIX = "_lakeplan/marks/one/"
@@ -156,3 +165,40 @@ class DescribeAMarkByWhatWasRead:
         second.write_bytes(first.read_bytes())
         with pytest.raises(FormatError, match="id"):
             site.mark(StepMarker(Runners(LOCAL).open))
+
+
+@pytest.mark.parametrize("hidden_by", ["what is staged", "an entry without a path's hash"])
+def it_names_what_is_held_again_beside_an_address_of_the_same_hash(hidden_by: str, tmp_path: Path) -> None:
+    """Whoever may stage objects can make addresses with the hash of another. Such a one has no path either:
+    its text must not be all that is read of that hash."""
+    victim = "data/p/victim"
+    mine = path_with_hash(int(hash_texts([victim])[0]))
+    assert hash_texts([mine])[0] == hash_texts([victim])[0]
+    old = Snapshot("old", 40, (), (entry("a", victim),))
+    entries = (entry("t/1", victim),)
+    staged = [mine]
+    if hidden_by != "what is staged":
+        entries, staged = (*entries, entry(path_with_hash(0), mine)), []
+    new = Snapshot("new", 1, ("old",), tuple(sorted(entries, key=lambda one: one.path)))
+    site = Site(tmp_path, History([old, new], {"main": "new"}, {victim: Stored()}, staged=staged))
+    newest = [id for id, facts in site.facts.items() if site.last[facts.last] == commit_id("new")]
+    site.facts = {id: facts for id, facts in site.facts.items() if id not in newest}
+    marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), Choice(LOCAL, "asked for"))))
+    marked = site.mark(marker, staged=False)
+    assert site.going(marked) == [victim]
+    again = RecheckRequest(
+        site.store, marked.going, PREFIX, SERVER_URL, site.metadata, site.staged, tuple(newest)
+    )
+    assert victim in marker.held_again(again, limit=10)
+
+
+def it_says_which_version_was_listed_of_an_object_at_a_path_without_a_hash(tmp_path: Path) -> None:
+    """Its entry and what is listed are one pair: a sweep would take the object for a changed one."""
+    old = Snapshot("old", 40, (), (entry(path_with_hash(0), "data/p/0"),))
+    new = Snapshot("kept", 1, ("old",))
+    site = Site(tmp_path, History([old, new], {"main": "kept"}, {"data/p/0": Stored()}, staged=[]))
+    marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), Choice(LOCAL, "asked for"))))
+    [part] = site.mark(marker).going
+    table = read_part(site.store.read(PREFIX + part.name), name=part.name, sha256=part.sha256)
+    [stored] = site.store.find(["data/p/0"]).values()
+    assert table["version"].to_pylist() == [stored.version]
