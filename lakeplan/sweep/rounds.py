@@ -112,17 +112,19 @@ def _watched(
 
     def watch() -> None:
         waited = 0.0
-        while not over.wait(STOP_SECONDS):
-            waited += STOP_SECONDS
-            if waited >= KEEP_SECONDS:
-                waited = 0.0
-                try:
+        try:
+            while not over.wait(STOP_SECONDS):
+                waited += STOP_SECONDS
+                if waited >= KEEP_SECONDS:
+                    waited = 0.0
                     keep()
-                except LakeplanError as error:
-                    lost.append(error)
-            if lost or stop():
+                if stop():
+                    break
+        except LakeplanError as error:
+            lost.append(error)
+        finally:  # nobody deletes while nobody watches, whatever went wrong here
+            if not over.is_set():
                 workers.cancel()
-                return
 
     watcher = threading.Thread(target=watch, name="lakeplan-sweep-watch", daemon=True)
     watcher.start()

@@ -233,3 +233,31 @@ def it_carries_an_error_through_spark_with_its_hint() -> None:
     found = from_row(row["kind"], row["text"])
     assert isinstance(found, LakeplanError)
     assert (f"{found}", found.hint) == (f"{error}", error.hint)
+
+
+def it_stops_when_the_lease_cannot_be_kept_for_an_unknown_reason(
+    marked: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that keeps it dies of it: then nobody would see that the lease is lost."""
+    monkeypatch.setattr(rounds, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(rounds, "STOP_SECONDS", 0.01)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    asked = threading.Event()
+
+    def keep() -> None:
+        asked.set()
+        raise OSError("a network that nobody knows")
+
+    store = FaultyStore(marked.store)
+    waited: list[float] = []
+
+    def find(keys: Sequence[str]) -> Any:
+        if asked.wait(WAIT):
+            time.sleep(0.3)
+        waited.append(0)
+        return marked.store.find(keys)
+
+    store.find = find  # type: ignore[method-assign]
+    end = sweeper(parallelism=1).delete(request(marked, store, keep=keep))
+    assert end.ends == []
+    assert len(marked.there()) == 12
