@@ -39,7 +39,6 @@ class Probes:
     def __init__(self) -> None:
         self._tokens: dict[str, bytes] = {}
         self._stores: dict[Neighbour, SweepStore] = {}
-        self._found: dict[str, bytes] = {}
         self._read: dict[tuple[Neighbour, str], bytes | LakeplanError | None] = {}
 
     def write(self, site: Site) -> bytes:
@@ -71,21 +70,23 @@ class Probes:
         return found
 
     def check(self, site: Site) -> None:
-        """Writes the site's, and sees whether it is there. Raises LakeplanError when another run inspects."""
-        token = self.write(site)
-        found = self._found[site.key] = self._found.get(site.key) or site.store.read(PROBE_KEY)
-        if found != token and found not in self._tokens.values():
+        """Writes the site's, and sees whether it is there. Raises LakeplanError where another run inspects,
+        and for what was written into another namespace later: both are one then, whatever their names say."""
+        self.write(site)
+        found = site.store.read(PROBE_KEY)
+        other = next((key for key, theirs in self._tokens.items() if theirs == found), None)
+        if other is None:
             raise LakeplanError(
                 "another run is inspecting this namespace",
                 where=f"{site.key}: {site.store.url}",
                 hint="Wait for it, then run the command again.",
             )
+        if other != site.key:
+            raise _shared(site, other, "shares this storage by another name of it")
 
     def is_shared(self, site: Site, neighbour: Neighbour, key: str) -> bool:
-        """Whether the neighbour's storage has what was written into the site's, or the site's has what was
-        written into the neighbour's later."""
-        theirs = self._tokens.get(f"{neighbour.server.name}/{neighbour.repository.id}")
-        return self._found[site.key] == theirs or self.read(site, neighbour, key) == self._tokens[site.key]
+        """Whether the neighbour's storage has what was written into the site's."""
+        return self.read(site, neighbour, key) == self._tokens[site.key]
 
 
 def check_neighbours(
@@ -234,8 +235,12 @@ def _is_namespace(site: Site, url: str) -> bool:
 
 
 def _refuse(site: Site, neighbour: Neighbour, how: str) -> None:
-    raise LakeplanError(
-        f"repository {neighbour.name} {how}: a sweep by one would delete the other's data",
+    raise _shared(site, neighbour.name, how)
+
+
+def _shared(site: Site, name: str, how: str) -> LakeplanError:
+    return LakeplanError(
+        f"repository {name} {how}: a sweep by one would delete the other's data",
         where=f"{site.key} ({site.repository.storage_namespace})",
         hint=MOVE,
     )

@@ -14,7 +14,7 @@ import pytest
 from lakeplan.adapters.lakefs.client import connect
 from lakeplan.adapters.lakefs.secret import Credentials, Secret
 from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.app.sweep.neighbours import check_neighbours
+from lakeplan.app.sweep.neighbours import Probes, check_neighbours
 from lakeplan.app.sweep.ports import Neighbour, Site
 from lakeplan.app.sweep.run import run_sweep
 from lakeplan.errors import FormatError, GateRefused, LakeplanError, StorageDenied, StorageNotFound
@@ -167,6 +167,24 @@ class DescribeTheSameBucketByAnotherEndpoint:
         other = neighbour("s3://bucket/lake/x", "https://one")
         with pytest.raises(LakeplanError, match="dev/copy has its storage namespace inside"):
             check_neighbours(cloud.site(neighbours=(other,), overrides=(OVERRIDE,)), TODAY)
+
+    def it_is_recognised_under_any_name_when_one_command_marks_both(self, cloud: Cloud) -> None:
+        """Neither expects the other there, but what was written into the second is in the first."""
+        cloud.buckets["https://one", "bucket"] = cloud.buckets["https://two", "alias"] = Bucket()
+        other = neighbour("s3://alias/lake")
+        first, probes = cloud.site(neighbours=(other,)), Probes()
+        second = replace(
+            first,
+            desired=SimpleNamespace(name="copy", key="dev/copy"),  # type: ignore[arg-type]
+            server=other.server,
+            repository=other.repository,
+            store=cloud.open(other.server, other.repository),
+            neighbours=(),
+        )
+        for site in (first, second):
+            probes.write(site)
+        with pytest.raises(LakeplanError, match="dev/copy shares this storage by another name"):
+            check_neighbours(first, TODAY, probes=probes)
 
     def it_does_not_ask_places_that_cannot_be_the_same(self, cloud: Cloud) -> None:
         cloud.denied.add("s3://other/lake")
