@@ -23,7 +23,7 @@ _BEGIN, _END = b"<Contents>", b"</Contents>"
 _FIELD = re.compile(r"<(Key|LastModified|Size|ETag)>")
 _PATTERNS = {
     "Key": r"<Key>([^<&\x00-\x1f]+)</Key>",
-    "LastModified": r"<LastModified>([0-9]{4}-[0-9-]{5}T[0-9:]{8}(?:\.[0-9]{1,6})?Z)</LastModified>",
+    "LastModified": r"<LastModified>((?!0000)[0-9]{4}-[0-9-]{5}T[0-9:]{8}(?:\.[0-9]{1,6})?Z)</LastModified>",
     "Size": r"<Size>([0-9]{1,18})</Size>",
     "ETag": r"<ETag>([^<&]*(?:&(?:quot|#34);[^<&]*)*)</ETag>",
 }
@@ -52,6 +52,8 @@ def take_rows(response_dict: dict[str, Any], customized_response_dict: dict[str,
     if announced.isdecimal() and int(announced) != len(body):
         return  # it was cut
     begin, end = body.find(_BEGIN), body.rfind(_END) + len(_END)
+    if b"<!" in body[: max(begin, 0)]:
+        return  # entries may be in a comment
     if 0 <= begin < end and _UTF8.match(body) and (rows := _rows(body[begin:end])) is not None:
         customized_response_dict[ROWS] = rows
         response_dict["body"] = body[:begin] + body[end:]

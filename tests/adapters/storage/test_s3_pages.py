@@ -102,6 +102,7 @@ def it_takes_a_regular_page_apart() -> None:
         ENTRY.replace(TIME, ""),
         ENTRY.replace(".678Z", ".678+02:00"),
         ENTRY.replace("2026-01-02", "2026-13-02"),
+        ENTRY.replace("2026-01-02", "0000-01-02"),
         "<CommonPrefixes><Prefix>p/</Prefix></CommonPrefixes>",
         "\n",
         "<Contents></Contents>",
@@ -118,7 +119,12 @@ def it_leaves_an_irregular_page_to_botocore(odd: str) -> None:
 
 @pytest.mark.parametrize(
     ("status", "length", "head"),
-    [(500, None, HEAD), (200, 10**6, HEAD), (200, None, HEAD.replace("UTF-8", "ISO-8859-1"))],
+    [
+        (500, None, HEAD),
+        (200, 10**6, HEAD),
+        (200, None, HEAD.replace("UTF-8", "ISO-8859-1")),
+        (200, None, f"{HEAD}<!-- --><Name><![CDATA["),
+    ],
 )
 def it_leaves_an_answer_that_may_not_be_what_it_seems(status: int, length: int | None, head: str) -> None:
     body = page(ENTRY, head=head)
