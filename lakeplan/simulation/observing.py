@@ -170,7 +170,8 @@ def of_range(arrays: RangeArrays, source: Source) -> Sightings:
         return addresses, paths
 
     pairs = pairs_of(hashes, arrays.path_hashes[every])
-    return Sightings(hashes, pairs, arrays.sizes[every], codes, texts)
+    sizes = np.minimum(arrays.sizes[every], STORED - 1)  # whoever stages an object says how large it is
+    return Sightings(hashes, pairs, sizes, codes, texts)
 
 
 @dataclass

@@ -202,3 +202,11 @@ def it_says_which_version_was_listed_of_an_object_at_a_path_without_a_hash(tmp_p
     table = read_part(site.store.read(PREFIX + part.name), name=part.name, sha256=part.sha256)
     [stored] = site.store.find(["data/p/0"]).values()
     assert table["version"].to_pylist() == [stored.version]
+
+
+def it_says_how_large_an_object_is_stored_whatever_its_entry_says(tmp_path: Path) -> None:
+    old = Snapshot("old", 40, (), (entry("a", "data/p/0", (1 << 63) - 1),))
+    new = Snapshot("kept", 1, ("old",))
+    site = Site(tmp_path, History([old, new], {"main": "kept"}, {"data/p/0": Stored(7)}, staged=[]))
+    marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), Choice(LOCAL, "asked for"))))
+    assert [part.size_bytes for part in site.mark(marker).going] == [7]
