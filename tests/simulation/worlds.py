@@ -10,7 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lakeplan.errors import StorageNotFound
+from lakeplan.formats.odd_entries import odd_entries, pack_odd
 from lakeplan.formats.range_writer import write_range
+from lakeplan.formats.ranges import read_range_arrays
 from lakeplan.formats.uncommitted import write_uncommitted
 from lakeplan.model.objects import AddressType, Entry, StoredObject
 from lakeplan.simulation.addresses import Addresses
@@ -185,7 +187,8 @@ def _range(each: Range, files: Files, source: int) -> WorkItem:
     info, data = write_range(sorted((m.entry for m in each.entries), key=lambda e: e.path.encode()))
     files.files[info.id] = data
     if each.foreign:
-        return WorkItem(Kind.FOREIGN_RANGE, source, info.id, 1, sort_key=info.min_key)
+        odd = pack_odd(odd_entries(read_range_arrays(data, name=info.id)))
+        return WorkItem(Kind.FOREIGN_RANGE, source, info.id, 1, body=odd)
     facts = (each.mask, each.last, each.holders)
     return WorkItem(Kind.RANGE, source, info.id, 1, *facts, sort_key=info.min_key)
 
