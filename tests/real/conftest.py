@@ -62,11 +62,13 @@ class Command:
     def __init__(self, tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.tree = tree
         self._capsys = capsys
+        self.said = ""
 
     def __call__(self, *words: str | Path, allowed: tuple[int, ...] = (0,)) -> tuple[int, Any]:
         self._capsys.readouterr()
         split = 2 if words[0] in ("sweep", "lifecycle") else 1
         code = int(run([*map(str, words[:split]), "-C", str(self.tree), *map(str, words[split:])]))
         out, err = self._capsys.readouterr()
-        assert code in allowed, f"{words}: exit {code}\n{out}\n{err}"
+        self.said = f"{words}: exit {code}\n{out}\n{err}"
+        assert code in allowed, self.said
         return code, json.loads(out) if out.lstrip().startswith("{") else None

@@ -139,7 +139,7 @@ class Engine:
         self.on_spark = on_spark
         if on_spark:
             self._request.getfixturevalue("spark")
-        marker, sweeper = self._real if on_spark else (lambda *_: PlainMarker(rows=4), self._plain)
+        marker, sweeper = self._real if on_spark else (lambda *_, **__: PlainMarker(rows=4), self._plain)
         self._patch.setattr(marking, "StepMarker", marker)
         self._patch.setattr(sweep_rounds, "PartSweeper", sweeper)
 
@@ -269,6 +269,7 @@ class Rounds:
             code, marks = self.command("sweep", "mark", "--format", "json", allowed=(0, 1))
             if code == 0:
                 return dict(marks)
+            assert marks is not None, self.command.said
             assert "branch not found" in json.dumps(marks["failed"]), marks
             self.counts.refused += 1
 

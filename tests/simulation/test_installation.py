@@ -124,7 +124,7 @@ class DescribeTheVariable:
     ) -> None:
         home = str(foreign_spark(tmp_path / "spark", pyspark.__version__))
         monkeypatch.setenv("SPARK_HOME", home)
-        caplog.set_level(logging.INFO)
+        caplog.set_level(logging.INFO, logger="lakeplan")
         with session._spark_environment(None):
             assert os.environ["SPARK_HOME"] == str(SPARK)
         assert caplog.messages == [f"SPARK_HOME={home} is ignored: --spark-home uses it"]

@@ -177,7 +177,7 @@ def it_takes_nothing_of_a_foreign_range_but_full_addresses_into_the_namespace() 
     entries = (relative("a", "data/1", 1), inside("b", "data/2", 3), alias("c", "data/3", 4))
     files = Files()
     _, (item,) = items_of(World([Range(0, 0, -1, entries, foreign=True)]), files)
-    (seen,) = observe(repository(files, target=0), item, files.files[item.name])
+    (seen,) = observe(repository(files, target=0), item, item.body)
     assert entries_of(seen) == {("data/2", None, 0, Code.FOREIGN), ("data/3", None, 0, Code.ALIAS)}
 
 

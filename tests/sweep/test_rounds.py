@@ -135,6 +135,14 @@ class Slow(FaultyStore):
         return answer
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """A shell starts its background jobs with Ctrl-C ignored; here it is not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class DescribeStopping:
     @pytest.fixture(autouse=True)
     def quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +203,7 @@ class DescribeStopping:
         assert time.monotonic() - began < WAIT
 
     @pytest.mark.parametrize("mode", ["delete", "quarantine"])
-    def it_ends_its_threads_before_ctrl_c_ends_it(self, marked: Sweep, mode: Any) -> None:
+    def it_ends_its_threads_before_ctrl_c_ends_it(self, marked: Sweep, ctrl_c: None, mode: Any) -> None:
         store = Slow(marked.store)
         marked.settings = replace(SETTINGS, mode=mode)
 

@@ -64,7 +64,7 @@ def it_takes_what_the_tree_says_only_where_nobody_else_does() -> None:
 
 
 def it_logs_its_choice_and_why(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="lakeplan")
     with Runners().open(5, 0) as (runner, choice):
         assert (runner.name, choice.name) == (LOCAL, LOCAL)
     assert "runner local: 5 entries are at most 20,000,000" in caplog.messages

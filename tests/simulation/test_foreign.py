@@ -1,0 +1,102 @@
+"""What other repositories' ranges hold is read once, and only from files that are what their ids say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from lakeplan.errors import FormatError, StorageNotFound
+from lakeplan.formats.odd_entries import odd_entries, pack_odd
+from lakeplan.formats.range_writer import write_metarange, write_range
+from lakeplan.formats.ranges import read_range_arrays
+from lakeplan.ports.progress import Silent
+from lakeplan.ports.sweep import ForeignRanges
+from lakeplan.simulation.foreign import ForeignReader
+from lakeplan.simulation.runners import Runners
+from tests.simulation.worlds import Meant, inside, relative
+
+PLAIN = (relative("a", "data/1", 1), relative("b", "data/2", 1))
+ODD = (relative("c", "data/3", 1), inside("d", "data/4", 1))
+
+
+@dataclass
+class Neighbour:
+    """Another repository: a metarange of each group of ranges."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    ranges: list[str] = field(default_factory=list)
+    metaranges: list[str] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+
+    def add(self, *ranges: tuple[Meant, ...]) -> None:
+        infos = []
+        for entries in ranges:
+            info, data = write_range([meant.entry for meant in entries])
+            self.files[info.id] = data
+            self.ranges.append(info.id)
+            infos.append(info)
+        id, data = write_metarange(infos)
+        self.files[id] = data
+        self.metaranges.append(id)
+
+    def read_metadata(self, kind: str, id: str) -> bytes:
+        self.read.append(id)
+        if id not in self.files:
+            raise StorageNotFound("does not exist", where=id)
+        return self.files[id]
+
+    @property
+    def foreign(self) -> list[ForeignRanges]:
+        return [ForeignRanges("prod/other", self, tuple(self.metaranges))]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def neighbour() -> Neighbour:
+    found = Neighbour()
+    found.add(PLAIN, ODD)
+    return found
+
+
+def reader() -> ForeignReader:
+    return ForeignReader(Runners().open, Silent(), None)
+
+
+def change(neighbour: Neighbour, id: str) -> None:
+    data = neighbour.files[id]
+    neighbour.files[id] = data[:9] + bytes((data[9] ^ 1,)) + data[10:]
+
+
+def it_gives_what_holds_full_addresses_alone(neighbour: Neighbour) -> None:
+    odd = neighbour.ranges[1]
+    expected = pack_odd(odd_entries(read_range_arrays(neighbour.files[odd], name=odd)))
+    assert reader().entries(neighbour.foreign) == [expected]
+
+
+def it_reads_each_file_once_for_all_marks_of_a_command(neighbour: Neighbour) -> None:
+    neighbour.add(ODD)
+    one = reader()
+    first = one.entries(neighbour.foreign)
+    assert one.entries(neighbour.foreign) == first
+    assert sorted(neighbour.read) == sorted(neighbour.files)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def it_refuses_a_range_that_is_not_what_its_id_says(neighbour: Neighbour, number: int) -> None:
+    change(neighbour, neighbour.ranges[number])
+    with pytest.raises(FormatError, match=f"prod/other: range {neighbour.ranges[number]}"):
+        reader().entries(neighbour.foreign)
+
+
+def it_refuses_a_metarange_that_is_not_what_its_id_says(neighbour: Neighbour) -> None:
+    change(neighbour, neighbour.metaranges[0])
+    with pytest.raises(FormatError, match=f"prod/other: metarange {neighbour.metaranges[0]}"):
+        reader().entries(neighbour.foreign)
+
+
+@pytest.mark.parametrize("kind", ["ranges", "metaranges"])
+def it_refuses_a_file_that_is_not_there(neighbour: Neighbour, kind: str) -> None:
+    missing = getattr(neighbour, kind)[-1]
+    del neighbour.files[missing]
+    with pytest.raises(StorageNotFound, match="does not exist"):
+        reader().entries(neighbour.foreign)
