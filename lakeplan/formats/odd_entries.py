@@ -28,4 +28,7 @@ def pack_odd(entries: Sequence[Odd]) -> bytes:
 
 
 def unpack_odd(data: bytes) -> list[Odd]:
-    return [(address, kind) for address, kind in json.loads(zlib.decompress(data))] if data else []
+    """What ``pack_odd`` packed. Raises ValueError for nothing: that there is none is known without it."""
+    if not data:
+        raise ValueError("no packed entries")
+    return [(address, kind) for address, kind in json.loads(zlib.decompress(data))]

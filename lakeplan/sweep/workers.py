@@ -36,7 +36,8 @@ class SweepStopped(Exception):
 
 
 class ThreadWorkers:
-    """``Workers`` in this process. ``cancel`` ends them before their next request that changes anything."""
+    """``Workers`` in this process. ``cancel`` ends them before their next request that deletes anything;
+    a copy that was begun is finished."""
 
     def __init__(self, parallelism: int) -> None:
         self._parallelism = parallelism

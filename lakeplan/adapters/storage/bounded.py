@@ -166,3 +166,15 @@ def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: st
         if late or empty > limits.EMPTY_PAGES or number > limits.STORE_PAGES:
             raise StorageError("the listing does not end", where=where, hint=HINT)
         yield page
+
+
+def whole_listing(pages: Iterable[Any], where: str) -> Iterator[Any]:
+    """The pages of a listing of S3. Raises StorageError when more follow and the last one does not say where:
+    botocore takes it for the end."""
+    page: Any = {}
+    for page in pages:
+        yield page
+    if page.get("IsTruncated"):
+        raise StorageError(
+            "a page of a listing is not the last, and says not what follows", where=where, hint=HINT
+        )

@@ -8,7 +8,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan import limits
-from lakeplan.adapters.storage.bounded import bounded_pages, too_large
+from lakeplan.adapters.storage.bounded import bounded_pages, too_large, whole_listing
 from lakeplan.adapters.storage.s3_client import S3Client
 from lakeplan.adapters.storage.s3_pages import columns_of, rows_of
 from lakeplan.adapters.storage.translate import Kind, error_of, translate_boto_error
@@ -93,7 +93,7 @@ class S3Reader:
         try:
             paginator = self._client.get().get_paginator("list_objects_v2")
             pages = paginator.paginate(Bucket=self._location.bucket, Prefix=self._base + prefix, **options)
-            yield from bounded_pages(pages, _first, where)
+            yield from bounded_pages(whole_listing(pages, where), _first, where)
         except (BotoCoreError, ClientError) as error:
             raise translate_boto_error(error, where) from error
 

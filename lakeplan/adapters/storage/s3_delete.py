@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from lakeplan import limits
-from lakeplan.adapters.storage.bounded import bounded_pages
+from lakeplan.adapters.storage.bounded import bounded_pages, whole_listing
 from lakeplan.adapters.storage.checks import (
     CHANGED,
     NO_KEY,
@@ -111,7 +111,8 @@ class S3Deleter:
         found: list[Version] = []
         pages = self._client.get().get_paginator("list_object_versions")
         pages = pages.paginate(Bucket=self._bucket, Prefix=full)
-        pages = bounded_pages(pages, _first_version, f"{self._url}/{key}")
+        where = f"{self._url}/{key}"
+        pages = bounded_pages(whole_listing(pages, where), _first_version, where)
         while (page := self._call(lambda: next(pages, None))) is not None:
             items = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
             if expected is not None and any(

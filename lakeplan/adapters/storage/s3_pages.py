@@ -27,7 +27,13 @@ _PATTERNS = {
     "Size": r"<Size>([0-9]{1,18})</Size>",
     "ETag": r"<ETag>([^<&]*(?:&(?:quot|#34);[^<&]*)*)</ETag>",
 }
-_OTHERS = r"(?:<(?!Key>|LastModified>|Size>|ETag>|Contents>|Owner>)[A-Za-z]+>[^<]*</[A-Za-z]+>)*"
+_OTHERS = "(?:{})*".format(
+    "|".join(
+        rf"<{name}>[^<&\x00-\x1f]*</{name}>"
+        for name in ("StorageClass", "ChecksumAlgorithm", "ChecksumType", "Type")
+    )
+)
+"""Elements that stores add to entries. With one that is not known here, a page is left to botocore."""
 _UTF8 = re.compile(
     rb"""(?:\s*<\?xml version=["']1\.0["'](?: encoding=["'](?i:utf-8)["'])? ?\?>)?\s*<[A-Za-z]"""
 )

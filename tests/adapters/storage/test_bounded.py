@@ -167,6 +167,20 @@ def page_of_azure(token: int) -> str:
 <NextMarker>{token}</NextMarker></EnumerationResults>"""
 
 
+def deleter_of(url: str) -> S3Deleter:
+    client = S3Client(url, "eu-west-1")
+    return S3Deleter(client, client, "bucket", "x/", "s3://bucket/x")
+
+
+def cut_page(token: int) -> str:
+    return page_of_s3(token).replace(f"<NextContinuationToken>{token}</NextContinuationToken>", "")
+
+
+def cut_versions(token: int) -> str:
+    marks = f"<NextKeyMarker>x/a</NextKeyMarker><NextVersionIdMarker>{token}</NextVersionIdMarker>"
+    return versions_of_s3(token).replace(marks, "")
+
+
 def pages(body: Callable[[int], str]) -> Callable[[], Iterator[bytes]]:
     """Each answer has a next page, whose marker is new."""
     numbers = itertools.count(1)
@@ -177,6 +191,21 @@ def pages(body: Callable[[int], str]) -> Callable[[], Iterator[bytes]]:
         yield b"Content-Length: %d\r\n\r\n%s" % (len(text), text)
 
     return answer
+
+
+@pytest.mark.parametrize(
+    ("body", "use"),
+    [
+        (cut_page, lambda url: list(s3(url).list_objects())),
+        (cut_page, lambda url: s3(url).list_prefixes()),
+        (cut_versions, lambda url: deleter_of(url)._versions_of("a", None)),
+    ],
+)
+def it_takes_no_page_for_the_last_that_says_otherwise(
+    body: Callable[[int], str], use: Callable[[str], object]
+) -> None:
+    with serving(pages(body)) as url, pytest.raises(StorageError, match="is not the last"):
+        use(url)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -203,8 +232,7 @@ class DescribeListingsWithoutAnEnd:
 
     def it_lists_the_versions_of_an_object_within_bounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with serving(pages(versions_of_s3)) as url:
-            client = S3Client(url, "eu-west-1")
-            deleter = S3Deleter(client, client, "bucket", "x/", "s3://bucket/x")
+            deleter = deleter_of(url)
             with pytest.raises(StorageError, match="round in a circle"):
                 deleter._versions_of("a", None)
             monkeypatch.setattr(limits, "STORE_VERSIONS", 2)
