@@ -178,6 +178,7 @@ class _Reader:
         self._leaves = leaves
         self._question = job.asked[target].question
         self._parts = job.asked[target].parts
+        self._errors: list[str] = []
 
     def read(
         self, items: list[WorkItem], pool: ThreadPoolExecutor, listers: ThreadPoolExecutor
@@ -203,6 +204,11 @@ class _Reader:
         yield from self._fold(ahead(ranges, self._fetch, pool, FETCH_AHEAD), all_texts=True)
         read = ahead(others, self._fetch, pool, FETCH_AHEAD)
         yield from self._fold(chain(read, begun, listed), all_texts=False)
+        if self._errors:
+            # To every part: a task that Spark repeats may meet an error that the first attempt did not, and
+            # any part may be the only one that still waits for what it gives.
+            report = min(self._errors).encode()
+            yield from (self._piece(part, Of.ERROR, report) for part in range(self._parts))
 
     def _fetch(self, item: WorkItem) -> Fetched:
         return fetch(self._of, item)
@@ -226,8 +232,7 @@ class _Reader:
                         yield from self._flush(fold)
                         fold = _Fold(self._new_table(), all_texts)
             except LakeplanError as error:
-                report = report_of(error, where_of(self._of, item))
-                yield self._piece(0, Of.ERROR, report.encode())
+                self._errors.append(report_of(error, where_of(self._of, item)))
         if fold.items:
             yield from self._flush(fold)
 

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats import range_arrays, ranges
 from lakeplan.simulation import engine, observing, steps, stored
+from lakeplan.simulation.addresses import Addresses
+from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.observing import Source
 from lakeplan.simulation.runners.local import LocalRunner
+from lakeplan.simulation.steps import Asked, Job, leaves_of, read_bins
+from lakeplan.simulation.work import numbered, pack
 from tests.simulation.worlds import (
     KEYS,
+    URL,
     Files,
     Range,
     Said,
@@ -159,6 +165,23 @@ class DescribeWhatCannotBeRead:
         (error,) = said_of(LocalRunner(2), world, Unkept(1), files=files).errors
         assert isinstance(error, FormatError)
         assert files.damaged in str(error)
+
+    def it_tells_every_task_that_waits_for_what_was_not_read(self) -> None:
+        """Spark may repeat a task for one of those alone that wait: the others had what they wait for."""
+        entries = tuple(relative(f"a/{n}", f"data/{n}", 1) for n in range(50))
+        world = World([Range(1, 0, -1, entries)])
+        files = Files()
+        items = numbered(items_of(world, files)[0])
+        source = Source("repo", files, Addresses((URL,)))
+        job = Job((Asked(source, Unkept(1), parts := 4),), parts)
+
+        def given() -> set[tuple[int, int]]:
+            bins = [to_batch(Piece(0, 0, 0, Of.BIN, data)) for data in pack(items, 1)]
+            return {(piece.place, piece.of) for piece in pieces_in(read_bins(bins, job, leaves_of(items)))}
+
+        assert given() == {(place, Of.ROWS) for place in range(parts)}
+        files.files.clear()
+        assert given() == {(place, Of.ERROR) for place in range(parts)}
 
 
 class _Losing(Files):

@@ -173,7 +173,8 @@ class Files:
 def items_of(world: World, files: Files) -> tuple[list[WorkItem], list[WorkItem]]:
     """Of the repository, and of another one."""
     own = [_range(each, files, 0) for each in world.own]
-    foreign = [_range(each, files, 1) for each in world.foreign]
+    # what holds nothing is known without it
+    foreign = [item for each in world.foreign if (item := _range(each, files, 1)).body]
     if world.stored:
         own.append(WorkItem(Kind.ROOT_LISTING, 0, ""))
         own += [WorkItem(Kind.LISTING, 0, folder) for folder in files.list_prefixes("data/")]
