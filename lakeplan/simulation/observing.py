@@ -169,8 +169,8 @@ def of_range(arrays: RangeArrays, source: Source) -> Sightings:
             addresses = pa.array([named.texts[n - first] if n >= first else a for n, a in known], pa.string())
         return addresses, paths
 
-    pairs = pairs_of(hashes, arrays.path_hashes[every])
     sizes = np.minimum(arrays.sizes[every], STORED - 1)  # whoever stages an object says how large it is
+    pairs = pairs_of(hashes, arrays.path_hashes[every], sizes)
     return Sightings(hashes, pairs, sizes, codes, texts)
 
 

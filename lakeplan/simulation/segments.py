@@ -1,6 +1,6 @@
 """What earlier runs read of ranges, kept so that a run reads only ranges that are new.
 
-A *segment* is what one task made of some ranges: a row for each pair of address and path with the set of
+A *segment* is what one task made of some ranges: a row for each address, path and size with the set of
 ranges that hold it (``table``), and the texts. Nothing in it hangs on rules or on time, so it serves every
 question. A *manifest* names the segments of a namespace. Both lie in a ``RangeCache``, where anything may be
 damaged or gone: then the ranges are read again. A mark uses none of this.
@@ -27,7 +27,7 @@ from lakeplan.simulation.sets import CODES, Sets
 from lakeplan.simulation.table import Booleans, Rows, pack, unpack
 from lakeplan.simulation.work import Kind, WorkItem
 
-VERSION = 1
+VERSION = 2
 """Another one for whatever changes what a range's rows say."""
 MAX_SMALL = 16
 """Segments that are small beside the others: with more of them their ranges are read again, into few."""

@@ -1,8 +1,7 @@
 """The steps of a simulation: functions from Arrow batches to Arrow batches. No step knows who runs it.
 
-1. ``read_bins`` reads a bin of ranges, listings and uncommitted runs, folds what it saw into one row a pair
-   of
-   address and path (``table``), and sends rows by hash, with texts of those that may be asked for.
+1. ``read_bins`` reads a bin of ranges, listings and uncommitted runs, folds what it saw into one row an
+   address, path and size (``table``), and sends rows by hash, with texts of those that may be asked for.
 2. ``meet`` has all rows of its hashes: it judges them, counts them by class, and gives what is asked for.
 3. ``write`` (a mark's only, ``marking``) has neighbouring objects together.
 

@@ -1,6 +1,7 @@
 """Sightings of objects folded into one row each: numbers only, no text.
 
-An object is known by a 64-bit hash of its address, and a *pair* by a hash of its address and a path it has.
+An object is known by a 64-bit hash of its address, and a *pair* by a hash of its address, a path it has and
+its size there: entries may disagree, and the size that counts hangs on which of them are asked about.
 Two addresses with one hash are taken for one object that has the verdicts of both, which keeps it if either
 is kept: a hash can keep an object, never delete one. Two pairs with one hash stay apart when their addresses
 have different ones: anybody can make a path that has a given hash, and must not move what holds another
@@ -246,9 +247,12 @@ def is_in(ascending: Hashes, hashes: Hashes) -> Booleans:
     return places_in(ascending, hashes)[1]
 
 
-def pairs_of(hashes: Hashes, paths: Hashes) -> Hashes:
-    """Of addresses and paths by their hashes; ``paths`` 0 for none."""
-    found: Hashes = (hashes ^ paths * np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+def pairs_of(hashes: Hashes, paths: Hashes, sizes: Ints | None = None) -> Hashes:
+    """Of addresses and paths by their hashes, with sizes of entries; ``paths`` 0 for none."""
+    found: Hashes = hashes ^ paths * np.uint64(0x9E3779B97F4A7C15)
+    if sizes is not None:
+        found ^= sizes.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+    found *= np.uint64(0xBF58476D1CE4E5B9)
     return found ^ found >> np.uint64(32)
 
 

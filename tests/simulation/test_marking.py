@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lakeplan.core.sweep.keep import Keep
@@ -113,7 +114,7 @@ def it_keeps_an_object_beside_a_path_that_was_made_to_look_like_its_own(
     such a path must not draw to itself what holds another object."""
     victim, path, mine = "data/p/victim", "tables/part-1", "data/p/mine"
     made = path_of_the_same_pair(mine, victim, path)
-    pairs = pairs_of(hash_texts([mine, victim]), hash_texts([made, path]))
+    pairs = pairs_of(hash_texts([mine, victim]), hash_texts([made, path]), np.ones(2, np.int64))
     assert pairs[0] == pairs[1]
     old = Snapshot("old", 40, (), (entry(made, mine),))
     kept = Snapshot("kept", 1, ("old",), (entry(path, victim),))

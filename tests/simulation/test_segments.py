@@ -15,11 +15,14 @@ from lakeplan.ports.lakefs import MetadataKind
 from lakeplan.ports.progress import Silent
 from lakeplan.simulation import observing, segments
 from lakeplan.simulation.addresses import Addresses
+from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.observing import Source
+from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.request import SimulateRequest
 from lakeplan.simulation.rulesets import RULES, RuleSet
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import LOCAL, Runners
+from lakeplan.simulation.runners.local import LocalRunner
 from lakeplan.simulation.segments import (
     Manifest,
     Segment,
@@ -32,9 +35,10 @@ from lakeplan.simulation.segments import (
 )
 from lakeplan.simulation.sets import Sets
 from lakeplan.simulation.table import Rows
-from lakeplan.simulation.work import Kind
+from lakeplan.simulation.work import Kind, WorkItem
 from tests.simulation.memory_cache import MemoryCache
 from tests.simulation.namespaces import NOW, History, Snapshot, entry, write_namespace
+from tests.simulation.worlds import URL, Files, Range, World, items_of, relative
 
 RANGES = ["ab", "cd"]
 
@@ -173,12 +177,12 @@ class DescribeAManifest:
             b"\xff",
             b"[]",
             b"{}",
-            b'{"version": 2, "segments": []}',
-            b'{"version": 1, "segments": 5}',
-            b'{"version": 1, "segments": [["a", ["x"], 1]]}',
-            b'{"version": 1, "segments": [["a", ["x"], "many", 9]]}',
-            b'{"version": 1, "segments": [["a", ["x"], -1, 9]]}',
-            b'{"version": 1, "segments": [["../a", ["x"], 1, 9]]}',
+            b'{"version": 9, "segments": []}',
+            b'{"version": 2, "segments": 5}',
+            b'{"version": 2, "segments": [["a", ["x"], 1]]}',
+            b'{"version": 2, "segments": [["a", ["x"], "many", 9]]}',
+            b'{"version": 2, "segments": [["a", ["x"], -1, 9]]}',
+            b'{"version": 2, "segments": [["../a", ["x"], 1, 9]]}',
         ],
     )
     def it_is_empty_when_it_is_damaged(self, content: bytes) -> None:
@@ -264,6 +268,25 @@ class DescribeARun:
         read.clear()
         assert self.simulate(tmp_path, cache) == expected
         assert read == []
+
+    def it_takes_no_size_from_a_range_that_nobody_asks_about(self) -> None:
+        """Entries of one address may disagree about its size."""
+        sizes = (10, 20)
+        world = World([Range(0, n, -1, (relative("a", "data/x", size),)) for n, size in enumerate(sizes)])
+        files, cache = Files(), MemoryCache()
+        items, _ = items_of(world, files)
+
+        def asked(items: list[WorkItem], cache: MemoryCache | None) -> list[int]:
+            source = Source("repo", files, Addresses((URL,)), cache=cache)
+            (end,) = (found for _, found in ask(LocalRunner(1), [Asking(source, Nothing(), items, 1)]))
+            assert isinstance(end, Answer)
+            return [each.amount.size_bytes for each in end.classes]
+
+        assert asked(items, cache) == [20]
+        read = len(files.names)
+        assert [asked([item], cache) for item in items] == [[10], [20]]
+        assert len(files.names) == read, "both are in the cache"
+        assert [asked([item], None) for item in items] == [[10], [20]]
 
 
 def test_full_addresses_are_kept_apart_by_the_names_of_a_namespace() -> None:
