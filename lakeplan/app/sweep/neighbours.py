@@ -33,8 +33,8 @@ MOVE = "neither can be swept; move one of them to a namespace of its own"
 
 class Probes:
     """A small file in every namespace that a command is about to mark or sweep, looked for in its neighbours:
-    each of them is read once, whatever the number of repositories. Those that share one ``Probes`` are all
-    written before the first is looked for."""
+    each of them is read once, whatever the number of repositories. Those that share one ``Probes`` are
+    written before the first is looked for; what could not be is written later, and all are read again."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, bytes] = {}
@@ -47,6 +47,7 @@ class Probes:
             token = json.dumps({"probe": secrets.token_hex(16)}).encode()
             site.store.put(PROBE_KEY, token)
             self._tokens[site.key] = token
+            self._read.clear()  # it may be where another one was read before
         return self._tokens[site.key]
 
     def store(self, site: Site, neighbour: Neighbour) -> SweepStore:

@@ -186,6 +186,22 @@ class DescribeTheSameBucketByAnotherEndpoint:
         with pytest.raises(LakeplanError, match="dev/copy shares this storage by another name"):
             check_neighbours(first, TODAY, probes=probes)
 
+    def it_is_recognised_when_what_was_there_before_was_read_already(self, cloud: Cloud) -> None:
+        """The first mark of the command read the place of the second before the second could write there."""
+        cloud.listed = [repository("copy", "s3://alias/lake"), repository("first", "s3://first/lake")]
+        cloud.buckets["https://one", "bucket"] = cloud.buckets["https://one", "alias"] = Bucket()
+        site, probes = cloud.site(), Probes()
+        own = cloud.listed[1]
+        first = replace(
+            site,
+            desired=SimpleNamespace(name="first", key="prod/first"),  # type: ignore[arg-type]
+            repository=own,
+            store=cloud.open(site.server, own),
+        )
+        check_neighbours(first, TODAY, probes=probes)
+        with pytest.raises(LakeplanError, match="copy shares this storage by another name"):
+            check_neighbours(site, TODAY, probes=probes)
+
     def it_does_not_ask_places_that_cannot_be_the_same(self, cloud: Cloud) -> None:
         cloud.denied.add("s3://other/lake")
         check_neighbours(cloud.site(neighbours=(neighbour("s3://other/lake"),)), TODAY)
