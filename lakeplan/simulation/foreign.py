@@ -34,7 +34,7 @@ OpenRunner = Callable[[int, int], AbstractContextManager[tuple[Runner, Choice]]]
 """For so many entries and bytes to read."""
 
 SAMPLE_METARANGES, SAMPLE_RANGES = 20, 100
-"""How many of each are read again at most to verify a cache, of all repositories together."""
+"""How many of each are read again at most to verify a cache, of all repositories that one asks about."""
 _ID = 64
 
 
@@ -48,6 +48,7 @@ class ForeignReader:
         self._progress = progress
         self._cache = cache
         self._verify = verify
+        self._verified: set[str] = set()
         self._facts: dict[str, ForeignFacts] = {}
         self._found: dict[str, tuple[tuple[str, ...], dict[str, bytes]]] = {}
         """By repository: metaranges, and what their ranges hold. All marks of a command ask for the same."""
@@ -59,8 +60,8 @@ class ForeignReader:
             if other.name not in self._facts:
                 self._facts[other.name] = self._cache.load(other.name) if self._cache else ForeignFacts()
         if self._verify:
-            self._verify = False
-            self._check(foreign)
+            self._check([other for other in foreign if other.name not in self._verified])
+            self._verified.update(other.name for other in foreign)
         new = [other for other in foreign if self._found.get(other.name, ((),))[0] is not other.metaranges]
         self._read_new(new)
         for other in new:

@@ -308,6 +308,23 @@ class DescribeTheCache:
         assert world.kept(world.mark("repo0")) == {imported[1]: "protected"}
         assert any("metadata/object/range" in one.path for one in world.lake.handle.faults.requests)
 
+    def it_verifies_what_the_cache_says_of_the_repository_that_is_marked_first(
+        self, world: SweepWorld, cache: FolderForeignCache, make: Any
+    ) -> None:
+        """The first mark asks about the others, and those that follow about it."""
+        first = make(3)[0]
+        first.stage("imported.bin", "local://repo1/data/x")
+        first.commit()
+        use(world, cache)
+        assert not world.mark_all().failed
+        facts = cache.load("prod/repo0")
+        facts.metaranges = dict.fromkeys(facts.metaranges, ())
+        cache.save("prod/repo0", facts, needed=())
+        use(world, cache, verify=True)
+        failed = world.mark_all().failed
+        assert len(failed) == 2
+        assert all("what the cache says of full addresses" in str(error) for error in failed.values())
+
     def it_fails_every_mark_that_needs_a_range_that_cannot_be_read(
         self, world: SweepWorld, cache: FolderForeignCache, make: Any
     ) -> None:
