@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
@@ -9,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
+from typing import NoReturn
 
 import click
 import typer
@@ -164,4 +166,17 @@ def main() -> None:
     except UsageError as error:
         _explain(error)
         sys.exit(error.exit_code)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code == ExitCode.INTERRUPTED:
+        _end_at_once(code)
+    sys.exit(code)
+
+
+def _end_at_once(code: int) -> NoReturn:
+    """Without the threads that still read, for which Python waits."""
+    try:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

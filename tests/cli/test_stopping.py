@@ -19,6 +19,7 @@ import pytest
 from lakeplan.cli import stopping as module
 from lakeplan.cli.stopping import stopping
 from lakeplan.errors import ExitCode
+from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
@@ -68,6 +69,49 @@ def it_gives_the_terminal_back_and_says_so(
     assert seen.rindex(SHOW) > seen.rindex(HIDE)
     assert "interrupted" in seen[seen.rindex(SHOW) :]
     assert "Traceback" not in seen
+
+
+READS_FOR_LONG = """
+import sys, time
+from lakeplan.cli.main import main
+from lakeplan.simulation import steps
+
+def fetch(*_):
+    print("reads", flush=True)
+    time.sleep(60)
+
+steps.fetch = fetch
+main()
+"""
+
+
+def it_ends_a_simulation_that_reads_for_long(tmp_path: Path) -> None:
+    commits = (
+        Snapshot("a", 60, (), (entry("x/1", "data/p/1"),)),
+        Snapshot("b", 50, ("a",), (entry("y/1", "data/p/1"),)),
+    )
+    url = write_namespace(tmp_path / "ns", History(commits, {"main": "b"}, {"data/p/1": Stored()}))
+    (tmp_path / "rules.json").write_text('{"default_retention_days": 7, "branches": null}')
+    options = ["--rules", str(tmp_path / "rules.json"), "--as-of", NOW.isoformat(), "--cache", "off"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", READS_FOR_LONG, "simulate", "--namespace", url, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "reads\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == ExitCode.INTERRUPTED
+        said = process.stdout.read()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert "error: interrupted" in said
+    assert "Traceback" not in said
 
 
 def _read_until(terminal: int, words: str | None) -> str:

@@ -44,11 +44,9 @@ class LocalRunner:
         return self._threads
 
     def run(self, bins: Sequence[bytes], steps: Sequence[Step], shared: Any) -> Iterator[Piece]:
-        """See ``Runner``."""
-        with (
-            _temporary_folder() as folder,
-            ThreadPoolExecutor(self._threads) as pool,
-        ):
+        """See ``Runner``. Ctrl-C does not wait for the threads: they read, for long perhaps, and what they
+        write is nobody's without an answer."""
+        with _temporary_folder() as folder, _threads(self._threads) as pool:
             waiting = _Waiting(folder, 0)
             for number, data in enumerate(bins):
                 waiting.add(Piece(number, 0, 0, Of.BIN, data))
@@ -73,10 +71,25 @@ class LocalRunner:
 
 
 @contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    pool = ThreadPoolExecutor(count, thread_name_prefix="lakeplan-local")
+    is_wanted = False
+    try:
+        yield pool
+        is_wanted = True
+    except Exception:
+        is_wanted = True
+        raise
+    finally:
+        pool.shutdown(wait=is_wanted, cancel_futures=True)
+
+
+@contextmanager
 def _temporary_folder() -> Iterator[Path]:
     with ExitStack() as stack:
         with _disk(None):
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeplan-"))
+            made = tempfile.TemporaryDirectory(prefix="lakeplan-", ignore_cleanup_errors=True)
+            folder = stack.enter_context(made)
         yield Path(folder)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,3 +132,26 @@ def it_leaves_no_credentials_of_steps_in_files(folder: Path) -> None:
 
     steps = [Step(reading, 0), Step(weighing, 1)]
     assert len(list(LocalRunner(1, memory_bytes=1).run([b"0"], steps, None))) == 50
+
+
+def it_does_not_wait_for_what_still_reads_when_it_is_interrupted(folder: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def read(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+        begun.set()
+        go_on.wait(20)
+        return iter(())
+
+    def interrupt() -> None:
+        begun.wait(20)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    began = time.monotonic()
+    threading.Thread(target=interrupt).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(LocalRunner(2).run([b"0"] * 9, [Step(read, 0)], None))
+        assert time.monotonic() - began < 10
+        assert list(folder.iterdir()) == []
+    finally:
+        go_on.set()
