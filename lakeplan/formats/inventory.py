@@ -60,7 +60,7 @@ def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
         if destination is None:
             raise ValueError("destinationBucket is no ARN of a bucket")
         created = _text(found, "creationTimestamp")
-        if limits.number_of(created) is None or len(created) > 15:
+        if limits.number_of(created) is None or len(created) > 14:
             raise ValueError("creationTimestamp is no time")
         files = tuple(_file(item) for item in found.get("files") or ())
         if len({file.key for file in files}) != len(files):
@@ -88,6 +88,7 @@ def _text(found: Mapping[str, Any], name: str) -> str:
     value = found.get(name)
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name} is missing")
+    value.encode()  # raises a ValueError for half a character
     return value
 
 
@@ -106,6 +107,8 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
         )
     try:
         table = read_parquet(open_parquet(data))
+        if len({*table.column_names}) != table.num_columns:
+            raise ValueError("two columns have one name")
         missing = [column for column in _COLUMNS if column not in table.column_names]
         if missing:
             raise FormatError(
@@ -119,6 +122,12 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
     except (pa.ArrowException, OSError, ValueError) as error:
         message = "is not a whole Parquet file of an inventory"
         raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
+
+
+def _in_us(modified: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Nanoseconds are cut. Raises ArrowException for a time that microseconds cannot say."""
+    kind = modified.type
+    return modified.cast(pa.timestamp("us", kind.tz), safe=kind.unit != "ns").cast(pa.int64())
 
 
 def _current(table: pa.Table, bucket: str) -> pa.Table:
@@ -136,10 +145,12 @@ def _current(table: pa.Table, bucket: str) -> pa.Table:
     modified = table["last_modified_date"]
     if pa.types.is_integer(modified.type):  # a writer without logical types: milliseconds
         modified = modified.cast(pa.int64()).cast(pa.timestamp("ms"))
+    if not pa.types.is_timestamp(modified.type):
+        raise ValueError(f"last_modified_date is {modified.type}, and no time")
     columns = {
         "key": table["key"].cast(pa.binary()),
         "size": table["size"].cast(pa.int64()),
-        "modified_us": modified.cast(pa.timestamp("us", modified.type.tz), safe=False).cast(pa.int64()),
+        "modified_us": _in_us(modified),
         "e_tag": table["e_tag"].cast(pa.string()) if "e_tag" in table.column_names else None,
     }
     columns["e_tag"] = pc.fill_null(columns["e_tag"], "") if columns["e_tag"] is not None else None

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.errors import FormatError, LakeplanError, UsageError
@@ -72,6 +75,27 @@ def it_has_current_versions_only() -> None:
 )
 def it_takes_no_row_that_does_not_say_enough(row: Row, versions: bool) -> None:
     files = delivered([*KEYS, {"key": "ns/data/x", **row}][::-1], versions=versions)
+    with pytest.raises(FormatError, match="not a whole Parquet file of an inventory"):
+        stored(opened(files))
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("last_modified_date", pa.array(["2023-01-01T00:00:00Z"] * 2)),
+        ("last_modified_date", pa.array([True, True])),
+        ("last_modified_date", pa.array([1 << 62] * 2, pa.timestamp("ms", "UTC"))),
+        ("key", pa.array(["ns/data/p/1"] * 2)),
+    ],
+)
+def it_takes_no_file_with_other_columns(column: str, values: pa.Array) -> None:
+    """A column that is there already comes to be there twice."""
+    table = pq.read_table(io.BytesIO(inventory_file([{"key": key} for key in KEYS], bucket="b")))
+    if column != "key":
+        table = table.drop_columns([column])
+    out = io.BytesIO()
+    pq.write_table(table.append_column(column, values), out)
+    files = FakeStore(inventory([out.getvalue()], bucket="b", to="inv", created_ms=NOW_MS, folder="x"))
     with pytest.raises(FormatError, match="not a whole Parquet file of an inventory"):
         stored(opened(files))
 
@@ -174,6 +198,8 @@ def it_says_of_which_date_it_is() -> None:
         {"sourceBucket": None},
         {"creationTimestamp": "yesterday"},
         {"creationTimestamp": "9" * 18},
+        {"creationTimestamp": "9" * 15},
+        {"files": [{"key": "\ud800", "size": 1, "MD5checksum": "0" * 32}]},
         {"destinationBucket": "inv"},
     ],
 )
