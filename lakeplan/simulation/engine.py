@@ -25,13 +25,16 @@ from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.segments import Manifest, Segment, item_of
 from lakeplan.simulation.steps import Asked, Job, Question, leaves_of, meet, read_bins
 from lakeplan.simulation.totals import ObjectClass
-from lakeplan.simulation.work import Kind, WorkItem, numbered, pack
+from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, numbered, pack
 
 _log = logging.getLogger(__name__)
 ROWS_A_PART = 1_000_000
 """Rows of numbers that meet in one task: 32 bytes each, and as much again while they are sorted."""
 FEW_ROWS = 500_000
 """Below this many a repository's objects meet in one task."""
+LISTED_PARTS = 16
+"""Into so many at least, where nobody knows before the listing how much is stored: objects that no commit has
+may be many times those that commits have."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def ask(
     kept = [_Kept(one.source, of_source.get(place, [])) for place, one in enumerate(asking)]
     to_read = [item for one in kept for item in one.to_read]
     parallelism = runner.parallelism
-    parts = [1 if one.rows < FEW_ROWS else max(parallelism, -(-one.rows // ROWS_A_PART)) for one in asking]
+    parts = [_parts_of(one, parallelism) for one in asking]
     spread = max([1, *parts, min(parallelism, len(asking))])
     job = Job(
         tuple(
@@ -97,6 +100,11 @@ def ask(
             for (seen, mask, alias_mask, holders), amount in found[place].items()
         ]
         yield place, Answer(classes, errors.get(place))
+
+
+def _parts_of(one: Asking, parallelism: int) -> int:
+    listed = LISTED_PARTS if any(item.kind in LISTINGS for item in one.items) else 1
+    return listed if one.rows < FEW_ROWS else max(parallelism, listed, -(-one.rows // ROWS_A_PART))
 
 
 class _Kept:

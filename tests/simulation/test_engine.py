@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from lakeplan.errors import StorageNotFound
 from lakeplan.model.simulation import Amount
+from lakeplan.simulation import engine
 from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import from_bytes
 from lakeplan.simulation.observing import Source
-from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.runners import Runners, Step
 from lakeplan.simulation.runners.local import LocalRunner
-from tests.simulation.worlds import URL, Files, Range, Unkept, World, items_of, relative
+from tests.simulation.worlds import URL, Files, Range, Unkept, World, items_of, relative, said_of
 
 
 def asking_of(worlds: list[World], lost: int = -1) -> list[Asking]:
@@ -83,3 +85,21 @@ def it_sums_what_is_larger_than_64_bits() -> None:
     keys = [f"data/{n}" for n in range(9)]
     (end,), _ = answers(LocalRunner(1), asking_of([world(0, *keys, size=size)]))
     assert [each.amount for each in end.classes] == [Amount(9, 9 * size)]
+
+
+@pytest.mark.parametrize(("stored", "parts"), [({"data/p/1": (1, True)}, engine.LISTED_PARTS), ({}, 1)])
+def it_does_not_take_a_listing_for_as_small_as_what_commits_have(
+    stored: dict[str, tuple[int, bool]], parts: int
+) -> None:
+    """What no commit has may be many times that: all of it in one task would not fit into memory."""
+    places = []
+
+    class Spied(LocalRunner):
+        def run(self, bins: Any, steps: Sequence[Step], shared: Any) -> Any:
+            places.append(steps[1].places)
+            return super().run(bins, steps, shared)
+
+    given = World([Range(0, 0, -1, (relative("a", "data/p/2", 1),))], stored)
+    said = said_of(Spied(1), given, Unkept(1))
+    assert places == [parts]
+    assert sorted(row["address"] for row in said.rows) == sorted(["data/p/2", *stored])
