@@ -264,11 +264,15 @@ class Rounds:
         self.check(certain, gone, mark_id, document["came_back"] if code == PARTLY else 0)
 
     def mark(self) -> dict[str, Any]:
-        """The server refuses to list uncommitted data of a branch that is deleted meanwhile."""
+        """The server refuses to list uncommitted data of a branch that is deleted meanwhile. Nothing is
+        old yet in a repository that was made within this second."""
         while True:
             code, marks = self.command("sweep", "mark", "--format", "json", allowed=(0, 1))
-            if code == 0:
+            if code == 0 and marks["marks"]:
                 return dict(marks)
+            if code == 0:
+                time.sleep(1)
+                continue
             assert marks is not None, self.command.said
             assert "branch not found" in json.dumps(marks["failed"]), marks
             self.counts.refused += 1
