@@ -39,6 +39,8 @@ ROW_WEIGHT = 8
 _HEAD = struct.Struct("<8s32sQQQ")
 _MAGIC = b"LPSEG\x00\x00\x01"
 _MAX_TEXT = (1 << 31) - 1
+_MOST = 1 << 40
+"""Rows and bytes of a segment; no segment comes near."""
 
 
 class Segment(NamedTuple):
@@ -175,9 +177,9 @@ class Manifest:
             ]
         except (ValueError, TypeError, KeyError):
             return cls()
-        if not all(segment.name.isalnum() and min(segment.rows, segment.size) >= 0 for segment in segments):
-            return cls()
-        return cls(tuple(segments))
+        if all(one.name.isalnum() and 0 <= one.rows <= _MOST and 0 <= one.size <= _MOST for one in segments):
+            return cls(tuple(segments))
+        return cls()
 
     def write(self, source: Source) -> None:
         content = {"version": VERSION, "segments": self.segments}

@@ -182,6 +182,7 @@ class DescribeAManifest:
             b'{"version": 2, "segments": [["a", ["x"], 1]]}',
             b'{"version": 2, "segments": [["a", ["x"], "many", 9]]}',
             b'{"version": 2, "segments": [["a", ["x"], -1, 9]]}',
+            b'{"version": 2, "segments": [["a", ["x"], 1%s, 9]]}' % (b"0" * 400),
             b'{"version": 2, "segments": [["../a", ["x"], 1, 9]]}',
         ],
     )
