@@ -135,14 +135,6 @@ class Slow(FaultyStore):
         return answer
 
 
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """A shell starts its background jobs with Ctrl-C ignored; here it is not."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 class DescribeStopping:
     @pytest.fixture(autouse=True)
     def quick(self, monkeypatch: pytest.MonkeyPatch) -> None:

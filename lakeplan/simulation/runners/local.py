@@ -8,10 +8,9 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack, closing, contextmanager
 from threading import Lock
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -46,12 +45,12 @@ class LocalRunner:
     def run(self, bins: Sequence[bytes], steps: Sequence[Step], shared: Any) -> Iterator[Piece]:
         """See ``Runner``. Ctrl-C does not wait for the threads: they read, for long perhaps, and what they
         write is nobody's without an answer."""
-        with _temporary_folder() as folder, _threads(self._threads) as pool:
-            waiting = _Waiting(folder, 0)
+        with ExitStack() as stack, _threads(self._threads) as pool:
+            waiting = _Waiting(0)
             for number, data in enumerate(bins):
                 waiting.add(Piece(number, 0, 0, Of.BIN, data))
-            for number, step in enumerate(steps[:-1]):
-                following = _Waiting(folder, self._memory, f"{number}-")
+            for step in steps[:-1]:
+                following = stack.enter_context(closing(_Waiting(self._memory)))
 
                 def task(
                     place: int, step: Step = step, waiting: _Waiting = waiting, to: _Waiting = following
@@ -85,37 +84,34 @@ def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
 
 
 @contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    with ExitStack() as stack:
-        with _disk(None):
-            made = tempfile.TemporaryDirectory(prefix="lakeplan-", ignore_cleanup_errors=True)
-            folder = stack.enter_context(made)
-        yield Path(folder)
-
-
-@contextmanager
-def _disk(folder: Path | None) -> Iterator[None]:
+def _disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise SimulationFailed(
             f"a temporary file cannot be written: {error.strerror or error}",
-            where=str(folder or ""),
+            where=tempfile.gettempdir(),
             hint="Free space there, or set TMPDIR to a folder with more; or run it with --runner spark.",
         ) from error
 
 
 class _Waiting:
-    """Pieces between two steps, by place. Used by several threads."""
+    """Pieces between two steps, by place. Used by several threads. What does not fit into memory is in a file
+    that no folder names: nothing of it stays, however this process ends."""
 
-    def __init__(self, folder: Path, memory_bytes: int, prefix: str = "") -> None:
-        self._folder = folder
+    def __init__(self, memory_bytes: int) -> None:
         self._memory = memory_bytes
-        self._prefix = prefix
         self._pieces: defaultdict[int, list[Piece]] = defaultdict(list)
         self._places: set[int] = set()
         self._held = 0
         self._lock = Lock()
+        self._file: IO[bytes] | None = None
+        self._runs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        """By place, where in the file its pieces begin and end."""
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def places(self) -> list[int]:
         return sorted(self._places)
@@ -130,27 +126,31 @@ class _Waiting:
 
     def take(self, place: int) -> Iterator[pa.RecordBatch]:
         """Every piece of a place, once."""
-        path = self._path(place)
-        if path.exists():
-            with path.open("rb") as file:
-                while head := file.read(_HEAD.size):
-                    place, source, part, of, size = _HEAD.unpack(head)
-                    yield to_batch(Piece(place, source, part, of, file.read(size)))
-            path.unlink()
         with self._lock:
-            pieces = self._pieces.pop(place, [])
+            pieces, runs = self._pieces.pop(place, []), self._runs.pop(place, [])
             self._held -= sum(len(piece.data) for piece in pieces)
+        for start, end in runs:
+            yield from self._read(start, end)
         while pieces:
             yield to_batch(pieces.pop())
 
+    def _read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        assert self._file is not None
+        while start < end:
+            place, source, part, of, size = _HEAD.unpack(os.pread(self._file.fileno(), _HEAD.size, start))
+            data = os.pread(self._file.fileno(), size, start + _HEAD.size)
+            yield to_batch(Piece(place, source, part, of, data))
+            start += _HEAD.size + size
+
     def _spill(self) -> None:
-        for place, pieces in self._pieces.items():
-            with _disk(self._folder), self._path(place).open("ab") as file:
+        with _disk():
+            file = self._file = self._file or tempfile.TemporaryFile(prefix="lakeplan-")  # noqa: SIM115
+            for place, pieces in self._pieces.items():
+                start = file.tell()
                 for piece in pieces:
                     file.write(_HEAD.pack(*piece[:4], len(piece.data)))
                     file.write(piece.data)
+                self._runs[place].append((start, file.tell()))
+            file.flush()
         self._pieces.clear()
         self._held = 0
-
-    def _path(self, place: int) -> Path:
-        return self._folder / f"{self._prefix}{place}"

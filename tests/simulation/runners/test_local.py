@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pytest
@@ -60,6 +60,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def spilled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
+    """Temporary files that were opened."""
+    found: list[IO[bytes]] = []
+    real = tempfile.TemporaryFile
+
+    def opened(**options: Any) -> IO[bytes]:
+        found.append(real(**options))
+        return found[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", opened)
+    return found
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 @given(
     st.lists(st.lists(pieces, max_size=8), min_size=1, max_size=5),
@@ -77,13 +91,14 @@ def test_every_piece_comes_to_its_place_once(
     assert list(folder.iterdir()) == []
 
 
-def it_writes_to_disk_what_is_more_than_its_memory(folder: Path) -> None:
+def it_writes_to_disk_what_is_more_than_its_memory(folder: Path, spilled: list[IO[bytes]]) -> None:
     sent = [[Piece(n % PLACES, 0, 0, Of.ROWS, bytes([n]) * 1_000) for n in range(100)]]
     most = 0
 
     def weighing(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
         nonlocal most
-        most = max(most, sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
+        most = max(most, sum(os.fstat(file.fileno()).st_size for file in spilled))
+        assert list(folder.iterdir()) == []  # nothing stays, even after kill -9
         yield from batches
 
     found = list(LocalRunner(1, memory_bytes=5_000).run([b"0"], [spread_of(sent), Step(weighing, PLACES)], 0))
@@ -107,14 +122,14 @@ def it_says_in_one_line_that_the_disk_is_full(folder: Path, monkeypatch: pytest.
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
     sent = [[Piece(0, 0, 0, Of.ROWS, b"x" * 100)]]
     with pytest.raises(SimulationFailed, match="No space left") as error:
         list(LocalRunner(1, memory_bytes=1).run([b"0"], [spread_of(sent), Step(meeting, PLACES)], 0))
     assert "TMPDIR" in error.value.hint
 
 
-def it_leaves_no_credentials_of_steps_in_files(folder: Path) -> None:
+def it_leaves_no_credentials_of_steps_in_files(spilled: list[IO[bytes]]) -> None:
     """A step carries the readers; what is sent between steps does not."""
     secret = "a-secret-that-travels"
     sent = [[Piece(0, 0, 0, Of.ROWS, b"x" * 100)] * 50]
@@ -125,16 +140,16 @@ def it_leaves_no_credentials_of_steps_in_files(folder: Path) -> None:
         return spread.run(batches, shared)
 
     def weighing(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
-        files = [path for path in folder.rglob("*") if path.is_file()]
-        assert files
-        assert all(secret.encode() not in path.read_bytes() for path in files)
+        sizes = {file.fileno(): os.fstat(file.fileno()).st_size for file in spilled}
+        assert sum(sizes.values()) > 0
+        assert all(secret.encode() not in os.pread(number, size, 0) for number, size in sizes.items())
         yield from batches
 
     steps = [Step(reading, 0), Step(weighing, 1)]
     assert len(list(LocalRunner(1, memory_bytes=1).run([b"0"], steps, None))) == 50
 
 
-def it_does_not_wait_for_what_still_reads_when_it_is_interrupted(folder: Path) -> None:
+def it_does_not_wait_for_what_still_reads_when_it_is_interrupted(folder: Path, ctrl_c: None) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def read(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
