@@ -196,7 +196,7 @@ def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:
     assert site.data() == before
 
 
-def its_report_says_how_far_a_mark_is(make_site: Any) -> None:
+def it_reports_how_far_a_mark_is(make_site: Any) -> None:
     site = make_site("{settle: 0s, margin: 0s}")
     mark_id = site.mark()["mark_id"]
 
