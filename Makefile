@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test lint check format docs bench series chaos fuzz mutants warm clean
+.PHONY: help setup java demo test lint check format docs house bench series chaos fuzz mutants warm clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -67,12 +67,15 @@ mutants: .venv-mutants/.installed  ## mutation tests of what decides about delet
 warm: setup java  ## once, 30 s and 190 MB: Spark sessions then start in about half the time
 	$(BIN)/python -P -m lakeplan.simulation.warm
 
+house: setup  ## sizes of modules and functions: fails when one is missed
+	$(BIN)/python -P tools/house.py
+
 format: setup  ## write the format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 docs: setup  ## write the pages of docs/ that are made from the program
-	$(BIN)/python -P -m lakeplan.cli.reference docs
+	PYTHONPATH=. $(BIN)/python -P -m tools.reference docs
 
 clean:
 	rm -rf $(VENV) .venv-mutants mutants .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

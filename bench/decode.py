@@ -17,11 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from lakeplan.formats.compiled import kernels
-from lakeplan.formats.identity import file_id
-from lakeplan.formats.range_writer import write_range
-from lakeplan.formats.ranges import read_range, read_range_arrays, read_range_columns
+from lakeplan.formats.entry import file_id
+from lakeplan.formats.ranges import read_range, read_range_arrays, read_range_columns, write_range
 from lakeplan.formats.sstable import read_sstable
-from lakeplan.model.objects import AddressType, Entry
+from lakeplan.values.objects import AddressType, Entry
 
 ENTRIES = 100_000
 

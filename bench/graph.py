@@ -26,9 +26,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 
-from lakeplan.core.retention import CommitGraph, DocumentedRule, ServerWalk, branch_sets, kept_by_branch
-from lakeplan.model.refs import Branch, Commit, Refs
-from lakeplan.model.rules import GcRules
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.keepers import branch_sets, kept_by_branch
+from lakeplan.retention.rules import DocumentedRule, ServerWalk
+from lakeplan.values.repository import Branch, Commit, Refs
+from lakeplan.values.rules import GcRules
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 NOW_US = int(NOW.timestamp()) * 1_000_000

@@ -24,24 +24,24 @@ from typing import Any
 import requests
 from rich.console import Console
 
-from lakeplan.adapters.lakefs.branches import connect_branch_reader
-from lakeplan.adapters.lakefs.branches_writer import connect_branch_writer
-from lakeplan.adapters.lakefs.client import connect
-from lakeplan.adapters.lakefs.secret import Credentials, Secret
-from lakeplan.adapters.state import open_state
-from lakeplan.app.lifecycle.memory import Deletion, DeletionRecord, Fate, text_of
-from lakeplan.app.lifecycle.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
-from lakeplan.app.lifecycle.run import RunPorts, run_lifecycle
-from lakeplan.app.lifecycle.survey import Readers
-from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
-from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
-from lakeplan.app.plan_branches import BranchPorts
-from lakeplan.cli.when import now_utc
-from lakeplan.cli.who import this_run
-from lakeplan.config.tree import Tree, load_tree
-from lakeplan.model.plan_document import dump_plan
-from lakeplan.ports.progress import Silent
-from lakeplan.render.plan import render_plan
+from lakeplan.branches.memory import Deletion, DeletionRecord, Fate, text_of
+from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
+from lakeplan.branches.recall import Readers
+from lakeplan.branches.run import RunPorts, run_lifecycle
+from lakeplan.branches.undo import UndoOptions, undo_lifecycle
+from lakeplan.cli.who import now_utc, this_run
+from lakeplan.lakefs.branches import connect_branch_reader
+from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.credentials import Credentials, Secret
+from lakeplan.lakefs.writers import connect_branch_writer
+from lakeplan.output.plan import render_plan
+from lakeplan.plan.branches import BranchPorts
+from lakeplan.plan.planning import PlanOptions, Ports, make_plan
+from lakeplan.review.selection import Selection
+from lakeplan.stores.documents import open_state
+from lakeplan.tree.tree import Tree, load_tree
+from lakeplan.values.plan_document import dump_plan
+from lakeplan.values.progress import Silent
 
 ROOT = Path(__file__).parents[1]
 PORT = 18499

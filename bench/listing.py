@@ -16,13 +16,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.adapters.storage.s3_client import S3Client
-from lakeplan.adapters.storage.urls import S3Location, parse_location
-from lakeplan.simulation.addresses import known_as
 from lakeplan.simulation.inputs import NamespaceMetadata, listing_items
-from lakeplan.simulation.observing import Source, fetch, observe
-from lakeplan.simulation.stored import list_stored
+from lakeplan.simulation.listings import list_stored
+from lakeplan.simulation.observing import Source, fetch, known_as, observe
+from lakeplan.stores.open import open_namespace
+from lakeplan.stores.s3_client import S3Client
+from lakeplan.stores.urls import S3Location, parse_location
 
 AT_ONCE = 4
 PREFIXES = 20

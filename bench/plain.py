@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from repository import NOW
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.core.retention import server_verdict
 from lakeplan.formats.ranges import read_range
-from lakeplan.model.rules import GcRules
+from lakeplan.retention.rules import server_verdict
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
 from lakeplan.simulation.ranges import Facts, collect_ranges
+from lakeplan.stores.open import open_namespace
+from lakeplan.values.rules import GcRules
 
 BATCH_ROWS = 10_000
 

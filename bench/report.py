@@ -21,17 +21,17 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lakeplan.app.report_page import History, report_page_document
-from lakeplan.app.report_page.graph import judge_history
-from lakeplan.core.diff import action_of, diff_rules
-from lakeplan.core.planning.impact import simulated
-from lakeplan.model.lifecycle import Policy
-from lakeplan.model.plan import Action, Plan, PrefixImpact, RepositoryPlan
-from lakeplan.model.refs import Branch, Commit, Refs, Tag
-from lakeplan.model.rules import GcRules
-from lakeplan.model.setting_plan import BranchFate, PoliciesPlan, SettingChange
-from lakeplan.model.simulation import Amount, ImpactResult
-from lakeplan.render.report import render_report
+from lakeplan.output.report import render_report
+from lakeplan.plan.graph import History, judge_history
+from lakeplan.plan.impact import simulated
+from lakeplan.plan.page import report_page_document
+from lakeplan.review.differences import action_of, diff_rules
+from lakeplan.values.plan import Plan, PrefixImpact, RepositoryPlan
+from lakeplan.values.plan_parts import BranchFate, PoliciesPlan, SettingChange
+from lakeplan.values.repository import Branch, Commit, Refs, Tag
+from lakeplan.values.rules import Action, GcRules
+from lakeplan.values.settings import Policy
+from lakeplan.values.simulation import Amount, ImpactResult
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 NOW_S = int(NOW.timestamp())

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import requests
 
-from lakeplan.sandbox import SandboxHandle, start_sandbox
+from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 
 OWNERS = 20
 

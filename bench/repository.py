@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan.formats.namespace import REFS_MANIFEST_KEY
-from lakeplan.formats.range_writer import write_metarange
-from lakeplan.formats.refs_dump import write_manifest, write_refs_dump
+from lakeplan.formats.ranges import write_metarange
+from lakeplan.formats.refs import write_manifest, write_refs_dump
 from lakeplan.formats.sstable import write_sstable
-from lakeplan.formats.varint import uvarint
-from lakeplan.model.objects import RangeInfo
-from lakeplan.model.refs import Branch, Commit, Refs
+from lakeplan.formats.wire import uvarint
+from lakeplan.values.objects import RangeInfo
+from lakeplan.values.repository import Branch, Commit, Refs
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 DAYS = 100

@@ -32,16 +32,14 @@ from typing import Any
 
 import boto3
 
-from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.formats.mark_parts import MARKED, write_part
-from lakeplan.model.runner import Choice
-from lakeplan.model.stored import Versions
-from lakeplan.model.sweep import Part, Status
-from lakeplan.ports.sweep import DeleteRequest, DeleteSettings
-from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.simulation.marking_parts import PART_ROWS
-from lakeplan.sweep.rounds import PartSweeper
-from lakeplan.sweep.workers import OpenWorkers, ThreadWorkers, Workers
+from lakeplan.formats.marks import MARKED, write_part
+from lakeplan.simulation.marking import PART_ROWS
+from lakeplan.simulation.requests import DeleteRequest, DeleteSettings
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.rounds import OpenWorkers, PartSweeper, ThreadWorkers, Workers
+from lakeplan.values.simulation import Choice
+from lakeplan.values.sweep import Part, Status, Versions
 
 BATCH = 1_000
 A_FOLDER = 1_000

@@ -24,7 +24,7 @@ from typing import Any
 
 import requests
 
-from lakeplan.sandbox import SandboxHandle, start_sandbox
+from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 
 DAY = 86400
 

@@ -9,17 +9,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakeplan.core.retention import by_date
-from lakeplan.core.sweep.keep import KeepRules, keep_masks
-from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX, REFS_MANIFEST_KEY
-from lakeplan.formats.refs_dump import read_manifest, read_refs
+from lakeplan.formats.refs import read_manifest, read_refs
 from lakeplan.formats.uncommitted import files_of_run, newest_run
-from lakeplan.model.rules import GcRules
-from lakeplan.model.sweep import Part
-from lakeplan.ports.sweep import Facts, MarkRequest
-from lakeplan.ports.sweep_storage import SweepStore
+from lakeplan.retention.graph import by_date
+from lakeplan.retention.keep import KeepRules, keep_masks
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
+from lakeplan.simulation.requests import Facts, MarkRequest
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.values.rules import GcRules
+from lakeplan.values.sweep import Part
 
 PREFIX = "_lakeplan/marks/golden/"
 

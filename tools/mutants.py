@@ -47,39 +47,47 @@ THRESHOLD = 95.0
 MOST_EQUIVALENT = 3.0
 
 MODULES = {
-    "core/globs": ["core/test_globs.py"],
-    "core/strictness": ["core/test_strictness.py"],
-    "core/planning/ceiling": ["core/planning/test_ceiling.py"],
-    "core/planning/gates": ["core/planning/test_gates.py", "core/planning/test_run_gates.py"],
-    "core/sweep/gates": ["core/sweep/test_gates.py"],
-    "core/sweep/keep": ["core/sweep/test_keep.py"],
-    "core/sweep/settling": ["core/sweep/test_settling.py"],
-    "core/lifecycle/keepers": ["core/lifecycle/test_keepers.py"],
-    "core/lifecycle/ledger": ["core/lifecycle/test_ledger.py"],
-    "core/lifecycle/verdicts": ["core/lifecycle/test_verdicts.py", "core/lifecycle/test_documented.py"],
-    "core/retention/documented": ["core/retention/test_documented.py"],
-    "core/retention/edges": ["core/retention/test_server.py", "core/retention/test_documented.py"],
-    "core/retention/graph": ["core/retention/test_graph.py"],
-    "core/retention/keepers": ["core/retention/test_keepers.py"],
-    "core/retention/limits": ["core/retention/test_limits.py"],
-    "core/retention/metaranges": ["core/retention/test_metaranges.py"],
-    "core/retention/server": ["core/retention/test_server.py"],
-    "core/retention/strongest": ["core/retention/test_strongest.py"],
-    "app/clocks": ["app/test_clocks.py"],
-    "app/sweep/hold_records": ["app/sweep/test_hold_records.py"],
-    "app/sweep/judge": ["app/sweep/test_judge.py"],
-    "app/sweep/lost_marks": ["app/sweep/test_lost_mark_search.py"],
-    "app/sweep/needed": ["app/sweep/test_needed.py"],
-    "app/sweep/purge": ["app/sweep/test_purge.py"],
-    "app/sweep/restore": ["app/sweep/test_restore.py"],
-    "sweep/deleting": ["sweep/test_deleting.py", "sweep/test_going_on.py", "sweep/test_quarantine.py"],
-    "adapters/lakefs/faults": ["adapters/lakefs/test_faults.py"],
-    "formats/sstable/block": ["formats/sstable/test_block.py", "formats/sstable/test_reader.py"],
-    "formats/sstable/reader": ["formats/sstable/test_reader.py"],
+    "branches/fates": ["tests/branches/test_verdicts.py", "tests/branches/test_documented.py"],
+    "branches/ledger": ["tests/branches/test_ledger.py"],
+    "branches/verdicts": ["tests/branches/test_keepers.py"],
+    "formats/sstable": ["tests/formats/sstable/test_reader.py"],
+    "formats/sstable_blocks": ["tests/formats/sstable/test_block.py", "tests/formats/sstable/test_reader.py"],
+    "lakefs/transport": ["tests/lakefs/test_faults.py"],
+    "retention/graph": [
+        "tests/retention/test_server.py",
+        "tests/retention/test_documented.py",
+        "tests/retention/test_graph.py",
+        "tests/retention/test_metaranges.py",
+    ],
+    "retention/keep": ["tests/retention/test_keep.py"],
+    "retention/keepers": ["tests/retention/test_keepers.py"],
+    "retention/patterns": ["tests/retention/test_globs.py"],
+    "retention/rules": [
+        "tests/retention/test_documented.py",
+        "tests/retention/test_limits.py",
+        "tests/retention/test_server.py",
+        "tests/retention/test_strongest.py",
+    ],
+    "review/ceiling": ["tests/review/test_ceiling.py"],
+    "review/gates": ["tests/review/test_gates.py", "tests/review/test_run_gates.py"],
+    "review/strictness": ["tests/review/test_strictness.py"],
+    "state/clocks": ["tests/state/test_clocks.py"],
+    "sweep/deleting": [
+        "tests/sweep/deleting/test_deleting.py",
+        "tests/sweep/deleting/test_going_on.py",
+        "tests/sweep/deleting/test_quarantine.py",
+    ],
+    "sweep/hold_records": ["tests/sweep/test_hold_records.py"],
+    "sweep/inspection": ["tests/sweep/test_needed.py"],
+    "sweep/judge": ["tests/sweep/test_judge.py"],
+    "sweep/purge": ["tests/sweep/test_purge.py"],
+    "sweep/restore": ["tests/sweep/test_restore.py"],
+    "sweep/rules": ["tests/sweep/test_gates.py", "tests/sweep/test_settling.py"],
+    "sweep/service": ["tests/sweep/test_lost_mark_search.py"],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
 AT_IMPORT = tuple(
-    f"lakeplan.core.strictness.x_{name}__" for name in ("_sweep", "one_of", "neutral", "unordered")
+    f"lakeplan.review.strictness.x_{name}__" for name in ("_sweep", "one_of", "neutral", "unordered")
 )
 """Functions that run when their module is imported: their mutants are imported anew."""
 NO_TESTS = "spark or golden or hypothesis"
@@ -237,7 +245,7 @@ def run(module: str, *, survivors: bool) -> None:
         results = [Mutant(mutant, done.get(mutant), *changes[mutant]) for mutant in mutants]
         results_of(module).write_text(json.dumps([asdict(mutant) for mutant in results], indent=1))
 
-    command = [*PYTEST, *(f"tests/{path}" for path in MODULES[module])]
+    command = [*PYTEST, *MODULES[module]]
     for mutant in [m for m in left if m.startswith(AT_IMPORT)]:
         store({mutant: in_fork(mutant, lambda: pytest.main([*command, "-x"]) == 0)})
     left = [mutant for mutant in left if mutant not in done]

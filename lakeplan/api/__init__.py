@@ -10,7 +10,6 @@ from lakeplan.api.plans import objects_path, read_plan
 from lakeplan.api.rules import read_rules, rules_of
 from lakeplan.api.simulations import simulate
 from lakeplan.api.trees import find_repository, load_tree
-from lakeplan.config.tree import Tree
 from lakeplan.errors import (
     ConfigError,
     ExitCode,
@@ -21,11 +20,12 @@ from lakeplan.errors import (
     UsageError,
 )
 from lakeplan.formats.ranges import read_metarange, read_range
-from lakeplan.model.desired import DesiredRepository
-from lakeplan.model.objects import AddressType, Entry, RangeInfo
-from lakeplan.model.plan import Plan, RepositoryPlan
-from lakeplan.model.refs import Branch, Commit, Refs, Tag
-from lakeplan.model.rules import GcRules
+from lakeplan.tree.tree import Tree
+from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.objects import AddressType, Entry, RangeInfo
+from lakeplan.values.plan import Plan, RepositoryPlan
+from lakeplan.values.repository import Branch, Commit, Refs, Tag
+from lakeplan.values.rules import GcRules
 
 __all__ = [
     "AddressType",

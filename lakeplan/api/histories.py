@@ -6,20 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.core.retention import (
-    NEVER_EXPIRES,
-    CommitGraph,
-    branch_sets,
-    documented_verdict,
-    server_verdict,
-)
 from lakeplan.formats.namespace import metadata_key
 from lakeplan.formats.ranges import read_metarange, read_range
-from lakeplan.model.objects import Entry
-from lakeplan.model.refs import Commit, Refs
-from lakeplan.model.rules import GcRules
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.keepers import branch_sets
+from lakeplan.retention.rules import NEVER_EXPIRES, documented_verdict, server_verdict
 from lakeplan.simulation.inputs import read_refs_dump
+from lakeplan.stores.open import open_namespace
+from lakeplan.values.objects import Entry
+from lakeplan.values.repository import Commit, Refs
+from lakeplan.values.rules import GcRules
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_US = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)

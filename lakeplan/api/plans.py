@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lakeplan.config.schemas import schema_problem
 from lakeplan.errors import LakeplanError
 from lakeplan.limits import PLAN_BYTES, SHOWN_RECORDS, TooLarge, check_text, read_file, why_unreadable
-from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import beside, load_plan, with_objects
-from lakeplan.model.shown_records import RECORD
+from lakeplan.tree.schemas import schema_problem
+from lakeplan.values.plan import Plan
+from lakeplan.values.plan_document import beside, load_plan, with_objects
+from lakeplan.values.shown_records import RECORD
 
 OBJECTS_BYTES = 2 * SHOWN_RECORDS * RECORD.itemsize
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from lakeplan.core.patterns import expand
 from lakeplan.errors import UsageError
 from lakeplan.limits import read_file, why_unreadable
-from lakeplan.model.desired import DesiredRepository, GcDesired
-from lakeplan.model.rules import GcRules
-from lakeplan.simulation import rules_file
+from lakeplan.retention.patterns import expand
+from lakeplan.simulation import verdicts
+from lakeplan.values.desired import DesiredRepository, GcDesired
+from lakeplan.values.rules import GcRules
 
 
 def read_rules(path: Path | str) -> GcRules:
@@ -24,7 +24,7 @@ def read_rules(path: Path | str) -> GcRules:
         raise UsageError(
             f"cannot read the rules: {why_unreadable(error)}", where=str(path), hint="name a file of GC rules"
         ) from None
-    return rules_file.read_rules(data, name=str(path))
+    return verdicts.read_rules(data, name=str(path))
 
 
 def rules_of(desired: DesiredRepository, branches: Iterable[str] = ()) -> GcRules | None:

@@ -7,13 +7,12 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Any
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.model.rules import GcRules
-from lakeplan.ports.progress import Silent
-from lakeplan.simulation.commits import simulate_commits
-from lakeplan.simulation.request import SimulateRequest
-from lakeplan.simulation.rulesets import COMPARE, RULES, RuleSet
+from lakeplan.simulation.document import SimulateRequest, simulate_commits
 from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
+from lakeplan.stores.open import open_namespace
+from lakeplan.values.progress import Silent
+from lakeplan.values.rules import GcRules
 
 _DAY = timedelta(days=1)
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from lakeplan.config import tree
-from lakeplan.config.tree import Tree
 from lakeplan.errors import UsageError
-from lakeplan.model.desired import DesiredRepository
+from lakeplan.tree import tree
+from lakeplan.tree.tree import Tree
+from lakeplan.values.desired import DesiredRepository
 
 
 def load_tree(folder: Path | str, environ: Mapping[str, str] | None = None) -> Tree:

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import typer
 
-from lakeplan.adapters.lakefs.credentials import Approve
-from lakeplan.adapters.storage.folder_files import written_beside
 from lakeplan.cli.console import say, stderr
 from lakeplan.cli.progress import TerminalProgress
+from lakeplan.lakefs.credentials import Approve
 from lakeplan.limits import MIB, parse_json, read_file
-from lakeplan.ports.progress import Progress
+from lakeplan.stores.folder import written_beside
+from lakeplan.values.progress import Progress
 
 FILE = Path("lakeplan") / "addresses.json"
 

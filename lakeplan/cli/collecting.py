@@ -9,18 +9,17 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.adapters.spark_submit import SparkSubmit, SubmitOptions
-from lakeplan.adapters.storage.collector_access import storage_access
-from lakeplan.app.plan import Selection
-from lakeplan.app.sweep.collector_runs import collector_reports
-from lakeplan.app.sweep.ports import Site
 from lakeplan.cli.options import parse_spark_conf
 from lakeplan.cli.outputs import Output, emit
 from lakeplan.cli.sweeping import bind_storage, sweep_ports
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.formats.collector_command import LakefsAccess, check_conf
-from lakeplan.render.collector_runs import render_collector_runs
+from lakeplan.output.operations import render_collector_runs
+from lakeplan.review.selection import Selection
+from lakeplan.sweep.collector import LakefsAccess, check_conf, storage_access
+from lakeplan.sweep.finish import collector_reports
+from lakeplan.sweep.ports import Site
+from lakeplan.sweep.spark_submit import SparkSubmit, SubmitOptions
 
 SparkSubmitPath = Annotated[
     str,

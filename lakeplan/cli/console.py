@@ -12,7 +12,7 @@ from rich.text import Text
 
 from lakeplan.cli.redaction import told
 from lakeplan.errors import UsageError
-from lakeplan.render.clean import safe_lines
+from lakeplan.output.text import safe_lines
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 

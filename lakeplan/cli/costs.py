@@ -1,14 +1,21 @@
-"""Prices of the tree's servers, put beside every repository of a document (``cost_per_gb_month``)."""
+"""Prices of the tree's servers beside every repository, and documents that commands share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from lakeplan.config.tree import Tree
-from lakeplan.model.plan_document import encode
-from lakeplan.model.price import Price
-from lakeplan.render.money import KEY
+from rich.console import Console
+
+from lakeplan.cli.outputs import Output, emit_document
+from lakeplan.cli.redaction import shown
+from lakeplan.errors import ExitCode
+from lakeplan.output.metric_families import Owners
+from lakeplan.output.text import KEY
+from lakeplan.tree.tree import Tree
+from lakeplan.values.desired import Price
+from lakeplan.values.plan_document import encode
 
 
 def with_costs(document: Mapping[str, Any], tree: Tree, *lists: str) -> dict[str, Any]:
@@ -26,3 +33,34 @@ def with_costs(document: Mapping[str, Any], tree: Tree, *lists: str) -> dict[str
 def _priced(part: Mapping[str, Any], prices: Mapping[str, Price]) -> dict[str, Any]:
     server = part["server"] if "server" in part else part["repository"].partition("/")[0]
     return {**part, KEY: encode(prices[server])} if server in prices else dict(part)
+
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where the documents of one command go. Owners come from the tree."""
+
+    outputs: tuple[Output, ...]
+    tree: Tree
+    no_color: bool
+    redact: bool = False
+
+    def emit(
+        self,
+        document: Json,
+        render: Callable[[Json, Console], None],
+        metrics: Callable[[Json, Owners], str] | None = None,
+        *,
+        code: int = ExitCode.OK,
+    ) -> None:
+        """``metrics`` None: the command has no such format. ``code``: how the command ends."""
+        emit_document(
+            self.outputs,
+            shown(document, redact=self.redact),
+            render,
+            no_color=self.no_color,
+            metrics=None if metrics is None else lambda made: metrics(made, self.tree.owner_of),
+            code=code,
+        )

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.core.planning.gates import GATES
 from lakeplan.errors import UsageError
+from lakeplan.values.gate_names import GATES
 
 
 def gate_names() -> list[str]:

@@ -24,8 +24,8 @@ from lakeplan.cli import redaction
 from lakeplan.cli.commands import SHORT_HELP, Commands
 from lakeplan.cli.console import print_error
 from lakeplan.cli.stopping import interrupt_on_sigterm
-from lakeplan.core.processes import safe_environment, set_environment
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
+from lakeplan.values.local import safe_environment, set_environment
 
 _log = logging.getLogger("lakeplan")
 

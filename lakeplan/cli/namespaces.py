@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
-from lakeplan.config.units import parse_duration
 from lakeplan.errors import UsageError
+from lakeplan.tree.checks import parse_duration
 
 Age = Annotated[str, typer.Option("--min-age", help="Younger objects stay, such as 24h.", metavar="AGE")]
 NoListing = Annotated[

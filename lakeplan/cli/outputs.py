@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from lakeplan.cli.console import stderr, stdout
-from lakeplan.core.files import PRIVATE, SHARED, write_file
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.render.clean import safe_json, safe_output
-from lakeplan.render.json import json_for
+from lakeplan.output.text import json_for, safe_json, safe_output
+from lakeplan.values.local import PRIVATE, SHARED, write_file
 
 STANDARD_OUTPUT = Path("-")
 RICH = "rich"

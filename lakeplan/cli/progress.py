@@ -9,20 +9,13 @@ from dataclasses import dataclass, field
 from threading import RLock
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TaskID,
-    TextColumn,
-)
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from lakeplan.cli.console import stderr
-from lakeplan.ports.progress import Progress, Silent, Step, nothing
-from lakeplan.render.clean import safe
+from lakeplan.output.text import safe
+from lakeplan.values.progress import Progress, Silent, Step, nothing
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from lakeplan.render.redact import redact_plan, redact_text, redacted
+from lakeplan.output.redact import redact_plan, redact_text, redacted
 
 if TYPE_CHECKING:
-    from lakeplan.model.plan import Plan
+    from lakeplan.values.plan import Plan
+
 
 _ASKED: ContextVar[bool] = ContextVar("redact_paths", default=False)
 """Errors are told after the command has ended, where its options are not known any more."""

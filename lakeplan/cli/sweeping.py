@@ -8,26 +8,27 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakeplan.adapters.lakefs.collection import connect_preparer
-from lakeplan.adapters.lakefs.credentials import Approve, check_binding, storage_variable
-from lakeplan.adapters.lakefs.transport import Timeouts
-from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.adapters.storage.urls import AzureLocation, folder_of, parse_location
-from lakeplan.app.sweep.ports import SweepPorts
-from lakeplan.cli.when import now_utc
+from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import LakeplanError
-from lakeplan.model.desired import ServerConfig, StorageConfig
-from lakeplan.model.repository import Repository
-from lakeplan.model.runner import Choice
-from lakeplan.model.urls import parse_web_url, scheme_of, shown_url
-from lakeplan.ports.sweep_storage import SweepStore
+from lakeplan.lakefs.collection import connect_preparer
+from lakeplan.lakefs.credentials import Approve, check_binding, storage_variable
+from lakeplan.lakefs.transport import Timeouts
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.urls import AzureLocation, folder_of, parse_location
+from lakeplan.sweep.ports import SweepPorts
+from lakeplan.values.desired import ServerConfig, StorageConfig
+from lakeplan.values.repository import Repository
+from lakeplan.values.simulation import Choice
+from lakeplan.values.urls import parse_web_url, scheme_of, shown_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeplan.sweep.workers import Workers
+    from lakeplan.sweep.rounds import Workers
+
 
 KINDS: Mapping[str, Literal["s3", "azure"]] = {"s3": "s3", "https": "azure", "http": "azure"}
 """Types of storage by the schemes of namespaces."""
@@ -65,7 +66,7 @@ class Engine:
 
             yield SparkWorkers(self._spark()), choice
             return
-        from lakeplan.sweep.workers import ThreadWorkers
+        from lakeplan.sweep.rounds import ThreadWorkers
 
         yield ThreadWorkers(parallelism or len(os.sched_getaffinity(0))), choice
 
@@ -95,7 +96,7 @@ def sweep_ports(
     again."""
     chosen = (runners or Runners()).or_else(session.runners.asked)
     # Arrow and numpy take long to import: only commands that need them pay for them.
-    from lakeplan.adapters.cache.foreign import open_foreign_cache
+    from lakeplan.simulation.foreign_cache import open_foreign_cache
     from lakeplan.simulation.marking import StepMarker
     from lakeplan.sweep.rounds import PartSweeper
 

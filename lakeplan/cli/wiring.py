@@ -9,49 +9,50 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeplan.adapters.lakefs import (
-    Credentials,
-    LakeFSRulesWriter,
-    LakeFSServer,
-    LakeFSSettingsWriter,
-    connect,
-    connect_rules_writer,
-    connect_settings_writer,
-)
-from lakeplan.adapters.lakefs.branches import LakeFSBranchReader, connect_branch_reader
-from lakeplan.adapters.lakefs.branches_writer import LakeFSBranchWriter, connect_branch_writer
-from lakeplan.adapters.lakefs.credentials import (
+from lakeplan.branches.recall import Readers
+from lakeplan.cli.addresses import address_question
+from lakeplan.cli.caches import CacheChoice
+from lakeplan.cli.progress import progress_for
+from lakeplan.cli.who import now_utc, parse_time
+from lakeplan.errors import LakeplanError
+from lakeplan.lakefs.branches import LakeFSBranchReader, connect_branch_reader
+from lakeplan.lakefs.client import LakeFSServer, connect
+from lakeplan.lakefs.collection import identify
+from lakeplan.lakefs.credentials import (
     STATE_URL,
     Approve,
+    Credentials,
+    LakectlSettings,
     check_binding,
     find_credentials,
+    read_lakectl,
     several,
     storage_variable,
     variable,
 )
-from lakeplan.adapters.lakefs.lakectl import LakectlSettings, read_lakectl
-from lakeplan.adapters.lakefs.probe import identify
-from lakeplan.adapters.lakefs.transport import Timeouts
-from lakeplan.adapters.state import open_state
-from lakeplan.adapters.storage.urls import FolderLocation, parse_location
-from lakeplan.app.lifecycle.recall import Readers
-from lakeplan.app.plan_branches import BranchPorts
-from lakeplan.cli.addresses import address_question
-from lakeplan.cli.caches import CacheChoice
-from lakeplan.cli.progress import progress_for
-from lakeplan.cli.when import now_utc, parse_time
-from lakeplan.config.tree import Tree, load_tree
-from lakeplan.core.files import LeadsOut, inside
-from lakeplan.errors import LakeplanError
-from lakeplan.model.server import ServerIdentity
-from lakeplan.model.simulation import ImpactResult
-from lakeplan.ports.progress import Progress
-from lakeplan.ports.simulation import ImpactRequest, Simulator
-from lakeplan.ports.storage import StateWriter
+from lakeplan.lakefs.transport import Timeouts
+from lakeplan.lakefs.writers import (
+    LakeFSBranchWriter,
+    LakeFSRulesWriter,
+    LakeFSSettingsWriter,
+    connect_branch_writer,
+    connect_rules_writer,
+    connect_settings_writer,
+)
+from lakeplan.plan.branches import BranchPorts
+from lakeplan.simulation.requests import ImpactRequest, Simulator
 from lakeplan.simulation.runners import Runners
+from lakeplan.stores.documents import open_state
+from lakeplan.stores.protocols import StateWriter
+from lakeplan.stores.urls import FolderLocation, parse_location
+from lakeplan.tree.tree import Tree, load_tree
+from lakeplan.values.local import LeadsOut, inside
+from lakeplan.values.progress import Progress
+from lakeplan.values.repository import ServerIdentity
+from lakeplan.values.simulation import ImpactResult
 
-if TYPE_CHECKING:  # Arrow takes half a second to import
-    from lakeplan.simulation.inventory import Inventory
+if TYPE_CHECKING:
+    from lakeplan.simulation.listings import Inventory
 
 
 @dataclass(frozen=True)

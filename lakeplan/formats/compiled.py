@@ -31,8 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan import limits
-from lakeplan.formats.hashing import Bytes
-from lakeplan.formats.range_arrays import RangeArrays
+from lakeplan.formats.range_arrays import Bytes, RangeArrays
 
 _log = logging.getLogger(__name__)
 

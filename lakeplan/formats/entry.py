@@ -1,11 +1,117 @@
-"""The protobuf ``Entry``: one object of a commit."""
+"""One entry of a range, and the content ids of lakeFS: a range, metarange or commit is its own checksum."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
 from lakeplan.formats import wire
-from lakeplan.formats.damage import damaged
-from lakeplan.formats.identity import entry_identity
-from lakeplan.model.objects import AddressType, Entry
+from lakeplan.formats.wire import damaged
+from lakeplan.values.objects import AddressType, Entry
+
+_BYTES, _STRING, _INT64, _STRINGS, _STRING_MAP, _EMBEDDED = (bytes((t,)) for t in range(6))
+_RECORDS_PER_UPDATE = 4096
+
+
+def encode_int64(value: int) -> bytes:
+    return _INT64 + b"\x08" + value.to_bytes(8, "big", signed=True)
+
+
+def encode_bytes(value: bytes) -> bytes:
+    return _BYTES + encode_int64(len(value)) + value
+
+
+def encode_string(value: str) -> bytes:
+    raw = value.encode()
+    return _STRING + encode_int64(len(raw)) + raw
+
+
+def encode_strings(values: Sequence[str]) -> bytes:
+    return _STRINGS + encode_int64(len(values)) + b"".join(map(encode_string, values))
+
+
+def encode_string_map(values: Mapping[str, str]) -> bytes:
+    # Go compares strings by their bytes
+    keys = sorted(values, key=str.encode)
+    pairs = b"".join(encode_string(k) + encode_string(values[k]) for k in keys)
+    return _STRING_MAP + encode_int64(len(keys)) + pairs
+
+
+def encode_embedded(identity: bytes) -> bytes:
+    """Another thing's identity, which is the SHA-256 (32 bytes) of that thing's own encoding."""
+    return _EMBEDDED + encode_bytes(identity)
+
+
+def entry_identity(*, size: int, e_tag: str, metadata: Mapping[str, str], content_type: str) -> bytes:
+    """What a range's value carries in front of its entry (32 bytes): where the object stands and when it was
+    written are no part of it. An empty content type is left out, as entries had none at first."""
+    encoded = encode_int64(size) + encode_string(e_tag) + encode_string_map(metadata)
+    if content_type:
+        encoded += encode_string(content_type)
+    return hashlib.sha256(encoded).digest()
+
+
+class FileIdHash:
+    """The id of a range or metarange, fed record by record in the order of the file."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._pieces: list[bytes] = []
+
+    def add(self, key: bytes, value: bytes) -> None:
+        self._pieces.append(b"%d%b|%d%b|" % (len(key), key, len(value), value))
+        if len(self._pieces) == _RECORDS_PER_UPDATE:
+            self._flush()
+
+    def finish(self, properties: Mapping[str, str]) -> str:
+        """64 hex digits. ``properties`` are those present before bounds, count and size are added
+        (``SSTable.user_properties``)."""
+        self._flush()
+        self._digest.update(encode_string_map(properties))
+        return self._digest.hexdigest()
+
+    def _flush(self) -> None:
+        self._digest.update(b"".join(self._pieces))
+        self._pieces.clear()
+
+
+def file_id(records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str]) -> str:
+    """The id (64 hex digits) of the range or metarange that holds these records."""
+    identity = FileIdHash()
+    for key, value in records:
+        identity.add(key, value)
+    return identity.finish(properties)
+
+
+def file_id_of_body(body: Iterable[bytes | memoryview], properties: Mapping[str, str]) -> str:
+    """``file_id`` for records that are joined already: ``len key | value …`` as ``FileIdHash.add`` does, in
+    pieces of any length."""
+    digest = hashlib.sha256()
+    for piece in body:
+        digest.update(piece)
+    digest.update(encode_string_map(properties))
+    return digest.hexdigest()
+
+
+def commit_id(
+    *,
+    committer: str,
+    message: str,
+    meta_range_id: str,
+    creation_seconds: int,
+    metadata: Mapping[str, str],
+    parents: Sequence[str],
+) -> str:
+    """The id (64 hex digits) of a commit. Its version and generation are no part of it."""
+    digest = hashlib.sha256()
+    digest.update(encode_string("commit:v1"))
+    digest.update(encode_string(committer))
+    digest.update(encode_string(message))
+    digest.update(encode_string(meta_range_id))
+    digest.update(encode_int64(creation_seconds))
+    digest.update(encode_string_map(metadata))
+    digest.update(encode_embedded(hashlib.sha256(encode_strings(parents)).digest()))
+    return digest.hexdigest()
 
 
 def decode_entry(path: bytes, message: bytes) -> Entry:

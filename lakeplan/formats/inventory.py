@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats.damage import HINT, LIMIT_HINT
 from lakeplan.formats.parquet import open_parquet, read_parquet
+from lakeplan.formats.wire import HINT, LIMIT_HINT
 from lakeplan.limits import TooLarge, parse_json
 
 _ARN = re.compile(r"arn:aws[a-z-]{0,20}:s3:::([A-Za-z0-9._-]{3,255})", re.ASCII)

@@ -1,8 +1,15 @@
-"""Keys of a storage namespace, all relative to its root (shared/lakefs/format.md)."""
+"""Keys and addresses in a storage namespace, all relative to its root, lakeplan's own keys too."""
 
 from __future__ import annotations
 
-from lakeplan.errors import FormatError
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from urllib.parse import quote, unquote
+
+from lakeplan.errors import FormatError, UsageError
+from lakeplan.limits import number_of
+from lakeplan.values.sweep import LAKEPLAN_PREFIX
 
 METADATA_PREFIX = "_lakefs/"
 DATA_PREFIX = "data/"
@@ -50,3 +57,286 @@ def is_candidate_key(key: str) -> bool:
     if key.startswith(DATA_PREFIX):
         return len(key) > len(DATA_PREFIX)
     return bool(key) and "/" not in key and key != ROOT_DUMMY_KEY
+
+
+_ALPHABET = "0123456789abcdefghijklmnopqrstuv"
+_VALUE = {c: i for i, c in enumerate(_ALPHABET)}
+# the last character carries one bit of the 96, so four of its five are zero
+_XID = re.compile(r"[0-9a-v]{19}[0g]\Z")
+_YEAR_4000 = 64_060_588_800
+_SECONDS = 2**32
+_COUNTER = 2**24
+
+
+def is_xid(text: str) -> bool:
+    return _XID.match(text) is not None
+
+
+def encode(raw: bytes) -> str:
+    """12 bytes as an xid's text."""
+    if len(raw) != 12:
+        raise ValueError("an xid has 12 bytes")
+    number = int.from_bytes(raw, "big") << 4
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(95, -1, -5))
+
+
+def decode(text: str) -> bytes:
+    """The 12 bytes of an xid. Raises ValueError for what is none."""
+    if not is_xid(text):
+        raise ValueError(f"{text!r} is not an xid")
+    number = 0
+    for character in text:
+        number = number << 5 | _VALUE[character]
+    return (number >> 4).to_bytes(12, "big")
+
+
+def time_of(text: str) -> int:
+    """Epoch seconds at which an ascending xid was made."""
+    return int.from_bytes(decode(text)[:4], "big")
+
+
+def time_of_descending(text: str) -> int:
+    """Epoch seconds at which a descending xid was made."""
+    return (_YEAR_4000 - time_of(text)) % _SECONDS
+
+
+class XidSource:
+    """Makes xids. ``clock`` gives epoch seconds, ``randomness(n)`` n random bytes (asked once, for machine,
+    process and where the counter starts). Not for several threads at once."""
+
+    def __init__(self, clock: Callable[[], float], randomness: Callable[[int], bytes]) -> None:
+        seed = randomness(8)
+        self._clock = clock
+        self._origin = seed[:5]
+        self._counter = int.from_bytes(seed[5:], "big")
+
+    def ascending(self) -> str:
+        """An object's id: sorts by time of making, within a second by order of making."""
+        return self._make(int(self._clock()))
+
+    def descending(self) -> str:
+        """A partition's or run's id: the newest sorts first."""
+        return self._make(_YEAR_4000 - int(self._clock()))
+
+    def _make(self, seconds: int) -> str:
+        self._counter = (self._counter + 1) % _COUNTER
+        time_bytes = (seconds % _SECONDS).to_bytes(4, "big")
+        return encode(time_bytes + self._origin + self._counter.to_bytes(3, "big"))
+
+
+PARTITION_SECONDS = 3600
+PARTITION_OBJECTS = 50_000
+
+
+class ObjectPaths:
+    """Hands out addresses. A partition lasts an hour or 50,000 objects (format.md)."""
+
+    def __init__(self, clock: Callable[[], float], xids: XidSource) -> None:
+        self._clock = clock
+        self._xids = xids
+        self._partition = ""
+        self._since = 0.0
+        self._count = PARTITION_OBJECTS
+
+    def new(self) -> str:
+        """A relative address that no object has."""
+        now = self._clock()
+        if self._count >= PARTITION_OBJECTS or now - self._since > PARTITION_SECONDS:
+            self._partition, self._since, self._count = self._xids.descending(), now, 0
+        self._count += 1
+        return f"{DATA_PREFIX}{self._partition}/{self._xids.ascending()}"
+
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
+_RELATIVE = 1
+_CUT = re.compile(r"[?#].*", re.DOTALL)
+_UNUSUAL_KEY = re.compile(r"//|(?:^|/)\.{1,2}(?:/|$)|^/|/$")
+_UNUSUAL_URL = re.compile(r"[%?#\\\x00-\x1f\x7f]")
+MAX_KEY_LENGTH = 4096
+"""Longer keys exist in no store."""
+
+
+def normalize(address: str, address_type: int, storage_namespace: str) -> str | None:
+    """The address relative to ``storage_namespace`` (as the server spells it), or None when it is outside.
+
+    Relative addresses are keys and stay byte for byte what they are. A full address inside the namespace
+    gives its relative form (shared/lakefs/format.md). The comparison is of text, as the server's is when it
+    stores one, and as the official collector's is. Old entries (type 0), and full ones without a scheme,
+    count as relative unless they are URIs: taking such an address for one of the namespace protects the
+    object, the other way round would not.
+    """
+    if address_type == _RELATIVE:
+        return address
+    if not _URI.match(address):
+        return address
+    inside = prefix_of(storage_namespace)
+    if address.startswith(inside) and len(address) > len(inside):
+        return address[len(inside) :]
+    return None
+
+
+def prefix_of(storage_namespace: str) -> str:
+    """What every full address inside the namespace begins with: the namespace and the slash that ends it, so
+    that ``s3://bucket/ns-other`` is not inside ``s3://bucket/ns``. A second slash is part of the keys."""
+    return storage_namespace if storage_namespace.endswith("/") else storage_namespace + "/"
+
+
+def is_usual_key(key: str) -> bool:
+    """Whether every store takes the key for what it is: no empty and no dot segments."""
+    return _UNUSUAL_KEY.search(key) is None
+
+
+def is_usual_url(tail: str) -> bool:
+    """Whether the end of a full address means itself for every server and store: a usual key without a
+    query, a fragment, escapes, backslashes and control characters."""
+    return is_usual_key(tail) and _UNUSUAL_URL.search(tail) is None
+
+
+@lru_cache(maxsize=1024)
+def folder_names(namespaces: tuple[str, ...]) -> tuple[str, ...]:
+    """The last part of each namespace, in every spelling: whatever the host and the scheme, a full address of
+    an object has it just before the key."""
+    found = {
+        form.rstrip("/").rpartition("/")[2]
+        for namespace in namespaces
+        for form in _forms(_after_scheme(namespace))
+    }
+    return tuple(sorted(found - {""}))
+
+
+def possible_keys(address: str, folders: Iterable[str]) -> list[str]:
+    """Keys that an address in an unusual spelling, or at a place that is not known, may mean: what follows
+    each ``/data/`` (with ``data/``) and each ``/<folder>/`` of ``folder_names``, in every spelling of it."""
+    found: dict[str, None] = {}
+    markers = [("/" + DATA_PREFIX, DATA_PREFIX), *((f"/{name}/", "") for name in folders)]
+    for form in _forms(_after_scheme(address)):
+        if not _URI.match(address):
+            found[form[1:]] = None
+        for marker, front in markers:
+            at = form.rfind(marker)
+            while at >= 0 and len(form) - at <= MAX_KEY_LENGTH:
+                found[front + form[at + len(marker) :]] = None
+                at = form.rfind(marker, 0, at + len(marker) - 1)
+    return [key for key in found if is_candidate_key(key)]
+
+
+def _after_scheme(address: str) -> str:
+    """Host and path as one path, or the key, with one slash in front."""
+    uri = _URI.match(address)
+    return "/" + (address[uri.end() :] if uri else address)
+
+
+def _forms(path: str) -> list[str]:
+    """Every reading of a path whose first part may be a host: with the container as user information
+    (``abfss``), with the bucket as the host's first label, and what servers and stores clean."""
+    host, slash, rest = path[1:].partition("/")
+    labels = {
+        host.lower(),
+        *(part for part in re.split("[@:]", host)),
+        host.rpartition("@")[2].partition(".")[0],
+    }
+    forms = {path, *(f"/{label}{slash}{rest}" for label in labels if label)}
+    if is_usual_url(path[1:]) and "@" not in host:
+        return sorted(forms)
+    for _ in range(2):  # what is decoded may have to be cut and cleaned again
+        for change in (_cut, _decoded, _backslashes, _cleaned, _stripped):
+            forms |= {change(form) for form in forms}
+    return sorted(form.encode(errors="surrogateescape").decode(errors="backslashreplace") for form in forms)
+
+
+def _cut(form: str) -> str:
+    return _CUT.sub("", form)
+
+
+def _decoded(form: str) -> str:
+    return unquote(form, errors="surrogateescape")
+
+
+def _backslashes(form: str) -> str:
+    return form.replace("\\", "/")
+
+
+def _cleaned(form: str) -> str:
+    """Without empty and dot segments."""
+    parts: list[str] = []
+    for part in form.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def _stripped(form: str) -> str:
+    return form.rstrip("/ ")
+
+
+OWNER_KEY = f"{LAKEPLAN_PREFIX}owner.json"
+PROBE_KEY = f"{LAKEPLAN_PREFIX}probe.json"
+"""Written anew by every check for other repositories in the same storage."""
+MARKS_PREFIX = f"{LAKEPLAN_PREFIX}marks/"
+SWEEPS_PREFIX = f"{LAKEPLAN_PREFIX}sweeps/"
+HOLDS_PREFIX = f"{LAKEPLAN_PREFIX}holds/"
+QUARANTINE_PREFIX = f"{LAKEPLAN_PREFIX}quarantine/"
+MARK_FILE = "mark.json"
+SEEN_FILE = "seen.json"
+CLOCK_FILE = "clock.json"
+"""Written again before every round: when the store says it was written is the store's time."""
+RULES_KEY = f"{LAKEPLAN_PREFIX}rules.json"
+"""The GC rules as they were last seen, beside the state's own record of them."""
+SUMMARY_FILE = "summary.json"
+OFFICIAL_FILE = "official.json"
+"""Names the run under which a sweep writes the official report: written before the report itself."""
+UNIFIED_PREFIX = f"{GC_PREFIX}unified/"
+OLD_RUNS_PREFIX = f"{GC_PREFIX}addresses/"
+COLLECTOR_RUNS = (UNIFIED_PREFIX, f"{GC_PREFIX}addresses/")
+"""Where other collectors write the runs in which they deleted (retention.md)."""
+
+
+def mark_prefix(mark_id: str) -> str:
+    return f"{MARKS_PREFIX}{checked_mark_id(mark_id)}/"
+
+
+def sweep_prefix(mark_id: str) -> str:
+    return f"{SWEEPS_PREFIX}{checked_mark_id(mark_id)}/"
+
+
+def quarantine_prefix(mark_id: str) -> str:
+    return f"{QUARANTINE_PREFIX}{checked_mark_id(mark_id)}/"
+
+
+def begun_key(sweep: str, part: str) -> str:
+    """Says that a part's deletions may have begun. ``sweep`` is the sweep's prefix."""
+    return f"{sweep}begun/{part_id(part)}.json"
+
+
+def copied_key(sweep: str, part: str) -> str:
+    """Says what of a part was copied into quarantine."""
+    return f"{sweep}copied/{part_id(part)}.json"
+
+
+def result_key(sweep: str, part: str, attempt: int = 0) -> str:
+    """Says what became of every object of a part. A later attempt at what failed has a record of its own,
+    which replaces the earlier ones."""
+    return f"{sweep}results/{part_id(part)}{f'.{attempt}' if attempt else ''}.parquet"
+
+
+def attempt_of(key: str, sweep: str) -> int | None:
+    """Which attempt's record has this key; None for a key that ``result_key`` never makes."""
+    number = key.removesuffix(".parquet").rpartition(".")[2]
+    attempt = number_of(number) or 0
+    return attempt if key == result_key(sweep, key, attempt) else None
+
+
+def part_id(name: str) -> str:
+    """What the name of a part, and the names of its records, have in common."""
+    return name.rpartition("/")[2].partition(".")[0]
+
+
+def checked_mark_id(mark_id: str) -> str:
+    """A mark's id becomes part of keys. Raises UsageError for what is none."""
+    if not mark_id or mark_id != quote(mark_id, safe="") or mark_id.startswith("."):
+        raise UsageError(
+            f"{mark_id!r} is not the id of a mark", hint="lakeplan sweep report lists marks and their ids"
+        )
+    return mark_id

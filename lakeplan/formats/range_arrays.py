@@ -1,20 +1,81 @@
-"""A range as numbers and places of texts: no Python object is made of an entry that nobody asks about."""
+"""Entries of a range as columns, their 64-bit hashes, and the few that may mean an object elsewhere."""
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lakeplan.formats.hashing import Bytes, Hashes, Ints, hash_spans
 from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
+from lakeplan.values.objects import AddressType
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+WORD = 8
+"""So many bytes must follow the last span in a buffer."""
+_SEED, _FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_SHIFT = np.uint64(32)
+_MASKS = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], dtype=np.uint64)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+
+
+def hash_spans(buffer: Bytes, start: Ints, end: Ints) -> tuple[Hashes, bool]:
+    """Hashes of ``buffer[start:end]``, row by row, and whether all these bytes are ASCII."""
+    length = end - start
+    words = (length + (WORD - 1)) // WORD
+    counts = np.unique(words).tolist()
+    if len(counts) == 1:
+        return _hash(buffer, start, length, counts[0])
+    found, ascii_only = np.zeros(length.size, np.uint64), True
+    for count in counts:
+        rows = np.flatnonzero(words == count)
+        found[rows], plain = _hash(buffer, start[rows], length[rows], count)
+        ascii_only &= plain
+    return found, ascii_only
+
+
+def hash_texts(texts: Sequence[str]) -> Hashes:
+    """The same for texts, as UTF-8."""
+    encoded = [text.encode() for text in texts]
+    end = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    buffer = np.frombuffer(b"".join((*encoded, bytes(WORD))), np.uint8)
+    return hash_spans(buffer, np.concatenate((np.zeros(1, np.int64), end))[:-1], end)[0]
+
+
+def _hash(buffer: Bytes, start: Ints, length: Ints, count: int) -> tuple[Hashes, bool]:
+    """For spans of ``count`` words each; the last word may be short."""
+    found: Hashes = (_SEED ^ length.astype(np.uint64)) * _FACTOR
+    every = np.zeros(length.size, np.uint64)
+    words = _words(buffer)
+    for word in range(count):
+        value = words[start + word * WORD]
+        if word == count - 1:
+            value &= _MASKS[length - word * WORD]
+        every |= value
+        found ^= value
+        found *= _FACTOR
+        found ^= found >> _SHIFT
+    found *= _SEED
+    found ^= found >> _SHIFT
+    return found, not (np.bitwise_or.reduce(every) & _HIGH_BITS)
+
+
+def _words(buffer: Bytes) -> Hashes:
+    """The little-endian word that begins at each byte."""
+    words: Hashes = np.ndarray((buffer.size - WORD + 1,), dtype="<u8", buffer=buffer, strides=(1,))
+    return words
+
 
 _DATA = np.frombuffer(DATA_PREFIX.encode(), np.uint8)
 _SLASH, _DOT = b"/."
@@ -153,3 +214,26 @@ def arrays_of(
         path_hashes,
         plain and plain_paths,
     )
+
+
+Odd = tuple[str, int]
+"""An address as it is stored, and its type."""
+
+
+def odd_entries(arrays: RangeArrays) -> list[Odd]:
+    """All but relative addresses in a usual spelling, each once."""
+    rows = np.flatnonzero((arrays.address_types != AddressType.RELATIVE) | arrays.unusual)
+    types = arrays.address_types[rows].tolist()
+    return sorted(set(zip(arrays.addresses(rows), types, strict=True)))
+
+
+def pack_odd(entries: Sequence[Odd]) -> bytes:
+    """Empty for none."""
+    return zlib.compress(json.dumps(entries, separators=(",", ":")).encode(), 1) if entries else b""
+
+
+def unpack_odd(data: bytes) -> list[Odd]:
+    """What ``pack_odd`` packed. Raises ValueError for nothing: that there is none is known without it."""
+    if not data:
+        raise ValueError("no packed entries")
+    return [(address, kind) for address, kind in json.loads(zlib.decompress(data))]

@@ -1,8 +1,9 @@
-"""Ranges and metaranges: entries of a commit, read and verified."""
+"""Reads and writes ranges and metaranges."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from operator import lt
@@ -11,22 +12,70 @@ import numpy as np
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats import compiled
-from lakeplan.formats.damage import HINT, blame, damaged
-from lakeplan.formats.entry import decode_entry
-from lakeplan.formats.entry_lanes import EntryLanes, decode_entries
-from lakeplan.formats.hashing import Ints, hash_spans
-from lakeplan.formats.identity import file_id, file_id_of_body
-from lakeplan.formats.lanes import Irregular, Lanes, decode_lanes
-from lakeplan.formats.range_arrays import RangeArrays, arrays_of, joined
-from lakeplan.formats.range_data import decode_range
-from lakeplan.formats.sstable import SSTable, read_sstable
-from lakeplan.formats.sstable.block import check_block, load_block
-from lakeplan.formats.sstable.layout import TRAILER_SIZE, Handle
-from lakeplan.formats.sstable.properties import user_properties
-from lakeplan.formats.sstable.reader import Blocks, Frame, open_blocks, open_frame
-from lakeplan.formats.value import split_value
-from lakeplan.model.objects import Entry, RangeInfo
+from lakeplan.formats import compiled, wire
+from lakeplan.formats.entry import decode_entry, encode_entry, entry_key, file_id, file_id_of_body
+from lakeplan.formats.lanes import EntryLanes, Irregular, Lanes, decode_entries, decode_lanes
+from lakeplan.formats.range_arrays import Ints, RangeArrays, arrays_of, hash_spans, joined
+from lakeplan.formats.sstable import (
+    Blocks,
+    Frame,
+    SSTable,
+    SSTableWriter,
+    WrittenTable,
+    open_blocks,
+    open_frame,
+    read_sstable,
+    write_sstable,
+)
+from lakeplan.formats.sstable_blocks import TRAILER_SIZE, Handle, check_block, load_block, user_properties
+from lakeplan.formats.wire import HINT, blame, damaged, join_value, split_value
+from lakeplan.values.objects import Entry, RangeInfo
+
+_ID = re.compile(rb"[0-9a-f]{64}\Z")
+
+
+def is_file_id(text: str) -> bool:
+    """Whether this can be the id of a range or metarange: 64 hex digits, lower case."""
+    return _ID.match(text.encode(errors="replace")) is not None
+
+
+def decode_range(key: bytes, identity: bytes, message: bytes) -> RangeInfo:
+    """A metarange's record. A missing ``min_key`` is the record's key, which is the range's greatest.
+
+    Raises FormatError, unnamed, also when the key is not the range's own greatest key.
+    """
+    if not _ID.match(identity):
+        raise damaged("a range has an identity that is no id")
+    min_key, max_key = key, key
+    estimated_size = count = 0
+    for number, value in wire.read_fields(message):
+        match number:
+            case 1:
+                min_key = wire.as_bytes(value)
+            case 2:
+                max_key = wire.as_bytes(value)
+            case 3:
+                estimated_size = wire.as_int(value)
+            case 4:
+                count = wire.as_int64(value)
+            case _:
+                pass
+    if max_key != key or min_key > max_key or count < 0:
+        raise damaged("a range's bounds or count are impossible")
+    return RangeInfo(identity.decode(), min_key, max_key, estimated_size, count)
+
+
+def encode_range(info: RangeInfo) -> bytes:
+    """The message of a range's record; the key is ``info.max_key``, the identity ``info.id`` as ASCII."""
+    return b"".join(
+        (
+            wire.field_bytes(1, info.min_key) if info.min_key else b"",
+            wire.field_bytes(2, info.max_key) if info.max_key else b"",
+            wire.field_int(3, info.estimated_size),
+            wire.field_int(4, info.count),
+        )
+    )
+
 
 RANGES, METARANGES = "ranges", "metaranges"
 _RECORDS_A_PIECE = 1024
@@ -276,3 +325,66 @@ def _check_kind(properties: Mapping[str, str], kind: str, name: str) -> None:
 def _check_id(found: str, wanted: str, name: str) -> None:
     if found != wanted:
         raise FormatError(f"its content has the id {found}, not {wanted}", where=name, hint=HINT)
+
+
+MAX_RANGE_BYTES = 20 << 20
+RAGGEDNESS = 50_000
+"""On average a range ends after this many keys: whether it does hangs on the key alone, so ranges of two
+commits end at the same keys and unchanged ones are the same files. lakeFS's defaults."""
+_FNV_OFFSET = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
+Record = tuple[bytes, bytes]
+
+
+def write_range(entries: Iterable[Entry]) -> tuple[RangeInfo, bytes]:
+    """One range of all entries, in ascending order of their paths' bytes. Raises ValueError otherwise."""
+    table = write_sstable(map(_entry_record, entries), user_properties={"type": RANGES})
+    return _info(table), table.data
+
+
+def write_ranges(entries: Iterable[Entry]) -> Iterator[tuple[RangeInfo, bytes]]:
+    """Entries split into ranges as a lakeFS server splits them; none for no entries."""
+    return write_record_ranges(map(_entry_record, entries), {})
+
+
+def write_record_ranges(
+    records: Iterable[Record], extra_properties: Mapping[str, str]
+) -> Iterator[tuple[RangeInfo, bytes]]:
+    """``write_ranges`` for finished records; ``extra_properties`` go beside ``type``, as in refs dumps."""
+    properties = {**extra_properties, "type": RANGES}
+    writer: SSTableWriter | None = None
+    for key, value in records:
+        writer = writer or SSTableWriter(properties)
+        writer.add(key, value)
+        if writer.estimated_size >= MAX_RANGE_BYTES or fnv1a(key) % RAGGEDNESS == 0:
+            table, writer = writer.finish(), None
+            yield _info(table), table.data
+    if writer is not None:
+        table = writer.finish()
+        yield _info(table), table.data
+
+
+def write_metarange(
+    ranges: Iterable[RangeInfo], *, extra_properties: Mapping[str, str] | None = None
+) -> tuple[str, bytes]:
+    """(id, file) of the metarange of these ranges, in ascending order. No ranges: an empty metarange."""
+    properties = {**(extra_properties or {}), "type": METARANGES}
+    records = ((r.max_key, join_value(r.id.encode(), encode_range(r))) for r in ranges)
+    table = write_sstable(records, user_properties=properties)
+    return table.id, table.data
+
+
+def fnv1a(key: bytes) -> int:
+    """64-bit FNV-1a."""
+    value = _FNV_OFFSET
+    for byte in key:
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def _entry_record(entry: Entry) -> Record:
+    return entry_key(entry), join_value(*encode_entry(entry))
+
+
+def _info(table: WrittenTable) -> RangeInfo:
+    return RangeInfo(table.id, table.min_key, table.max_key, table.estimated_size, table.count)

@@ -1,11 +1,26 @@
-"""The protobuf messages of a refs dump: ``CommitData``, ``BranchData``, ``TagData``."""
+"""Reads refs dumps: commits, branches and tags as protobuf messages in SSTables."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, TypeVar
+
+from lakeplan.errors import FormatError
 from lakeplan.formats import wire
-from lakeplan.formats.damage import damaged
-from lakeplan.formats.identity import commit_id
-from lakeplan.model.refs import Branch, Commit, Tag
+from lakeplan.formats.entry import commit_id
+from lakeplan.formats.ranges import (
+    METARANGES,
+    RANGES,
+    is_file_id,
+    metarange_of,
+    read_table,
+    write_metarange,
+    write_record_ranges,
+)
+from lakeplan.formats.wire import HINT, blame, damaged, join_value, split_value
+from lakeplan.limits import parse_json
+from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds, Tag
 
 
 def decode_commit(message: bytes) -> Commit:
@@ -105,3 +120,144 @@ def _id_and_commit(message: bytes) -> tuple[str, str]:
     if not id:
         raise damaged("a branch or tag has no id")
     return id, commit
+
+
+EntityName = Literal["commit", "branch", "tag"]
+_PACKAGE = "io.treeverse.lakefs.graveler"
+_Fields = tuple[tuple[str, str, str], ...]
+_COMMIT: _Fields = (
+    ("id", "OPTIONAL", "STRING"),
+    ("committer", "OPTIONAL", "STRING"),
+    ("message", "OPTIONAL", "STRING"),
+    ("creation_date", "OPTIONAL", ".google.protobuf.Timestamp"),
+    ("meta_range_id", "OPTIONAL", "STRING"),
+    ("metadata", "REPEATED", f".{_PACKAGE}.CommitData.MetadataEntry"),
+    ("parents", "REPEATED", "STRING"),
+    ("version", "OPTIONAL", "INT32"),
+    ("generation", "OPTIONAL", "INT32"),
+)
+_BRANCH: _Fields = (
+    ("id", "OPTIONAL", "STRING"),
+    ("commit_id", "OPTIONAL", "STRING"),
+    ("staging_token", "OPTIONAL", "STRING"),
+    ("sealed_tokens", "REPEATED", "STRING"),
+    ("hidden", "OPTIONAL", "BOOL"),
+)
+_TAG: _Fields = (("id", "OPTIONAL", "STRING"), ("commit_id", "OPTIONAL", "STRING"))
+_MAP_ENTRY: _Fields = (("key", "OPTIONAL", "STRING"), ("value", "OPTIONAL", "STRING"))
+_MESSAGES: dict[EntityName, tuple[str, _Fields]] = {
+    "commit": ("CommitData", _COMMIT),
+    "branch": ("BranchData", _BRANCH),
+    "tag": ("TagData", _TAG),
+}
+
+
+def dump_properties(entity: EntityName) -> dict[str, str]:
+    """The user properties of a dump's ranges and metaranges, without ``type``."""
+    message, fields = _MESSAGES[entity]
+    definition: dict[str, object] = {"name": message, "field": _describe(fields)}
+    if entity == "commit":
+        nested = {"name": "MetadataEntry", "field": _describe(_MAP_ENTRY), "options": {"mapEntry": True}}
+        definition["nestedType"] = [nested]
+    return {
+        "entity": entity,
+        "schema_definition": json.dumps(definition, separators=(", ", ":")),
+        "schema_name": f"{_PACKAGE}.{message}",
+    }
+
+
+def _describe(fields: _Fields) -> list[dict[str, object]]:
+    described: list[dict[str, object]] = []
+    for number, (name, label, kind) in enumerate(fields, start=1):
+        field: dict[str, object] = {"name": name, "number": number, "label": f"LABEL_{label}"}
+        if kind.startswith("."):
+            field |= {"type": "TYPE_MESSAGE", "typeName": kind}
+        else:
+            field["type"] = f"TYPE_{kind}"
+        first, *others = name.split("_")
+        field["jsonName"] = first + "".join(map(str.capitalize, others))
+        described.append(field)
+    return described
+
+
+ReadMetadata = Callable[[Literal["meta_range", "range"], str], bytes]
+"""Gives the file with an id. The kind is the API's word for it."""
+_KEYS = ("commits_meta_range_id", "branches_meta_range_id", "tags_meta_range_id")
+T = TypeVar("T")
+
+
+def read_manifest(data: bytes, *, name: str = "refs_manifest.json") -> RefsDumpIds:
+    """The ids in ``_lakefs/refs_manifest.json``. Raises FormatError."""
+    try:
+        manifest = parse_json(data)
+    except ValueError as error:
+        raise FormatError("is no JSON", where=name, hint=HINT, detail=str(error)) from error
+    if not isinstance(manifest, dict):
+        raise FormatError("is no JSON object", where=name, hint=HINT)
+    ids: dict[str, str] = {}
+    for key in _KEYS:
+        value = manifest.get(key)
+        if not isinstance(value, str) or not is_file_id(value):
+            raise FormatError(f"{key} is missing or is no id", where=name, hint=HINT)
+        ids[key] = value
+    return RefsDumpIds(**ids)
+
+
+def write_manifest(ids: RefsDumpIds) -> bytes:
+    """The manifest as the server writes it: sorted keys, two spaces."""
+    return json.dumps({key: getattr(ids, key) for key in sorted(_KEYS)}, indent=2).encode()
+
+
+def read_refs(ids: RefsDumpIds, read: ReadMetadata) -> Refs:
+    """All refs of a dump, every file verified against its id. Raises FormatError, and what ``read`` does."""
+    return Refs(
+        commits=tuple(_read_all(ids.commits_meta_range_id, read, "commit", decode_commit)),
+        branches=tuple(_read_all(ids.branches_meta_range_id, read, "branch", decode_branch)),
+        tags=tuple(_read_all(ids.tags_meta_range_id, read, "tag", decode_tag)),
+    )
+
+
+def write_refs_dump(refs: Refs) -> tuple[RefsDumpIds, dict[str, bytes]]:
+    """The ids of the dump's metaranges, and every file of it by its id."""
+    files: dict[str, bytes] = {}
+    commits = ((c.id, c.id, encode_commit(c)) for c in refs.commits)
+    branches = ((b.id, b.commit_id, encode_pointer(b)) for b in refs.branches)
+    tags = ((t.id, t.commit_id, encode_pointer(t)) for t in refs.tags)
+    ids = RefsDumpIds(
+        commits_meta_range_id=_write_all("commit", commits, files),
+        branches_meta_range_id=_write_all("branch", branches, files),
+        tags_meta_range_id=_write_all("tag", tags, files),
+    )
+    return ids, files
+
+
+def _write_all(entity: EntityName, rows: Iterable[tuple[str, str, bytes]], files: dict[str, bytes]) -> str:
+    """Rows are (key, commit id, message): the identity of every record is a commit's id."""
+    properties = dump_properties(entity)
+    records = sorted((key.encode(), join_value(commit.encode(), message)) for key, commit, message in rows)
+    infos = []
+    for info, data in write_record_ranges(records, properties):
+        files[info.id] = data
+        infos.append(info)
+    id, data = write_metarange(infos, extra_properties=properties)
+    files[id] = data
+    return id
+
+
+def _read_all(id: str, read: ReadMetadata, entity: EntityName, decode: Callable[[bytes], T]) -> Iterator[T]:
+    metarange = read_table(read("meta_range", id), name=id, kind=METARANGES, verify_id=id)
+    _expect(metarange.user_properties, entity, id)
+    for info in metarange_of(metarange):
+        table = read_table(read("range", info.id), name=info.id, kind=RANGES, verify_id=info.id)
+        _expect(table.user_properties, entity, info.id)
+        with blame(info.id):
+            if len(table) != info.count:
+                raise damaged(f"holds {len(table)} records, and its metarange says {info.count}")
+            for _, value in table:
+                yield decode(split_value(value)[1])
+
+
+def _expect(properties: dict[str, str], entity: str, name: str) -> None:
+    found = properties.get("entity")
+    if found != entity:
+        raise FormatError(f"holds {found or 'no refs'}, not {entity} records", where=name, hint=HINT)

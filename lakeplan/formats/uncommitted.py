@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.damage import HINT, LIMIT_HINT
-from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX, uncommitted_prefix
+from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX, is_xid, time_of_descending, uncommitted_prefix
 from lakeplan.formats.parquet import open_parquet, read_parquet
-from lakeplan.formats.xid import is_xid, time_of_descending
+from lakeplan.formats.wire import HINT, LIMIT_HINT
 from lakeplan.limits import TooLarge
 
 _SCHEMA = pa.schema(

@@ -1,12 +1,121 @@
-"""The protobuf wire format, as much of it as lakeFS messages need. Skipping fields is the caller's."""
+"""Protobuf and varints, bounded, and how decoders speak of damage: small parts raise without a name, the
+outermost one adds the file's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from lakeplan import limits
-from lakeplan.formats.damage import damaged
-from lakeplan.formats.varint import read_uvarint, signed, unsigned, uvarint
+from lakeplan.errors import FormatError
+from lakeplan.values.rules import GcRules
+
+HINT = "The file is damaged or is not a lakeFS file; nothing was taken from it."
+
+
+def damaged(message: str) -> FormatError:
+    """A FormatError that does not know its file yet; ``blame`` adds the name."""
+    return FormatError(message, hint=HINT)
+
+
+LIMIT_HINT = "See docs/limits.md. Nothing was taken from the file."
+
+
+@contextmanager
+def blame(name: str) -> Iterator[None]:
+    """Names the file in every FormatError raised inside, and turns a read past the end of a buffer
+    (IndexError) or bytes that are not UTF-8 into one."""
+    try:
+        yield
+    except FormatError as error:
+        if not error.where:
+            error.where = name
+        raise
+    except IndexError as error:
+        raise FormatError("ends in the middle of a value", where=name, hint=HINT) from error
+    except UnicodeDecodeError as error:
+        raise FormatError("text that is not UTF-8", where=name, hint=HINT, detail=str(error)) from error
+
+
+MAX_UINT64 = 2**64 - 1
+
+
+def read_uvarint(buffer: bytes, position: int, end: int) -> tuple[int, int]:
+    """The unsigned number at ``position`` and the position after it. Never reads at or past ``end``.
+
+    Raises FormatError for a number that runs past ``end`` or does not fit 64 bits.
+    """
+    if position >= end:
+        raise damaged("a number runs past the end of its block")
+    value = buffer[position]
+    position += 1
+    if value < 0x80:
+        return value, position
+    value &= 0x7F
+    shift = 7
+    while True:
+        if position >= end:
+            raise damaged("a number runs past the end of its block")
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            raise damaged("a number is longer than 64 bits")
+    if value > MAX_UINT64:
+        raise damaged("a number is longer than 64 bits")
+    return value, position
+
+
+def uvarint(value: int) -> bytes:
+    """Encodes 0 … 2⁶⁴-1."""
+    if not 0 <= value <= MAX_UINT64:
+        raise ValueError(f"{value} is not an unsigned 64-bit number")
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def signed(value: int) -> int:
+    """A protobuf int32 or int64 as it was meant: negative ones travel as their 64-bit complement."""
+    return value - 2**64 if value >= 2**63 else value
+
+
+def unsigned(value: int) -> int:
+    """The opposite of ``signed``, for -2⁶³ … 2⁶³-1."""
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{value} is not a 64-bit number")
+    return value % 2**64
+
+
+def zigzag(value: int) -> bytes:
+    """Go's ``binary.PutVarint``: 0, -1, 1, -2 … as 0, 1, 2, 3 …"""
+    return uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def split_value(value: bytes) -> tuple[bytes, bytes]:
+    """(identity, message). Raises FormatError when the lengths do not fit."""
+    end = len(value)
+    length, position = read_uvarint(value, 0, end)
+    middle = position + (length >> 1)
+    if length & 1 or middle > end:
+        raise damaged("the identity of a record does not fit in its value")
+    size, start = read_uvarint(value, middle, end)
+    if size & 1 or start + (size >> 1) != end:
+        raise damaged("the message of a record does not fit in its value")
+    return value[position:middle], value[start:]
+
+
+def join_value(identity: bytes, message: bytes) -> bytes:
+    return zigzag(len(identity)) + identity + zigzag(len(message)) + message
+
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _LAST_SECOND = 253402300799
@@ -145,3 +254,31 @@ def field_timestamp(number: int, us: int) -> bytes:
         return b""
     seconds, rest = divmod(us, 1_000_000)
     return field_bytes(number, field_int(1, seconds) + field_int(2, rest * 1000))
+
+
+def read_gc_rules(data: bytes, *, name: str) -> GcRules | None:
+    """The stored rules, nonsense values included; None when the file is empty. Raises FormatError."""
+    if not data:
+        return None
+    default = 0
+    branches: dict[str, int] = {}
+    with blame(name):
+        for number, value in read_fields(data):
+            if number == 1:
+                default = as_int32(value)
+            elif number == 2:
+                key, days = as_pair(value)
+                branches[as_text(key)] = 0 if days is None else as_int32(days)
+    return GcRules(default, branches)
+
+
+def write_gc_rules(rules: GcRules | None) -> bytes:
+    """The file of ``rules``; the empty file for None. Rules that hold only zeros are written as an explicit
+    zero, which protobuf allows: an empty file would mean no rules."""
+    if rules is None:
+        return b""
+    body = field_int(1, rules.default_retention_days) + b"".join(
+        field_bytes(2, field_bytes(1, branch.encode()) + field_int(2, days, explicit=True))
+        for branch, days in rules.branches.items()
+    )
+    return body or field_int(1, 0, explicit=True)

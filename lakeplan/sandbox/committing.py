@@ -7,36 +7,35 @@ from dataclasses import replace
 from typing import get_args
 
 from lakeplan.formats.refs import compute_commit_id
-from lakeplan.model.objects import Entry
-from lakeplan.model.refs import Commit
-from lakeplan.model.repository import Repository
-from lakeplan.sandbox import merging
+from lakeplan.sandbox import graph
 from lakeplan.sandbox.graph import merge_base
 from lakeplan.sandbox.messages import ApiError, bad_request, not_found
 from lakeplan.sandbox.service import Service
+from lakeplan.values.objects import Entry
+from lakeplan.values.repository import Commit, Repository
 
 STRATEGY_KEY = ".lakefs.merge.strategy"
 NO_CHANGES = "no changes"
 
 
-def head_tree(service: Service, repository: Repository, branch: str) -> merging.Tree:
+def head_tree(service: Service, repository: Repository, branch: str) -> graph.Tree:
     """What the branch's HEAD holds."""
     head = service.records.branch(repository.id, branch).commit_id
     return tree_of(service, repository, service.records.commit(repository.id, head))
 
 
-def tree_of(service: Service, repository: Repository, commit: Commit) -> merging.Tree:
+def tree_of(service: Service, repository: Repository, commit: Commit) -> graph.Tree:
     return service.trees.load(service.namespace(repository), commit.meta_range_id)
 
 
-def visible_tree(service: Service, repository: Repository, ref: str) -> merging.Tree:
+def visible_tree(service: Service, repository: Repository, ref: str) -> graph.Tree:
     """What a reference shows: staged changes over the HEAD when it is a branch."""
     resolved = service.resolve(repository, ref)
     tree = tree_of(service, repository, service.records.commit(repository.id, resolved.commit_id))
     if resolved.branch is None:
         return tree
     changes = service.staging.changes(repository.id, resolved.branch.id)
-    return merging.apply_changes(tree, changes) if changes else tree
+    return graph.apply_changes(tree, changes) if changes else tree
 
 
 def find_entry(service: Service, repository: Repository, ref: str, path: str) -> Entry:
@@ -59,7 +58,7 @@ def effective_changes(service: Service, repository: Repository, branch: str) -> 
     """Staged changes that change anything: not the same object again, no deletion of nothing."""
     tree = head_tree(service, repository, branch)
     changes = service.staging.changes(repository.id, branch)
-    return {path: entry for path, entry in changes.items() if not merging.same(tree.get(path), entry)}
+    return {path: entry for path, entry in changes.items() if not graph.same(tree.get(path), entry)}
 
 
 def commit_staged(
@@ -79,7 +78,7 @@ def commit_staged(
         raise bad_request(f"commit: {NO_CHANGES}")
     meta_range_id = head.meta_range_id
     if changes or not meta_range_id:
-        tree = merging.apply_changes(tree_of(service, repository, head), changes)
+        tree = graph.apply_changes(tree_of(service, repository, head), changes)
         meta_range_id = service.trees.save(service.namespace(repository), tree)
     commit = _new_commit(service, message, meta_range_id, [head], metadata, date)
     return _advance(service, repository, branch, commit)
@@ -104,7 +103,7 @@ def merge_into(
     except ApiError as error:
         prefix = f"update branch {branch}: get commit by ref {source}"
         raise ApiError(error.status, f"{prefix}: {error.message}") from None
-    if strategy not in get_args(merging.Strategy):
+    if strategy not in get_args(graph.Strategy):
         raise bad_request("argument strategy: invalid value: validation error")
     base = merge_base(service.records, repository.id, theirs.id, destination.id)
     if base is None:
@@ -213,12 +212,12 @@ def _merged(
     if ours.meta_range_id == base.meta_range_id:
         return theirs.meta_range_id
     trees = [tree_of(service, repository, commit) for commit in (base, ours, theirs)]
-    chosen: merging.Strategy = (
+    chosen: graph.Strategy = (
         "source-wins" if strategy == "source-wins" else "dest-wins" if strategy == "dest-wins" else ""
     )
     try:
-        merged = merging.merge(trees[0], trees[1], trees[2], chosen)
-    except merging.MergeConflict:
+        merged = graph.merge(trees[0], trees[1], trees[2], chosen)
+    except graph.MergeConflict:
         raise ApiError(409, "update branch: conflict found") from None
     return service.trees.save(service.namespace(repository), merged)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -207,3 +208,53 @@ def paged(request: Request, items: Sequence[tuple[str, object]]) -> Response:
         has_more=len(wanted) > amount,
         next_offset=chosen[-1][0] if chosen else "",
     )
+
+
+_REPOSITORY = re.compile(r"[a-z0-9][a-z0-9-]{2,62}")
+_BRANCH = re.compile(r"\w[-\w]*", re.ASCII)
+_TAG_FORBIDDEN = re.compile(r"\s|\.\.|/|@\{|\.lock$|^@$")
+
+
+def check_repository_name(name: str) -> None:
+    if not _REPOSITORY.fullmatch(name):
+        raise bad_request("argument repository: repository id: invalid value: validation error")
+
+
+def check_branch_name(name: str) -> None:
+    if not _BRANCH.fullmatch(name):
+        raise bad_request(
+            "argument branch: branch id: invalid value: validation error: branch id must consist of letters, "
+            "digits, underscores and dashes, and cannot start with a dash"
+        )
+
+
+def check_tag_name(name: str) -> None:
+    if not name or _TAG_FORBIDDEN.search(name):
+        raise bad_request("argument tagID: tag id: invalid value: validation error")
+
+
+def missing_branch(name: str) -> ApiError:
+    """What a write to a branch that is not there answers."""
+    return ApiError(404, f"branch '{name}' not found")
+
+
+_BOUNDARY = re.compile(r'boundary="?([^";]+)"?')
+_NAME = re.compile(rb'\bname="([^"]*)"')
+_TYPE = re.compile(rb"^content-type:\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+
+
+def read_part(body: bytes, content_type: str, name: str) -> tuple[bytes, str]:
+    """(bytes, content type) of the part with this name; the type is "" when the part has none.
+
+    Raises ApiError 400 when there is no such part.
+    """
+    boundary = _BOUNDARY.search(content_type)
+    if boundary:
+        # Every delimiter is a line of its own; the first has no line before it.
+        for part in (b"\r\n" + body).split(b"\r\n--" + boundary[1].encode())[1:]:
+            head, separator, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+            found = _NAME.search(head)
+            if separator and found and found[1].decode(errors="replace") == name:
+                kind = _TYPE.search(head.replace(b"\r\n", b"\n"))
+                return data, kind[1].decode(errors="replace") if kind else ""
+    raise bad_request(f'request body has an error: no part "{name}" in the form')

@@ -1,16 +1,247 @@
-"""A sandbox that runs: started, asked where it is, stopped."""
+"""The HTTP server of a sandbox."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hmac
+import logging
+import socket
 import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from lakeplan.errors import UsageError
-from lakeplan.sandbox.answering import Sandbox
-from lakeplan.sandbox.faults import Faults
-from lakeplan.sandbox.service import Options
-from lakeplan.sandbox.sockets import HOST, Handler, Server, authority_of
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.sandbox import branches, collection, objects, settings
+from lakeplan.sandbox.faults import Faults, Recorded
+from lakeplan.sandbox.messages import ApiError, Request, Response, error_response, not_found
+from lakeplan.sandbox.service import Flavor, Options, Route, Router, Service
+from lakeplan.sandbox.storage import PRESIGNED_PATH
+
+_OPEN_SOURCE: tuple[Route, ...] = (
+    *settings.CONFIG_ROUTES,
+    *settings.REPOSITORY_ROUTES,
+    *branches.BRANCH_ROUTES,
+    *branches.COMMIT_ROUTES,
+    *branches.TAG_ROUTES,
+    *objects.OBJECT_ROUTES,
+    *objects.LISTING_ROUTES,
+    *objects.STAGING_ROUTES,
+    *settings.SETTINGS_ROUTES,
+    *settings.METADATA_ROUTES,
+    *collection.ROUTES,
+)
+
+
+def routes_of(flavor: Flavor) -> tuple[Route, ...]:
+    """The routes that a server of this flavour answers."""
+    return (*_OPEN_SOURCE, *settings.ENTERPRISE_ROUTES) if flavor == "enterprise" else _OPEN_SOURCE
+
+
+def router_of(flavor: Flavor) -> Router:
+    return Router(iter(routes_of(flavor)))
+
+
+class Sandbox:
+    """Answers requests. Everything but the sockets, so that it can be read and tested without them."""
+
+    def __init__(self, directory: Path, options: Options, faults: Faults) -> None:
+        self.service = Service(directory, options)
+        self.faults = faults
+        self._router = router_of(options.flavor)
+
+    def answer(self, request: Request, raw_path: str) -> Response:
+        """The answer to a request; every error becomes one."""
+        try:
+            return self._dispatch(request, raw_path)
+        except ApiError as error:
+            return error_response(error)
+        except LakeplanError as error:
+            # A damaged file of a namespace: a real server answers 500 with the cause.
+            return error_response(ApiError(500, str(error)))
+
+    def _dispatch(self, request: Request, raw_path: str) -> Response:
+        self.faults.check(request.method, request.path)
+        if raw_path.startswith(PRESIGNED_PATH + "/"):
+            return self._presigned(request)
+        found = self._router.find(request.method, raw_path)
+        if found is None:
+            raise not_found("invalid API endpoint")
+        route, params = found
+        if not route.public:
+            self._authenticate(request.headers.get("authorization", ""))
+        with self.service.store.transaction():
+            return route.handler(self.service, replace(request, params=params))
+
+    def _authenticate(self, header: str) -> None:
+        scheme, _, credentials = header.partition(" ")
+        options = self.service.options
+        expected = f"{options.access_key_id}:{options.secret_access_key}".encode()
+        try:
+            given = base64.b64decode(credentials, validate=True)
+        except binascii.Error:
+            given = b""
+        if scheme.lower() != "basic" or not hmac.compare_digest(given, expected):
+            raise ApiError(401, "error authenticating request")
+
+    def _presigned(self, request: Request) -> Response:
+        """Files by link, as an object store gives them: no lakeFS credentials, and its own errors."""
+        repository, _, key = request.path[len(PRESIGNED_PATH) + 1 :].partition("/")
+        expires, signature = request.text("expires"), request.text("signature")
+        if request.method != "GET" or not self.service.presigner.allows(
+            repository, key, expires, signature, self.service.now()
+        ):
+            raise ApiError(403, "the link has expired or was not signed here")
+        with self.service.store.transaction():
+            found = self.service.records.repository(repository)
+        data = self.service.namespace(found).read(key)
+        if data is None:
+            raise not_found("no such key")
+        return Response(200, data, {"Content-Type": "application/octet-stream"})
+
+
+HOST = "127.0.0.1"
+_PATIENCE_SECONDS = 5.0
+Connection = socket.socket | tuple[bytes, socket.socket]
+_log = logging.getLogger(__name__)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection. A subclass with ``sandbox`` set serves that one."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "lakeplan-sandbox"
+    sys_version = ""
+    # Headers and body leave together and at once: otherwise every answer waits 40 ms for an acknowledgement.
+    wbufsize = -1
+    disable_nagle_algorithm = True
+    sandbox: Sandbox
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The ``Date`` of an answer, by the sandbox's own clock."""
+        return super().date_time_string(self.sandbox.service.now() if timestamp is None else timestamp)
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except ConnectionError:
+            # The client went away in the middle: there is nobody to answer.
+            self.close_connection = True
+
+    def _serve(self) -> None:
+        parts = urlsplit(self.path)
+        try:
+            body = self._body()
+        except ValueError:
+            self.close_connection = True
+            self._send(error_response(ApiError(400, "the length of the body cannot be read")))
+            return
+        request = Request(
+            method=self.command,
+            path=unquote(parts.path),
+            query=parse_qs(parts.query, keep_blank_values=True),
+            headers={name.lower(): value for name, value in self.headers.items()},
+            body=body,
+            base_url=f"http://{self.headers.get('Host') or authority_of(self.server.server_address)}",
+        )
+        try:
+            response = self.sandbox.answer(request, parts.path)
+        except Exception:  # noqa: BLE001 - the last resort: one bad request must not end the server
+            # Shown in the log with its trace; the client gets what a crashed handler gives it.
+            _log.exception("%s %s failed", self.command, parts.path)
+            response = error_response(ApiError(500, "internal error of the sandbox: see its log"))
+        lost = self.sandbox.faults.lost(request.method, request.path)
+        if lost is not None:
+            lost.then()
+            response = error_response(ApiError(lost.status or 500, "injected fault"))
+        # The signature of a link is a credential, if a short-lived one.
+        recorded = parts.path if parts.path.startswith(PRESIGNED_PATH) else self.path
+        self.sandbox.faults.record(Recorded(self.command, recorded, response.status))
+        if lost is not None and lost.status is None:
+            self.close_connection = True
+            return
+        self._send(response)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _serve
+
+    def _body(self) -> bytes:
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            return self._chunks()
+        length = int(self.headers.get("Content-Length") or 0)
+        if length < 0:
+            raise ValueError(length)
+        return self.rfile.read(length)
+
+    def _chunks(self) -> bytes:
+        pieces = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            pieces.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return b"".join(pieces)
+
+    def _send(self, response: Response) -> None:
+        headers: Mapping[str, str] = {"Content-Length": str(len(response.body)), **response.headers}
+        self.send_response(response.status)
+        for name, value in headers.items():
+            if not (name == "Content-Length" and response.status == 204):
+                self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(response.body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        _log.debug(format, *args)
+
+
+class Server(ThreadingHTTPServer):
+    """Knows its open connections, so that stopping ends those that clients keep alive too."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[Handler]) -> None:
+        self._connections: set[socket.socket] = set()
+        self._changed = threading.Condition()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Connection, client_address: object) -> None:
+        with self._changed:
+            self._connections.add(_stream(request))
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Connection) -> None:
+        super().shutdown_request(request)
+        with self._changed:
+            self._connections.discard(_stream(request))
+            self._changed.notify_all()
+
+    def hang_up(self) -> None:
+        """Takes no further request from anybody, and waits a little for the answers under way."""
+        with self._changed:
+            for connection in self._connections:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RD)
+            self._changed.wait_for(lambda: not self._connections, _PATIENCE_SECONDS)
+
+
+def _stream(request: Connection) -> socket.socket:
+    """A TCP server's requests are sockets; only a UDP server has the other kind."""
+    if not isinstance(request, socket.socket):
+        raise TypeError("not a TCP connection")
+    return request
+
+
+def authority_of(address: object) -> str:
+    """``host:port`` of a socket's address."""
+    host, port = address[:2] if isinstance(address, tuple) else (HOST, 0)
+    return f"{host}:{port}"
 
 
 class SandboxHandle:

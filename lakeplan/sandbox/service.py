@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import binascii
+import json
+import re
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone, tzinfo
+from fnmatch import translate
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote
 
-from lakeplan.formats.object_paths import ObjectPaths
-from lakeplan.formats.xid import XidSource
-from lakeplan.model.refs import Commit
-from lakeplan.model.repository import Repository
+from lakeplan.formats.namespace import REFS_MANIFEST_KEY, ObjectPaths, XidSource, metadata_key, normalize
+from lakeplan.formats.refs import write_manifest, write_refs_dump
 from lakeplan.sandbox.graph import Resolved, resolve
-from lakeplan.sandbox.messages import ApiError, Request
-from lakeplan.sandbox.namespaces import Namespace, Namespaces
-from lakeplan.sandbox.presigned import Presigner
-from lakeplan.sandbox.records import Records
-from lakeplan.sandbox.settings import Settings
-from lakeplan.sandbox.staging import Staging
-from lakeplan.sandbox.store import Store
-from lakeplan.sandbox.trees import Trees
+from lakeplan.sandbox.messages import ApiError, Request, Response, bad_request
+from lakeplan.sandbox.records import Records, Store
+from lakeplan.sandbox.storage import (
+    BRANCH_PROTECTION,
+    SCHEME,
+    Namespace,
+    Namespaces,
+    Presigner,
+    Settings,
+    Staging,
+    Trees,
+)
+from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import Commit, RefsDumpIds, Repository
 
 Flavor = Literal["oss", "enterprise"]
 STATE_FILE = ".sandbox/state.db"
@@ -101,3 +111,191 @@ class Service:
 
     def commit_of(self, repository: Repository, ref: str) -> Commit:
         return self.records.commit(repository.id, self.resolve(repository, ref).commit_id)
+
+
+def dump_refs(service: Service, repository: Repository, *, manifest: bool) -> RefsDumpIds:
+    """Writes all commits, branches (hidden too) and tags; the manifest only when asked to."""
+    namespace = service.namespace(repository)
+    ids, files = write_refs_dump(service.records.refs(repository.id))
+    for id, data in files.items():
+        namespace.write_once(metadata_key(id), data)
+    if manifest:
+        namespace.write(REFS_MANIFEST_KEY, write_manifest(ids))
+    return ids
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where a run goes on: at a path of a branch; "" is the beginning."""
+
+    run_id: str
+    branch: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """Addresses relative to the namespace and epoch seconds; ``next`` when there is more."""
+
+    addresses: list[str]
+    creation_dates: list[int]
+    next: Mark | None
+
+
+def collect(service: Service, repository: Repository, mark: Mark) -> Found:
+    """The next addresses of a run: of every branch, hidden ones too, as many as a file may hold."""
+    addresses: list[str] = []
+    dates: list[int] = []
+    for branch, entry in _staged(service, repository):
+        if (branch, entry.path) < (mark.branch, mark.path):
+            continue
+        address = normalize(entry.address, entry.address_type, repository.storage_namespace)
+        if address is None:
+            continue
+        if len(addresses) == service.options.max_uncommitted_per_file:
+            return Found(addresses, dates, Mark(mark.run_id, branch, entry.path))
+        addresses.append(address)
+        dates.append(entry.last_modified_us // 1_000_000)
+    return Found(addresses, dates, None)
+
+
+def write_token(mark: Mark) -> str:
+    return urlsafe_b64encode(json.dumps(asdict(mark)).encode()).decode()
+
+
+def read_token(token: str) -> Mark:
+    """Raises ApiError 400 for what is none of ours."""
+    try:
+        return Mark(**json.loads(urlsafe_b64decode(token.encode())))
+    except (ValueError, TypeError, binascii.Error):
+        raise bad_request("invalid continuation token") from None
+
+
+def _staged(service: Service, repository: Repository) -> Iterator[tuple[str, Entry]]:
+    """All that is staged, also what equals the HEAD's object (a diff would not show it): reading the branch
+    gives the staged address."""
+    for branch in service.records.branches(repository.id, show_hidden=True):
+        for _, entry in sorted(service.staging.changes(repository.id, branch.id).items()):
+            if entry is not None:
+                yield branch.id, entry
+
+
+def full_address(service: Service, repository: Repository, entry: Entry) -> str:
+    """The entry's URL."""
+    if entry.address_type is AddressType.FULL:
+        return entry.address
+    return service.namespace(repository).full_address(entry.address)
+
+
+def read_object(service: Service, repository: Repository, entry: Entry) -> bytes | None:
+    """The bytes of an entry, or None when they are gone."""
+    relative = normalize(entry.address, entry.address_type, repository.storage_namespace)
+    if relative is not None:
+        return service.namespace(repository).read(relative)
+    folder, _, name = entry.address.rpartition("/")
+    return service.namespaces.open(folder).read(name)
+
+
+def stored_form(repository: Repository, physical_address: str) -> tuple[str, AddressType]:
+    """How a server stores an address that a client stages: its own ones as relative.
+
+    Raises ApiError 400 for an address on storage that this server does not have.
+    """
+    relative = normalize(physical_address, AddressType.FULL, repository.storage_namespace)
+    if not physical_address.startswith(SCHEME):
+        raise ApiError(400, "physical address is not valid for block adapter: local")
+    if relative is not None:
+        return relative, AddressType.RELATIVE
+    return physical_address, AddressType.FULL
+
+
+CANNOT_WRITE = "cannot write to protected branch"
+CANNOT_COMMIT = "cannot commit to protected branch"
+PROTECTED = "protected branch"
+
+
+def check_not_protected(service: Service, repository: Repository, branch: str, message: str) -> None:
+    """Raises ApiError 403 with ``message`` when a rule's pattern matches the branch."""
+    for rule in service.settings.get(repository.id, BRANCH_PROTECTION) or []:
+        if re.fullmatch(translate(rule["pattern"]), branch):
+            raise ApiError(403, message)
+
+
+@dataclass(frozen=True)
+class PathPage:
+    """``names`` in order: paths, and common prefixes, which end in the delimiter."""
+
+    names: tuple[str, ...]
+    prefixes: frozenset[str]
+    has_more: bool
+
+    @property
+    def next_offset(self) -> str:
+        return self.names[-1] if self.names else ""
+
+
+def page_of_paths(request: Request, paths: Iterable[str]) -> PathPage:
+    """The page that a request asks for. ``paths`` come in lakeFS's order."""
+    prefix, after = request.text("prefix"), request.text("after")
+    delimiter, amount = request.text("delimiter"), request.amount
+    names: list[str] = []
+    prefixes: set[str] = set()
+    for path in paths:
+        if not path.startswith(prefix):
+            continue
+        name, is_prefix = _fold(path, prefix, delimiter)
+        if (after and name <= after) or name in prefixes:
+            continue
+        if len(names) == amount:
+            return PathPage(tuple(names), frozenset(prefixes), has_more=True)
+        names.append(name)
+        if is_prefix:
+            prefixes.add(name)
+    return PathPage(tuple(names), frozenset(prefixes), has_more=False)
+
+
+def _fold(path: str, prefix: str, delimiter: str) -> tuple[str, bool]:
+    if delimiter:
+        end = path.find(delimiter, len(prefix))
+        if end >= 0:
+            return path[: end + len(delimiter)], True
+    return path, False
+
+
+Handler = Callable[[Service, Request], Response]
+
+API = "/api/v1"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Route:
+    """``pattern`` is as in lakeFS's own API description: ``/repositories/{repository}/branches``."""
+
+    method: str
+    pattern: str
+    handler: Handler
+    public: bool = False
+
+    @property
+    def expression(self) -> re.Pattern[str]:
+        return re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", self.pattern))
+
+
+class Router:
+    """Finds the route of a request. Parts of a path are percent-decoded after they were told apart."""
+
+    def __init__(self, routes: Iterator[Route]) -> None:
+        self._routes: dict[str, list[tuple[re.Pattern[str], Route]]] = {}
+        for route in routes:
+            self._routes.setdefault(route.method, []).append((route.expression, route))
+
+    def find(self, method: str, raw_path: str) -> tuple[Route, dict[str, str]] | None:
+        """The route and its parameters, or None when no route answers here."""
+        if not raw_path.startswith(API):
+            return None
+        for expression, route in self._routes.get(method, ()):
+            match = expression.fullmatch(raw_path[len(API) :])
+            if match:
+                return route, {name: unquote(part) for name, part in match.groupdict().items()}
+        return None

@@ -1,0 +1,1 @@
+"""Verdicts and ranges become objects and bytes: steps, runners, cache, curve."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
-from lakeplan.core.files import SHARED, write_file
 from lakeplan.errors import LakeplanError
+from lakeplan.values.local import SHARED, write_file
 
 EXECUTOR_PACKAGES = (
     "pyspark",

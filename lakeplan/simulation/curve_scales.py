@@ -1,24 +1,36 @@
-"""What a curve asks of every commit, as whole numbers of which the least of all holders counts.
-
-An object goes at n days when no commit that holds it is kept at n days: so the days an object needs are the
-*least* that any of its commits needs. A horizon asks for the last moment instead, which is the least of its
-negation.
-"""
+"""What a curve is asked, its scales and histograms."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone, tzinfo
 
-from lakeplan.core.retention import CommitGraph, DocumentedRule, ServerWalk, oldest_first, to_us
-from lakeplan.core.retention.curve import Varied, days_needed
-from lakeplan.core.retention.limits import DAY_US
 from lakeplan.errors import UsageError
-from lakeplan.model.simulation import MAX_VERDICT_BITS
-from lakeplan.simulation.curve_request import CurveRequest
-from lakeplan.simulation.ranges import Facts
+from lakeplan.retention.curve import Varied, days_needed
+from lakeplan.retention.graph import CommitGraph, oldest_first
+from lakeplan.retention.rules import DAY_US, DocumentedRule, ServerWalk, to_us
+from lakeplan.simulation.ranges import Facts, Holders
+from lakeplan.simulation.totals import ObjectClass, Seen
+from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount
+
+
+@dataclass(frozen=True)
+class CurveRequest:
+    """``as_of`` is aware. ``points``: days at which the server is asked; empty for usual ones.
+    ``branch_ids``: whose rules get curves; None for all of the rules. ``horizon_days``: None for no horizon.
+    ``zone`` is the server's time zone."""
+
+    rules: GcRules
+    as_of: datetime
+    zone: tzinfo = timezone.utc
+    points: tuple[int, ...] = ()
+    branch_ids: tuple[str, ...] | None = None
+    horizon_days: int | None = None
+
 
 USUAL_POINTS = (1, 3, 7, 14, 21, 30, 45, 60, 90, 120, 180, 270, 365, 730)
 MAX_BRANCHES = 12
@@ -155,3 +167,36 @@ def metarange_facts(graph: CommitGraph, scales: Scales) -> tuple[dict[str, Facts
 def _codes(values: Sequence[int]) -> dict[int, int]:
     every = (1 << len(values)) - 1
     return {value: every >> rank << rank for rank, value in enumerate(values)}
+
+
+@dataclass
+class Histograms:
+    """``scales``: per scale, objects by the number they need. ``masks``: objects by the server's bits.
+    All are objects that a collector may take at all: stored where it looks, old enough, not staged."""
+
+    scales: list[dict[int, Amount]]
+    masks: dict[int, Amount] = field(default_factory=dict)
+    never_committed: Amount = field(default_factory=Amount)
+
+
+def histograms(
+    classes: Iterable[ObjectClass], holder_sets: Sequence[Holders], coding: Coding, *, listing: bool
+) -> Histograms:
+    """``holder_sets`` are those that the classes number. An object needs the least of what all its holders
+    need, under whatever path or doubtful URL they hold it."""
+    found = Histograms([{} for _ in coding.values])
+    needs = [coding.decode(holders) for holders in holder_sets]
+    for each in classes:
+        if not each.is_candidate(listing) or each.seen & Seen.UNCOMMITTED:
+            continue
+        if not each.is_committed:
+            found.never_committed += each.amount
+            continue
+        _add(found.masks, each.any_mask, each.amount)
+        for scale, histogram in enumerate(found.scales):
+            _add(histogram, min(needs[number][scale] for number in each.holders), each.amount)
+    return found
+
+
+def _add(histogram: dict[int, Amount], key: int, amount: Amount) -> None:
+    histogram[key] = histogram.get(key, Amount()) + amount

@@ -1,24 +1,50 @@
-"""``summary.json``: one document for people, scripts and tests (``schemas/simulate.v1.json``)."""
+"""What a simulation is asked and the document it gives; verdicts alone need no more than this."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime, timezone, tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeplan import __version__
-from lakeplan.core.retention import CommitGraph, to_us
-from lakeplan.model.runner import Choice
-from lakeplan.model.simulation import Amount
-from lakeplan.simulation.inputs import History, iso
-from lakeplan.simulation.request import SimulateRequest
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import to_us
+from lakeplan.simulation.inputs import History, iso, read_history
+from lakeplan.simulation.output import check_target, write_summary, written
 from lakeplan.simulation.totals import BranchTotals, Totals
-from lakeplan.simulation.verdicts import Judged
+from lakeplan.simulation.verdicts import Judged, RuleSet, judge
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.values.simulation import Amount, Choice
 
-if TYPE_CHECKING:  # what only runs with Spark is not loaded for --commits-only
+if TYPE_CHECKING:
+    from lakeplan.simulation.listings import Inventory, StagedRun
     from lakeplan.simulation.ranges import Collected
-    from lakeplan.simulation.staged import StagedRun
+
+
+DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True)
+class SimulateRequest:
+    """``as_of`` is aware. ``rule_sets``: one, or two to compare. ``storage_namespace`` is the URL the server
+    uses for the namespace, None when it is not known. ``listing``: look at what is stored, where possible.
+    ``zone`` is the server's time zone."""
+
+    rule_sets: tuple[RuleSet, ...]
+    as_of: datetime
+    min_age_seconds: int = DAY_SECONDS
+    zone: tzinfo = timezone.utc
+    listing: bool = True
+    max_uncommitted_age_seconds: int = DAY_SECONDS
+    storage_namespace: str | None = None
+    output: Path | None = None
+    overwrite: bool = False
+    inventory: Inventory | None = None
+    """Read in the place of a listing."""
+
 
 SCHEMA = "simulate.v1"
 NO_RUN = (
@@ -204,3 +230,25 @@ def _warnings(
                 + ("" if request.storage_namespace else ": give --storage-namespace to be sure")
             )
     return found
+
+
+def judge_all(request: SimulateRequest, history: History) -> list[Judged]:
+    return [judge(history.graph, r, request.as_of, request.zone) for r in request.rule_sets]
+
+
+def simulate_commits(request: SimulateRequest, namespace: NamespaceReader) -> Json:
+    """``--commits-only``: the summary document without objects; writes ``commits/`` and ``summary.json`` when
+    an output is asked for. Raises what ``read_history`` does, and UsageError for the output."""
+    if request.output is not None:
+        check_target(request.output, overwrite=request.overwrite)
+    history = read_history(namespace)
+    judged = judge_all(request, history)
+    document = summary(request, namespace.url, history, judged, None)
+    if request.output is not None:
+        # pyarrow takes longer to import than everything above takes to run
+        from lakeplan.simulation import tables
+
+        with written(request.output, overwrite=request.overwrite) as folder:
+            tables.write(folder / "commits", tables.commits(history.graph, judged))
+            write_summary(folder, document)
+    return document

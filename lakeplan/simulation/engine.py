@@ -16,16 +16,14 @@ import numpy.typing as npt
 
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.compiled import is_worth_it
-from lakeplan.model.simulation import Amount
 from lakeplan.simulation.exchange import Of, Piece
-from lakeplan.simulation.failing import failure
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.runners import Runner, Step
-from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.segments import Manifest, Segment, item_of
 from lakeplan.simulation.steps import Asked, Job, Question, leaves_of, meet, read_bins
-from lakeplan.simulation.totals import ObjectClass
-from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, numbered, pack
+from lakeplan.simulation.totals import ObjectClass, Seen
+from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, failure, numbered, pack
+from lakeplan.values.simulation import Amount
 
 _log = logging.getLogger(__name__)
 ROWS_A_PART = 1_000_000

@@ -34,7 +34,7 @@ class Of(IntEnum):
     PREFIXES = 6
     """Amounts by prefix, as an Arrow stream."""
     RECORDS = 7
-    """Digests of objects (``lakeplan.model.shown``)."""
+    """Digests of objects (``lakeplan.values.plan_parts``)."""
     PART = 8
     """A part that was written, as JSON."""
     SEGMENT = 9

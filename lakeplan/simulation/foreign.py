@@ -7,28 +7,74 @@ metarange tells whether it holds full addresses.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 
 from lakeplan.errors import LakeplanError, SimulationFailed
 from lakeplan.formats.compiled import is_worth_it
-from lakeplan.formats.odd_entries import odd_entries, pack_odd
+from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import KnownRanges, read_metarange, read_range_arrays
-from lakeplan.model.objects import RangeInfo
-from lakeplan.ports.foreign import ForeignCache, ForeignFacts
-from lakeplan.ports.lakefs import MetadataReader
-from lakeplan.ports.progress import Progress
-from lakeplan.ports.sweep import ForeignRanges
+from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
-from lakeplan.simulation.failing import failure, report_of
-from lakeplan.simulation.fetching import FETCH_AHEAD, ahead
 from lakeplan.simulation.ranges import FETCHES
-from lakeplan.simulation.runners import Choice, Runner, Step
-from lakeplan.simulation.work import Kind, WorkItem, numbered, pack, unpack_bin
+from lakeplan.simulation.requests import ForeignRanges
+from lakeplan.simulation.runners import Runner, Step
+from lakeplan.simulation.work import (
+    FETCH_AHEAD,
+    Kind,
+    WorkItem,
+    ahead,
+    failure,
+    numbered,
+    pack,
+    report_of,
+    unpack_bin,
+)
+from lakeplan.values.objects import RangeInfo
+from lakeplan.values.progress import Progress
+from lakeplan.values.simulation import Choice
+
+
+@dataclass
+class ForeignFacts:
+    """Facts that never change, because an id is a hash of what it names. ``ranges``: by range id, the entries
+    that may mean an object of another repository, packed (``formats.odd_entries``); empty for none.
+    ``metaranges``: by metarange id, those of its ranges that have any. A metarange is in it only when all its
+    ranges are known."""
+
+    ranges: dict[str, bytes] = field(default_factory=dict)
+    metaranges: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def update(self, other: ForeignFacts) -> None:
+        self.ranges.update(other.ranges)
+        self.metaranges.update(other.metaranges)
+
+    def only(self, metaranges: Iterable[str]) -> ForeignFacts:
+        """What is known of these metaranges, without ranges that hold nothing."""
+        some = {id: self.metaranges[id] for id in metaranges if id in self.metaranges}
+        return ForeignFacts({id: self.ranges[id] for ids in some.values() for id in ids}, some)
+
+
+class ForeignCache(Protocol):
+    """Facts by repository. They license deletions: an implementation gives back only what it stored itself,
+    for this user, where nobody else can write. One that cannot be read or written is as good as an empty
+    one, so neither method raises for that."""
+
+    @property
+    def where(self) -> str:
+        """As messages name it."""
+
+    def load(self, repository: str) -> ForeignFacts: ...
+    def save(self, repository: str, facts: ForeignFacts, *, needed: Iterable[str]) -> None:
+        """Adds facts to those that are stored. ``needed``: metaranges of today, which stay when there is too
+        much."""
+
 
 OpenRunner = Callable[[int, int], AbstractContextManager[tuple[Runner, Choice]]]
 """For so many entries and bytes to read."""

@@ -8,25 +8,28 @@ from dataclasses import dataclass, field, replace
 
 from lakeplan import limits
 from lakeplan.errors import LakeplanError
-from lakeplan.model.runner import Choice
-from lakeplan.model.shown import RECORD_BYTES
-from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, StoredAmounts, Transition
-from lakeplan.ports.progress import Progress, Silent
-from lakeplan.ports.range_cache import RangeCache
-from lakeplan.ports.simulation import ImpactRequest
-from lakeplan.simulation.addresses import Addresses
+from lakeplan.simulation.cache import RangeCache
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import Of, from_bytes
-from lakeplan.simulation.going import ByPrefix, add_prefixes
 from lakeplan.simulation.inputs import iso
-from lakeplan.simulation.inventory import Inventory
-from lakeplan.simulation.observing import Source
-from lakeplan.simulation.questions import CANDIDATES, GoesInTransitions
+from lakeplan.simulation.listings import Inventory
+from lakeplan.simulation.observing import Addresses, Source
+from lakeplan.simulation.questions import (
+    CANDIDATES,
+    ByPrefix,
+    GoesInTransitions,
+    Naming,
+    add_prefixes,
+    joined,
+)
 from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
+from lakeplan.simulation.requests import ImpactRequest
 from lakeplan.simulation.runners import Runners
-from lakeplan.simulation.seen import Seen
-from lakeplan.simulation.shown import Naming, joined
+from lakeplan.simulation.totals import Seen
 from lakeplan.simulation.work import WorkItem
+from lakeplan.values.plan_parts import RECORD_BYTES
+from lakeplan.values.progress import Progress, Silent
+from lakeplan.values.simulation import Amount, Choice, ImpactResult, PrefixAmount, StoredAmounts, Transition
 
 REPOSITORIES_AT_ONCE = 4
 """Repositories whose metaranges are read at the same time; each has its own few connections."""
@@ -65,7 +68,7 @@ class _Asked:
 
 
 class LocalOrSpark:
-    """``lakeplan.ports.simulation.Simulator`` on either runner. Nothing is started when nothing can go."""
+    """``lakeplan.simulation.requests.Simulator`` on either runner. Nothing is started when nothing can go."""
 
     def __init__(
         self,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from lakeplan.core.retention import CommitGraph, missing_heads
 from lakeplan.errors import FormatError, LakeplanError, StorageDenied, StorageNotFound
 from lakeplan.formats.namespace import DATA_PREFIX, REFS_MANIFEST_KEY, metadata_key
-from lakeplan.formats.refs_dump import read_manifest, read_refs
-from lakeplan.model.refs import Refs, RefsDumpIds
-from lakeplan.ports.lakefs import MetadataKind
-from lakeplan.ports.storage import NamespaceReader
+from lakeplan.formats.refs import read_manifest, read_refs
+from lakeplan.lakefs.protocols import MetadataKind
+from lakeplan.retention.graph import CommitGraph, missing_heads
 from lakeplan.simulation.work import Kind, WorkItem
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.values.repository import Refs, RefsDumpIds
 
 MAX_NAMED = 5
 

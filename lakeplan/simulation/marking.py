@@ -1,52 +1,172 @@
-"""A mark: the listing first and for good, then one pass over everything that holds objects.
-
-The listing is written into parts before the server is asked for anything: a part that had to be listed again
-later would have what was uploaded meanwhile, and that can look old (retention.md: S3 dates a multipart upload
-at its start).
-"""
+"""Marks: which objects may be deleted, written as parts."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeplan.core.retention import to_us
-from lakeplan.core.sweep.keep import Keep
-from lakeplan.errors import SimulationFailed, StorageDenied
-from lakeplan.formats.hashing import hash_texts
-from lakeplan.formats.mark_parts import MARKED
-from lakeplan.model.simulation import Amount
-from lakeplan.model.sweep import EXPIRED_CLASSES, MarkClass, Marked, Part
-from lakeplan.ports.foreign import ForeignCache
-from lakeplan.ports.progress import Progress, Silent
-from lakeplan.ports.sweep import ForeignRanges, MarkRequest, RecheckRequest
-from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.simulation.addresses import Addresses
-from lakeplan.simulation.columns import EXPIRED, MAX_NAMES, NEVER_COMMITTED
+from lakeplan.errors import LakeplanError, SimulationFailed, StorageDenied
+from lakeplan.formats.marks import LISTING, MARKED, write_part
+from lakeplan.formats.range_arrays import hash_texts
+from lakeplan.retention.keep import Keep
+from lakeplan.retention.rules import to_us
 from lakeplan.simulation.engine import Answer, Asking, ask
-from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, from_bytes, to_bytes
-from lakeplan.simulation.failing import failure
-from lakeplan.simulation.foreign import ForeignReader, OpenRunner
-from lakeplan.simulation.going import sorted_paths
+from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, Piece, from_bytes, pieces_in, to_batch, to_bytes
+from lakeplan.simulation.foreign import ForeignCache, ForeignReader, OpenRunner
 from lakeplan.simulation.inputs import listing_items
-from lakeplan.simulation.marking_parts import GOING, Writer, amounts_of, list_into_parts, write_parts
-from lakeplan.simulation.observing import Source
-from lakeplan.simulation.questions import Nothing
+from lakeplan.simulation.listings import candidates, check_none_nested, chosen, is_text, joined
+from lakeplan.simulation.observing import Addresses, Source, list_item
+from lakeplan.simulation.output import EXPIRED, MAX_NAMES, NEVER_COMMITTED
+from lakeplan.simulation.questions import Nothing, sorted_paths
 from lakeplan.simulation.ranges import Facts as RangeFacts
 from lakeplan.simulation.ranges import collect_ranges
+from lakeplan.simulation.requests import ForeignRanges, MarkRequest, RecheckRequest
 from lakeplan.simulation.runners import Runner, Step
-from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.sets import Class
-from lakeplan.simulation.work import Kind, WorkItem, numbered, pack
+from lakeplan.simulation.totals import Seen
+from lakeplan.simulation.work import (
+    FETCH_AHEAD,
+    Kind,
+    WorkItem,
+    ahead,
+    failure,
+    numbered,
+    pack,
+    report_of,
+    unpack_bin,
+)
+from lakeplan.stores.protocols import RecordWriter, StoredColumns, SweepStore
+from lakeplan.values.progress import Progress, Silent
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import EXPIRED_CLASSES, MarkClass, Marked, Part
+
+LISTING_ROWS = 200_000
+PART_ROWS = 10_000
+"""A part of a mark is what a worker deletes between two records: ten of S3's largest batches."""
+GOING, KEPT = "going", "kept"
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes parts below ``prefix`` of a namespace. ``going`` are the classes that may be deleted."""
+
+    store: RecordWriter
+    prefix: str
+    going: frozenset[str] = frozenset()
+
+    def write(self, table: str, rows: pa.Table) -> Piece:
+        """One part, and the piece that says so. Its name is relative to ``prefix``."""
+        name = f"{table}/part-{uuid4().hex}.parquet"
+        columns = {field.name: rows.column(field.name).combine_chunks() for field in MARKED}
+        data, sha256 = write_part(columns, MARKED)
+        self.store.create(self.prefix + name, data)
+        size = pc.sum(columns["size_bytes"]).as_py()
+        return _piece(table, name, rows.num_rows, size, sha256, _amounts(rows))
+
+
+def _amounts(rows: pa.Table) -> Mapping[str, tuple[int, int]]:
+    grouped = rows.group_by("class").aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
+    return {row["class"]: (row["size_bytes_count"], row["size_bytes_sum"]) for row in grouped.to_pylist()}
+
+
+def amounts_of(part: Mapping[str, object]) -> Mapping[MarkClass, tuple[int, int]]:
+    amounts: dict[str, tuple[int, int]] = part["amounts"]  # type: ignore[assignment]
+    return {MarkClass(name): (pair[0], pair[1]) for name, pair in amounts.items()}
+
+
+def list_into_parts(
+    batches: Iterable[pa.RecordBatch], source: Source, prefix: str
+) -> Iterator[pa.RecordBatch]:
+    """The step of a listing. Parts of a listing have their whole key as name."""
+    store: RecordWriter = source.opened()  # type: ignore[assignment]  # a SweepStore, by the marker
+    for piece in pieces_in(batches):
+        try:
+            for rows in _sized(_old(_stored(unpack_bin(piece.data), source), source)):
+                columns: dict[str, Sequence[object] | pa.Array] = {
+                    "address": rows.keys.cast(pa.string()),
+                    "size_bytes": pa.array(rows.sizes),
+                    "version": [stored.version for stored in rows.objects()],
+                }
+                data, sha256 = write_part(columns, LISTING)
+                name = f"{prefix}listing/part-{uuid4().hex}.parquet"
+                store.create(name, data)
+                yield to_batch(_piece(GOING, name, len(rows), int(rows.sizes.sum()), sha256, {}))
+        except LakeplanError as error:
+            yield to_batch(Piece(0, 0, 0, Of.ERROR, report_of(error, source.name).encode()))
+
+
+def _stored(items: Iterable[WorkItem], source: Source) -> Iterator[StoredColumns]:
+    """Several prefixes at the same time: a store answers one page after the other."""
+    with ThreadPoolExecutor(FETCH_AHEAD) as pool:
+        for _, listed in ahead(items, lambda item: list_item(source, item), pool, FETCH_AHEAD):
+            yield from listed()
+
+
+def _old(listing: Iterable[StoredColumns], source: Source) -> Iterator[StoredColumns]:
+    """Candidates that are old enough. Keys that are no UTF-8 are none: lakeFS writes no such key, and what
+    cannot be written down exactly is not deleted."""
+    for columns in listing:
+        check_none_nested(columns.keys)
+        old = columns.modified_us < source.young_from_us
+        yield chosen(columns, old & candidates(columns.keys) & is_text(columns.keys))
+
+
+def _sized(listing: Iterable[StoredColumns]) -> Iterator[StoredColumns]:
+    """The same rows, about ``LISTING_ROWS`` at a time."""
+    waiting: list[StoredColumns] = []
+    for columns in listing:
+        waiting += [columns] if len(columns) else []
+        if sum(map(len, waiting)) >= LISTING_ROWS:
+            yield joined(waiting)
+            waiting = []
+    if waiting:
+        yield joined(waiting)
+
+
+def write_parts(batches: Iterable[pa.RecordBatch], writer: Writer) -> Iterator[pa.RecordBatch]:
+    """The last step of a mark: what goes and what is kept, in parts of their own, in order of addresses."""
+    by_place: defaultdict[int, list[pa.Table]] = defaultdict(list)
+    for piece in pieces_in(batches):
+        if piece.of == Of.OBJECTS:
+            by_place[piece.place].append(from_bytes(piece.data))
+        else:
+            yield to_batch(piece)
+    try:
+        for place in sorted(by_place):
+            rows = pa.concat_tables(by_place.pop(place)).sort_by("address")
+            goes = pc.is_in(rows["class"], pa.array(sorted(writer.going), pa.string()))
+            for table, chosen in ((GOING, rows.filter(goes)), (KEPT, rows.filter(pc.invert(goes)))):
+                for at in range(0, chosen.num_rows, PART_ROWS):
+                    yield to_batch(writer.write(table, chosen.slice(at, PART_ROWS)))
+    except LakeplanError as error:
+        yield to_batch(Piece(0, 0, 0, Of.ERROR, report_of(error, writer.prefix).encode()))
+
+
+def _piece(
+    table: str, name: str, rows: int, size: int, sha256: str, amounts: Mapping[str, tuple[int, int]]
+) -> Piece:
+    part = {
+        "table": table,
+        "name": name,
+        "rows": rows,
+        "size_bytes": size,
+        "sha256": sha256,
+        "amounts": amounts,
+    }
+    return Piece(0, 0, 0, Of.PART, json.dumps(part).encode())
+
 
 NAME_BEGINS = 4
 """Characters of a name: of those that lakeFS makes, as many as change about once an hour."""
@@ -56,7 +176,7 @@ _NEIGHBOURHOOD = re.compile(rf"^(?:.*/)?[^/]{{0,{NAME_BEGINS}}}")
 
 
 class StepMarker:
-    """``lakeplan.ports.sweep.Marker`` on either runner."""
+    """``lakeplan.simulation.requests.Marker`` on either runner."""
 
     def __init__(
         self,

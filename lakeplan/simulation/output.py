@@ -1,4 +1,4 @@
-"""``--output DIR``: all or nothing. Tables are written beside it and renamed when everything is there."""
+"""``--output DIR``: all or nothing, and the columns of its tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,64 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from lakeplan.core.files import PRIVATE_FOLDER, refuse_links
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.simulation.columns import TABLES
+from lakeplan.values.local import PRIVATE_FOLDER, refuse_links
+
+
+@dataclass(frozen=True)
+class Column:
+    """``type`` is a Spark SQL type name."""
+
+    name: str
+    type: str
+    nullable: bool = False
+
+
+RULE_SET = Column("rule_set", "string")
+"""The last column of every table when two rule sets are compared."""
+
+COMMITS = (
+    Column("commit_id", "string"),
+    Column("creation_date", "timestamp"),
+    Column("branches", "array<string>"),
+    Column("branch_count", "int"),
+    Column("active", "boolean"),
+    Column("active_documented", "boolean"),
+    Column("kept_until", "timestamp", nullable=True),
+)
+OBJECTS = (
+    Column("address", "string"),
+    Column("size_bytes", "long"),
+    Column("paths", "array<string>"),
+    Column("last_commit_id", "string", nullable=True),
+    Column("reason", "string"),
+    Column("at_risk", "boolean"),
+)
+BRANCHES = (
+    Column("branch_id", "string"),
+    Column("commits", "long"),
+    Column("objects", "long"),
+    Column("size_bytes", "long"),
+    Column("exclusive_objects", "long"),
+    Column("exclusive_bytes", "long"),
+)
+PREFIXES = (
+    Column("prefix", "string"),
+    Column("depth", "int"),
+    Column("objects", "long"),
+    Column("size_bytes", "long"),
+)
+TABLES = {"commits": COMMITS, "objects": OBJECTS, "branches": BRANCHES, "prefixes": PREFIXES}
+
+MAX_NAMES = 10
+"""At most so many branches of a commit, and paths of an object."""
+MAX_PREFIX_DEPTH = 5
+EXPIRED, NEVER_COMMITTED = "expired", "never_committed"
+
 
 SUMMARY = "summary.json"
 _OURS = {*TABLES, SUMMARY}

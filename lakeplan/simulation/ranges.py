@@ -1,22 +1,44 @@
-"""From commits to ranges: everything a range inherits from the commits that list it, as a few numbers.
-
-A range is read once whatever number of commits share it, because all that matters of those commits is folded
-into its work item on the driver: verdict bits, the last commit, and the set of branches or tags that hold it.
-"""
+"""Which ranges the commits of a repository use, and what each of them means for the rules."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 
 from lakeplan.formats.ranges import KnownRanges, read_metarange
-from lakeplan.model.objects import RangeInfo
-from lakeplan.ports.lakefs import MetadataReader
-from lakeplan.simulation.regions import Regions
+from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.simulation.work import Kind, WorkItem
+from lakeplan.values.objects import RangeInfo
+
+
+class Regions:
+    """Ranges by their first and last keys; one more range never divides a region."""
+
+    def __init__(self, spans: Iterable[tuple[bytes, bytes]]) -> None:
+        """``spans`` are (first key, last key) of all ranges."""
+        self._parents: dict[tuple[bool, bytes], tuple[bool, bytes]] = {}
+        self._first: dict[tuple[bool, bytes], bytes] = {}
+        for first, last in spans:
+            for end in ((False, first), (True, last)):
+                self._parents.setdefault(end, end)
+            low, high = self._root((False, first)), self._root((True, last))
+            least = min(self._first.pop(low, first), self._first.pop(high, first), first)
+            self._parents[high] = low
+            self._first[low] = least
+
+    def key(self, first: bytes) -> bytes:
+        """Of the region of the range that begins here: its least key, no other region's."""
+        return self._first[self._root((False, first))]
+
+    def _root(self, end: tuple[bool, bytes]) -> tuple[bool, bytes]:
+        while (parent := self._parents[end]) != end:
+            self._parents[end] = self._parents[parent]  # halves the way for who comes next
+            end = parent
+        return end
+
 
 FETCHES = 16
 """Metaranges in flight: each is a small file, and time goes into waiting."""

@@ -1,16 +1,235 @@
-"""``lakeplan simulate``: what rules would delete in one namespace, before they are set."""
+"""A whole simulation: history, ranges, steps, totals, document."""
 
 from __future__ import annotations
 
-from lakeplan.ports.progress import Progress
-from lakeplan.ports.range_cache import RangeCache
-from lakeplan.ports.storage import NamespaceReader
-from lakeplan.simulation.document import Json
-from lakeplan.simulation.job import run_job
-from lakeplan.simulation.output import check_target, written
-from lakeplan.simulation.prepare import prepare
-from lakeplan.simulation.request import SimulateRequest
-from lakeplan.simulation.runners import Runners
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeplan.retention.graph import by_date, oldest_first
+from lakeplan.retention.rules import to_us
+from lakeplan.simulation import tables
+from lakeplan.simulation.cache import RangeCache
+from lakeplan.simulation.document import (
+    MAX_ROWS,
+    Json,
+    ObjectSide,
+    ObjectsOf,
+    SimulateRequest,
+    judge_all,
+    summary,
+)
+from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.exchange import Of, from_bytes
+from lakeplan.simulation.inputs import History, NamespaceMetadata, listing_items, read_history
+from lakeplan.simulation.listings import StagedRun, find_run
+from lakeplan.simulation.observing import Source, known_as
+from lakeplan.simulation.output import OBJECTS, PREFIXES, check_target, write_summary, writing, written
+from lakeplan.simulation.questions import ByPrefix, GoesUnderRules, add_prefixes, goes, rows_of
+from lakeplan.simulation.ranges import Collected, Facts, Holders, collect_ranges, union
+from lakeplan.simulation.runners import Runner, Runners
+from lakeplan.simulation.totals import BranchTotals, ObjectClass, totals_of
+from lakeplan.simulation.verdicts import Judged, bits_of
+from lakeplan.simulation.work import WorkItem
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.values.progress import Progress
+from lakeplan.values.simulation import Amount, Choice
+
+
+def branch_totals(
+    classes: Iterable[ObjectClass],
+    holder_sets: Sequence[Holders],
+    rule_set: int,
+    branches: int,
+    *,
+    listing: bool,
+) -> BranchTotals:
+    """What branches hold under the documented rule. ``rule_set`` is its position in ``Holders``; the bit
+    after the branches' stands for dangling commits, which hold and are no branch."""
+    by_mask: dict[int, Amount] = {}
+    for each in classes:
+        if each.holders and each.counts(listing):
+            mask = union([holder_sets[n] for n in each.holders])[rule_set]
+            by_mask[mask] = by_mask.get(mask, Amount()) + each.amount
+    held = np.zeros((4, branches), dtype=np.int64)
+    width = branches // 8 + 1
+    for mask, amount in by_mask.items():
+        alone = mask.bit_count() == 1
+        bits = np.unpackbits(np.frombuffer(mask.to_bytes(width, "little"), np.uint8), bitorder="little")
+        flags = bits[:branches].astype(np.int64)
+        held[0] += flags * amount.objects
+        held[1] += flags * amount.size_bytes
+        if alone:
+            held[2] += flags * amount.objects
+            held[3] += flags * amount.size_bytes
+    return BranchTotals(*(row.tolist() for row in held))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the driver knows before Spark starts. ``listing``: what workers list; None for nothing."""
+
+    history: History
+    judged: list[Judged]
+    staged: StagedRun
+    collected: Collected
+    listing: list[WorkItem] | None
+
+    @property
+    def items(self) -> list[WorkItem]:
+        return [*(self.listing or ()), *self.staged.items(), *self.collected.items]
+
+
+def prepare(request: SimulateRequest, namespace: NamespaceReader, progress: Progress) -> Prepared:
+    history = read_history(namespace)
+    judged = judge_all(request, history)
+    staged = find_run(
+        namespace, as_of_us=to_us(request.as_of), max_age_seconds=request.max_uncommitted_age_seconds
+    )
+    listing = listing_items(namespace) if request.listing and request.inventory is None else None
+    if request.inventory is not None:
+        listing = request.inventory.items()
+    facts = metarange_facts(history, judged)
+    with progress.task("reading metaranges", len(facts)) as step:
+        collected = collect_ranges(NamespaceMetadata(namespace), facts, name=namespace.url, step=step)
+    return Prepared(history, judged, staged, collected, listing)
+
+
+def metarange_facts(history: History, judged: Sequence[Judged]) -> dict[str, Facts]:
+    """Per metarange of all commits, dangling ones too, what its ranges inherit."""
+    graph, bits = history.graph, bits_of(tuple(one.rule_set for one in judged))
+    facts: dict[str, Facts] = {}
+    for at, commit in enumerate(oldest_first(graph)):
+        meta_range_id = graph.meta_range_ids[commit]
+        if not meta_range_id:
+            continue
+        fact = facts.setdefault(meta_range_id, Facts(holders=(0,) * len(judged)))
+        for one, its in zip(judged, bits, strict=True):
+            fact.mask |= one.mask(commit, its)
+        fact.last = at
+        holders = tuple(one.holders(commit) for one in judged)
+        if any(holders):
+            fact.holders = tuple(a | b for a, b in zip(fact.holders, holders, strict=True))
+    return facts
+
+
+ROWS_A_FILE = 1_000_000
+
+
+def run_job(
+    runner: Runner,
+    choice: Choice,
+    request: SimulateRequest,
+    namespace: NamespaceReader,
+    prepared: Prepared,
+    folder: Path | None,
+    cache: RangeCache | None = None,
+) -> Json:
+    """The summary; with ``folder``, which is empty, all tables and the summary are written there too. Raises
+    the error of a file that cannot be read, by its name."""
+    bits = bits_of(request.rule_sets)
+    listing = prepared.listing is not None
+    source = Source(
+        name=namespace.url,
+        metadata=NamespaceMetadata(namespace),
+        addresses=known_as(namespace.url, request.storage_namespace),
+        namespace=namespace,
+        young_from_us=to_us(request.as_of) - request.min_age_seconds * 1_000_000,
+        inventory=request.inventory,
+        cache=cache,
+        verify_ids=False,
+    )
+    question = GoesUnderRules(bits, listing, rows=folder is not None)
+    asking = Asking(source, question, prepared.items, prepared.collected.entries)
+    classes: list[ObjectClass] = []
+    prefixes: ByPrefix = {}
+    objects = _ObjectFiles(folder, len(bits) > 1) if folder is not None else None
+    graph = prepared.history.graph
+    last = {at: graph.ids[commit] for at, commit in ((at, c) for c, at in enumerate(by_date(graph)))}
+    for _, found in ask(runner, [asking]):
+        if isinstance(found, Answer):
+            if found.error is not None:
+                raise found.error
+            classes = found.classes
+            continue
+        of, data = found
+        if of is Of.PREFIXES:
+            add_prefixes(prefixes, [from_bytes(data)])
+        elif objects is not None:
+            table = from_bytes(data)
+            for one in bits:
+                objects.add(rows_of(goes(table, one, listing=listing), last, one))
+    by_rule_set = {}
+    for n, (one, judged) in enumerate(zip(bits, prepared.judged, strict=True)):
+        held = branch_totals(
+            classes, prepared.collected.holder_sets, n, len(judged.branches.names), listing=listing
+        )
+        totals = totals_of(classes, one, listing=listing)
+        by_rule_set[one.name] = ObjectsOf(totals, held, _largest(prefixes.get(one.name, {})))
+    side = ObjectSide(prepared.staged, prepared.collected, listing, by_rule_set, runner.versions, choice)
+    document = summary(request, namespace.url, prepared.history, prepared.judged, side)
+    if folder is not None and objects is not None:
+        objects.close()
+        tables.write(folder / "commits", tables.commits(graph, prepared.judged))
+        tables.write(folder / "prefixes", _prefix_table(prefixes, len(bits) > 1))
+        held_by = {name: of_one.branches for name, of_one in by_rule_set.items()}
+        tables.write(folder / "branches", tables.branches(prepared.judged, held_by))
+        write_summary(folder, document)
+    return document
+
+
+class _ObjectFiles:
+    """``objects/``: rows in order within each file."""
+
+    def __init__(self, folder: Path, with_rule_set: bool) -> None:
+        self._folder = folder / "objects"
+        self._schema = tables.schema(OBJECTS, with_rule_set=with_rule_set)
+        self._waiting: list[pa.Table] = []
+        self._rows = self._files = 0
+        with writing(folder):
+            self._folder.mkdir()
+
+    def add(self, rows: pa.Table) -> None:
+        self._waiting.append(rows.select(self._schema.names).cast(self._schema))
+        self._rows += rows.num_rows
+        if self._rows >= ROWS_A_FILE:
+            self._flush()
+
+    def close(self) -> None:
+        if self._rows or not self._files:
+            self._flush()
+
+    def _flush(self) -> None:
+        table = pa.concat_tables([self._schema.empty_table(), *self._waiting]).sort_by("address")
+        with writing(self._folder):
+            pq.write_table(table, self._folder / f"part-{self._files:05}.parquet", compression="snappy")
+        self._waiting, self._rows, self._files = [], 0, self._files + 1
+
+
+def _largest(amounts: Mapping[str, Amount]) -> list[Json]:
+    """Rows of the prefixes with most bytes, then most objects, then by name."""
+    order = sorted(amounts.items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
+    return [_row(prefix, amount) for prefix, amount in order[:MAX_ROWS]]
+
+
+def _row(prefix: str, amount: Amount) -> dict[str, Any]:
+    values = (prefix, prefix.count("/"), amount.objects, amount.size_bytes)
+    return dict(zip((column.name for column in PREFIXES), values, strict=True))
+
+
+def _prefix_table(prefixes: ByPrefix, with_rule_set: bool) -> pa.Table:
+    rows = [
+        {**_row(prefix, amount), "rule_set": name}
+        for name, amounts in prefixes.items()
+        for prefix, amount in sorted(amounts.items())
+    ]
+    schema = tables.schema(PREFIXES, with_rule_set=with_rule_set)
+    return tables.table({name: [row[name] for row in rows] for name in schema.names}, schema)
 
 
 def simulate(

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lakeplan.formats.hashing import Ints
-from lakeplan.simulation.seen import Seen
+from lakeplan.formats.range_arrays import Ints
+from lakeplan.simulation.totals import Seen
 from lakeplan.simulation.work import LISTINGS, Kind
 
 CODES = 8

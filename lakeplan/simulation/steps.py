@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeplan.errors import LakeplanError, SimulationFailed
-from lakeplan.formats.hashing import Hashes, Ints
 from lakeplan.formats.namespace import is_candidate_key
+from lakeplan.formats.range_arrays import Hashes, Ints
 from lakeplan.simulation.exchange import (
     ROWS_A_PIECE,
     TEXTS,
@@ -38,8 +38,6 @@ from lakeplan.simulation.exchange import (
     to_batch,
     to_bytes,
 )
-from lakeplan.simulation.failing import report_of
-from lakeplan.simulation.fetching import FETCH_AHEAD, ahead
 from lakeplan.simulation.observing import Fetched, Sightings, Source, fetch, observe, where_of
 from lakeplan.simulation.segments import Opened, Segment, read_segment, segment_of, write_segment
 from lakeplan.simulation.sets import CODES, NO_LEAF, Class, Classes, Leaf, Sets, by_pairs, leaf_of
@@ -59,7 +57,7 @@ from lakeplan.simulation.table import (
     starts_of_pairs,
     unpack,
 )
-from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, unpack_bin
+from lakeplan.simulation.work import FETCH_AHEAD, LISTINGS, Kind, WorkItem, ahead, report_of, unpack_bin
 
 MAX_ROWS = 2_000_000
 """Rows that a table holds at most before they are sent."""

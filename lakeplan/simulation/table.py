@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan.formats.compiled import kernels
-from lakeplan.formats.hashing import Bytes, Hashes, Ints
+from lakeplan.formats.range_arrays import Bytes, Hashes, Ints
 from lakeplan.simulation.sets import CODES, Sets
 
 Booleans = npt.NDArray[np.bool_]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeplan.core.retention import NEVER_EXPIRES, NEVER_KEPT, CommitGraph
-from lakeplan.simulation.columns import BRANCHES, COMMITS, MAX_NAMES, RULE_SET, Column
-from lakeplan.simulation.output import writing
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import NEVER_EXPIRES, NEVER_KEPT
+from lakeplan.simulation.output import BRANCHES, COMMITS, MAX_NAMES, RULE_SET, Column, writing
 from lakeplan.simulation.totals import BranchTotals
 from lakeplan.simulation.verdicts import Judged
 

@@ -19,17 +19,17 @@ from pyspark import SparkContext
 
 from lakeplan.errors import LakeplanError, SimulationFailed
 from lakeplan.formats.namespace import REFS_MANIFEST_KEY, metadata_key
-from lakeplan.formats.range_writer import write_metarange, write_range
-from lakeplan.formats.refs_dump import write_manifest, write_refs_dump
-from lakeplan.model.objects import AddressType, Entry, StoredObject
-from lakeplan.model.refs import Branch, Commit, Refs
-from lakeplan.model.rules import GcRules
-from lakeplan.ports.progress import Silent
-from lakeplan.simulation.request import SimulateRequest
-from lakeplan.simulation.rulesets import RULES, RuleSet
+from lakeplan.formats.ranges import write_metarange, write_range
+from lakeplan.formats.refs import write_manifest, write_refs_dump
+from lakeplan.simulation.document import SimulateRequest
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import SPARK, Runners
 from lakeplan.simulation.session import archive_path
+from lakeplan.simulation.verdicts import RULES, RuleSet
+from lakeplan.values.objects import AddressType, Entry, StoredObject
+from lakeplan.values.progress import Silent
+from lakeplan.values.repository import Branch, Commit, Refs
+from lakeplan.values.rules import GcRules
 
 EXIT_SECONDS = 300
 """How long Java may take to write the archive when it ends."""
@@ -111,6 +111,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     # Workers must find the namespace's class by its module's name, which is not __main__ there.
-    from lakeplan.simulation.warm import main as main_of_module
 
-    sys.exit(main_of_module())
+    sys.exit(main())

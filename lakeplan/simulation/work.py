@@ -1,11 +1,18 @@
-"""What the first step is given: things to read, packed into bins."""
+"""What the first step is given: things to read, packed into bins, fetched ahead, and how errors travel."""
 
 from __future__ import annotations
 
+import json
 import pickle
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from enum import IntEnum
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from lakeplan import errors
+from lakeplan.errors import FormatError, LakeplanError
 
 BIN_BYTES = 64 << 20
 """Aimed-at range bytes of one bin: a few ranges of the largest size, some seconds of work."""
@@ -83,3 +90,50 @@ def pack(items: Sequence[WorkItem], parallelism: int) -> list[bytes]:
 def unpack_bin(packed: bytes) -> list[WorkItem]:
     items: list[WorkItem] = pickle.loads(packed)
     return items
+
+
+def report_of(error: LakeplanError, where: str) -> str:
+    """An error as text; ``where`` when it does not say itself."""
+    report = {
+        "kind": type(error).__name__,
+        "message": error.message,
+        "where": error.where or where,
+        "hint": error.hint,
+        "detail": error.detail,
+    }
+    return json.dumps(report)
+
+
+def failure(report: str | bytes) -> LakeplanError:
+    """The error a worker met, out of its report."""
+    fields = json.loads(report)
+    kind = getattr(errors, fields.pop("kind"), FormatError)
+    error: LakeplanError = FormatError.__new__(kind)
+    LakeplanError.__init__(error, **fields)
+    return error
+
+
+FETCH_AHEAD = 4
+"""Files in flight in one worker: ranges have 20 MiB each at most."""
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+def ahead(
+    items: Iterable[Item], fetch: Callable[[Item], Found], pool: ThreadPoolExecutor, at_once: int
+) -> Iterator[tuple[Item, Callable[[], Found]]]:
+    """Each item in order, with a function that gives what was fetched or raises what fetching raised. At most
+    ``at_once`` are fetched, or fetched and not yet taken."""
+    waiting: deque[tuple[Item, Future[Found]]] = deque()
+    coming = iter(items)
+    try:
+        while True:
+            for item in islice(coming, at_once - len(waiting)):
+                waiting.append((item, pool.submit(fetch, item)))
+            if not waiting:
+                return
+            item, future = waiting.popleft()
+            yield item, future.result
+    finally:
+        for _, future in waiting:
+            future.cancel()

@@ -1,4 +1,4 @@
-"""A round of deletions: parts spread over workers, their ends brought back."""
+"""Rounds of a sweep, in threads of this process or elsewhere."""
 
 from __future__ import annotations
 
@@ -6,21 +6,80 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
-from lakeplan.core.sweep.pacing import Throttle
 from lakeplan.errors import LakeplanError, StorageError
-from lakeplan.formats.sweep_keys import result_key
-from lakeplan.model.objects import StoredObject
-from lakeplan.model.stored import Deletion
-from lakeplan.model.sweep import PartEnd
-from lakeplan.ports.progress import Progress, Silent, Step
-from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
-from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.sweep.batches import Waiting, delete_all
-from lakeplan.sweep.deleting import Work
-from lakeplan.sweep.workers import OpenWorkers, SweepStopped, Workers
+from lakeplan.formats.namespace import result_key
+from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.deleting import Halt, Waiting, Work, delete_all, sweep_parts
+from lakeplan.sweep.rules import Throttle
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.progress import Progress, Silent, Step
+from lakeplan.values.simulation import Choice
+from lakeplan.values.sweep import Deletion, Part, PartEnd
+
+
+class Workers(Protocol):
+    """``parallelism``: how many delete at the same time, unless somebody chose another number."""
+
+    @property
+    def parallelism(self) -> int: ...
+
+    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> Iterable[PartEnd | LakeplanError]:
+        """``sweep_parts`` of every share, in parallel. When it returns or raises, nobody deletes any more.
+        Raises SweepStopped when the workers themselves fail, and may do so after ``cancel``."""
+
+    def cancel(self) -> None:
+        """Ends what runs, from another thread. Parts that were begun are for the next run."""
+
+
+class OpenWorkers(Protocol):
+    def __call__(self, parallelism: int | None) -> AbstractContextManager[tuple[Workers, Choice]]: ...
+
+
+class SweepStopped(Exception):
+    """The workers failed, and not with an error of a part. Finished parts have their records."""
+
+
+class ThreadWorkers:
+    """``Workers`` in this process. ``cancel`` ends them before their next request that deletes anything;
+    a copy that was begun is finished."""
+
+    def __init__(self, parallelism: int) -> None:
+        self._parallelism = parallelism
+        self._halt = Halt()
+
+    @property
+    def parallelism(self) -> int:
+        return self._parallelism
+
+    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartEnd | LakeplanError]:
+        """See ``Workers``. Ctrl-C ends the threads before it ends this."""
+
+        def sweep(parts: Sequence[Part]) -> list[PartEnd | LakeplanError]:
+            return list(sweep_parts(parts, work, self._halt))
+
+        with ThreadPoolExecutor(self._parallelism, thread_name_prefix="lakeplan-sweep") as pool:
+            try:
+                return [*_flat(pool.map(sweep, shares))]
+            except BaseException:
+                self.cancel()
+                raise
+
+    def cancel(self) -> None:
+        self._halt.set()
+
+
+def _flat(
+    answers: Iterable[Sequence[PartEnd | LakeplanError]],
+) -> Iterator[PartEnd | LakeplanError]:
+    for answer in answers:
+        yield from answer
+
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 0.5
@@ -32,7 +91,7 @@ STOPPED = "stopped by a signal"
 
 
 class PartSweeper:
-    """``lakeplan.ports.sweep.Sweeper`` on whichever workers ``open_workers`` gives. ``parallelism``: how many
+    """``Sweeper`` on whichever workers ``open_workers`` gives. ``parallelism``: how many
     delete (None: as many as these have). ``stop`` is asked about twice a second during a round; once it says
     yes, the workers are stopped."""
 

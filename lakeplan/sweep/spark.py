@@ -11,9 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakeplan.errors import LakeplanError
-from lakeplan.model.sweep import Part, PartEnd
 from lakeplan.sweep.deleting import Work, sweep_parts
-from lakeplan.sweep.workers import SweepStopped
+from lakeplan.sweep.rounds import SweepStopped
+from lakeplan.values.sweep import Part, PartEnd
 
 ENDS = "kind string, text string"
 

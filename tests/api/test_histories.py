@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.api import Branch, Commit, GcRules, LakeplanError, Refs, judge, read_entries, read_refs
-from lakeplan.errors import StorageNotFound
+from lakeplan.api.histories import judge, read_entries, read_refs
+from lakeplan.errors import LakeplanError, StorageNotFound
+from lakeplan.values.repository import Branch, Commit, Refs
+from lakeplan.values.rules import GcRules
 from tests.simulation.namespaces import NOW, History, Snapshot, entry, write_namespace
 
 UTC = timezone.utc

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.api import objects_path, read_plan
+from lakeplan.api.plans import objects_path, read_plan
 from lakeplan.errors import LakeplanError
-from lakeplan.model.plan import Action, Impact, ImpactStatus, Plan, RepositoryPlan
-from lakeplan.model.plan_document import dump_objects, dump_plan
-from lakeplan.model.rules import GcRules
-from lakeplan.model.shown import Bit, Shown
-from lakeplan.model.shown_records import Records, object_digests, packed
+from lakeplan.values.plan import Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.values.plan_document import dump_objects, dump_plan
+from lakeplan.values.plan_parts import Bit, Shown
+from lakeplan.values.rules import Action, GcRules
+from lakeplan.values.shown_records import Records, object_digests, packed
 
 
 def records(name: str, count: int) -> bytes:

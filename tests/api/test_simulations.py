@@ -6,8 +6,9 @@ from pathlib import Path
 
 import jsonschema
 
-from lakeplan.api import GcRules, simulate
-from lakeplan.config.schemas import load_schema
+from lakeplan.api.simulations import simulate
+from lakeplan.tree.schemas import load_schema
+from lakeplan.values.rules import GcRules
 from tests.simulation.namespaces import NOW, History, Snapshot, entry, write_namespace
 
 

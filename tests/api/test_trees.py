@@ -6,17 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.api import (
-    ConfigError,
-    GcRules,
-    LakeplanError,
-    UsageError,
-    find_repository,
-    load_tree,
-    read_plan,
-    read_rules,
-    rules_of,
-)
+from lakeplan.api.plans import read_plan
+from lakeplan.api.rules import read_rules, rules_of
+from lakeplan.api.trees import find_repository, load_tree
+from lakeplan.errors import ConfigError, LakeplanError, UsageError
+from lakeplan.values.rules import GcRules
 
 TREE = """apiVersion: lakeplan/v1
 servers:

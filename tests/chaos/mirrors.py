@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.model.objects import StoredObject
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.values.objects import StoredObject
 from tests.storage_servers import AZURITE_KEY, azurite_server, s3_server
 
 MakeMirror = Callable[[Path], Any]
@@ -33,7 +33,7 @@ CREDENTIALS = {
 
 
 class Mirror:
-    """``lakeplan.ports.sweep_storage.SweepStore``: the store, and after each call the folder."""
+    """``lakeplan.stores.protocols.SweepStore``: the store, and after each call the folder."""
 
     def __init__(self, store: Any, folder: Path) -> None:
         self._store, self._folder = store, folder

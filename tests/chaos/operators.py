@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from lakeplan.app.apply import ApplyOptions, apply_plan
-from lakeplan.app.lifecycle.plan import LifecycleOptions
-from lakeplan.app.lifecycle.run import run_lifecycle
-from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
-from lakeplan.app.plan import PlanOptions, Ports, Selection, make_plan
-from lakeplan.app.run import ApplyPorts
-from lakeplan.app.sweep.automatic import sweep_marks
-from lakeplan.app.sweep.lost_marks import find_mark
-from lakeplan.app.sweep.purge import list_quarantines, purge
-from lakeplan.app.sweep.restore import RestoreOptions, restore
-from lakeplan.app.sweep.run import close_sweep
-from lakeplan.core.planning.gates import GATES
+from lakeplan.branches.plan import LifecycleOptions
+from lakeplan.branches.run import run_lifecycle
+from lakeplan.branches.undo import UndoOptions, undo_lifecycle
 from lakeplan.errors import LakeplanError
-from lakeplan.model.mark import Mark
-from lakeplan.model.shown_records import object_digests
-from lakeplan.ports.progress import Silent
+from lakeplan.plan.apply import ApplyOptions, apply_plan
+from lakeplan.plan.planning import PlanOptions, Ports, make_plan
+from lakeplan.review.run import ApplyPorts
+from lakeplan.review.selection import Selection
+from lakeplan.sweep.purge import list_quarantines, purge
+from lakeplan.sweep.restore import RestoreOptions, restore
+from lakeplan.sweep.run import close_sweep
+from lakeplan.sweep.service import find_mark, sweep_marks
+from lakeplan.sweep.values import Mark
+from lakeplan.values.gate_names import GATES
+from lakeplan.values.progress import Silent
+from lakeplan.values.shown_records import object_digests
 from tests.chaos.checker import Checker
 from tests.chaos.faults import Interruption
 from tests.chaos.world import REPOSITORY, ChaosWorld

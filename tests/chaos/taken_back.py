@@ -10,16 +10,15 @@ from datetime import datetime
 from typing import Any
 from unittest import mock
 
-from lakeplan.adapters.lakefs import transport
-from lakeplan.app import attempt
-from lakeplan.app.clocks import Clocks
-from lakeplan.app.lifecycle import keeping, recall, survey
-from lakeplan.app.sweep import automatic, clock, look, purge
-from lakeplan.app.sweep import run as sweep_run
-from lakeplan.app.sweep.needed import Needed
-from lakeplan.model.sweep import Status
-from lakeplan.simulation import addresses
-from lakeplan.sweep import deleting
+from lakeplan.branches import recall, survey
+from lakeplan.lakefs import transport
+from lakeplan.plan import attempts
+from lakeplan.simulation import observing
+from lakeplan.state.clocks import Clocks
+from lakeplan.sweep import deleting, inspection, purge, rules_seen, service
+from lakeplan.sweep import run as sweep_run
+from lakeplan.sweep.inspection import Needed
+from lakeplan.values.sweep import Status
 from tests.chaos.campaign import Counts, Lost, campaign
 
 
@@ -74,16 +73,16 @@ FIXES: Mapping[str, Fix] = {
     "results are what the store shows": Fix("A3", _patch(deleting._Part, "_left", _trust_the_record)),
     "purge inspects": Fix("A4", _patch(purge, "needed_now", _nothing_is_needed)),
     "holds keep branches": Fix("A5", _patch(survey, "held_branches", lambda *args: set())),
-    "holds are recorded": Fix("A5", _patch(look, "keep_held", lambda *args: ())),
-    "clocks are compared": Fix("A6", _patch(clock, "read_clocks", _our_clock)),
-    "automatic compares sets": Fix("A7", _patch(automatic, "_not_shown", lambda *args: "")),
+    "holds are recorded": Fix("A5", _patch(inspection, "keep_held", lambda *args: ())),
+    "clocks are compared": Fix("A6", _patch(rules_seen, "read_clocks", _our_clock)),
+    "automatic compares sets": Fix("A7", _patch(service, "_not_shown", lambda *args: "")),
     "an older ledger is not trusted": Fix("A8", _patch(recall, "_distrust", lambda *args: "")),
     "writes are sent once": Fix("A13", _patch(transport, "READ_METHODS", WRITES_TOO)),
-    "writes are read back for seconds": Fix("A14", _patch(attempt, "read_back", _one_read)),
-    "lost answers are read back": Fix("A14", _patch(attempt, "may_have_acted", lambda error: False)),
-    "what keeps is fresh": Fix("A15", _patch(keeping.Keeping, "is_fresh", lambda self: self._snapshot)),
+    "writes are read back for seconds": Fix("A14", _patch(attempts, "read_back", _one_read)),
+    "lost answers are read back": Fix("A14", _patch(attempts, "may_have_acted", lambda error: False)),
+    "what keeps is fresh": Fix("A15", _patch(survey.Keeping, "is_fresh", lambda self: self._snapshot)),
     "addresses mean what servers make of them": Fix(
-        "A16", _patch(addresses, "possible_keys", lambda address, folders: [])
+        "A16", _patch(observing, "possible_keys", lambda address, folders: [])
     ),
     "objects are as marked": Fix("A17", _patch(deleting._Part, "_saves", _as_marked)),
 }

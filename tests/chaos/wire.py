@@ -28,19 +28,18 @@ from requests import sessions
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
-from lakeplan.adapters.lakefs import metadata, transport
-from lakeplan.formats import refs_dump
-from lakeplan.formats.object_paths import ObjectPaths
-from lakeplan.formats.xid import XidSource
-from lakeplan.model.objects import Entry
-from lakeplan.model.refs import Refs
-from lakeplan.ports.lakefs import MetadataReader
-from lakeplan.sandbox import dumps as sandbox_dumps
-from lakeplan.sandbox.answering import Sandbox
+from lakeplan.formats import refs as refs_dump
+from lakeplan.formats.namespace import ObjectPaths, XidSource
+from lakeplan.lakefs import metadata, transport
+from lakeplan.lakefs.protocols import MetadataReader
+from lakeplan.sandbox import service as sandbox_dumps
 from lakeplan.sandbox.faults import Faults
 from lakeplan.sandbox.messages import Request, Response
+from lakeplan.sandbox.server import Sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.sweep import deleting
+from lakeplan.values.objects import Entry
+from lakeplan.values.repository import Refs
 from tests.sweeping import plain
 from tests.sweeping.lake import Clock, Lake
 

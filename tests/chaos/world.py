@@ -16,24 +16,22 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lakeplan.adapters.lakefs.branches import connect_branch_reader
-from lakeplan.adapters.lakefs.branches_writer import connect_branch_writer
-from lakeplan.adapters.lakefs.client import connect
-from lakeplan.adapters.lakefs.collection import connect_preparer
-from lakeplan.adapters.lakefs.settings_writer import connect_settings_writer
-from lakeplan.adapters.lakefs.transport import Clock as WaitingClock
-from lakeplan.adapters.lakefs.writer import connect_rules_writer
-from lakeplan.app.lifecycle.recall import Readers
-from lakeplan.app.lifecycle.run import RunPorts
-from lakeplan.app.run import Run
-from lakeplan.app.sweep.ports import SweepPorts
+from lakeplan.branches.recall import Readers
+from lakeplan.branches.run import RunPorts
 from lakeplan.cli.wiring import ServerConnection
-from lakeplan.config.tree import Tree, load_tree
 from lakeplan.errors import WriteConflict
-from lakeplan.model.repository import Repository
-from lakeplan.ports.progress import Silent
-from lakeplan.ports.storage import Versioned
+from lakeplan.lakefs.branches import connect_branch_reader
+from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.collection import connect_preparer
+from lakeplan.lakefs.transport import Clock as WaitingClock
+from lakeplan.lakefs.writers import connect_branch_writer, connect_rules_writer, connect_settings_writer
+from lakeplan.review.run import Run
 from lakeplan.sandbox.messages import Request, Response
+from lakeplan.stores.protocols import Versioned
+from lakeplan.sweep.ports import SweepPorts
+from lakeplan.tree.tree import Tree, load_tree
+from lakeplan.values.progress import Silent
+from lakeplan.values.repository import Repository
 from tests.chaos.faults import Calls, Interruption
 from tests.chaos.truth import Days, Truth, days_of
 from tests.chaos.wire import Ask, WireLake

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lakeplan.cli.addresses import KnownAddresses, address_question
-from lakeplan.ports.progress import Silent
-from tests.adapters.lakefs.conftest import Answer, Scripted
+from lakeplan.values.progress import Silent
+from tests.lakefs.conftest import Answer, Scripted
 
 TREE = """\
 apiVersion: lakeplan/v1

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from lakeplan.adapters.lakefs.secret import Credentials, Secret
 from lakeplan.cli.collecting import CollectorOptions, open_collector
 from lakeplan.errors import CredentialsError, UsageError
-from lakeplan.model.collector import CollectorJob
-from lakeplan.model.desired import ServerConfig, StorageConfig
-from lakeplan.model.repository import Repository
+from lakeplan.lakefs.credentials import Credentials, Secret
+from lakeplan.sweep.collector import CollectorJob
+from lakeplan.values.desired import ServerConfig, StorageConfig
+from lakeplan.values.repository import Repository
 
 SCRIPT = """#!{python}
 import json, sys

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from lakeplan import limits
-from lakeplan.api import read_plan, read_rules
+from lakeplan.api.plans import read_plan
+from lakeplan.api.rules import read_rules
 from lakeplan.cli.commands.import_ import read_rules_file
 from lakeplan.cli.commands.lifecycle import read_reviewed
-from lakeplan.cli.report_sources import read_curve
-from lakeplan.config.policy_tests import read_tests
+from lakeplan.cli.commands.report import read_curve
 from lakeplan.errors import LakeplanError
+from lakeplan.tree.policy_tests import read_tests
 
 READERS: list[Callable[[Path], object]] = [
     read_plan,

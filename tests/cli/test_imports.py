@@ -55,8 +55,8 @@ def it_reads_a_tree_without_more_than_that() -> None:
 
 
 def it_marks_and_sweeps_without_spark() -> None:
-    code = "import lakeplan.sweep.rounds, lakeplan.sweep.workers, lakeplan.simulation.marking"
-    assert not imported(f"{code}, lakeplan.simulation.runners.local") & {"py4j", "pyspark", "pandas"}
+    code = "import lakeplan.sweep.rounds, lakeplan.sweep.rounds, lakeplan.simulation.marking"
+    assert not imported(f"{code}, lakeplan.simulation.local") & {"py4j", "pyspark", "pandas"}
 
 
 def it_completes_a_command_without_importing_any() -> None:

@@ -12,10 +12,10 @@ import boto3
 import jsonschema
 import pytest
 
-from lakeplan.cli.inventories import inventory_of
+from lakeplan.cli.caches import inventory_of
 from lakeplan.cli.main import run
 from lakeplan.errors import CredentialsError, ExitCode, LakeplanError
-from lakeplan.model.desired import ServerConfig, StorageConfig
+from lakeplan.values.desired import ServerConfig, StorageConfig
 from tests.simulation.inventories import inventory, inventory_file
 from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
 
@@ -92,7 +92,7 @@ def it_simulates_what_was_stored_at_that_date(
 def it_lists_nothing_then(
     site: str, rules: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeplan.simulation.prepare.listing_items", lambda _: pytest.fail("it listed"))
+    monkeypatch.setattr("lakeplan.simulation.run.listing_items", lambda _: pytest.fail("it listed"))
     assert run(arguments("simulate", site, rules)) == ExitCode.OK
     assert "2026-03-30T12:00:00Z" in " ".join(capsys.readouterr().out.split())
 

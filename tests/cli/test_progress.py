@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from lakeplan.cli.progress import TerminalProgress, clock_text, progress_for, rate_of
-from lakeplan.ports.progress import Silent
+from lakeplan.values.progress import Silent
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 

@@ -12,8 +12,8 @@ import pytest
 
 from lakeplan.cli.main import run
 from lakeplan.errors import ExitCode, LakeplanError
-from lakeplan.model.plan_document import dump_plan
-from tests.render import report_pages as pages
+from lakeplan.values.plan_document import dump_plan
+from tests.output import report_pages as pages
 from tests.simulation.namespaces import History, Snapshot, write_namespace
 
 
@@ -179,7 +179,7 @@ class DescribeCurves:
     def it_makes_no_more_than_a_few(
         self, two: Path, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("lakeplan.cli.report_curves.MAX_CURVES", 1)
+        monkeypatch.setattr("lakeplan.cli.commands.report.MAX_CURVES", 1)
         monkeypatch.setattr("lakeplan.simulation.curve.curve", lambda *_: pages.curve("prod/raw"))
         page = tmp_path / "page.html"
         given = ["--namespace", f"raw={namespace}", "--namespace", f"shop={namespace}", "--with-curves"]
@@ -211,6 +211,6 @@ def it_writes_a_page_of_a_plan_with_failures(tmp_path: Path) -> None:
 
 
 def pages_failure() -> Any:
-    from lakeplan.model.plan import Failure
+    from lakeplan.values.plan import Failure
 
     return Failure("the server is away", where="prod/broken", hint="try again")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli.commands.show_resolved import show_resolved
+from lakeplan.cli.commands.show import show_resolved
 from lakeplan.cli.main import run
 from lakeplan.cli.outputs import Output
 from lakeplan.errors import UsageError
 
-SMALL = Path(__file__).parent.parent / "config" / "trees" / "small"
+SMALL = Path(__file__).parent.parent / "tree" / "trees" / "small"
 
 
 @pytest.fixture

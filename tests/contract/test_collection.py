@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import requests
 
-from lakeplan.formats.commits_csv import read_commits_csv
+from lakeplan.formats.collector import read_commits_csv
+from lakeplan.formats.namespace import is_xid, time_of_descending
 from lakeplan.formats.uncommitted import read_uncommitted
-from lakeplan.formats.xid import is_xid, time_of_descending
 
 PREPARE = "/gc/prepare_commits"
 NO_RULES = {"message": "get gc rules: not found"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakeplan.sandbox import Options, start_sandbox
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sandbox.service import Options
 
 POLICIES = "/settings/branch_lifecycle/policies"
 OBJECTS = "/settings/object_lifecycle"

@@ -16,7 +16,6 @@ from lakefs_enterprise_sdk.models.lifecycle_policies import LifecyclePolicies
 from lakefs_enterprise_sdk.models.object_lifecycle_rules import ObjectLifecycleRules
 from lakefs_enterprise_sdk.models.ref import Ref
 
-from lakeplan.adapters.lakefs import Credentials, RetryPolicy, Secret, connect, connect_settings_writer
 from lakeplan.errors import (
     FeatureMissing,
     PreconditionFailed,
@@ -24,10 +23,14 @@ from lakeplan.errors import (
     ServerError,
     UnexpectedAnswer,
 )
-from lakeplan.model.desired import ServerConfig
-from lakeplan.model.lifecycle import Policy
-from lakeplan.model.settings import ObjectRule, SettingKind, item_body
-from lakeplan.sandbox import Options, SandboxHandle, start_sandbox
+from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.credentials import Credentials, Secret
+from lakeplan.lakefs.transport import RetryPolicy
+from lakeplan.lakefs.writers import connect_settings_writer
+from lakeplan.sandbox.server import SandboxHandle, start_sandbox
+from lakeplan.sandbox.service import Options
+from lakeplan.values.desired import ServerConfig
+from lakeplan.values.settings import ObjectRule, Policy, SettingKind, item_body
 
 POLICIES = "/settings/branch_lifecycle/policies"
 OBJECTS = "/settings/object_lifecycle"

@@ -7,13 +7,11 @@ import json
 import pytest
 import requests
 
-from lakeplan.formats.range_writer import write_metarange, write_ranges
-from lakeplan.formats.ranges import metarange_of, read_metarange, read_range
-from lakeplan.formats.refs import compute_commit_id
-from lakeplan.formats.refs_dump import read_refs, write_refs_dump
+from lakeplan.formats.ranges import metarange_of, read_metarange, read_range, write_metarange, write_ranges
+from lakeplan.formats.refs import compute_commit_id, read_refs, write_refs_dump
 from lakeplan.formats.sstable import read_sstable, write_sstable
-from lakeplan.model.objects import AddressType
-from lakeplan.model.refs import RefsDumpIds
+from lakeplan.values.objects import AddressType
+from lakeplan.values.repository import RefsDumpIds
 
 NO_FILE = "0" * 64
 

@@ -13,10 +13,10 @@ from datetime import datetime, timezone
 import pytest
 import requests
 
-from lakeplan.core.retention.graph import CommitGraph
-from lakeplan.core.retention.server import server_verdict
-from lakeplan.formats.commits_csv import read_commits_csv
-from lakeplan.model.rules import GcRules
+from lakeplan.formats.collector import read_commits_csv
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import server_verdict
+from lakeplan.values.rules import GcRules
 
 DAY = 86400
 

@@ -12,10 +12,9 @@ import pytest
 
 import lakeplan.api
 from lakeplan.cli.main import run
-from lakeplan.sandbox import start_sandbox
-from lakeplan.sandbox.seed.client import SeedClient
-from lakeplan.sandbox.seed.document import read_seed
-from lakeplan.sandbox.seed.runner import run_seed
+from lakeplan.sandbox.seed import SeedClient, run_seed
+from lakeplan.sandbox.seed_document import read_seed
+from lakeplan.sandbox.server import start_sandbox
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/api.md"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli.reference.markdown import anchor
+from tools.reference.markdown import anchor
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

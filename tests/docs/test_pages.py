@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lakeplan.cli.main import whole_command
-from lakeplan.cli.reference.commands import leaves
-from lakeplan.cli.reference.environment import variables
-from lakeplan.cli.reference.settings import SECTIONS, keys_of
-from lakeplan.core.planning.gates import GATES
+from lakeplan.values.gate_names import GATES
+from tools.reference.commands import leaves
+from tools.reference.environment import variables
+from tools.reference.settings import SECTIONS, keys_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(p.name for p in DOCS.glob("*.md"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakeplan.cli.main import whole_command
-from lakeplan.core.planning.gates import GATES
 from lakeplan.errors import ExitCode
+from lakeplan.values.gate_names import GATES
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = sorted(whole_command().commands)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lakeplan.app.policy_test import run_tests
-from lakeplan.config.policy_tests import find_tests, read_tests
-from lakeplan.config.tree import load_tree
+from lakeplan.explain.policy_test import run_tests
+from lakeplan.tree.policy_tests import find_tests, read_tests
+from lakeplan.tree.tree import load_tree
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 BLOCK = re.compile(r"```yaml\n# (\S+\.yaml)\n(.*?)```", re.DOTALL)

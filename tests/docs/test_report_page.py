@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.app.report_page.document import MAX_DETAILED, MAX_DRAWN
-from lakeplan.app.report_page.graph import MAX_COMMITS, VERDICTS
 from lakeplan.cli.main import whole_command
-from lakeplan.render.report.graph import VERDICTS as SHOWN
+from lakeplan.output.report_graph import VERDICTS as SHOWN
+from lakeplan.plan.graph import MAX_COMMITS, VERDICTS
+from lakeplan.plan.page import MAX_DETAILED, MAX_DRAWN
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "report.md").read_text(encoding="utf-8")

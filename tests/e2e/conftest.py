@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from lakeplan.cli.main import run
-from lakeplan.sandbox import SandboxHandle, start_sandbox
+from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 
 DAY = 86400
 
@@ -164,7 +164,7 @@ class World:
 @pytest.fixture(autouse=True)
 def no_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sandbox answers with what is there: reading back need not outlast caches."""
-    monkeypatch.setattr("lakeplan.app.read_back.PAUSES", (0.01,))
+    monkeypatch.setattr("lakeplan.review.run.PAUSES", (0.01,))
 
 
 @pytest.fixture

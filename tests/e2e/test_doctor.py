@@ -5,8 +5,8 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from lakeplan.config.schemas import load_schema
 from lakeplan.errors import SimulationFailed
+from lakeplan.tree.schemas import load_schema
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def it_says_how_to_get_java(ready, monkeypatch):
     def no_java(_):
         raise SimulationFailed("Java is missing: no java on the PATH", hint="Spark needs Java 17 or later")
 
-    monkeypatch.setattr("lakeplan.simulation.check.check_spark", no_java)
+    monkeypatch.setattr("lakeplan.simulation.session.check_spark", no_java)
     result = ready.lakeplan("doctor")
     assert result.code == 1
     assert "Java is missing" in result.out

@@ -7,7 +7,7 @@ from datetime import datetime
 import jsonschema
 import pytest
 
-from lakeplan.config.schemas import load_schema
+from lakeplan.tree.schemas import load_schema
 from tests.openmetrics import samples
 
 

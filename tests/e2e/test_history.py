@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from lakeplan.config.schemas import load_schema
+from lakeplan.tree.schemas import load_schema
 
 
 def apply(world):

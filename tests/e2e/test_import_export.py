@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from lakeplan.sandbox import Options, start_sandbox
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sandbox.service import Options
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import yaml
 
-from lakeplan.config.tree import load_tree
+from lakeplan.tree.tree import load_tree
 
 
 @pytest.fixture

@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeplan.adapters.spark_submit import SparkSubmit
-from lakeplan.app.sweep.official import OfficialSweeper
-from lakeplan.formats.collector_command import S3Access
-from lakeplan.model.collector import CollectorJob
-from lakeplan.sandbox import start_sandbox
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sweep.collector import CollectorJob, S3Access
+from lakeplan.sweep.official import OfficialSweeper
+from lakeplan.sweep.spark_submit import SparkSubmit
 from tests.e2e.test_sweep import SCHEMAS, Site
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lakeplan.model.plan_document import load_plan
+from lakeplan.values.plan_document import load_plan
 
 
 def history(world, name: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lakeplan.config.schemas import load_schema
-from lakeplan.model.plan_document import dump_plan, load_plan
+from lakeplan.tree.schemas import load_schema
+from lakeplan.values.plan_document import dump_plan, load_plan
 
 LEDGER = ".lakeplan/branches/prod/analytics.json"
 DAY = 86400

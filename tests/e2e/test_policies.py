@@ -12,10 +12,11 @@ from textwrap import dedent, indent
 import jsonschema
 import pytest
 
-from lakeplan.adapters.lakefs import LakeFSSettingsWriter
 from lakeplan.cli.main import run
-from lakeplan.config.schemas import load_schema
-from lakeplan.sandbox import Options, start_sandbox
+from lakeplan.lakefs.writers import LakeFSSettingsWriter
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sandbox.service import Options
+from lakeplan.tree.schemas import load_schema
 
 DAY = 86400
 POLICIES = "/repositories/analytics/settings/branch_lifecycle/policies"

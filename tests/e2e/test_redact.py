@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from lakeplan.cli.main import run
-from lakeplan.config.schemas import load_schema
-from lakeplan.model.redaction import path_digest
+from lakeplan.tree.schemas import load_schema
+from lakeplan.values.redaction import path_digest
 from tests.openmetrics import samples
 
 KEY = "prod/analytics"

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import decode, to_document
+from lakeplan.values.plan import Plan
+from lakeplan.values.plan_document import decode, to_document
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from lakeplan.adapters.lakefs.client import LakeFSServer
-from lakeplan.config.schemas import load_schema
-from lakeplan.sandbox import Options, start_sandbox
+from lakeplan.lakefs.client import LakeFSServer
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sandbox.service import Options
+from lakeplan.tree.schemas import load_schema
 
 POLICIES = "/repositories/analytics/settings/branch_lifecycle/policies"
 QUICK = '{id: quick, patterns: ["feature-*"], max_age: 7d}'

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from lakeplan.sandbox import start_sandbox
+from lakeplan.sandbox.server import start_sandbox
 from tests.openmetrics import samples
 
 if TYPE_CHECKING:

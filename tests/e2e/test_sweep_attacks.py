@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeplan.formats.sweep_keys import sweep_prefix
-from lakeplan.sandbox import start_sandbox
+from lakeplan.formats.namespace import sweep_prefix
+from lakeplan.sandbox.server import start_sandbox
 from tests.e2e.test_sweep import Site
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def it_deletes_nothing_by_a_clock_a_day_ahead(make_site: Any, monkeypatch: pytes
         def now(cls, tz: Any = None) -> Any:
             return datetime.now(tz) + timedelta(hours=25)
 
-    monkeypatch.setattr("lakeplan.cli.when.datetime", Ahead)
+    monkeypatch.setattr("lakeplan.cli.who.datetime", Ahead)
     refused = site.world.lakeplan(("sweep", "run"), mark_id)
     assert refused.code != 0
     assert "clock" in refused.err

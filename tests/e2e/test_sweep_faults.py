@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.formats.sweep_keys import sweep_prefix
-from lakeplan.model.mark import Mark
+from lakeplan.formats.namespace import sweep_prefix
+from lakeplan.sweep.values import Mark
 from tests.sweeping.lake import Clock, Lake, LakeRepository
 from tests.sweeping.world import SweepWorld
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from lakeplan.adapters.lakefs.collection import LakeFSPreparer
-from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.sandbox import start_sandbox
+from lakeplan.lakefs.collection import LakeFSPreparer
+from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
+from lakeplan.stores.open import open_sweep_store
 from tests.storage_servers import give_workers_the_environment
 
 if TYPE_CHECKING:
-    from lakeplan.ports.sweep_storage import SweepStore
+    from lakeplan.stores.protocols import SweepStore
     from tests.e2e.conftest import World
 
 LAKEFS_SECRET = "6Xhq-lakefs-secret-of-this-test"

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from lakeplan import __version__
-from lakeplan.cli.commands.plan import PLAN_FORMATS
 from lakeplan.cli.main import whole_command
+from lakeplan.cli.plan_texts import PLAN_FORMATS
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "examples/ci"

@@ -13,8 +13,8 @@ import yaml
 
 from lakeplan import __version__
 from lakeplan.cli.main import run, whole_command
-from lakeplan.sandbox import start_sandbox
-from lakeplan.sandbox.seed.client import SeedClient
+from lakeplan.sandbox.seed import SeedClient
+from lakeplan.sandbox.server import start_sandbox
 from tests.examples.hosted import GitHub
 
 EXAMPLE = Path(__file__).parents[2] / "examples/lifecycle"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import requests
 
-from lakeplan.sandbox import start_sandbox
+from lakeplan.sandbox.server import start_sandbox
 from tests.examples.hosted import CI, GitHub, GitLab
 
 ROOT = Path(__file__).parents[2]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from lakeplan.cli.main import run
-from lakeplan.config.tree import load_tree
-from lakeplan.core.patterns import expand
-from lakeplan.model.desired import GcDesired
-from lakeplan.sandbox import start_sandbox
-from lakeplan.sandbox.seed.client import SeedClient
+from lakeplan.retention.patterns import expand
+from lakeplan.sandbox.seed import SeedClient
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.tree.tree import load_tree
+from lakeplan.values.desired import GcDesired
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LIVE = (

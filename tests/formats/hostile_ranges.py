@@ -25,22 +25,22 @@ import numpy as np
 from lakeplan.errors import FormatError
 from lakeplan.formats import entry as entries
 from lakeplan.formats import ranges, wire
-from lakeplan.formats.addresses import is_usual_key
 from lakeplan.formats.compiled import kernels
-from lakeplan.formats.entry import encode_entry
-from lakeplan.formats.hashing import hash_spans
-from lakeplan.formats.identity import file_id
-from lakeplan.formats.namespace import is_candidate_key
-from lakeplan.formats.range_arrays import RangeArrays, joined
-from lakeplan.formats.range_data import is_file_id
-from lakeplan.formats.ranges import RANGES, read_range, read_range_arrays, read_range_columns
-from lakeplan.formats.sstable.block import _common_prefix
-from lakeplan.formats.sstable.checksum import masked_crc32c
-from lakeplan.formats.sstable.layout import FORMAT_VERSION, HANDLES_END, MAGIC, PROPERTIES_KEY
-from lakeplan.formats.sstable.reader import read_sstable
-from lakeplan.formats.value import join_value, split_value
-from lakeplan.formats.varint import uvarint
-from lakeplan.model.objects import AddressType, Entry
+from lakeplan.formats.entry import encode_entry, file_id
+from lakeplan.formats.namespace import is_candidate_key, is_usual_key
+from lakeplan.formats.range_arrays import RangeArrays, hash_spans, joined
+from lakeplan.formats.ranges import RANGES, is_file_id, read_range, read_range_arrays, read_range_columns
+from lakeplan.formats.sstable import read_sstable
+from lakeplan.formats.sstable_blocks import (
+    FORMAT_VERSION,
+    HANDLES_END,
+    MAGIC,
+    PROPERTIES_KEY,
+    _common_prefix,
+    masked_crc32c,
+)
+from lakeplan.formats.wire import join_value, split_value, uvarint
+from lakeplan.values.objects import AddressType, Entry
 
 SET, SEPARATOR = (1).to_bytes(8, "little"), bytes.fromhex("11ffffffffffffff")
 _POWERS = (40, 48, 49, 50, 56, 62, 63, 64)

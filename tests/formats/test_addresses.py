@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.formats.addresses import normalize
+from lakeplan.formats.namespace import normalize
 
 S3, AZURE = "s3://bucket/ns", "https://account.blob.core.windows.net/container/ns"
 OLD, RELATIVE, FULL = 0, 1, 2

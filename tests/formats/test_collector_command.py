@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.errors import UsageError
-from lakeplan.formats.collector_command import (
+from lakeplan.sweep.collector import (
     REDACTED,
     AzureAccess,
+    CollectorJob,
     LakefsAccess,
     S3Access,
     StorageAccess,
@@ -21,7 +22,6 @@ from lakeplan.formats.collector_command import (
     properties,
     properties_text,
 )
-from lakeplan.model.collector import CollectorJob
 
 LAKEFS = LakefsAccess("https://lakefs.example.com/", "AKIALAKE", "lake-secret")
 AWS = S3Access("eu-central-1", None, "AKIAS3", "s3-secret")

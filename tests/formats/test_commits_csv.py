@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats.commits_csv import read_commits_csv, write_commits_csv
+from lakeplan.formats.collector import read_commits_csv, write_commits_csv
 
 HEADER = b"commit_id,expired,metarange_id\n"
 IDS = st.text("0123456789abcdef", min_size=64, max_size=64)

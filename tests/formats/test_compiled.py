@@ -19,9 +19,9 @@ DECODE = """
 import logging, sys
 sys.path.insert(0, {root!r})
 logging.basicConfig(level="INFO", format="%(message)s")
-from lakeplan.formats.range_writer import write_range
+from lakeplan.formats.ranges import write_range
 from lakeplan.formats.ranges import read_range_arrays
-from lakeplan.model.objects import AddressType, Entry
+from lakeplan.values.objects import AddressType, Entry
 found = read_range_arrays(
     write_range([Entry("p", "data/a", AddressType.RELATIVE, 1)])[1], name="r", use_compiled=True
 )

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.gc_rules import read_gc_rules, write_gc_rules
-from lakeplan.model.rules import GcRules
+from lakeplan.formats.wire import read_gc_rules, write_gc_rules
+from lakeplan.values.rules import GcRules
 
 DAYS = st.integers(-(2**31), 2**31 - 1)
 

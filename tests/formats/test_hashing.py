@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.formats.hashing import hash_spans, hash_texts
+from lakeplan.formats.range_arrays import hash_spans, hash_texts
 
 
 @given(st.lists(st.text(max_size=40)), st.binary(max_size=9))

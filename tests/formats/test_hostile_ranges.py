@@ -17,9 +17,8 @@ from lakeplan import limits
 from lakeplan.errors import FormatError
 from lakeplan.formats import compiled, wire
 from lakeplan.formats.ranges import _compiled, read_range, read_range_arrays, read_range_columns
-from lakeplan.formats.sstable.checksum import masked_crc32c
-from lakeplan.formats.value import join_value
-from lakeplan.formats.varint import uvarint
+from lakeplan.formats.sstable_blocks import masked_crc32c
+from lakeplan.formats.wire import join_value, uvarint
 from tests.formats.hostile_ranges import SET, _handle, judge, sample, table
 
 SAMPLES = 800

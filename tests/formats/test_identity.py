@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeplan.formats.identity import (
+from lakeplan.formats.entry import (
     commit_id,
     encode_int64,
     encode_string,

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.mark_parts import LISTING, RESULTS, end_of, read_results, write_part, write_results
-from lakeplan.model.simulation import Amount
-from lakeplan.model.sweep import PartEnd, Status
+from lakeplan.formats.marks import LISTING, RESULTS, end_of, read_results, write_part, write_results
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import PartEnd, Status
 
 DELETED, FAILED = Status.DELETED, Status.FAILED
 

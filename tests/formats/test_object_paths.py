@@ -1,8 +1,13 @@
 from __future__ import annotations
 
-from lakeplan.formats.namespace import is_candidate_key
-from lakeplan.formats.object_paths import PARTITION_OBJECTS, ObjectPaths
-from lakeplan.formats.xid import XidSource, is_xid, time_of_descending
+from lakeplan.formats.namespace import (
+    PARTITION_OBJECTS,
+    ObjectPaths,
+    XidSource,
+    is_candidate_key,
+    is_xid,
+    time_of_descending,
+)
 
 
 def it_starts_a_partition_every_hour_and_every_50000_objects() -> None:

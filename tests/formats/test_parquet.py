@@ -14,18 +14,18 @@ import pytest
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats.mark_parts import RESULTS, end_of, read_part, write_part
+from lakeplan.formats.collector import read_deleted
+from lakeplan.formats.marks import RESULTS, end_of, read_part, write_part
 from lakeplan.formats.parquet import open_parquet, read_parquet
 from lakeplan.formats.uncommitted import read_uncommitted, write_uncommitted
-from lakeplan.formats.unified import read_deleted
 
 CHILD = """
 import resource, sys
 data = sys.stdin.buffer.read()
 from lakeplan.errors import FormatError
-from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.marks import read_part
 from lakeplan.formats.uncommitted import read_uncommitted
-from lakeplan.formats.unified import read_deleted
+from lakeplan.formats.collector import read_deleted
 resource.setrlimit(resource.RLIMIT_AS, (3 << 29,) * 2)
 for read in (read_uncommitted, read_deleted, lambda data, name: read_part(data, name=name, sha256=None)):
     try:

@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.addresses import is_usual_key
-from lakeplan.formats.hashing import hash_texts
-from lakeplan.formats.namespace import is_candidate_key
-from lakeplan.formats.range_writer import write_range
-from lakeplan.formats.ranges import read_range_arrays, read_range_columns
-from lakeplan.model.objects import AddressType, Entry
+from lakeplan.formats.namespace import is_candidate_key, is_usual_key
+from lakeplan.formats.range_arrays import hash_texts
+from lakeplan.formats.ranges import read_range_arrays, read_range_columns, write_range
+from lakeplan.values.objects import AddressType, Entry
 
 addresses = st.one_of(
     st.sampled_from(

@@ -4,8 +4,8 @@ import pytest
 
 from lakeplan.errors import FormatError
 from lakeplan.formats import wire
-from lakeplan.formats.range_data import decode_range, encode_range, is_file_id
-from lakeplan.model.objects import RangeInfo
+from lakeplan.formats.ranges import decode_range, encode_range, is_file_id
+from lakeplan.values.objects import RangeInfo
 
 ID = "0f" * 32
 

@@ -5,10 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from lakeplan.formats import range_writer
-from lakeplan.formats.range_writer import RAGGEDNESS, fnv1a, write_range, write_ranges
-from lakeplan.formats.ranges import read_range
-from lakeplan.model.objects import AddressType, Entry
+from lakeplan.formats import ranges
+from lakeplan.formats.ranges import RAGGEDNESS, fnv1a, read_range, write_range, write_ranges
+from lakeplan.values.objects import AddressType, Entry
 
 MakeEntries = Callable[[int], list[Entry]]
 
@@ -37,7 +36,7 @@ def it_ends_ranges_at_the_same_keys_whatever_stands_before() -> None:
 
 
 def it_ends_a_range_at_its_greatest_size(make_entries: MakeEntries, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_writer, "MAX_RANGE_BYTES", 20_000)
+    monkeypatch.setattr(ranges, "MAX_RANGE_BYTES", 20_000)
     entries = make_entries(3000)
     parts = list(write_ranges(entries))
     assert len(parts) > 2

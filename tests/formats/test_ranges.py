@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 from lakeplan.errors import FormatError
 from lakeplan.formats import ranges, wire
 from lakeplan.formats.entry import encode_entry
-from lakeplan.formats.range_writer import write_metarange, write_range
 from lakeplan.formats.ranges import (
     RangeColumns,
     _columns_one_by_one,
     read_metarange,
     read_range,
     read_range_columns,
+    write_metarange,
+    write_range,
 )
 from lakeplan.formats.sstable import write_sstable
-from lakeplan.formats.value import join_value
-from lakeplan.model.objects import AddressType, Entry, RangeInfo
+from lakeplan.formats.wire import join_value
+from lakeplan.values.objects import AddressType, Entry, RangeInfo
 
 from .conftest import entry_lists
 

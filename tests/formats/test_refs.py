@@ -12,7 +12,7 @@ from lakeplan.formats.refs import (
     encode_commit,
     encode_pointer,
 )
-from lakeplan.model.refs import Branch, Commit, Tag
+from lakeplan.values.repository import Branch, Commit, Tag
 
 # a record of a real server
 MESSAGE = (

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.range_writer import write_metarange, write_range
-from lakeplan.formats.refs_dump import read_manifest, read_refs, write_manifest, write_refs_dump
-from lakeplan.model.objects import AddressType, Entry
-from lakeplan.model.refs import Branch, Commit, Refs, RefsDumpIds, Tag
+from lakeplan.formats.ranges import write_metarange, write_range
+from lakeplan.formats.refs import read_manifest, read_refs, write_manifest, write_refs_dump
+from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds, Tag
 
 from .conftest import TEXT
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeplan.formats.sweep_keys import attempt_of, result_key
+from lakeplan.formats.namespace import attempt_of, result_key
 
 SWEEP = "_lakeplan/sweeps/m1/"
 

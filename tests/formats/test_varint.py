@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.varint import MAX_UINT64, read_uvarint, signed, unsigned, uvarint, zigzag
+from lakeplan.formats.wire import MAX_UINT64, read_uvarint, signed, unsigned, uvarint, zigzag
 
 
 @given(st.integers(0, MAX_UINT64), st.binary(max_size=3))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.formats.xid import XidSource, decode, encode, is_xid, time_of, time_of_descending
+from lakeplan.formats.namespace import XidSource, decode, encode, is_xid, time_of, time_of_descending
 
 
 def it_decodes_the_libraries_own_example() -> None:

@@ -12,16 +12,15 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.app.explain import Question, World, explain, explain_addresses
-from lakeplan.cli.explain_worlds import namespace_world
+from lakeplan.cli.commands.explain import namespace_world
+from lakeplan.explain.explain import Question, World, explain, explain_addresses
 from lakeplan.formats.namespace import is_candidate_key
-from lakeplan.ports.progress import Silent
-from lakeplan.simulation.request import SimulateRequest
-from lakeplan.simulation.rules_file import read_rules
-from lakeplan.simulation.rulesets import RuleSet
+from lakeplan.simulation.document import SimulateRequest
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import LOCAL, Runners
+from lakeplan.simulation.verdicts import RuleSet, read_rules
+from lakeplan.stores.open import open_namespace
+from lakeplan.values.progress import Silent
 from tests.conftest import GoldenCase
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "explain.v1.json").read_text())

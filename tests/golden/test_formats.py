@@ -12,31 +12,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.addresses import normalize
-from lakeplan.formats.commits_csv import read_commits_csv, write_commits_csv
-from lakeplan.formats.gc_rules import read_gc_rules
-from lakeplan.formats.identity import file_id
+from lakeplan.formats.collector import read_commits_csv, write_commits_csv
+from lakeplan.formats.entry import file_id
 from lakeplan.formats.namespace import (
     GC_COMMITS_PREFIX,
     GC_RULES_KEY,
     GC_UNCOMMITTED_PREFIX,
     REFS_MANIFEST_KEY,
     metadata_key,
+    normalize,
 )
-from lakeplan.formats.range_data import is_file_id
-from lakeplan.formats.range_writer import write_metarange
 from lakeplan.formats.ranges import (
     METARANGES,
     RangeColumns,
+    is_file_id,
     read_metarange,
     read_range,
     read_range_columns,
+    write_metarange,
 )
-from lakeplan.formats.refs import compute_commit_id
-from lakeplan.formats.refs_dump import read_manifest, read_refs, write_manifest, write_refs_dump
+from lakeplan.formats.refs import compute_commit_id, read_manifest, read_refs, write_manifest, write_refs_dump
 from lakeplan.formats.sstable import read_sstable, write_sstable
 from lakeplan.formats.uncommitted import files_of_run, newest_run, read_uncommitted, run_time
-from lakeplan.model.refs import Refs
+from lakeplan.formats.wire import read_gc_rules
+from lakeplan.values.repository import Refs
 
 pytestmark = pytest.mark.golden
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.model.sweep import MarkClass
 from lakeplan.simulation.marking import StepMarker
 from lakeplan.simulation.runners import LOCAL, Runners
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.values.sweep import MarkClass
 from tests.golden_marks import PREFIX, addresses, mark_request
 
 

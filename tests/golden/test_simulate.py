@@ -12,15 +12,13 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.model.rules import GcRules
-from lakeplan.ports.progress import Silent
-from lakeplan.simulation.commits import simulate_commits
-from lakeplan.simulation.request import SimulateRequest
-from lakeplan.simulation.rules_file import read_rules
-from lakeplan.simulation.rulesets import RuleSet
+from lakeplan.simulation.document import SimulateRequest, simulate_commits
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.verdicts import RuleSet, read_rules
+from lakeplan.stores.open import open_namespace
+from lakeplan.values.progress import Silent
+from lakeplan.values.rules import GcRules
 from tests.conftest import GoldenCase
 
 SCHEMA = Path(__file__).parents[2] / "schemas" / "simulate.v1.json"

@@ -25,8 +25,8 @@ from typing import Any
 import pytest
 import requests
 
-from lakeplan.adapters.storage.s3_client import S3Client
 from lakeplan.simulation import marking
+from lakeplan.stores.s3_client import S3Client
 from lakeplan.sweep import rounds as sweep_rounds
 from tests.real.checker import Kept, Reads, entries_of, kept_now, kept_throughout, lost_staged
 from tests.real.conftest import ON_REAL, Command, Server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import requests
 
-from lakeplan.sandbox import Faults, Recorded
+from lakeplan.sandbox.faults import Faults, Recorded
 from lakeplan.sandbox.messages import ApiError
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakeplan.model.refs import Commit
 from lakeplan.sandbox.graph import log, merge_base
 from lakeplan.sandbox.messages import ApiError
+from lakeplan.values.repository import Commit
 
 
 class Drawn:

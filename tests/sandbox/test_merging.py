@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.model.objects import AddressType, Entry
-from lakeplan.sandbox.merging import (
-    MergeConflict,
-    apply_changes,
-    diff,
-    diff_from_base,
-    merge,
-    same,
-)
+from lakeplan.sandbox.graph import MergeConflict, apply_changes, diff, diff_from_base, merge, same
+from lakeplan.values.objects import AddressType, Entry
 
 PATHS = "abcd"
 

@@ -7,8 +7,7 @@ import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.sandbox.messages import ApiError
-from lakeplan.sandbox.multipart import read_part
+from lakeplan.sandbox.messages import ApiError, read_part
 
 
 def prepared(**files):

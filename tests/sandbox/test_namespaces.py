@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.sandbox.messages import ApiError
-from lakeplan.sandbox.namespaces import Namespaces
+from lakeplan.sandbox.storage import Namespaces
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import requests
 from lakeplan.errors import UsageError
 from lakeplan.formats.namespace import GC_RULES_KEY, metadata_key
 from lakeplan.formats.uncommitted import read_uncommitted
-from lakeplan.sandbox import Options, start_sandbox
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sandbox.service import Options
 
 
 class DescribeListening:

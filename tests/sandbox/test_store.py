@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeplan.sandbox.store import Store
+from lakeplan.sandbox.records import Store
 
 
 def test_an_error_leaves_nothing_behind(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from lakeplan.sandbox.table import router_of, routes_of
+from lakeplan.sandbox.server import router_of, routes_of
 
 
 def test_no_route_stands_twice():

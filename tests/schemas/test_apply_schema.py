@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.app.report import report_document
-from lakeplan.app.write import Applied, ApplyReport, Outcome
-from lakeplan.config.schemas import load_schema
+from lakeplan.plan.apply import report_document
+from lakeplan.review.run import Applied, ApplyReport, Outcome
+from lakeplan.tree.schemas import load_schema
 
 TEXT = st.text(max_size=8)
 ETAG = st.just("absent") | st.integers(0, 2**256 - 1).map(lambda n: f"{n:064x}")

@@ -20,18 +20,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lakeplan.api import read_plan
-from lakeplan.config.schemas import load_schema
-from lakeplan.core.diff import action_of, diff_rules
-from lakeplan.core.lifecycle.consequences import MOMENTS
+from lakeplan.api.plans import read_plan
+from lakeplan.branches.consequences import MOMENTS
 from lakeplan.errors import LakeplanError
-from lakeplan.model.branch_plan import BranchesPlan, BranchRow
-from lakeplan.model.branches import Consequence, Keep, MomentTotal, OnlyHere
-from lakeplan.model.lifecycle import Evidence, Policy
-from lakeplan.model.plan import (
+from lakeplan.output.annotations import plan_annotations, render_github, render_junit_plan
+from lakeplan.output.markdown_plan import COMMENT_LIMIT, marker, render_markdown
+from lakeplan.output.plan import render_plan
+from lakeplan.output.show import render_repository
+from lakeplan.review.differences import action_of, diff_rules
+from lakeplan.tree.schemas import load_schema
+from lakeplan.values.branches import Consequence, Keep, MomentTotal, OnlyHere
+from lakeplan.values.desired import Price
+from lakeplan.values.plan import (
     APPLY,
     LIFECYCLE_RUN,
-    Action,
     Backlog,
     Failure,
     GateOutcome,
@@ -46,18 +48,18 @@ from lakeplan.model.plan import (
     RepositoryPlan,
     TagLoss,
 )
-from lakeplan.model.plan_document import digest_of, dump_plan, load_plan, to_document
-from lakeplan.model.price import Price
-from lakeplan.model.rules import GcRules
-from lakeplan.model.runner import Choice
-from lakeplan.model.setting_plan import BranchFate, ObjectRulesPlan, PoliciesPlan, SettingChange
-from lakeplan.model.settings import ObjectRule
-from lakeplan.render.annotations import plan_annotations
-from lakeplan.render.github import render_github
-from lakeplan.render.junit import render_junit_plan
-from lakeplan.render.markdown_plan import COMMENT_LIMIT, marker, render_markdown
-from lakeplan.render.plan import render_plan
-from lakeplan.render.show import render_repository
+from lakeplan.values.plan_document import digest_of, dump_plan, load_plan, to_document
+from lakeplan.values.plan_parts import (
+    BranchesPlan,
+    BranchFate,
+    BranchRow,
+    ObjectRulesPlan,
+    PoliciesPlan,
+    SettingChange,
+)
+from lakeplan.values.rules import Action, GcRules
+from lakeplan.values.settings import Evidence, ObjectRule, Policy
+from lakeplan.values.simulation import Choice
 
 # Lone surrogates too: a path need not be UTF-8, and is read with surrogateescape.
 TEXT = st.text(st.characters() | st.sampled_from("\udc80\udcff\x00\x1b\u2028"), max_size=8)

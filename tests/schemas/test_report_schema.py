@@ -10,10 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lakeplan.app.report_page import report_page_document
-from lakeplan.config.schemas import load_schema
-from lakeplan.render.report import render_report
-from tests.render import report_pages as pages
+from lakeplan.output.report import render_report
+from lakeplan.plan.page import report_page_document
+from lakeplan.tree.schemas import load_schema
+from tests.output import report_pages as pages
 from tests.schemas.test_plan_schema import objects_of
 
 BLOCK = re.compile(r'<script type="application/json" id="graph-\d+">(.*?)</script>', re.DOTALL)

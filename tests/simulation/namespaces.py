@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from lakeplan.formats.namespace import REFS_MANIFEST_KEY, uncommitted_prefix
-from lakeplan.formats.range_writer import write_metarange, write_range
-from lakeplan.formats.refs_dump import write_manifest, write_refs_dump
+from lakeplan.formats.namespace import REFS_MANIFEST_KEY, XidSource, uncommitted_prefix
+from lakeplan.formats.ranges import write_metarange, write_range
+from lakeplan.formats.refs import write_manifest, write_refs_dump
 from lakeplan.formats.uncommitted import write_uncommitted
-from lakeplan.formats.xid import XidSource
-from lakeplan.model.objects import AddressType, Entry
-from lakeplan.model.refs import Branch, Commit, Refs, Tag
+from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import Branch, Commit, Refs, Tag
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 NOW_US = int(NOW.timestamp()) * 1_000_000

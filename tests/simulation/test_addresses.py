@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.model.objects import AddressType
-from lakeplan.simulation.addresses import Addresses, known_as
+from lakeplan.simulation.observing import Addresses, known_as
+from lakeplan.values.objects import AddressType
 
 OLD, RELATIVE, FULL = AddressType.BY_PREFIX, AddressType.RELATIVE, AddressType.FULL
 

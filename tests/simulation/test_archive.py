@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 IMPORTS = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import lakeplan.simulation.runners.spark, lakeplan.simulation.steps, lakeplan.cli.main
+import lakeplan.simulation.spark, lakeplan.simulation.steps, lakeplan.cli.main
 from importlib.resources import files
 assert lakeplan.__file__.startswith(sys.argv[1]), lakeplan.__file__
 assert files("lakeplan").joinpath("schemas", "curve.v1.json").is_file()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakeplan.simulation import tables
-from lakeplan.simulation.columns import RULE_SET, TABLES, Column
+from lakeplan.simulation.output import RULE_SET, TABLES, Column
 
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parents[2] / "schemas" / "simulate.v1.json").read_text())
 DESIGN = {

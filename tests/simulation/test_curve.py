@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.core.retention.curve import Varied
 from lakeplan.errors import FormatError, UsageError
-from lakeplan.model.rules import GcRules
-from lakeplan.ports.progress import Silent
+from lakeplan.retention.curve import Varied
 from lakeplan.simulation.curve import curve, of_namespace
-from lakeplan.simulation.curve_request import CurveRequest
+from lakeplan.simulation.curve_scales import CurveRequest
 from lakeplan.simulation.runners import Runners
+from lakeplan.stores.open import open_namespace
+from lakeplan.values.progress import Silent
+from lakeplan.values.rules import GcRules
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from lakeplan.errors import StorageNotFound
-from lakeplan.model.simulation import Amount
 from lakeplan.simulation import engine
-from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import from_bytes
-from lakeplan.simulation.observing import Source
+from lakeplan.simulation.local import LocalRunner
+from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.runners import Runners, Step
-from lakeplan.simulation.runners.local import LocalRunner
+from lakeplan.values.simulation import Amount
 from tests.simulation.worlds import URL, Files, Range, Unkept, World, items_of, relative, said_of
 
 

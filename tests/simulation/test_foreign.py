@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from lakeplan.errors import FormatError, StorageNotFound
-from lakeplan.formats.odd_entries import odd_entries, pack_odd
-from lakeplan.formats.range_writer import write_metarange, write_range
-from lakeplan.formats.ranges import read_range_arrays
-from lakeplan.ports.progress import Silent
-from lakeplan.ports.sweep import ForeignRanges
+from lakeplan.formats.range_arrays import odd_entries, pack_odd
+from lakeplan.formats.ranges import read_range_arrays, write_metarange, write_range
 from lakeplan.simulation.foreign import ForeignReader
+from lakeplan.simulation.requests import ForeignRanges
 from lakeplan.simulation.runners import Runners
+from lakeplan.values.progress import Silent
 from tests.simulation.worlds import Meant, inside, relative
 
 PLAIN = (relative("a", "data/1", 1), relative("b", "data/2", 1))

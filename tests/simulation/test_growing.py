@@ -10,9 +10,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakeplan.adapters.cache.folder import FolderCache
-from lakeplan.model.rules import GcRules
+from lakeplan.simulation.cache import FolderCache
 from lakeplan.simulation.runners import Runners
+from lakeplan.values.rules import GcRules
 from tests.simulation.namespaces import SERVER_URL, History
 from tests.simulation.reference import Reference
 from tests.simulation.test_run import assert_same, histories, rule_sets, run

@@ -12,9 +12,9 @@ import pyspark
 import pytest
 
 from lakeplan.cli.main import main
-from lakeplan.core.processes import safe_environment
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.simulation.archive import write_archive
+from lakeplan.values.local import safe_environment
 from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
 
 ROOT = Path(__file__).parents[2]

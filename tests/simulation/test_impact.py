@@ -14,20 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeplan import limits
-from lakeplan.adapters.cache.folder import FolderCache
-from lakeplan.adapters.storage import open_namespace
 from lakeplan.errors import FormatError, LakeplanError, SimulationFailed, StorageNotFound
-from lakeplan.formats.range_writer import write_metarange, write_range
-from lakeplan.model.objects import AddressType, Entry
-from lakeplan.model.runner import Choice
-from lakeplan.model.shown import Bit
-from lakeplan.model.shown_records import Records, object_digests, packed
-from lakeplan.model.simulation import Amount, ImpactResult, PrefixAmount, Transition
-from lakeplan.ports.simulation import ImpactRequest
+from lakeplan.formats.ranges import write_metarange, write_range
+from lakeplan.simulation.cache import FolderCache
 from lakeplan.simulation.impact import Inventories, LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
-from lakeplan.simulation.inventory import Inventory, open_inventory
+from lakeplan.simulation.listings import Inventory, open_inventory
+from lakeplan.simulation.requests import ImpactRequest
 from lakeplan.simulation.runners import Runners
+from lakeplan.stores.open import open_namespace
+from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.plan_parts import Bit
+from lakeplan.values.shown_records import Records, object_digests, packed
+from lakeplan.values.simulation import Amount, Choice, ImpactResult, PrefixAmount, Transition
 from tests.simulation.inventories import FakeStore, Row, inventory, inventory_file
 from tests.simulation.namespaces import NOW_US, SERVER_URL, entry, full
 

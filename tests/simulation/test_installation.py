@@ -15,12 +15,12 @@ import pytest
 
 from lakeplan.cli.options import runners
 from lakeplan.errors import SimulationFailed, UsageError
-from lakeplan.simulation import installation, session
-from lakeplan.simulation.installation import checked_home, parse_java_version, require_java, wrong_java
+from lakeplan.simulation import session
 from lakeplan.simulation.runners import SPARK as SPARK_RUNNER
+from lakeplan.simulation.session import checked_home, parse_java_version, require_java, wrong_java
 from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
 
-SPARK = installation.spark_of_pyspark()
+SPARK = session.spark_of_pyspark()
 ROOT = Path(__file__).parents[2]
 
 
@@ -144,7 +144,7 @@ class DescribeTheVariable:
         home = foreign_spark(tmp_path / "spark", pyspark.__version__)
         package = home / "python" / "lib" / "pyspark.zip" / "pyspark" / "__init__.py"
         monkeypatch.setattr(pyspark, "__file__", str(package))
-        assert installation.spark_of_pyspark() == home
+        assert session.spark_of_pyspark() == home
 
     @pytest.mark.spark
     def it_does_not_stop_a_run(self, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.errors import FormatError, LakeplanError, UsageError
-from lakeplan.model.objects import StoredObject
-from lakeplan.simulation.inventory import Inventory, open_inventory, parse_inventory_url
+from lakeplan.simulation.listings import Inventory, open_inventory, parse_inventory_url
+from lakeplan.values.objects import StoredObject
 from tests.simulation.inventories import FakeStore, Row, inventory, inventory_file
 
 DAY = 86_400

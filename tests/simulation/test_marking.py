@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakeplan.core.sweep.keep import Keep
 from lakeplan.errors import FormatError
-from lakeplan.formats.hashing import hash_texts
-from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX, metadata_key
+from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.formats.ranges import read_metarange
-from lakeplan.ports.sweep import Facts, MarkRequest, RecheckRequest
+from lakeplan.retention.keep import Keep
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
+from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.marking import StepMarker
-from lakeplan.simulation.runners import LOCAL, Choice, Runners
-from lakeplan.simulation.runners.local import LocalRunner
+from lakeplan.simulation.requests import Facts, MarkRequest, RecheckRequest
+from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.segments import Manifest
 from lakeplan.simulation.table import pairs_of
+from lakeplan.values.simulation import Choice
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,

@@ -9,15 +9,14 @@ import pyarrow as pa
 import pytest
 
 from lakeplan.errors import SimulationFailed, StorageError
-from lakeplan.formats.hashing import hash_texts
-from lakeplan.model.objects import StoredObject
-from lakeplan.simulation import observing, stored
-from lakeplan.simulation.addresses import Addresses
+from lakeplan.formats.range_arrays import hash_texts
+from lakeplan.simulation import listings, observing
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
-from lakeplan.simulation.marking_parts import list_into_parts
-from lakeplan.simulation.observing import Sightings, Source, fetch, observe, where_of
+from lakeplan.simulation.marking import list_into_parts
+from lakeplan.simulation.observing import Addresses, Sightings, Source, fetch, observe, where_of
 from lakeplan.simulation.sets import Code
 from lakeplan.simulation.work import Kind, WorkItem, pack
+from lakeplan.values.objects import StoredObject
 from tests.simulation.worlds import URL, Files, Range, World, alias, inside, items_of, relative
 
 
@@ -59,7 +58,7 @@ def rows_of(store: Store, item: WorkItem) -> list[tuple[str, int, int]]:
     for seen in observe(source, item, fetch(source, item)):
         keys = seen.texts(pa.array(range(seen.sizes.size)).to_numpy())[0].to_pylist()
         found += list(
-            zip(keys, (seen.sizes & (stored.AT_ONCE - 1)).tolist(), seen.codes.tolist(), strict=True)
+            zip(keys, (seen.sizes & (listings.AT_ONCE - 1)).tolist(), seen.codes.tolist(), strict=True)
         )
     return found
 
@@ -82,7 +81,7 @@ def it_lists_the_root_and_what_is_directly_in_data() -> None:
 
 
 def it_lists_ahead_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "AT_ONCE", 10)
+    monkeypatch.setattr(listings, "AT_ONCE", 10)
     monkeypatch.setattr(observing, "LISTED_AHEAD", 20)
     store = Store([StoredObject(f"data/p/{n:03}", 1, 1) for n in range(100)])
     source, item = source_of(store), WorkItem(Kind.LISTING, 0, "data/p/")

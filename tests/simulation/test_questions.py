@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.model.simulation import Transition
 from lakeplan.simulation.marking import HeldAgain, Marks
-from lakeplan.simulation.questions import GoesInTransitions, GoesUnderRules, Nothing
-from lakeplan.simulation.rulesets import RuleSetBits
-from lakeplan.simulation.seen import Seen
+from lakeplan.simulation.questions import GoesInTransitions, GoesUnderRules, Naming, Nothing
 from lakeplan.simulation.sets import CODES, NOWHERE, Class, leaf_of
-from lakeplan.simulation.shown import Naming
+from lakeplan.simulation.totals import Seen
+from lakeplan.simulation.verdicts import RuleSetBits
 from lakeplan.simulation.work import Kind
+from lakeplan.values.simulation import Transition
 
 RULES = (RuleSetBits("rules", 1, 2), RuleSetBits("compare", 4, 8))
 QUESTIONS = {

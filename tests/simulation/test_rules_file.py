@@ -5,8 +5,8 @@ import json
 import pytest
 
 from lakeplan.errors import ConfigError
-from lakeplan.model.rules import GcRules
-from lakeplan.simulation.rules_file import read_rules
+from lakeplan.simulation.verdicts import read_rules
+from lakeplan.values.rules import GcRules
 
 
 @pytest.mark.parametrize("branches", [{}, {"branches": None}, {"branches": []}])

@@ -14,19 +14,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakeplan.adapters.cache.folder import FolderCache
-from lakeplan.adapters.storage import open_namespace
 from lakeplan.errors import FormatError, LakeplanError, StorageNotFound, UsageError
-from lakeplan.model.objects import Entry
-from lakeplan.model.rules import GcRules
-from lakeplan.ports.progress import Silent
-from lakeplan.ports.range_cache import RangeCache
-from lakeplan.simulation.columns import TABLES
-from lakeplan.simulation.request import SimulateRequest
-from lakeplan.simulation.rulesets import RuleSet
+from lakeplan.simulation.cache import FolderCache, RangeCache
+from lakeplan.simulation.document import SimulateRequest
+from lakeplan.simulation.output import TABLES
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.tables import schema
+from lakeplan.simulation.verdicts import RuleSet
+from lakeplan.stores.open import open_namespace
+from lakeplan.values.objects import Entry
+from lakeplan.values.progress import Silent
+from lakeplan.values.rules import GcRules
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,

@@ -9,20 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.model.rules import GcRules
-from lakeplan.ports.lakefs import MetadataKind
-from lakeplan.ports.progress import Silent
+from lakeplan.lakefs.protocols import MetadataKind
 from lakeplan.simulation import observing, segments
-from lakeplan.simulation.addresses import Addresses
+from lakeplan.simulation.document import SimulateRequest
 from lakeplan.simulation.engine import Answer, Asking, ask
-from lakeplan.simulation.observing import Source
+from lakeplan.simulation.local import LocalRunner
+from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.questions import Nothing
-from lakeplan.simulation.request import SimulateRequest
-from lakeplan.simulation.rulesets import RULES, RuleSet
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import LOCAL, Runners
-from lakeplan.simulation.runners.local import LocalRunner
 from lakeplan.simulation.segments import (
     Manifest,
     Segment,
@@ -35,7 +30,11 @@ from lakeplan.simulation.segments import (
 )
 from lakeplan.simulation.sets import Sets
 from lakeplan.simulation.table import Rows
+from lakeplan.simulation.verdicts import RULES, RuleSet
 from lakeplan.simulation.work import Kind, WorkItem
+from lakeplan.stores.open import open_namespace
+from lakeplan.values.progress import Silent
+from lakeplan.values.rules import GcRules
 from tests.simulation.memory_cache import MemoryCache
 from tests.simulation.namespaces import NOW, History, Snapshot, entry, write_namespace
 from tests.simulation.worlds import URL, Files, Range, World, items_of, relative

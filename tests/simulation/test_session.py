@@ -8,12 +8,7 @@ import pytest
 
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation import session
-from lakeplan.simulation.session import (
-    MAX_SHUFFLE_PARTITIONS,
-    SparkOptions,
-    explained,
-    shuffle_partitions,
-)
+from lakeplan.simulation.session import MAX_SHUFFLE_PARTITIONS, SparkOptions, explained, shuffle_partitions
 
 
 def it_grows_the_shuffle_with_what_is_read() -> None:

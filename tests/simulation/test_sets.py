@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.sets import (
     CODES,
     NOWHERE,
@@ -20,6 +19,7 @@ from lakeplan.simulation.sets import (
     by_pairs,
     leaf_of,
 )
+from lakeplan.simulation.totals import Seen
 from lakeplan.simulation.work import Kind
 
 leaves = st.lists(st.integers(0, 9), max_size=6)

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats import range_arrays, ranges
-from lakeplan.simulation import engine, observing, steps, stored
-from lakeplan.simulation.addresses import Addresses
+from lakeplan.simulation import engine, listings, observing, steps
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
-from lakeplan.simulation.observing import Source
-from lakeplan.simulation.runners.local import LocalRunner
+from lakeplan.simulation.local import LocalRunner
+from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.steps import Asked, Job, leaves_of, read_bins
 from lakeplan.simulation.work import numbered, pack
 from tests.simulation.worlds import (
@@ -48,7 +47,7 @@ def finely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "ROWS_A_PART", 2)
     monkeypatch.setattr(steps, "MAX_ROWS", 3)
     monkeypatch.setattr(steps, "ROWS_A_PIECE", 2)
-    monkeypatch.setattr(stored, "AT_ONCE", 2)
+    monkeypatch.setattr(listings, "AT_ONCE", 2)
 
 
 def check(said: Said, world: World, question: Unkept) -> None:
@@ -100,7 +99,7 @@ class DescribeHashesThatAddressesShare:
             hashes, plain = whole_spans(*arguments)
             return hashes & self.BITS, plain
 
-        for module in (ranges, range_arrays, stored):
+        for module in (ranges, range_arrays, listings):
             monkeypatch.setattr(module, "hash_spans", spans)
         monkeypatch.setattr(observing, "hash_texts", lambda texts: whole_texts(texts) & self.BITS)
         self.short = lambda key: int(whole_texts([key])[0]) >> 62

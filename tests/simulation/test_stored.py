@@ -9,14 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.adapters.storage import open_namespace
 from lakeplan.errors import FormatError
-from lakeplan.formats.hashing import hash_texts
 from lakeplan.formats.namespace import is_candidate_key
-from lakeplan.model.objects import StoredObject
-from lakeplan.ports.storage import StoredColumns
-from lakeplan.simulation import stored
-from lakeplan.simulation.stored import (
+from lakeplan.formats.range_arrays import hash_texts
+from lakeplan.simulation import listings
+from lakeplan.simulation.listings import (
     candidates,
     check_none_nested,
     chosen,
@@ -26,6 +23,9 @@ from lakeplan.simulation.stored import (
     list_stored,
     strings_of,
 )
+from lakeplan.stores.open import open_namespace
+from lakeplan.stores.protocols import StoredColumns
+from lakeplan.values.objects import StoredObject
 
 parts = st.sampled_from(["data", "_lakefs", ".", "..", "", "a", "dummy", ".x", "x.", "é", "\udcff"])
 some_keys = st.lists(st.lists(parts, max_size=4).map("/".join), max_size=6)
@@ -69,7 +69,7 @@ def it_makes_objects_of_columns_and_back() -> None:
 
 
 def it_lists_a_store_without_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "AT_ONCE", 2)
+    monkeypatch.setattr(listings, "AT_ONCE", 2)
     for n in range(5):
         path = tmp_path / "data" / str(n % 2) / str(n)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def it_lists_a_store_without_columns(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def it_joins_small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "AT_ONCE", 4)
+    monkeypatch.setattr(listings, "AT_ONCE", 4)
 
     class Pages:
         def list_columns(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredColumns]:

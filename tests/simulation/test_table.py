@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeplan.formats.compiled import kernels
-from lakeplan.formats.hashing import Hashes
+from lakeplan.formats.range_arrays import Hashes
 from lakeplan.simulation.sets import CODES, Sets
 from lakeplan.simulation.table import (
     STORED,

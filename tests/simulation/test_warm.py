@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.model.rules import GcRules
-from lakeplan.ports.progress import Silent
 from lakeplan.simulation import session, warm
-from lakeplan.simulation.request import SimulateRequest
-from lakeplan.simulation.rulesets import RULES, RuleSet
+from lakeplan.simulation.document import SimulateRequest
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.session import SparkOptions
+from lakeplan.simulation.verdicts import RULES, RuleSet
+from lakeplan.values.progress import Silent
+from lakeplan.values.rules import GcRules
 
 
 def it_warms_with_a_run_in_which_something_goes(runners: Runners) -> None:

@@ -10,20 +10,18 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lakeplan.errors import StorageNotFound
-from lakeplan.formats.odd_entries import odd_entries, pack_odd
-from lakeplan.formats.range_writer import write_range
-from lakeplan.formats.ranges import read_range_arrays
+from lakeplan.formats.range_arrays import odd_entries, pack_odd
+from lakeplan.formats.ranges import read_range_arrays, write_range
 from lakeplan.formats.uncommitted import write_uncommitted
-from lakeplan.model.objects import AddressType, Entry, StoredObject
-from lakeplan.simulation.addresses import Addresses
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
-from lakeplan.simulation.observing import Source
+from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.runners import Runner
-from lakeplan.simulation.seen import Seen
 from lakeplan.simulation.sets import Class
+from lakeplan.simulation.totals import Seen
 from lakeplan.simulation.work import Kind, WorkItem
+from lakeplan.values.objects import AddressType, Entry, StoredObject
 
 URL = "s3://bucket/ns"
 YOUNG_FROM = 1_000

@@ -1,100 +1,350 @@
-"""Parts whose objects are copied into quarantine before they are deleted."""
+"""Copies in quarantine may be all there is of an object: purge keeps what anything needs, restore trusts the
+store and no record."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from lakeplan.errors import StorageError
-from lakeplan.formats.sweep_keys import copied_key
-from lakeplan.model.simulation import Amount
-from lakeplan.model.sweep import GONE, Status
-from lakeplan.sweep import deleting
-from tests.sweep.conftest import SETTINGS, Sweep, ends
-from tests.sweeping.stores import (
-    QUARANTINE_PREFIX,
-    SWEEP_PREFIX,
-    FaultyStore,
-    put_object,
-    raising,
-)
+from lakeplan.errors import StorageError, UsageError
+from lakeplan.formats.namespace import QUARANTINE_PREFIX, sweep_prefix
+from lakeplan.review.selection import Selection
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.purge import NEEDED, YOUNG
+from lakeplan.sweep.restore import RestoreOptions, restore
+from lakeplan.sweep.service import purge_all, quarantines
+from lakeplan.sweep.values import Mark
+from lakeplan.values.repository import Repository
+from tests.sweeping.lake import LakeRepository
+from tests.sweeping.stores import FaultyStore, raising
+from tests.sweeping.world import SweepWorld
+
+FIRST = "main~3"
 
 
-class DescribeQuarantine:
-    @pytest.fixture
-    def sweep(self, sweep: Sweep) -> Sweep:
-        sweep.settings = replace(SETTINGS, mode="quarantine")
-        return sweep
+@pytest.fixture
+def moved(world: SweepWorld, repo: LakeRepository) -> Mark:
+    """Two expired versions, moved into quarantine."""
+    world.sweep["mode"] = "quarantine"
+    mark = world.mark()
+    document = world.sweep_of(mark)
+    assert (document["deleted"]["objects"], document["came_back"]) == (2, 0)
+    return mark
 
-    def it_deletes_nothing_before_everything_is_copied_and_noted(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a", "data/b"])
-        store = FaultyStore(sweep.store)
-        sweep.run(store)
-        names = [name for name, args in store.calls if name in ("copy", "delete") or "copied/" in str(args)]
-        assert names == ["copy", "copy", "put", "delete"]
-        assert sweep.there(QUARANTINE_PREFIX) == {QUARANTINE_PREFIX + k for k in ("data/a", "data/b")}
-        assert sweep.store.read(QUARANTINE_PREFIX + "data/a") == b"a"
-        assert sweep.there() == set()
-        key = copied_key(SWEEP_PREFIX, sweep.parts[0].name)
-        assert sweep.store.read(key) == b'{"copied": 2, "not_copied": 0}'
 
-    def it_writes_down_how_much_was_copied_after_every_batch(
-        self, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+def purge(
+    world: SweepWorld, *, days: float = 8, older_than: datetime | None = None
+) -> tuple[dict[str, Any], int]:
+    world.lake.clock.advance(days=days)
+    older = older_than or world.now()
+    found = quarantines(world.tree(), Selection((), None, None), world.ports(), older_than=older)
+    return purge_all(found, world.ports(), world.run_of(), older_than=older, option=None)
+
+
+def copies(repo: LakeRepository, mark: Mark) -> set[str]:
+    folder = repo.folder / QUARANTINE_PREFIX / mark.mark_id
+    return {f.relative_to(folder).as_posix() for f in folder.rglob("*") if f.is_file()}
+
+
+def bring_back(world: SweepWorld, mark: Mark, **options: str) -> dict[str, Any]:
+    return restore(world.site(), world.stored(mark), world.ports(), world.run_of(), RestoreOptions(**options))
+
+
+def hold_first_by_prefix(world: SweepWorld, repo: LakeRepository, address: str) -> None:
+    world.holds = [{"prefix": "a.b", "reason": "legal"}]
+
+
+def hold_first_by_branch(world: SweepWorld, repo: LakeRepository, address: str) -> None:
+    repo.branch("legal", FIRST)
+    repo.set_rules(7, legal=1)
+    world.holds = [{"branch": "legal", "reason": "legal"}]
+
+
+def branch(world: SweepWorld, repo: LakeRepository, address: str) -> None:
+    repo.branch("fix", FIRST)
+
+
+def protected_tag(world: SweepWorld, repo: LakeRepository, address: str) -> None:
+    repo.tag("v1", FIRST)
+
+
+def stage(world: SweepWorld, repo: LakeRepository, address: str) -> None:
+    repo.stage("again.bin", address)
+
+
+def longer_retention(world: SweepWorld, repo: LakeRepository, address: str) -> None:
+    repo.set_rules(365)
+
+
+def longer_retention_in_the_tree(world: SweepWorld, repo: LakeRepository, address: str) -> None:
+    world.gc = {"default_retention_days": 365}
+
+
+def another_repository(world: SweepWorld, repo: LakeRepository, address: str) -> None:
+    other = world.lake.repository("other")
+    other.stage("there.bin", f"local://repo1/{address}")
+    other.commit()
+
+
+WAYS = [
+    hold_first_by_prefix,
+    hold_first_by_branch,
+    branch,
+    protected_tag,
+    stage,
+    longer_retention,
+    longer_retention_in_the_tree,
+    another_repository,
+]
+
+
+@pytest.mark.parametrize("need", WAYS)
+def it_keeps_copies_that_anything_needs(
+    world: SweepWorld,
+    repo: LakeRepository,
+    moved: Mark,
+    need: Callable[[SweepWorld, LakeRepository, str], None],
+) -> None:
+    (first,) = (a for a in copies(repo, moved) if _copy(repo, moved, a) == b"first")
+    need(world, repo, first)
+    document, code = purge(world)
+    (end,) = document["quarantines"]
+    assert first in copies(repo, moved)
+    assert end["kept_reasons"] == {NEEDED: end["needed"]}
+    assert (end["needed"] >= 1, code) == (True, 3)
+    assert end["deleted"] == 2 - len(copies(repo, moved)) == 2 - end["needed"]
+    assert bring_back(world, moved)["restored"] == end["needed"]
+    assert (repo.folder / first).read_bytes() == b"first"
+    document, code = purge(world, days=0)
+    assert (copies(repo, moved), code) == (set(), 0), "what was restored is not kept for ever"
+    assert (repo.folder / first).read_bytes() == b"first"
+
+
+def _copy(repo: LakeRepository, mark: Mark, address: str) -> bytes:
+    return (repo.folder / QUARANTINE_PREFIX / mark.mark_id / address).read_bytes()
+
+
+def it_deletes_copies_that_nothing_needs(world: SweepWorld, repo: LakeRepository, moved: Mark) -> None:
+    document, code = purge(world)
+    (end,) = document["quarantines"]
+    assert (end["deleted"], end["kept"], end["failed"], code) == (2, 0, 0, 0)
+    assert copies(repo, moved) == set()
+
+
+@pytest.mark.parametrize(("age", "days", "deleted"), [("7d", 6.9, 0), ("7d", 7.1, 2), ("30d", 29, 0)])
+def it_keeps_copies_that_are_too_young(
+    world: SweepWorld, repo: LakeRepository, moved: Mark, age: str, days: float, deleted: int
+) -> None:
+    world.sweep["quarantine_age"] = age
+    document, _ = purge(world, days=days)
+    assert sum(end["deleted"] for end in document["quarantines"]) == deleted
+    assert len(copies(repo, moved)) == 2 - deleted
+
+
+def it_judges_the_age_of_each_copy_under_the_lease(
+    world: SweepWorld, repo: LakeRepository, moved: Mark
+) -> None:
+    world.lake.clock.advance(days=8)
+    found = quarantines(world.tree(), Selection((), None, None), world.ports(), older_than=world.now())
+    address = min(copies(repo, moved))
+    repo.touch(f"{QUARANTINE_PREFIX}{moved.mark_id}/{address}")  # copied again since it was listed
+    document, code = purge_all(found, world.ports(), world.run_of(), older_than=world.now(), option=None)
+    (end,) = document["quarantines"]
+    assert end["kept_reasons"] == {YOUNG: 1}
+    assert (end["deleted"], code) == (1, 0)
+    assert copies(repo, moved) == {address}
+
+
+def it_deletes_nothing_while_a_repository_cannot_be_read(
+    world: SweepWorld, repo: LakeRepository, moved: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "lakeplan.sweep.inspection.foreign_ranges", lambda site, **more: ((), {"other": "denied"})
+    )
+    document, code = purge(world)
+    assert "cannot be read" in document["refused"][0]["message"]
+    assert (len(copies(repo, moved)), code) == (2, 4)
+
+
+def it_reads_the_repositories_of_the_other_servers(
+    world: SweepWorld, repo: LakeRepository, moved: Mark
+) -> None:
+    world.lake.clock.advance(days=8)
+    (found,) = quarantines(world.tree(), Selection((), None, None), world.ports(), older_than=world.now())
+    away = replace(found.site.repository, id="nowhere", storage_namespace="local://elsewhere")
+
+    class Away:
+        def list_repositories(self) -> list[Repository]:
+            return [away]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(found.site.reader, name)
+
+    elsewhere = (replace(found.site.server, name="dr"), Away())
+    found = replace(found, site=replace(found.site, other_servers=(elsewhere,)))
+    document, _ = purge_all([found], world.ports(), world.run_of(), older_than=world.now(), option=None)
+    assert "dr/nowhere cannot be read" in document["refused"][0]["message"]
+    assert len(copies(repo, moved)) == 2
+
+
+def it_inspects_again_before_it_deletes_by_an_old_inspection(
+    world: SweepWorld, repo: LakeRepository, moved: Mark
+) -> None:
+    """A slow rate, or a store that is busy: deleting takes longer than the inspection is good for."""
+    last = max(copies(repo, moved))
+
+    class Slow(FaultyStore):
+        batch_size = 1
+
+    def after(name: str, args: tuple[Any, ...]) -> None:
+        if name == "delete" and len(copies(repo, moved)) == 1:
+            world.lake.clock.advance(hours=1)
+            repo.stage("again.bin", last)
+
+    def wrap(store: SweepStore) -> FaultyStore:
+        slow = Slow(store)
+        slow.after = after
+        return slow
+
+    world.wrap = wrap
+    document, code = purge(world)
+    (end,) = document["quarantines"]
+    assert copies(repo, moved) == {last}
+    assert (end["deleted"], end["kept_reasons"], end["failed"], code) == (1, {NEEDED: 1}, 0, 3)
+
+
+@pytest.mark.parametrize("came_back", [None, 2])
+def it_refuses_a_sweep_of_which_something_came_back_or_nobody_knows(
+    world: SweepWorld, repo: LakeRepository, came_back: int | None
+) -> None:
+    world.sweep["mode"] = "quarantine"
+    mark = world.mark()
+    world.approve(mark)
+    end = world.run(mark)
+    end.came_back, end.closed = came_back, True
+    world.finish(end)
+    document, code = purge(world)
+    (refused,) = document["refused"]
+    assert "--close" in refused["hint"]
+    assert code in (1, 4)
+    assert len(copies(repo, mark)) == 2
+    assert world.finish(world.close(mark))["came_back"] == 0
+    purge(world, days=0)
+    assert copies(repo, mark) == set()
+
+
+def it_refuses_a_sweep_without_a_summary(world: SweepWorld, repo: LakeRepository, moved: Mark) -> None:
+    (repo.folder / sweep_prefix(moved.mark_id) / "summary.json").unlink()
+    document, _ = purge(world)
+    assert "not finished" in document["refused"][0]["message"]
+    assert len(copies(repo, moved)) == 2
+
+
+def it_reports_what_is_gone_when_the_store_fails(
+    world: SweepWorld, repo: LakeRepository, moved: Mark
+) -> None:
+    def wrap(store: SweepStore) -> FaultyStore:
+        faulty = FaultyStore(store)
+        # the store deletes, and its answer is lost
+        faulty.after = raising(StorageError("the answer was cut short"), on="delete")
+        return faulty
+
+    world.wrap = wrap
+    document, code = purge(world)
+    (end,) = document["quarantines"]
+    assert (end["deleted"], end["failed"], code) == (2, 0, 3)
+    assert "cut short" in end["problem"]
+
+
+class DescribeRestore:
+    @pytest.mark.parametrize("lost", ["results", "begun", "copied", "summary.json"])
+    def it_needs_no_record(self, world: SweepWorld, repo: LakeRepository, moved: Mark, lost: str) -> None:
+        place = repo.folder / sweep_prefix(moved.mark_id) / lost
+        for file in [place, *place.rglob("*")]:
+            if file.is_file():
+                file.unlink()
+        assert bring_back(world, moved)["restored"] == 2
+        assert copies(repo, moved) <= repo.stored()
+
+    def it_does_not_believe_a_record_that_calls_what_is_gone_saved(
+        self, world: SweepWorld, repo: LakeRepository, moved: Mark
     ) -> None:
-        monkeypatch.setattr(deleting, "COPIES_A_BATCH", 2)
-        sweep.mark([f"data/{name}" for name in "abcde"])
-        store = FaultyStore(sweep.store)
-        store.before = raising(StorageError("the object is archived"), on="copy", key="data/b")
-        sweep.run(store)
-        notes = [args[1] for args in store.called("put") if "copied/" in args[0]]
-        assert notes == [
-            b'{"copied": 1, "not_copied": 1}',
-            b'{"copied": 3, "not_copied": 1}',
-            b'{"copied": 4, "not_copied": 1}',
-        ]
-        assert [len(keys) for (keys,) in store.called("delete")] == [1, 2, 1]
+        mark = world.mark()  # nothing is left for it
+        assert not mark.goes.objects
+        (record,) = (repo.folder / sweep_prefix(moved.mark_id) / "results").iterdir()
+        record.write_bytes(b"no Parquet")
+        assert bring_back(world, moved)["restored"] == 2
 
-    def it_keeps_what_could_not_be_copied(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a", "data/b"])
-        store = FaultyStore(sweep.store)
-        store.before = raising(StorageError("the object is archived"), on="copy", key="data/b")
-        (end,) = ends(sweep.run(store))
-        assert end.reasons == {"failed: not copied: the object is archived": 1}
-        assert sweep.there() == {"data/b"}
+    def it_works_without_the_parts_of_the_mark(
+        self, world: SweepWorld, repo: LakeRepository, moved: Mark
+    ) -> None:
+        for file in (repo.folder / f"_lakeplan/marks/{moved.mark_id}/going").iterdir():
+            file.unlink()
+        document = bring_back(world, moved)
+        assert document["restored"] == 2
+        assert document["collectable_again"] is None
 
-    def it_keeps_an_object_whose_copy_has_no_place(self, sweep: Sweep) -> None:
-        # a file stands where the copy's folder should be: the system says "no such object" of the target
-        sweep.mark(["data/a"])
-        put_object(sweep.folder, QUARANTINE_PREFIX.rstrip("/"))
-        answer = sweep.run()
-        assert sweep.there() == {"data/a"}, answer
+    def it_never_writes_over_what_is_there(
+        self, world: SweepWorld, repo: LakeRepository, moved: Mark
+    ) -> None:
+        address, other = sorted(copies(repo, moved))
+        (repo.folder / address).write_bytes(b"another object")
+        document = bring_back(world, moved)
+        assert (document["restored"], document["already_there"], document["failed"]) == (1, 1, 0)
+        assert "another object" in document["note"]
+        assert (repo.folder / address).read_bytes() == b"another object"
+        assert (repo.folder / other).is_file()
 
-    def it_has_nothing_to_copy_of_an_object_that_is_gone_by_its_turn(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a"])
-        store = FaultyStore(sweep.store)
+    def it_never_writes_over_what_is_written_at_the_same_moment(
+        self, world: SweepWorld, repo: LakeRepository, moved: Mark
+    ) -> None:
+        address = min(copies(repo, moved))
 
-        def remove(name: str, args: tuple[Any, ...]) -> None:
-            if name == "copy":
-                os.unlink(sweep.folder / "data/a")
+        def write(name: str, args: tuple[Any, ...]) -> None:
+            if name == "copy" and args[1] == address:
+                (repo.folder / address).write_bytes(b"another object")
 
-        store.before = remove
-        sweep.run(store)
-        assert sweep.records == {"data/a": ("deleted", GONE)}
-        assert [keys for (keys,) in store.called("find")] == [["data/a"]], "nothing is left to compare"
+        def wrap(store: SweepStore) -> FaultyStore:
+            faulty = FaultyStore(store)
+            faulty.before = write
+            return faulty
 
-    def it_copies_nothing_that_is_saved(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a", "data/b"])
-        sweep.saved = {"data/b": "held"}
-        sweep.run()
-        assert sweep.there(QUARANTINE_PREFIX) == {QUARANTINE_PREFIX + "data/a"}
+        world.wrap = wrap
+        document = bring_back(world, moved)
+        assert (document["restored"], document["already_there"]) == (1, 1)
+        assert (repo.folder / address).read_bytes() == b"another object"
 
-    def it_says_what_a_full_disk_kept(self, sweep: Sweep) -> None:
-        sweep.mark(["data/a", "data/b"])
-        store = FaultyStore(sweep.store)
-        store.before = raising(StorageError("cannot be used: No space left on device"), on="copy")
-        (end,) = ends(sweep.run(store))
-        assert end.amounts == {Status.FAILED: Amount(2, 2)}
-        assert sweep.there() == {"data/a", "data/b"}
+    def it_says_when_nothing_is_in_quarantine(self, world: SweepWorld, repo: LakeRepository) -> None:
+        mark = world.mark()
+        world.sweep_of(mark)
+        with pytest.raises(UsageError, match="its objects were deleted"):
+            bring_back(world, mark)
+
+    def it_puts_nothing_where_lakefs_keeps_its_own_files(
+        self, world: SweepWorld, repo: LakeRepository, moved: Mark
+    ) -> None:
+        planted = repo.folder / QUARANTINE_PREFIX / moved.mark_id / "_lakefs/planted"
+        planted.parent.mkdir(parents=True)
+        planted.write_bytes(b"planted")
+        bring_back(world, moved)
+        assert not (repo.folder / "_lakefs/planted").exists()
+
+
+def test_errors_of_one_quarantine_leave_the_others_alone(
+    world: SweepWorld, repo: LakeRepository, moved: Mark
+) -> None:
+    for address in copies(repo, moved):
+        (repo.folder / address).write_bytes(b"x")
+        repo.touch(address, age_hours=24 * 5)
+    world.sweep["never_committed"] = "collect"
+    second = world.mark()
+    world.sweep_of(second)
+    assert copies(repo, second)
+    (repo.folder / sweep_prefix(moved.mark_id) / "summary.json").unlink()
+    document, code = purge(world)
+    assert [refused["mark_id"] for refused in document["refused"]] == [moved.mark_id]
+    assert (len(copies(repo, moved)), copies(repo, second), code) == (2, set(), 3)

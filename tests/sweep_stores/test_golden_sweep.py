@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.formats.mark_parts import read_part
-from lakeplan.formats.sweep_keys import begun_key, copied_key, result_key
-from lakeplan.model.runner import Choice
-from lakeplan.model.stored import Versions
-from lakeplan.model.sweep import MarkClass, Marked, Status
-from lakeplan.ports.sweep import DeleteRequest, DeleteSettings, RoundEnd
-from lakeplan.ports.sweep_storage import SweepStore
+from lakeplan.formats.marks import read_part
+from lakeplan.formats.namespace import begun_key, copied_key, result_key
 from lakeplan.simulation.marking import StepMarker
+from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.simulation.runners import SPARK, Runners
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.rounds import PartSweeper
 from lakeplan.sweep.spark import SparkWorkers
+from lakeplan.values.simulation import Choice
+from lakeplan.values.sweep import MarkClass, Marked, Status, Versions
 from tests.golden_marks import PREFIX, active, addresses, mark_request
 from tests.storage_servers import give_workers_the_environment
 

@@ -6,9 +6,9 @@ from datetime import datetime, timezone
 
 import pytest
 
-from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.app.doctor_sweep import check_facts, probe
-from lakeplan.model.stored import Versions
+from lakeplan.doctor.sweep import check_facts, probe
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.values.sweep import Versions
 
 
 @pytest.mark.parametrize("versions", list(Versions))

@@ -10,19 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.adapters.storage.folder_store import FolderStore
 from lakeplan.errors import StorageDenied
-from lakeplan.formats.sweep_keys import result_key
-from lakeplan.model.runner import Choice
-from lakeplan.model.stored import Versions
-from lakeplan.model.sweep import Part
-from lakeplan.ports.progress import Step
-from lakeplan.ports.sweep import DeleteRequest, DeleteSettings
-from lakeplan.ports.sweep_storage import SweepStore
+from lakeplan.formats.namespace import result_key
+from lakeplan.simulation.requests import DeleteRequest, DeleteSettings
+from lakeplan.stores.folder import FolderStore
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep import rounds
-from lakeplan.sweep.rounds import PartSweeper
-from lakeplan.sweep.workers import ThreadWorkers
+from lakeplan.sweep.rounds import PartSweeper, ThreadWorkers
+from lakeplan.values.progress import Step
+from lakeplan.values.simulation import Choice
+from lakeplan.values.sweep import Part, Versions
 
 SWEEP = "_lakeplan/sweeps/m/"
 WAIT = 30.0

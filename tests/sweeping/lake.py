@@ -10,9 +10,9 @@ from typing import Any
 
 import requests
 
-from lakeplan.formats.object_paths import ObjectPaths
-from lakeplan.formats.xid import XidSource
-from lakeplan.sandbox import Options, SandboxHandle, start_sandbox
+from lakeplan.formats.namespace import ObjectPaths, XidSource
+from lakeplan.sandbox.server import SandboxHandle, start_sandbox
+from lakeplan.sandbox.service import Options
 
 
 class Clock:

@@ -9,20 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from lakeplan.core.retention import to_us
-from lakeplan.core.sweep.keep import Keep
-from lakeplan.core.sweep.pacing import Throttle
 from lakeplan.errors import LakeplanError
-from lakeplan.formats.mark_parts import LISTING, MARKED, read_part, write_part
+from lakeplan.formats.marks import LISTING, MARKED, read_part, write_part
 from lakeplan.formats.namespace import check_not_nested
 from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.formats.uncommitted import read_uncommitted
-from lakeplan.model.objects import Entry, StoredObject
-from lakeplan.model.simulation import Amount
-from lakeplan.model.stored import Deletion
-from lakeplan.model.sweep import MarkClass, Marked, Part, PartEnd
-from lakeplan.ports.lakefs import MetadataReader
-from lakeplan.ports.sweep import (
+from lakeplan.lakefs.protocols import MetadataReader
+from lakeplan.retention.keep import Keep
+from lakeplan.retention.rules import to_us
+from lakeplan.simulation.observing import Addresses
+from lakeplan.simulation.requests import (
     DeleteRequest,
     DeleteSettings,
     ForeignRanges,
@@ -30,10 +26,12 @@ from lakeplan.ports.sweep import (
     RecheckRequest,
     RoundEnd,
 )
-from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.simulation.addresses import Addresses
-from lakeplan.sweep.batches import Waiting, delete_all
-from lakeplan.sweep.deleting import Work, sweep_parts
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.deleting import Waiting, Work, delete_all, sweep_parts
+from lakeplan.sweep.rules import Throttle
+from lakeplan.values.objects import Entry, StoredObject
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import Deletion, MarkClass, Marked, Part, PartEnd
 
 
 @dataclass
@@ -49,7 +47,7 @@ class Held:
 
 
 class PlainMarker:
-    """``lakeplan.ports.sweep.Marker``. ``rows`` is the size of a part. ``listed`` is called when the listing
+    """``Marker``. ``rows`` is the size of a part. ``listed`` is called when the listing
     is done, ``marking`` before the parts are written."""
 
     def __init__(self, rows: int = 3) -> None:
@@ -206,7 +204,7 @@ def _row(known: Held | None, kind: MarkClass, last_commits: Mapping[int, str]) -
 
 
 class PlainSweeper:
-    """``lakeplan.ports.sweep.Sweeper`` in this process. A round takes ``parts_a_round`` parts (None: all),
+    """``Sweeper`` in this process. A round takes ``parts_a_round`` parts (None: all),
     those named in ``last`` at the end, and lasts as long as it takes unless ``by_the_clock``.
     ``before_round`` and ``after_round`` are called with the number of the round, from 1."""
 

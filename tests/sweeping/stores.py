@@ -11,13 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.formats.mark_parts import MARKED, read_part, write_part
-from lakeplan.formats.sweep_keys import part_id, result_key
-from lakeplan.model.stored import Deletion
-from lakeplan.model.sweep import MarkClass, Part
-from lakeplan.ports.sweep_storage import SweepStore
-from lakeplan.sweep.batches import Waiting
+from lakeplan.formats.marks import MARKED, read_part, write_part
+from lakeplan.formats.namespace import part_id, result_key
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.deleting import Waiting
+from lakeplan.values.sweep import Deletion, MarkClass, Part
 
 MARK_PREFIX = "_lakeplan/marks/m1/"
 SWEEP_PREFIX = "_lakeplan/sweeps/m1/"

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakeplan.core.retention import CommitGraph, by_date
-from lakeplan.core.sweep.keep import KeepRules, keep_masks
-from lakeplan.formats.mark_parts import read_part
+from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX, REFS_MANIFEST_KEY
-from lakeplan.formats.refs_dump import read_manifest, read_refs
-from lakeplan.model.objects import Entry
-from lakeplan.model.rules import GcRules
-from lakeplan.model.sweep import Part
-from lakeplan.ports.sweep import Facts, ForeignRanges, Marker, MarkRequest, RecheckRequest
+from lakeplan.formats.refs import read_manifest, read_refs
+from lakeplan.retention.graph import CommitGraph, by_date
+from lakeplan.retention.keep import KeepRules, keep_masks
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.marking import StepMarker
+from lakeplan.simulation.requests import Facts, ForeignRanges, Marker, MarkRequest, RecheckRequest
+from lakeplan.values.objects import Entry
+from lakeplan.values.rules import GcRules
+from lakeplan.values.sweep import Part
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,

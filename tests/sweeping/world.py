@@ -10,38 +10,34 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lakeplan.adapters.lakefs.client import connect
-from lakeplan.adapters.lakefs.collection import connect_preparer
-from lakeplan.adapters.lakefs.secret import Credentials, Secret
-from lakeplan.adapters.lakefs.transport import RetryPolicy
-from lakeplan.adapters.state.open import open_state
-from lakeplan.adapters.storage import open_sweep_store
-from lakeplan.app.plan import Selection
-from lakeplan.app.run import Run
-from lakeplan.app.sweep.approve import approve
-from lakeplan.app.sweep.finish import finish
-from lakeplan.app.sweep.lost_marks import find_mark
-from lakeplan.app.sweep.mark import MarkOptions, make_marks
-from lakeplan.app.sweep.ports import Site, SweepPorts, open_site, select_one
-from lakeplan.app.sweep.results import newest_attempts
-from lakeplan.app.sweep.run import SweepEnd, close_sweep, run_sweep
-from lakeplan.app.sweep.service import MarkReport, mark_all
-from lakeplan.app.sweep.store_marks import StoredMark, load_mark
-from lakeplan.config.tree import Tree, load_tree
-from lakeplan.core.planning.gates import Openers
 from lakeplan.errors import LakeplanError, ServerUnreachable
-from lakeplan.formats.mark_parts import read_part
-from lakeplan.formats.sweep_keys import mark_prefix, part_id, result_key, sweep_prefix
-from lakeplan.formats.xid import XidSource
-from lakeplan.model.approval import Approval
-from lakeplan.model.desired import ServerConfig
-from lakeplan.model.mark import Mark
-from lakeplan.model.repository import Repository
-from lakeplan.model.sweep import SweepSettings
-from lakeplan.ports.lakefs import LakeFSReader
-from lakeplan.ports.progress import Silent
-from lakeplan.ports.sweep import UncommittedPreparer, UncommittedRun
-from lakeplan.ports.sweep_storage import SweepStore
+from lakeplan.formats.marks import read_part
+from lakeplan.formats.namespace import XidSource, mark_prefix, part_id, result_key, sweep_prefix
+from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.collection import connect_preparer
+from lakeplan.lakefs.credentials import Credentials, Secret
+from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.lakefs.transport import RetryPolicy
+from lakeplan.review.gates import Openers
+from lakeplan.review.run import Run
+from lakeplan.review.selection import Selection
+from lakeplan.simulation.requests import UncommittedPreparer
+from lakeplan.stores.documents import open_state
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.finish import finish
+from lakeplan.sweep.judge import approve
+from lakeplan.sweep.mark import MarkOptions, make_marks
+from lakeplan.sweep.ports import Site, SweepPorts, open_site, select_one
+from lakeplan.sweep.records import StoredMark, load_mark, newest_attempts
+from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
+from lakeplan.sweep.service import MarkReport, find_mark, mark_all
+from lakeplan.sweep.values import Approval, Mark
+from lakeplan.tree.tree import Tree, load_tree
+from lakeplan.values.desired import ServerConfig
+from lakeplan.values.progress import Silent
+from lakeplan.values.repository import Repository
+from lakeplan.values.sweep import SweepSettings, UncommittedRun
 from tests.sweeping.lake import Lake
 from tests.sweeping.plain import PlainMarker, PlainSweeper
 from tests.sweeping.stores import TimedStore

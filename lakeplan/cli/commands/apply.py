@@ -1,37 +1,133 @@
-"""``lakeplan apply``: does what was reviewed and no more."""
+"""``lakeplan apply``, and what follows it with ``--sweep``."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass, replace
+from datetime import timezone
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from lakeplan.api import read_plan
-from lakeplan.app.apply import ApplyOptions, apply_plan
-from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_plan
-from lakeplan.app.report import exit_code_of, report_document
-from lakeplan.app.state import known_repositories
-from lakeplan.app.sweep.record import read_sweeps
-from lakeplan.app.write import ApplyPorts, Run
+from lakeplan.api.plans import read_plan
 from lakeplan.cli import caches, options
-from lakeplan.cli.after_apply import AfterApply
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.commands.plan import show_plan
-from lakeplan.cli.console import configure_logging, stderr
+from lakeplan.cli.console import configure_logging, stderr, stdout
+from lakeplan.cli.costs import with_costs
 from lakeplan.cli.gates import AllowHere, check_gate_names
 from lakeplan.cli.outputs import OPENMETRICS, RICH, Output, emit, pair_outputs
 from lakeplan.cli.redaction import shown
-from lakeplan.cli.who import this_run
+from lakeplan.cli.stopping import check_lasting_state, stopping
+from lakeplan.cli.sweeping import sweep_ports
+from lakeplan.cli.who import new_mark_id, new_run_id, now_utc, this_run
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import to_document
-from lakeplan.render.apply import render_apply
-from lakeplan.render.metrics import apply_metrics
+from lakeplan.formats.namespace import XidSource
+from lakeplan.output.metrics import apply_metrics
+from lakeplan.output.plan import render_apply
+from lakeplan.output.sweep import render_after_apply
+from lakeplan.plan.apply import ApplyOptions, apply_plan, exit_code_of, report_document
+from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
+from lakeplan.review.base import GuardedTree
+from lakeplan.review.gates import Openers
+from lakeplan.review.run import ApplyPorts, Run
+from lakeplan.review.selection import Selection
+from lakeplan.state.store import known_repositories
+from lakeplan.state.sweeps import read_sweeps
+from lakeplan.sweep.ports import SweepPorts
+from lakeplan.sweep.service import AutomaticEnd, MarkReport, mark_all, marks_document, shown_by, sweep_marks
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.plan import Plan
+from lakeplan.values.plan_document import to_document
+
+AFTER_FORMAT = "lakeplan.apply-sweep/v1"
+
+
+@dataclass(frozen=True)
+class AfterApply:
+    """Marks the repositories of the plan; where the tree allows it, sweeps them."""
+
+    session: Session
+    outputs: tuple[Output, ...]
+    no_color: bool
+    redact: bool = False
+
+    def mark_and_sweep(self, plan: Plan, selection: Selection, run: Run, *, applied: int) -> int:
+        """The worst exit code of marks and sweeps. Nothing is marked after an apply that did not finish."""
+        if applied:
+            stderr(no_color=self.no_color).print("Nothing is marked: the apply did not finish.")
+            return 0
+        tree = GuardedTree(self.session.tree, plan.sweep_guards)
+        keys = {r.key for r in plan.repositories if r.failure is None and selection.takes_key(r.key)}
+        if not keys:
+            return 0
+        if any(d.sweep.automatic for s in tree.servers for d in tree.resolve(s, _names(keys, s))):
+            check_lasting_state(self.session.tree.state_url, os.environ)
+        chosen = replace(selection, targets=tuple(sorted(keys)))
+        with (
+            stopping() as stop,
+            sweep_ports(self.session, runners=self.session.runners, stop=stop.is_set) as ports,
+        ):
+            report, end = self._run(tree, plan, chosen, run, ports)
+        self._show(report, end)
+        return max(report.exit_code, end.exit_code)
+
+    def _run(
+        self, tree: DesiredTree, plan: Plan, chosen: Selection, run: Run, ports: SweepPorts
+    ) -> tuple[MarkReport, AutomaticEnd]:
+        today = now_utc().astimezone(timezone.utc).date()
+        openers = Openers(frozenset(), tuple(tree.overrides), today)
+        report = mark_all(
+            tree,
+            chosen,
+            ports,
+            run,
+            settings=lambda settings: settings,
+            openers=openers,
+            new_mark_id=lambda: new_mark_id(now_utc()),
+        )
+        end = sweep_marks(
+            report,
+            tree,
+            ports,
+            shown=shown_by(plan),
+            openers=openers,
+            new_run=lambda: replace(run, run_id=new_run_id(now_utc())),
+            new_official_id=XidSource(lambda: now_utc().timestamp(), os.urandom).descending,
+        )
+        return report, end
+
+    def _show(self, report: MarkReport, end: AutomaticEnd) -> None:
+        """The apply's own report has its formats; people see what was marked beside it, on the other stream
+        when a document goes to standard output."""
+        taken = any(o.path is None and o.format != RICH for o in self.outputs)
+        console: Console = stderr(no_color=self.no_color) if taken else stdout(no_color=self.no_color)
+        document = with_costs(after_document(report, end), self.session.tree, "swept")
+        document["marked"] = with_costs(document["marked"], self.session.tree, "marks")
+        render_after_apply(shown(document, redact=self.redact), console)
+
+
+def _names(keys: set[str], server: str) -> list[str]:
+    return [name for of, _, name in (key.partition("/") for key in keys) if of == server]
+
+
+def after_document(report: MarkReport, end: AutomaticEnd) -> dict[str, Any]:
+    return {
+        "format": AFTER_FORMAT,
+        "marked": marks_document(report),
+        "waiting": dict(end.waiting),
+        "swept": list(end.swept),
+        "failed": {
+            key: {"message": error.message, "where": error.where, "hint": error.hint}
+            for key, error in end.failed.items()
+        },
+    }
+
 
 FORMATS = ("rich", "json", OPENMETRICS)
 HELP = """Push what a plan file says, and no more.

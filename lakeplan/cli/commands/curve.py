@@ -12,35 +12,37 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.api import read_rules
-from lakeplan.app.gather import gather, read_all_refs, read_graph
+from lakeplan.api.rules import read_rules
 from lakeplan.cli import caches, completing, namespaces, options, redaction
+from lakeplan.cli.caches import inventory_of, inventory_place
+from lakeplan.cli.completing import entry_of, looked_up, one_repository
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
-from lakeplan.cli.inventories import inventory_of, inventory_place
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone
-from lakeplan.cli.one_repository import entry_of, looked_up, one_repository
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
-from lakeplan.cli.when import now_utc, parse_time
+from lakeplan.cli.who import now_utc, parse_time
 from lakeplan.cli.wiring import Session
-from lakeplan.core.retention import to_us
-from lakeplan.core.retention.curve import MAX_DAYS
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
-from lakeplan.model.rules import GcRules
-from lakeplan.ports.progress import Progress
-from lakeplan.ports.storage import NamespaceReader
-from lakeplan.render.curve import render_curve
-from lakeplan.render.curve_svg import curve_svg
-from lakeplan.render.json import json_text
-from lakeplan.simulation.curve_request import CurveRequest
+from lakeplan.output.curve_svg import curve_svg
+from lakeplan.output.simulate import render_curve
+from lakeplan.output.text import json_text
+from lakeplan.plan.gather import gather
+from lakeplan.retention.curve import MAX_DAYS
+from lakeplan.retention.rules import to_us
+from lakeplan.review.selection import read_all_refs, read_graph
+from lakeplan.simulation.curve_scales import CurveRequest
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.runners import Runners
+from lakeplan.stores.open import open_namespace
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.values.progress import Progress
+from lakeplan.values.rules import GcRules
 
-if TYPE_CHECKING:  # Spark takes long to import; a wrong argument should not wait for it
+if TYPE_CHECKING:
     from lakeplan.simulation.curve import CurveInput
-    from lakeplan.simulation.inventory import Inventory
+    from lakeplan.simulation.listings import Inventory
+
 
 FORMATS = ("rich", "json", "svg")
 HELP = """Show what goes at how many days of retention: table, JSON, picture (SVG).

@@ -9,20 +9,19 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.adapters.lakefs.collection import connect_preparer
-from lakeplan.app.doctor import Check, DoctorPorts, Result, doctor_document, examine
-from lakeplan.app.doctor_found import Purpose
-from lakeplan.app.plan import Selection
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.sweeping import open_store
-from lakeplan.cli.when import now_utc
+from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Session
+from lakeplan.doctor.doctor import Check, DoctorPorts, Result, doctor_document, examine
+from lakeplan.doctor.repositories import Purpose
 from lakeplan.errors import ConfigError, ExitCode, UsageError
-from lakeplan.render.amounts import counted
-from lakeplan.render.doctor import render_doctor
-from lakeplan.render.json import json_text
+from lakeplan.lakefs.collection import connect_preparer
+from lakeplan.output.operations import render_doctor
+from lakeplan.output.text import counted, json_text
+from lakeplan.review.selection import Selection
 
 FORMATS = ("rich", "json")
 
@@ -79,8 +78,7 @@ def register(app: typer.Typer) -> None:
 
         def spark() -> str:
             # Imported when asked for, as everywhere: it takes a second.
-            from lakeplan.simulation.check import check_spark
-            from lakeplan.simulation.session import SparkOptions
+            from lakeplan.simulation.session import SparkOptions, check_spark
 
             return check_spark(SparkOptions(master=master, conf=conf, home=home))
 

@@ -8,25 +8,24 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.adapters.git import head_of
-from lakeplan.app.drift import DriftPorts, DriftReport, find_drift
-from lakeplan.app.drift_document import drift_document
-from lakeplan.app.drift_heads import HeadPorts
-from lakeplan.app.plan import Selection
-from lakeplan.app.run import Run
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.costs import with_costs
+from lakeplan.cli.git import head_of
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.redaction import shown
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Session
-from lakeplan.core.drift import DriftClass
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.ports.storage import StateWriter
-from lakeplan.render.drift import render_drift
-from lakeplan.render.json import json_text
-from lakeplan.render.metrics import drift_metrics
+from lakeplan.output.metrics import drift_metrics
+from lakeplan.output.operations import render_drift
+from lakeplan.output.text import json_text
+from lakeplan.plan.drift import DriftPorts, DriftReport, drift_document, find_drift
+from lakeplan.plan.drift_compare import HeadPorts
+from lakeplan.plan.drift_rules import DriftClass
+from lakeplan.review.run import Run
+from lakeplan.review.selection import Selection
+from lakeplan.stores.protocols import StateWriter
 
 FORMATS = ("rich", "json", "openmetrics")
 ANY = "any"

@@ -1,28 +1,138 @@
-"""``lakeplan explain``: why a path, a commit, a branch or an address is kept or not, and until when."""
+"""``lakeplan explain``, of a live server or of a namespace without one."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
 import typer
 
-from lakeplan.app.explain import Question, World, explain
+from lakeplan.api.rules import read_rules
 from lakeplan.cli import completing, options
+from lakeplan.cli.completing import entry_of, looked_up, one_repository
 from lakeplan.cli.console import configure_logging
-from lakeplan.cli.explain_worlds import live_world, namespace_world
-from lakeplan.cli.one_repository import one_repository
+from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.redaction import shown
-from lakeplan.cli.when import now_utc, parse_time
+from lakeplan.cli.who import now_utc, parse_time
 from lakeplan.cli.wiring import Session
-from lakeplan.config.units import parse_duration
-from lakeplan.core.explain_what import KINDS, Kind
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.render.explain import render_explain
-from lakeplan.render.json import json_text
+from lakeplan.explain.explain import ExplainedRules, Question, World, explain
+from lakeplan.explain.search import BranchStaging, RunStaging
+from lakeplan.explain.what import KINDS, Kind
+from lakeplan.output.explain import render_explain
+from lakeplan.output.text import json_text
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.patterns import expand
+from lakeplan.retention.rules import to_us
+from lakeplan.review.selection import read_graph
+from lakeplan.simulation.inputs import NamespaceMetadata, read_history
+from lakeplan.simulation.listings import find_run
+from lakeplan.simulation.observing import Addresses, known_as
+from lakeplan.stores.open import open_namespace
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.tree.checks import parse_duration
+from lakeplan.values.desired import Cleared, DesiredRepository
+from lakeplan.values.objects import StoredObject
+
+DAY = timedelta(hours=24)
+NO_RUN = "no run of uncommitted addresses is at hand: what is staged is shown as if it were not"
+
+
+def live_world(session: Session, server: str, name: str, *, read_only: bool) -> World:
+    """The repository with its stored rules, and the tree's where they differ. Raises ServerError, and
+    UsageError when nobody knows the repository."""
+    reader = session.reader(server)
+    repository = looked_up(session.tree, reader, server, name)
+    stored = reader.get_gc_rules(name)
+    graph, blind_to = read_graph(reader, name, read_only=read_only)
+    rule_sets = [ExplainedRules("stored", stored)]
+    proposed = proposed_rules(entry_of(session.tree, server, name), graph)
+    if proposed is not None and proposed.rules != stored:
+        rule_sets.append(proposed)
+    book = Addresses((repository.storage_namespace,))
+    return World(
+        name=f"{server}/{name}",
+        graph=graph,
+        rule_sets=rule_sets,
+        metadata=reader.metadata_reader(name),
+        addresses=book,
+        staging=BranchStaging(reader, name, tuple(b.id for b in graph.branches), book),
+        as_of=session.as_of,
+        zone=ZoneInfo(session.tree.servers[server].time_zone),
+        young_from_us=to_us(session.as_of - DAY),
+        notes=tuple(f"not seen: {one}" for one in blind_to),
+    )
+
+
+def proposed_rules(desired: DesiredRepository | None, graph: CommitGraph) -> ExplainedRules | None:
+    """The tree's rules with patterns expanded over the branches, and where each stands; None: not managed."""
+    if desired is None or desired.gc is None:
+        return None
+    if isinstance(desired.gc, Cleared):
+        return ExplainedRules("proposed", None)
+    expansion = expand(desired.gc, (branch.id for branch in graph.branches))
+    sources = {branch: str(rule.source) for branch, rule in expansion.by_branch.items()}
+    default = desired.values.get("/gc/default_retention_days", desired.gc.source)
+    return ExplainedRules("proposed", expansion.rules, {"": str(default), **sources})
+
+
+def namespace_world(
+    url: str,
+    rules: Sequence[Path],
+    *,
+    as_of: datetime,
+    zone: str,
+    min_age: timedelta,
+    max_run_age: timedelta,
+    storage_namespace: str | None,
+    endpoint_url: str | None,
+    region: str | None,
+) -> World:
+    """A namespace judged as ``lakeplan simulate`` does. Raises what reading it raises."""
+    namespace = open_namespace(url, endpoint_url=endpoint_url, region=region)
+    book = known_as(namespace.url, storage_namespace)
+    staging = run_staging(namespace, book, as_of, max_run_age)
+    return World(
+        name=namespace.url,
+        graph=read_history(namespace).graph,
+        rule_sets=[
+            ExplainedRules(name, read_rules(path))
+            for name, path in zip(("rules", "compare"), rules, strict=False)
+        ],
+        metadata=NamespaceMetadata(namespace),
+        addresses=book,
+        staging=staging,
+        as_of=as_of,
+        zone=parse_zone(zone),
+        young_from_us=to_us(as_of - min_age),
+        stored=lambda address: _stored(namespace, address),
+        notes=() if staging.run_id is not None else (NO_RUN,),
+    )
+
+
+def run_staging(
+    namespace: NamespaceReader, book: Addresses, as_of: datetime, max_age: timedelta
+) -> RunStaging:
+    """The newest run, with every address that it protects."""
+    # pyarrow takes longer to import than a commit takes to explain.
+    from lakeplan.formats.uncommitted import read_uncommitted
+
+    run = find_run(namespace, as_of_us=to_us(as_of), max_age_seconds=int(max_age.total_seconds()))
+    protected: set[str] = set()
+    for key in run.files:
+        for address in read_uncommitted(namespace.read(key), name=f"{namespace.url}/{key}").addresses:
+            protected.update(book.staged(address))
+    return RunStaging(run.run_id, frozenset(protected))
+
+
+def _stored(namespace: NamespaceReader, address: str) -> StoredObject | None:
+    return next((found for found in namespace.list_objects(address) if found.key == address), None)
+
 
 FORMATS = ("rich", "json")
 HELP = """Say why data is kept or not: by which branch, rule and date, until when, and what would change it.

@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.api import find_repository
+from lakeplan.api.trees import find_repository
 from lakeplan.cli import completing, options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import emit, pair_outputs
 from lakeplan.cli.wiring import Session
-from lakeplan.core.patterns import expand
 from lakeplan.errors import LakeplanError
-from lakeplan.model.desired import Cleared, DesiredRepository
-from lakeplan.model.rules import GcRules
-from lakeplan.render.json import json_text
+from lakeplan.output.text import json_text
+from lakeplan.retention.patterns import expand
+from lakeplan.values.desired import Cleared, DesiredRepository
+from lakeplan.values.rules import GcRules
 
 LAKECTL = "lakectl"
 FORMATS = (LAKECTL,)

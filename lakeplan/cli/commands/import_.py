@@ -11,25 +11,25 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.app.importing import Import, Imported, LeftOut, Owners, Split, make_tree, read_servers
-from lakeplan.app.plan import Selection
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging, say, stdout
 from lakeplan.cli.wiring import Session, lakectl_settings
-from lakeplan.config.files import ROOT_FILE
-from lakeplan.config.problems import TreeError
-from lakeplan.config.tree import load_tree
-from lakeplan.core.files import SHARED, refuse_links, write_file
-from lakeplan.core.patterns import expand
-from lakeplan.core.settings import same_setting
-from lakeplan.core.tree_text import quoted
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
-from lakeplan.model.desired import DesiredRepository, GcDesired
-from lakeplan.model.plan_document import rules_from_body
-from lakeplan.model.rules import GcRules
-from lakeplan.model.settings import SettingKind
-from lakeplan.render.amounts import counted
+from lakeplan.output.text import counted
+from lakeplan.plan.importing import Import, Imported, LeftOut, Owners, Split, make_tree, read_servers
+from lakeplan.retention.patterns import expand
+from lakeplan.review.differences import same_setting
+from lakeplan.review.selection import Selection
+from lakeplan.tree.editing import quoted
+from lakeplan.tree.files import ROOT_FILE
+from lakeplan.tree.tree import load_tree
+from lakeplan.tree.yaml import TreeError
+from lakeplan.values.desired import DesiredRepository, GcDesired
+from lakeplan.values.local import SHARED, refuse_links, write_file
+from lakeplan.values.plan_document import rules_from_body
+from lakeplan.values.rules import GcRules
+from lakeplan.values.settings import SettingKind
 
 HELP = """Write a tree that asks for exactly the rules that are stored now.
 

@@ -11,29 +11,26 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.app.base import ReviewedTree
-from lakeplan.app.lifecycle import report
-from lakeplan.app.lifecycle.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
-from lakeplan.app.lifecycle.report import ReviewedPlan
-from lakeplan.app.lifecycle.run import RunPorts, run_lifecycle
-from lakeplan.app.lifecycle.service import serve
-from lakeplan.app.lifecycle.undo import UndoOptions, undo_lifecycle
-from lakeplan.app.plan import Selection
+from lakeplan.branches import report
+from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
+from lakeplan.branches.report import ReviewedPlan
+from lakeplan.branches.run import RunPorts, run_lifecycle, serve
+from lakeplan.branches.undo import UndoOptions, undo_lifecycle
 from lakeplan.cli import caches, options
 from lakeplan.cli.console import configure_logging
-from lakeplan.cli.costs import with_costs
-from lakeplan.cli.documents import Way
+from lakeplan.cli.costs import Way, with_costs
 from lakeplan.cli.gates import AllowHere, check_gate_names
 from lakeplan.cli.outputs import OPENMETRICS, Output, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
-from lakeplan.cli.when import now_utc
-from lakeplan.cli.who import this_run
+from lakeplan.cli.who import now_utc, this_run
 from lakeplan.cli.wiring import Session
-from lakeplan.core.cron import Cron, parse_cron
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json, read_file, why_unreadable
-from lakeplan.render.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
-from lakeplan.render.metrics import lifecycle_plan_metrics, lifecycle_run_metrics
+from lakeplan.output.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
+from lakeplan.output.metrics import lifecycle_plan_metrics, lifecycle_run_metrics
+from lakeplan.review.base import ReviewedTree
+from lakeplan.review.selection import Selection
+from lakeplan.values.cron import Cron, parse_cron
 
 FORMATS = ("rich", "json")
 METRIC_FORMATS = (*FORMATS, OPENMETRICS)

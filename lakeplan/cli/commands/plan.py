@@ -9,25 +9,26 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.adapters.git import head_of
-from lakeplan.api import objects_path
-from lakeplan.app.plan import PlanOptions, Ports, Selection, SimulateMode, make_plan
-from lakeplan.app.state import known_repositories
+from lakeplan.api.plans import objects_path
 from lakeplan.cli import caches, options, redaction
 from lakeplan.cli.base import Base, read_base
+from lakeplan.cli.caches import inventory_for
 from lakeplan.cli.console import configure_logging, print_error, stderr
-from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
 from lakeplan.cli.gates import check_gate_names, gate_names
-from lakeplan.cli.inventories import inventory_for
+from lakeplan.cli.git import head_of
 from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.plan_texts import PLAN_FORMATS, plan_texts
 from lakeplan.cli.redaction import plan_shown
-from lakeplan.cli.when import now_utc
+from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import LazySimulator, Session
-from lakeplan.core.files import write_file
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.model.plan import Plan
-from lakeplan.model.plan_document import dump_objects, to_document
-from lakeplan.render.plan import render_plan
+from lakeplan.output.plan import render_plan
+from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
+from lakeplan.review.selection import Selection
+from lakeplan.state.store import known_repositories
+from lakeplan.values.local import write_file
+from lakeplan.values.plan import Plan
+from lakeplan.values.plan_document import dump_objects, to_document
 
 HELP = """Show what would change in the rules, and what that does. Writes nothing.
 

@@ -1,29 +1,236 @@
-"""``lakeplan report``: a plan as one HTML page."""
+"""``lakeplan report``: histories from servers or namespaces, curves from files."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timezone
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo
 
+import jsonschema
 import typer
 
-from lakeplan.api import read_plan
-from lakeplan.app.report_page import MAX_DETAILED, report_page_document, shown_repositories
-from lakeplan.cli import namespaces, options, redaction, report_sources
+from lakeplan.api.plans import read_plan
+from lakeplan.cli import namespaces, options, redaction
 from lakeplan.cli.console import configure_logging, say, stderr, stdout
+from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.outputs import STANDARD_OUTPUT
 from lakeplan.cli.progress import progress_for
-from lakeplan.cli.report_curves import Curves, compute_curves
-from lakeplan.cli.report_sources import Sources
 from lakeplan.cli.wiring import Session
-from lakeplan.core.files import write_file
-from lakeplan.core.globs import names_repository
-from lakeplan.errors import ExitCode, UsageError
-from lakeplan.model.plan import Plan, RepositoryPlan
-from lakeplan.render.amounts import size
-from lakeplan.render.report import render_report
+from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
+from lakeplan.output.report import render_report
+from lakeplan.output.text import size
+from lakeplan.plan.graph import History
+from lakeplan.plan.page import MAX_DETAILED, report_page_document, shown_repositories
+from lakeplan.retention.patterns import names_repository
+from lakeplan.review.selection import read_all_refs
+from lakeplan.simulation.curve_scales import CurveRequest
+from lakeplan.simulation.inputs import read_refs_dump
+from lakeplan.simulation.runners import Runners
+from lakeplan.stores.open import open_namespace
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.tree.schemas import load_schema
+from lakeplan.values.local import write_file
+from lakeplan.values.plan import Plan, RepositoryPlan
+from lakeplan.values.progress import Progress
+from lakeplan.values.redaction import is_digest
+
+if TYPE_CHECKING:
+    from lakeplan.simulation.curve import CurveInput
+
+
+HOW_NAMESPACE = "--namespace server/name=URL"
+
+
+@dataclass
+class Histories:
+    """By key; ``failed`` says in words what could not be read, and why."""
+
+    found: dict[str, History] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where histories are read: namespaces (``urls`` by key), else the servers of a session, else nowhere.
+    ``time_zone`` is that of the namespaces' server."""
+
+    urls: Mapping[str, str] = field(default_factory=dict)
+    session: Session | None = None
+    endpoint_url: str | None = None
+    region: str | None = None
+    time_zone: str = "UTC"
+
+    def namespace(self, key: str) -> NamespaceReader:
+        """Raises what opening it raises."""
+        return open_namespace(self.urls[key], endpoint_url=self.endpoint_url, region=self.region)
+
+
+def read_histories(
+    sources: Sources, repositories: Sequence[RepositoryPlan], progress: Progress, *, read_only: bool
+) -> Histories:
+    """Each from its namespace as the refs dump has it, or as its server has it now. One that cannot be read
+    does not keep the page from showing the rest."""
+    histories = Histories()
+    zone = parse_zone(sources.time_zone)
+    asked = [r for r in repositories if r.key in sources.urls or sources.session is not None]
+    with progress.task("reading histories", len(asked)) as step:
+        for repository in asked:
+            try:
+                if repository.key in sources.urls:
+                    namespace = sources.namespace(repository.key)
+                    _, refs = read_refs_dump(namespace)
+                    found = History(refs, f"the refs dump of {namespace.url}", zone)
+                else:
+                    assert sources.session is not None
+                    found = _live(sources.session, repository, read_only=read_only)
+                if not len(found.graph):  # asking raises for a damaged one: the page goes without it
+                    raise LakeplanError("its history has no commits", hint="read its refs again")
+                histories.found[repository.key] = found
+            except LakeplanError as error:
+                hint = f" ({error.hint})" if error.hint else ""
+                histories.failed.append(f"{repository.key}: no commit graph: {error.message}{hint}")
+            step()
+    return histories
+
+
+def _live(session: Session, repository: RepositoryPlan, *, read_only: bool) -> History:
+    """Raises LakeplanError when the server is not the plan's, or has another repository of that name."""
+    config = session.tree.servers.get(repository.server)
+    if config is None or config.endpoint_url != repository.endpoint_url:
+        raise LakeplanError(
+            f"the tree has no server {repository.server!r} at the plan's address", hint="use the plan's tree"
+        )
+    reader = session.reader(repository.server)
+    found = reader.get_repository(repository.name)
+    planned = any((repository.creation_date, repository.storage_namespace))
+    if planned and not repository.is_of(found.creation_date, found.storage_namespace):
+        raise LakeplanError("the repository was deleted and made again since the plan", hint="plan again")
+    refs, blind_to = read_all_refs(reader, repository.name, read_only=read_only)
+    zone = timezone.utc if config.time_zone == "UTC" else ZoneInfo(config.time_zone)
+    listed = tuple(reader.list_branches(repository.name))
+    return History(refs, f"the server {repository.server}", zone, blind_to, listed)
+
+
+def namespace_urls(given: Sequence[str], repositories: Sequence[RepositoryPlan]) -> dict[str, str]:
+    """Key → URL of ``--namespace`` options: ``URL`` alone where the page is about one repository, else
+    ``server/name=URL``. Raises UsageError."""
+    keys = {r.key for r in repositories}
+    urls: dict[str, str] = {}
+    for text in given:
+        name, equals, url = text.partition("=")
+        if not equals or "://" in name:
+            if len(keys) != 1:
+                raise UsageError(
+                    f"--namespace {text}: which of {len(keys):,} repositories is it?", hint=HOW_NAMESPACE
+                )
+            name, url = next(iter(keys)), text
+        named = [key for key in keys if name in (key, key.partition("/")[2])]
+        if len(named) != 1:
+            raise UsageError(
+                f"--namespace {text}: {name!r} is not a repository that this page shows", hint=HOW_NAMESPACE
+            )
+        if named[0] in urls:
+            raise UsageError(f"--namespace is given twice for {named[0]}", hint="give one URL for each")
+        if "://" not in url:
+            raise UsageError(f"--namespace {url!r} is no URL", hint="file:///…, s3://… or https://…blob…")
+        urls[named[0]] = url
+    return urls
+
+
+def read_curve(path: Path) -> Mapping[str, Any]:
+    """A curve as ``lakeplan curve --format json`` writes it. Raises LakeplanError that names the file."""
+    hint = "make one with: lakeplan curve REPO --horizon 90d --format json --out FILE"
+    try:
+        document = parse_json(read_file(path))
+        jsonschema.validate(document, load_schema("curve"))
+    except (OSError, TooLarge) as error:
+        raise LakeplanError(
+            f"cannot read the curve: {why_unreadable(error)}", where=str(path), hint=hint
+        ) from None
+    except ValueError:
+        raise LakeplanError(
+            "not a whole curve (it is cut or is not JSON)", where=str(path), hint=hint
+        ) from None
+    except jsonschema.ValidationError as error:
+        raise LakeplanError(
+            f"not a curve of this version: {error.message[:200]}", where=str(path), hint=hint
+        ) from None
+    found: Mapping[str, Any] = document
+    return found
+
+
+MAX_CURVES = 5
+"""A curve reads every range of its repository."""
+HORIZON_DAYS = 90
+
+
+@dataclass
+class Curves:
+    """By key. ``failed`` says in words which curves could not be made, and why."""
+
+    found: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The key of each by the name that its document has."""
+        return {str(document["repository"]): key for key, document in self.found.items()}
+
+
+def compute_curves(
+    plan: Plan,
+    repositories: Sequence[RepositoryPlan],
+    histories: Mapping[str, History],
+    sources: Sources,
+    runners: Runners,
+    progress: Progress,
+) -> Curves:
+    """Curves of the proposed rules (of the stored ones where none are proposed) at the plan's moment.
+    One that fails does not keep the page from showing the rest."""
+    from lakeplan.simulation.curve import curve
+
+    curves = Curves()
+    wanted = [r for r in repositories if r.key in histories and (r.after or r.before) is not None]
+    for repository in wanted[:MAX_CURVES]:
+        history = histories[repository.key]
+        rules = repository.after or repository.before
+        assert rules is not None
+        request = CurveRequest(rules, plan.as_of, history.zone, (), None, HORIZON_DAYS)
+        try:
+            given = _given(request, repository, history, sources)
+            curves.found[repository.key] = curve(request, given, runners, progress)
+        except LakeplanError as error:
+            curves.failed.append(f"{repository.key}: no retention curve: {error.message}")
+    if len(wanted) > MAX_CURVES:
+        rest = ", ".join(r.key for r in wanted[MAX_CURVES:][:MAX_CURVES])
+        curves.left_out.append(
+            f"more than {MAX_CURVES} retention curves: not of {rest}; name them by --target"
+        )
+    return curves
+
+
+def _given(
+    request: CurveRequest, repository: RepositoryPlan, history: History, sources: Sources
+) -> CurveInput:
+    from lakeplan.simulation.curve import of_namespace, of_repository
+
+    if repository.key in sources.urls:
+        namespace = sources.namespace(repository.key)
+        planned = repository.storage_namespace
+        known = planned if planned and not is_digest(planned) else None
+        return of_namespace(request, namespace, storage_namespace=known)
+    assert sources.session is not None, "a history was read from a server"
+    reader = sources.session.reader(repository.server)
+    url = reader.get_repository(repository.name).storage_namespace
+    metadata = reader.metadata_reader(repository.name)
+    return of_repository(repository.key, history.graph, metadata, url, history.blind_to)
+
 
 HELP = """Write a plan as one HTML page: impact, timeline, curves, branches, the commit graph with reasons.
 
@@ -109,8 +316,8 @@ def register(app: typer.Typer) -> None:
         plan = read_plan(plan_file)
         targets = _targets(plan, target or (), plan_file)
         shown = shown_repositories(plan, targets)
-        urls = report_sources.namespace_urls(namespace or (), shown)
-        curves = [report_sources.read_curve(path) for path in curve or ()]
+        urls = namespace_urls(namespace or (), shown)
+        curves = [read_curve(path) for path in curve or ()]
         if with_curves and (no_graph or (tree is None and not urls)):
             raise UsageError(
                 "--with-curves needs a history", hint="give -C DIR or --namespace, or --curve FILE"
@@ -123,7 +330,7 @@ def register(app: typer.Typer) -> None:
             runners = session.runners
         sources = Sources({} if no_graph else urls, session, endpoint_url, region, time_zone)
         drawn = shown[:MAX_DETAILED]
-        histories = report_sources.read_histories(sources, drawn, progress, read_only=read_only)
+        histories = read_histories(sources, drawn, progress, read_only=read_only)
         made = Curves()
         if with_curves:
             made = compute_curves(plan, drawn, histories.found, sources, runners, progress)

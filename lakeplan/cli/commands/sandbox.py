@@ -17,12 +17,12 @@ import typer
 from lakeplan.cli.console import configure_logging, say, stderr, stdout
 from lakeplan.cli.options import AsOf, LogLevel, Quiet
 from lakeplan.cli.stopping import stopping
-from lakeplan.cli.when import now_utc, parse_time
+from lakeplan.cli.who import now_utc, parse_time
 from lakeplan.errors import UsageError
-from lakeplan.sandbox import Flavor, Options, start_sandbox
-from lakeplan.sandbox.seed.client import SeedClient
-from lakeplan.sandbox.seed.document import HELP, read_seed
-from lakeplan.sandbox.seed.runner import run_seed
+from lakeplan.sandbox.seed import SeedClient, run_seed
+from lakeplan.sandbox.seed_document import HELP, read_seed
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sandbox.service import Flavor, Options
 
 SANDBOX = "LAKEPLAN_SANDBOX"
 """The variables of a server named sandbox begin with it."""

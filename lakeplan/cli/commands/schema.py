@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.config.schemas import bundled_schema, schema_names
+from lakeplan.tree.schemas import bundled_schema, schema_names
 
 HELP = f"""Print a JSON Schema, whole in one document: for an editor, or to check what others read.
 

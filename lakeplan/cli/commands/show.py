@@ -1,25 +1,167 @@
-"""``lakeplan show``: a stored plan, or with ``--resolved`` where every value of a repository comes from."""
+"""``lakeplan show``, of a plan file or of the resolved tree."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
-from lakeplan.api import read_plan
-from lakeplan.cli import completing, options
-from lakeplan.cli.commands.show_resolved import show_resolved
+from lakeplan.api.plans import read_plan
+from lakeplan.cli import completing, options, redaction
 from lakeplan.cli.console import configure_logging
-from lakeplan.cli.formats import PLAN_FORMATS, plan_texts
-from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.plan_texts import PLAN_FORMATS, plan_texts
 from lakeplan.cli.redaction import plan_shown
-from lakeplan.core.globs import names_repository
 from lakeplan.errors import UsageError
-from lakeplan.model.plan_document import to_document
-from lakeplan.render.plan import render_plan
-from lakeplan.render.show import render_repository
+from lakeplan.output.plan import render_plan
+from lakeplan.output.show import render_repository
+from lakeplan.output.text import safe, safe_lines
+from lakeplan.retention.patterns import names_repository
+from lakeplan.tree.structure import nearest
+from lakeplan.tree.tree import Tree, load_tree
+from lakeplan.values.desired import DesiredRepository, ServerConfig
+from lakeplan.values.plan_document import to_document
+
+WIDEST = 60
+"""Columns are aligned up to this width."""
+
+
+def show_resolved(
+    tree_dir: Path, repository: str, outputs: Sequence[Output], *, no_color: bool, redact: bool = False
+) -> None:
+    """Prints the resolved configuration of ``name`` or ``server/name``, once for each server that has it.
+
+    Raises ConfigError for a tree with problems, UsageError when no entry names the repository.
+    """
+    tree = load_tree(tree_dir, os.environ)
+    documents = [
+        redaction.shown(
+            {**resolved_document(one), "server_values": server_values(tree.servers[one.server])},
+            redact=redact,
+        )
+        for one in find_resolved(tree, repository)
+    ]
+
+    def rich_form(console: Console) -> None:
+        for document in documents:
+            _render(document, console)
+
+    text = json.dumps({"repositories": documents}, indent=2, ensure_ascii=False) + "\n"
+    emit(outputs, {"json": lambda: text}, rich_form, no_color=no_color)
+
+
+def find_resolved(tree: Tree, repository: str) -> list[DesiredRepository]:
+    """The repository on every server where some entry names it."""
+    name = repository.rpartition("/")[2]
+    servers = tree.servers_of(repository)
+    if not servers:
+        close = nearest(name, [e.name for e in tree.entries if not e.is_glob])
+        raise UsageError(
+            f"no entry of the tree names {repository!r}",
+            where=str(tree.root / "lakeplan.yaml"),
+            hint=f"did you mean {close}?" if close else "write a name, or server/name",
+        )
+    return [r for server in servers for r in tree.resolve(server, [name]) if r.name == name]
+
+
+def resolved_document(repository: DesiredRepository) -> dict[str, Any]:
+    """The repository as JSON: its resolved configuration, and each value with its source."""
+    return {
+        "server": repository.server,
+        "name": repository.name,
+        "entry": repository.entry,
+        "source": str(repository.source),
+        "config_hash": repository.config_hash,
+        "resolved": repository.resolved,
+        "values": [
+            {
+                "path": _dotted(repository.resolved, pointer),
+                "pointer": pointer,
+                "value": _at(repository.resolved, pointer),
+                "file": source.file,
+                "line": source.line,
+                "column": source.column,
+            }
+            for pointer, source in repository.values.items()
+        ],
+    }
+
+
+def server_values(server: ServerConfig) -> list[dict[str, Any]]:
+    """What the server's settings add to every repository on it: its price."""
+    price, source = server.cost_per_gb_month, server.cost_source
+    if price is None or source is None:
+        return []
+    shown = f"{price.amount:g} {price.currency}".rstrip()
+    path = f"servers.{server.name}.cost_per_gb_month"
+    return [{"path": path, "value": shown, "file": source.file, "line": source.line, "column": source.column}]
+
+
+def _render(document: dict[str, Any], console: Console) -> None:
+    title = f"{document['server']}/{document['name']}"
+    _print(console, (title, "bold"), (f" entry {document['entry']}, {document['source']}", "dim"))
+    if not document["values"]:
+        _print(console, ("  nothing is managed", ""))
+    rows = [
+        (value["path"], json.dumps(value["value"], ensure_ascii=False), f"{value['file']}:{value['line']}")
+        for value in document["values"]
+    ]
+    rows += [(v["path"], v["value"], f"{v['file']}:{v['line']}") for v in document["server_values"]]
+    # Never wrapped: a place that is cut in two can be neither read nor clicked. Where the columns do not fit
+    # beside each other the path has a line of its own.
+    path_width, value_width = (min(WIDEST, max((len(r[i]) for r in rows), default=0)) for i in (0, 1))
+    place_width = max((len(place) for _, _, place in rows), default=0)
+    stacked = path_width + value_width + place_width + 6 > console.width
+    for path, shown, place in rows:
+        if stacked:
+            _print(console, (f"  {path}", ""))
+            _print(console, (f"      {shown.ljust(value_width)}  ", ""), (place, "dim"))
+            continue
+        columns = f"  {path.ljust(path_width)}  {shown.ljust(value_width)}  "
+        _print(console, (columns, ""), (place, "dim"))
+
+
+def _print(console: Console, *parts: tuple[str, str]) -> None:
+    """One line of texts, each in its style."""
+    line = [(safe_lines(safe(text), console.encoding), style) for text, style in parts]
+    console.print(Text.assemble(*line), soft_wrap=True)
+
+
+def _parts(pointer: str) -> Iterator[str]:
+    for part in pointer.split("/")[1:]:
+        yield part.replace("~1", "/").replace("~0", "~")
+
+
+def _at(document: Any, pointer: str) -> Any:
+    for part in _parts(pointer):
+        document = document[int(part)] if isinstance(document, list) else document[part]
+    return document
+
+
+def _dotted(document: Any, pointer: str) -> str:
+    """``gc.branches[main].retention_days``: items by their names where they have one."""
+    text = ""
+    for part in _parts(pointer):
+        if isinstance(document, list):
+            document = document[int(part)]
+            text += f"[{_item_name(document) or part}]"
+        else:
+            document = document[part]
+            text += f".{part}" if text else part
+    return text
+
+
+def _item_name(item: Any) -> str:
+    if not isinstance(item, dict):
+        return ""
+    return next((str(item[k]) for k in ("branch_id", "pattern", "id") if k in item), "")
+
 
 HELP = """Show a plan file again, or with --resolved a repository's configuration. No server is asked.
 

@@ -8,24 +8,23 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.api import read_rules
+from lakeplan.api.rules import read_rules
 from lakeplan.cli import caches, namespaces, options
+from lakeplan.cli.caches import inventory_place
 from lakeplan.cli.console import configure_logging
-from lakeplan.cli.inventories import inventory_place
 from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone
 from lakeplan.cli.outputs import emit_document, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.cli.redaction import shown
-from lakeplan.cli.when import now_utc, parse_time
+from lakeplan.cli.who import now_utc, parse_time
 from lakeplan.errors import ExitCode
-from lakeplan.ports.progress import Progress
-from lakeplan.ports.storage import NamespaceReader
-from lakeplan.render.simulate import render_simulate
-from lakeplan.simulation.commits import simulate_commits
-from lakeplan.simulation.request import SimulateRequest
-from lakeplan.simulation.rulesets import COMPARE, RULES, RuleSet
+from lakeplan.output.simulate import render_simulate
+from lakeplan.simulation.document import SimulateRequest, simulate_commits
 from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
+from lakeplan.stores.open import open_namespace
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.values.progress import Progress
 
 FORMATS = ("rich", "json")
 HELP = """Show what rules would delete in a namespace; needs no server.

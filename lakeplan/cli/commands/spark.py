@@ -9,9 +9,9 @@ import typer
 
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
-from lakeplan.config.schemas import schema_folder
 from lakeplan.errors import ExitCode
 from lakeplan.simulation.archive import EXECUTOR_PACKAGES, write_archive
+from lakeplan.tree.schemas import schema_folder
 
 HELP = """Write the zip that executors need, and list the packages beside it.
 

@@ -1,4 +1,4 @@
-"""``lakeplan sweep``: reclaiming storage, with a person's word between mark and deletion."""
+"""``lakeplan sweep``."""
 
 from __future__ import annotations
 
@@ -13,28 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lakeplan.adapters.lakefs.transport import Timeouts
-from lakeplan.app.plan import Selection
-from lakeplan.app.sweep.approve import approve as approve_mark
-from lakeplan.app.sweep.finish import finish
-from lakeplan.app.sweep.lost_marks import find_mark
-from lakeplan.app.sweep.official import run_official, withdraw
-from lakeplan.app.sweep.restore import RestoreOptions
-from lakeplan.app.sweep.restore import restore as bring_back
-from lakeplan.app.sweep.run import close_sweep, run_sweep
-from lakeplan.app.sweep.safeguards import may_delete, read_summary
-from lakeplan.app.sweep.service import (
-    MARKS_FORMAT,
-    list_marks,
-    mark_all,
-    mark_document,
-    marks_document,
-    open_mark,
-    purge_all,
-    quarantines,
-    stage_of,
-)
-from lakeplan.cli import options, sweep_help
+from lakeplan.cli import options
 from lakeplan.cli.collecting import (
     CollectorClient,
     CollectorConf,
@@ -45,23 +24,19 @@ from lakeplan.cli.collecting import (
     show_collector_runs,
 )
 from lakeplan.cli.console import configure_logging, stderr
-from lakeplan.cli.costs import with_costs
-from lakeplan.cli.documents import Way
+from lakeplan.cli.costs import Way, with_costs
 from lakeplan.cli.gates import AllowHere, check_gate_names
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.outputs import OPENMETRICS, pair_outputs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
-from lakeplan.cli.when import now_utc
-from lakeplan.cli.who import new_mark_id, this_run
+from lakeplan.cli.who import new_mark_id, now_utc, this_run
 from lakeplan.cli.wiring import Session
-from lakeplan.core.planning.gates import Openers
-from lakeplan.core.sweep.official import ENGINE
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.formats.xid import XidSource
-from lakeplan.model.sweep import SweepSettings
-from lakeplan.render.metrics import mark_list_metrics, mark_metrics, sweep_metrics
-from lakeplan.render.sweep import (
+from lakeplan.formats.namespace import XidSource
+from lakeplan.lakefs.transport import Timeouts
+from lakeplan.output.metrics import mark_list_metrics, mark_metrics, sweep_metrics
+from lakeplan.output.sweep import (
     render_approval,
     render_mark_list,
     render_marks,
@@ -69,6 +44,76 @@ from lakeplan.render.sweep import (
     render_restore,
     render_sweep,
 )
+from lakeplan.review.gates import Openers
+from lakeplan.review.selection import Selection
+from lakeplan.sweep.finish import finish
+from lakeplan.sweep.judge import approve as approve_mark
+from lakeplan.sweep.neighbours import may_delete, read_summary
+from lakeplan.sweep.official import run_official, withdraw
+from lakeplan.sweep.restore import RestoreOptions
+from lakeplan.sweep.restore import restore as bring_back
+from lakeplan.sweep.rules import ENGINE
+from lakeplan.sweep.run import close_sweep, run_sweep
+from lakeplan.sweep.service import (
+    MARKS_FORMAT,
+    find_mark,
+    list_marks,
+    mark_all,
+    mark_document,
+    marks_document,
+    open_mark,
+    purge_all,
+    quarantines,
+    stage_of,
+)
+from lakeplan.values.sweep import SweepSettings
+
+MARK = """Write down what a sweep would take. Deletes nothing.
+
+\b
+Examples:
+  lakeplan sweep mark
+  lakeplan sweep mark --target analytics --min-age 7d
+"""
+APPROVE = """Say yes to a mark, for the record. Deletes nothing.
+
+\b
+Examples:
+  lakeplan sweep approve 20260331T120000-1a2b3c4d --reason "ticket 42"
+"""
+RUN = """Delete what an approved mark names, or go on with it. A run that was killed is run again.
+
+With --close it deletes nothing, and also works when the state was lost.
+
+\b
+Examples:
+  lakeplan sweep run 20260331T120000-1a2b3c4d
+  lakeplan sweep run 20260331T120000-1a2b3c4d --format json --out sweep.json
+  lakeplan sweep run 20260331T120000-1a2b3c4d --close
+"""
+RESTORE = """Bring objects back out of quarantine, also when the state was lost.
+
+\b
+Examples:
+  lakeplan sweep restore 20260331T120000-1a2b3c4d
+  lakeplan sweep restore 20260331T120000-1a2b3c4d --path raw/2026/
+"""
+PURGE = """Delete copies in quarantine that are old enough and that nothing needs. This cannot be undone.
+
+\b
+Examples:
+  lakeplan sweep purge --older-than 14d
+  lakeplan sweep purge --older-than 14d --target analytics --auto-approve
+"""
+REPORT = """List marks, or show one and what became of it.
+
+\b
+Examples:
+  lakeplan sweep report
+  lakeplan sweep report 20260331T120000-1a2b3c4d
+  lakeplan sweep report --collector-runs --format json
+"""
+
 
 FORMATS = ("rich", "json")
 METRIC_FORMATS = (*FORMATS, OPENMETRICS)
@@ -77,16 +122,12 @@ MarkId = Annotated[str, typer.Argument(metavar="MARK", help="The id that sweep m
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Reclaim storage: mark, approve, run, restore.", no_args_is_help=True)
-    group.command("mark", help=sweep_help.MARK, short_help="Write down what a sweep would take.")(mark)
-    group.command("approve", help=sweep_help.APPROVE, short_help="Say yes to a mark, for the record.")(
-        approve
-    )
-    group.command("run", help=sweep_help.RUN, short_help="Delete what an approved mark names.")(run)
-    group.command("restore", help=sweep_help.RESTORE, short_help="Bring objects back out of quarantine.")(
-        restore
-    )
-    group.command("purge", help=sweep_help.PURGE, short_help="End quarantines that are old enough.")(purge)
-    group.command("report", help=sweep_help.REPORT, short_help="List marks, or show one.")(report)
+    group.command("mark", help=MARK, short_help="Write down what a sweep would take.")(mark)
+    group.command("approve", help=APPROVE, short_help="Say yes to a mark, for the record.")(approve)
+    group.command("run", help=RUN, short_help="Delete what an approved mark names.")(run)
+    group.command("restore", help=RESTORE, short_help="Bring objects back out of quarantine.")(restore)
+    group.command("purge", help=PURGE, short_help="End quarantines that are old enough.")(purge)
+    group.command("report", help=REPORT, short_help="List marks, or show one.")(report)
     app.add_typer(group, name="sweep")
 
 

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.app.policy_test import run_tests
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.outputs import emit, pair_outputs
-from lakeplan.config.policy_tests import FOLDER, find_tests, read_tests
-from lakeplan.config.tree import load_tree
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.render.json import json_text
-from lakeplan.render.policy_test import render_tests, render_tests_junit
+from lakeplan.explain.policy_test import run_tests
+from lakeplan.output.show import render_tests, render_tests_junit
+from lakeplan.output.text import json_text
+from lakeplan.tree.policy_tests import FOLDER, find_tests, read_tests
+from lakeplan.tree.tree import load_tree
 
 FORMATS = ("rich", "json", "junit")
 HELP = """Run the tree's policy tests: drawn histories, and what must survive under the tree's rules.

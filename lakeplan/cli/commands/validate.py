@@ -13,14 +13,12 @@ from rich.console import Console
 
 from lakeplan.cli import options
 from lakeplan.cli.console import configure_logging, say
-from lakeplan.cli.formats import tree_prefix
 from lakeplan.cli.outputs import RICH, emit, pair_outputs
-from lakeplan.config.problems import TreeError
-from lakeplan.config.tree import Tree, load_tree
+from lakeplan.cli.plan_texts import tree_prefix
 from lakeplan.errors import ConfigError, ExitCode
-from lakeplan.render.annotations import problem_annotations
-from lakeplan.render.github import render_github
-from lakeplan.render.junit import render_junit_problems
+from lakeplan.output.annotations import problem_annotations, render_github, render_junit_problems
+from lakeplan.tree.tree import Tree, load_tree
+from lakeplan.tree.yaml import TreeError
 
 HELP = """Check a tree: every problem at once, each with file, line and column. No server is asked.
 

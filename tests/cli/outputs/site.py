@@ -22,10 +22,11 @@ from typing import Any
 import pytest
 
 import lakeplan.cli
-from lakeplan.adapters.storage.folder_store import FolderStore
-from lakeplan.cli import when
+from lakeplan.cli import who
 from lakeplan.cli.main import run
-from lakeplan.sandbox import Options, SandboxHandle, start_sandbox
+from lakeplan.sandbox.server import SandboxHandle, start_sandbox
+from lakeplan.sandbox.service import Options
+from lakeplan.stores.folder import FolderStore
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 """When everything happens, unless a stage says otherwise."""
@@ -141,14 +142,14 @@ class Site:
         patch.setattr(
             "lakeplan.cli.who.secrets", SimpleNamespace(token_hex=lambda size: self._bytes(size).hex())
         )
-        patch.setattr("lakeplan.sandbox.seed.runner._PARALLEL_UPLOADS", 1)
+        patch.setattr("lakeplan.sandbox.seed._PARALLEL_UPLOADS", 1)
         # Workers go by the machine's clock: a round ends ten minutes from now by that clock.
         until = datetime.now(timezone.utc) - self.now + timedelta(minutes=10)
         for module_name in ("run", "purge"):
-            patch.setattr(f"lakeplan.app.sweep.{module_name}.ROUND", until)
+            patch.setattr(f"lakeplan.sweep.{module_name}.ROUND", until)
         for method in (FolderStore.put, FolderStore.create, FolderStore.copy):
             patch.setattr(FolderStore, method.__name__, self._timed(method))
-        for module in _users_of(when.now_utc):
+        for module in _users_of(who.now_utc):
             patch.setattr(module, "now_utc", lambda: self.now)
 
     def _timed(self, write: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lakeplan.config.schemas import load_schema
+from lakeplan.tree.schemas import load_schema
 
 DAY = 86400
 

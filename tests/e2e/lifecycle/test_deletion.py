@@ -70,7 +70,7 @@ class DescribeDeletion:
         assert lake.verdicts()["feature-2"] == ("delete", "policy")
 
     def it_keeps_a_branch_whose_pull_request_was_opened_during_the_run(self, lake, monkeypatch):
-        monkeypatch.setattr("lakeplan.app.lifecycle.keeping.FRESH_SECONDS", 1.0)
+        monkeypatch.setattr("lakeplan.branches.survey.FRESH_SECONDS", 1.0)
         lake.observed("feature-1", "feature-2")
 
         def open_pull_request():

@@ -11,16 +11,17 @@ import pytest
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats.sstable.block import (
+from lakeplan.formats.sstable_blocks import (
+    TRAILER_SIZE,
     BlockBuilder,
+    Handle,
     _common_prefix,
     load_block,
+    masked_crc32c,
     read_entries,
     restart_points,
 )
-from lakeplan.formats.sstable.checksum import masked_crc32c
-from lakeplan.formats.sstable.layout import TRAILER_SIZE, Handle
-from lakeplan.formats.varint import uvarint
+from lakeplan.formats.wire import uvarint
 
 START = b"start"
 

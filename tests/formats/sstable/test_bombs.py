@@ -15,12 +15,9 @@ import pytest
 from lakeplan import limits
 from lakeplan.errors import FormatError
 from lakeplan.formats.ranges import read_metarange
-from lakeplan.formats.sstable import read_sstable
-from lakeplan.formats.sstable.block import BlockBuilder
-from lakeplan.formats.sstable.checksum import masked_crc32c
-from lakeplan.formats.sstable.layout import Handle
-from lakeplan.formats.sstable.writer import _footer
-from lakeplan.formats.varint import uvarint
+from lakeplan.formats.sstable import _footer, read_sstable
+from lakeplan.formats.sstable_blocks import BlockBuilder, Handle, masked_crc32c
+from lakeplan.formats.wire import uvarint
 
 SET = b"\x01" + bytes(7)
 

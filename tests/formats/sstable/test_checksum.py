@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.formats.sstable.checksum import FRAME_LIMIT, _crc32c, _mask, masked_crc32c
+from lakeplan.formats.sstable_blocks import FRAME_LIMIT, _crc32c, _mask, masked_crc32c
 
 
 @pytest.mark.parametrize(

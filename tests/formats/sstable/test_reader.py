@@ -8,12 +8,8 @@ from hypothesis import strategies as st
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats.sstable import read_sstable, write_sstable
-from lakeplan.formats.sstable.block import BlockBuilder
-from lakeplan.formats.sstable.checksum import masked_crc32c
-from lakeplan.formats.sstable.layout import FOOTER_SIZE, Handle
-from lakeplan.formats.sstable.reader import open_blocks
-from lakeplan.formats.sstable.writer import _footer
+from lakeplan.formats.sstable import _footer, open_blocks, read_sstable, write_sstable
+from lakeplan.formats.sstable_blocks import FOOTER_SIZE, BlockBuilder, Handle, masked_crc32c
 
 RECORDS = [(f"key-{i:04}".encode(), f"value {i}".encode() * 3) for i in range(400)]
 GOOD = write_sstable(RECORDS, user_properties={"type": "ranges"}).data

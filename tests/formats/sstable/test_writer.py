@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeplan.formats.identity import file_id
-from lakeplan.formats.sstable import read_sstable, write_sstable
-from lakeplan.formats.sstable.layout import INDEX_TYPE_KEY
-from lakeplan.formats.sstable.writer import _separator, _successor
+from lakeplan.formats.entry import file_id
+from lakeplan.formats.sstable import _separator, _successor, read_sstable, write_sstable
+from lakeplan.formats.sstable_blocks import INDEX_TYPE_KEY
 
 KEYS = st.binary(max_size=12)
 

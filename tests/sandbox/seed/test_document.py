@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.errors import ConfigError
-from lakeplan.sandbox.seed import steps
-from lakeplan.sandbox.seed.document import HELP, read_seed
+from lakeplan.sandbox import seed_document
+from lakeplan.sandbox.seed_document import HELP, read_seed
 
 
 def seed(*lines):
@@ -26,7 +26,7 @@ class DescribeGoodFiles:
     def it_reads_its_own_description(self):
         (repository,) = read_seed(HELP, "help").repositories
         kinds = [type(placed.step) for placed in repository.steps]
-        assert set(kinds) == set(steps.Step.__args__)
+        assert set(kinds) == set(seed_document.Step.__args__)
 
     def it_reads_steps_in_order_with_their_places(self):
         text = seed(
@@ -34,13 +34,13 @@ class DescribeGoodFiles:
         )
         (repository,) = read_seed(text, "seed.yaml").repositories
         assert repository.steps == (
-            steps.PlacedStep(steps.Upload("main", "a", 4000), "seed.yaml:4:9"),
-            steps.PlacedStep(steps.Commit("main", "x", 172_800), "seed.yaml:5:9"),
+            seed_document.PlacedStep(seed_document.Upload("main", "a", 4000), "seed.yaml:4:9"),
+            seed_document.PlacedStep(seed_document.Commit("main", "x", 172_800), "seed.yaml:5:9"),
         )
 
     def it_has_defaults(self):
         (repository,) = read_seed("repositories:\n  - name: one\n", "f").repositories
-        assert repository == steps.RepositorySeed("one", "main", None, ())
+        assert repository == seed_document.RepositorySeed("one", "main", None, ())
 
     def it_numbers_objects_of_a_folder(self):
         (repository,) = read_seed(seed("upload: {branch: main, path: d/, count: 2}"), "f").repositories

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.errors import AuthenticationFailed, NotFound, ServerUnreachable, UnexpectedAnswer, UsageError
-from lakeplan.sandbox.seed.client import SeedClient
-from lakeplan.sandbox.seed.document import read_seed
-from lakeplan.sandbox.seed.runner import run_seed
+from lakeplan.sandbox.seed import SeedClient, run_seed
+from lakeplan.sandbox.seed_document import read_seed
 
 AS_OF = 1_800_000_000
 DAY = 86400
@@ -135,8 +134,8 @@ class DescribeSteps:
 
     def it_sorts_heads_of_which_one_is_among_the_smallest(self, run, call, monkeypatch):
         """No commit of a round sorts before it, so that it gets another id and the same date."""
-        monkeypatch.setattr("lakeplan.sandbox.seed.runner._SORTING_COMMITS", 1)
-        monkeypatch.setattr("lakeplan.sandbox.seed.runner._MAX_SORTING_ROUNDS", 100)
+        monkeypatch.setattr("lakeplan.sandbox.seed._SORTING_COMMITS", 1)
+        monkeypatch.setattr("lakeplan.sandbox.seed._MAX_SORTING_ROUNDS", 100)
         run(
             "commit: {branch: main, message: shared, age: 200d, allow_empty: true}",
             "branch: {name: dev, source: main}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeplan.sandbox.seed.units import parse_age, parse_size
+from lakeplan.sandbox.seed_document import parse_age, parse_size
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.runners import Step
-from lakeplan.simulation.runners.local import LocalRunner
 
 PLACES = 4
 pieces = st.builds(

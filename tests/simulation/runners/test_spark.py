@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeplan.adapters.storage import open_namespace
-from lakeplan.model.simulation import ImpactResult
 from lakeplan.simulation.exchange import PIECES, Of, Piece, pieces_in, to_batch
 from lakeplan.simulation.impact import LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.runners import SPARK, Runners, Step
-from lakeplan.simulation.runners.spark import SCHEMA, SparkRunner, places, spark_hash
 from lakeplan.simulation.session import SparkOptions
+from lakeplan.simulation.spark import SCHEMA, SparkRunner, places, spark_hash
+from lakeplan.stores.open import open_namespace
+from lakeplan.values.simulation import ImpactResult
 from tests.simulation.namespaces import entry
 from tests.simulation.test_impact import BEFORE, Repository
 

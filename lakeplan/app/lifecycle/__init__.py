@@ -1,1 +1,0 @@
-"""Branch lifecycle by lakeplan itself: survey, plan, run, undo, and the service that runs on a schedule."""

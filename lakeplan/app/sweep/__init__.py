@@ -1,1 +1,0 @@
-"""Mark, approve, run, restore, purge: reclaiming storage, with a record of every step."""

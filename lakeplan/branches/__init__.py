@@ -1,0 +1,1 @@
+"""Branch policies on open-source servers: observations, verdicts, deletion, undo."""

@@ -1,0 +1,203 @@
+"""What retention makes of deleted branches: their commits fall to the default days (retention.md).
+
+The rules are the same before and after; the graph is not. Four moments are asked about: now, in 7 and 30
+days, and ``settled``: once everything that exists today is past the default days, if nobody writes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone, tzinfo
+
+from lakeplan.retention.graph import NO_PARENT, CommitGraph, metarange_masks
+from lakeplan.retention.rules import ServerWalk, expiry_us
+from lakeplan.values.branches import SETTLED, Consequence, MomentTotal
+from lakeplan.values.repository import Tag
+from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import Amount, ImpactResult, Transition
+
+MOMENTS = ("now", "plus_7_days", "plus_30_days", SETTLED)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+MAX_BRANCHES = 50
+"""Branches whose objects are counted one by one: each takes a bit of the mask, beside eight."""
+
+
+def before_bit(moment: str) -> int:
+    return 1 << (2 * MOMENTS.index(moment))
+
+
+def after_bit(moment: str) -> int:
+    return 1 << (2 * MOMENTS.index(moment) + 1)
+
+
+def branch_bit(place: int) -> int:
+    return 1 << (2 * len(MOMENTS) + place)
+
+
+@dataclass(frozen=True)
+class Consequences:
+    """``masks`` has one mask per commit of ``graph``; ``counted`` are the branches that have a bit, in
+    order; ``commits`` says by branch how many commits of its main line follow sooner or later, which another
+    deleted branch may count too; ``tags`` which tags stand on them, each beside one branch."""
+
+    graph: CommitGraph
+    masks: list[int]
+    moments: Mapping[str, datetime]
+    commits: Mapping[str, int]
+    tags: Mapping[str, tuple[str, ...]]
+    counted: tuple[str, ...] = field(default=())
+
+    @property
+    def any_follow(self) -> bool:
+        return any(t.goes(mask) for mask in set(self.masks) for t in self.transitions().values())
+
+    def transitions(self) -> dict[str, Transition]:
+        asked = {m: Transition(before_bit(m), after_bit(m)) for m in MOMENTS}
+        for place, name in enumerate(self.counted):
+            asked[f"branch:{name}"] = Transition(branch_bit(place), after_bit(SETTLED))
+        return asked
+
+    def metaranges(self) -> dict[str, int]:
+        """Metarange id → mask, over commits that some verdict keeps."""
+        return metarange_masks(self.graph, self.masks)
+
+    def totals(self, result: ImpactResult | None) -> dict[str, MomentTotal]:
+        """By moment; objects are None without a simulation."""
+        totals = {}
+        for moment, transition in list(self.transitions().items())[: len(MOMENTS)]:
+            commits = sum(1 for mask in self.masks if transition.goes(mask))
+            amount = _amount(result, transition) if commits else Amount()
+            totals[moment] = MomentTotal(
+                self.moments[moment],
+                commits,
+                amount.objects if amount else None,
+                amount.size_bytes if amount else None,
+            )
+        return totals
+
+    def by_branch(self, result: ImpactResult | None) -> dict[str, Consequence]:
+        """By branch; an object that two deleted branches hold counts for both."""
+        asked = self.transitions()
+        found = {}
+        for name, commits in self.commits.items():
+            amount = Amount() if not commits else None
+            if commits and name in self.counted:
+                amount = _amount(result, asked[f"branch:{name}"])
+            found[name] = Consequence(
+                commits,
+                amount.objects if amount else None,
+                amount.size_bytes if amount else None,
+                self.tags[name],
+            )
+        return found
+
+
+def _amount(result: ImpactResult | None, transition: Transition) -> Amount | None:
+    return None if result is None else result.amount(transition)
+
+
+def consequences(
+    graph: CommitGraph,
+    deleted: Sequence[str],
+    rules: GcRules,
+    as_of: datetime,
+    zone: tzinfo,
+    tags: Iterable[Tag] = (),
+) -> Consequences:
+    """The verdicts with and without the branches, under the stored rules."""
+    newest = max(graph.creation_us, default=0) / 1_000_000
+    ahead = max(0.0, newest - as_of.timestamp())
+    settled = as_of + timedelta(days=max(rules.default_retention_days, 0) + 2, seconds=ahead)
+    moments = {
+        "now": as_of,
+        "plus_7_days": as_of + timedelta(days=7),
+        "plus_30_days": as_of + timedelta(days=30),
+        SETTLED: max(settled, as_of + timedelta(days=30)),
+    }
+    after_graph = graph.without_branches(deleted)
+    with_branches, without = ServerWalk(graph, rules), ServerWalk(after_graph, rules)
+    masks = [0] * len(graph.ids)
+    for name, moment in moments.items():
+        for walk, bit in ((with_branches, before_bit(name)), (without, after_bit(name))):
+            masks = [m | bit if flag else m for m, flag in zip(masks, walk.active(moment, zone), strict=True)]
+    heads = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
+    starts = {name: heads[name] for name in deleted if name in heads}
+    gone = _gone(masks)
+    follow = _on_lines(graph, gone)
+    counts = {name: follow[starts[name]] if name in starts else 0 for name in deleted}
+    at_stake = _tags_at_stake(graph, starts, rules, follow, gone, tags)
+    counted = tuple(deleted[:MAX_BRANCHES])
+    for place, name in enumerate(counted):
+        _mark(graph, starts.get(name, NO_PARENT), branch_bit(place), follow, gone, masks)
+    return Consequences(
+        graph, masks, moments, counts, {name: at_stake.get(name, ()) for name in deleted}, counted
+    )
+
+
+def _gone(masks: Sequence[int]) -> list[bool]:
+    """Per commit, whether it follows at any of the moments."""
+    transitions = [Transition(before_bit(moment), after_bit(moment)) for moment in MOMENTS]
+    follows = {mask: any(t.goes(mask) for t in transitions) for mask in set(masks)}
+    return [follows[mask] for mask in masks]
+
+
+def _on_lines(graph: CommitGraph, gone: list[bool]) -> array[int]:
+    """Per commit, how many that go stand on the main line from it to the root, itself too. A commit that
+    stays does not end this: it may be another branch's HEAD, above what only the longer days kept."""
+    follow = array("i", gone)
+    for commit in reversed(graph.order):
+        parent = graph.main_parent[commit]
+        if parent >= 0:
+            follow[commit] += follow[parent]
+    return follow
+
+
+def _mark(
+    graph: CommitGraph, commit: int, bit: int, follow: array[int], gone: list[bool], masks: list[int]
+) -> None:
+    """Sets ``bit`` in the masks of commits that go, on the main line from ``commit``."""
+    while commit >= 0 and follow[commit]:
+        if gone[commit]:
+            masks[commit] |= bit
+        commit = graph.main_parent[commit]
+
+
+def _tags_at_stake(
+    graph: CommitGraph,
+    starts: Mapping[str, int],
+    rules: GcRules,
+    follow: array[int],
+    gone: list[bool],
+    tags: Iterable[Tag],
+) -> dict[str, tuple[str, ...]]:
+    """Every tag on a commit that goes, by name, beside one branch: of those on whose main line it stands the
+    one with the most days. No tag is left over: walks start at HEADs and take main parents only, so what a
+    deletion changes stands on the main line of what is deleted. Each commit is passed once."""
+    at: dict[int, list[str]] = {}
+    for tag in tags:
+        place = graph.index.get(tag.commit_id, NO_PARENT)
+        if place >= 0 and gone[place]:
+            at.setdefault(place, []).append(tag.id)
+    found: dict[str, tuple[str, ...]] = {}
+    passed = bytearray(len(graph))
+    for name in sorted(starts, key=lambda name: (-rules.days_for(name), name)):
+        commit, own = starts[name], list[str]()
+        while commit >= 0 and follow[commit] and not passed[commit]:
+            passed[commit] = 1
+            own += at.get(commit, ())
+            commit = graph.main_parent[commit]
+        found[name] = tuple(sorted(own))
+    return found
+
+
+def safe_until(head_created_us: int, rules: GcRules | None, zone: tzinfo) -> datetime | None:
+    """Until when a deleted branch's HEAD is kept under the default days (a dangling commit is kept only
+    while younger). None without rules, or with days beyond any calendar: nothing is collected then."""
+    if rules is None:
+        return None
+    try:
+        return _EPOCH + timedelta(microseconds=expiry_us(head_created_us, rules.default_retention_days, zone))
+    except OverflowError:
+        return None

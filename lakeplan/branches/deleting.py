@@ -1,0 +1,269 @@
+"""Deletes branches one by one, and how each of them ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+
+from lakeplan.branches.fates import judge_branch
+from lakeplan.branches.memory import Fate
+from lakeplan.branches.recall import Readers
+from lakeplan.branches.survey import FRESH_SECONDS, Keeping, Survey
+from lakeplan.branches.verdicts import look_at
+from lakeplan.errors import (
+    LakeplanError,
+    LeaseHeld,
+    NotFound,
+    PreconditionFailed,
+    RepositoryNotFound,
+    may_have_acted,
+    may_still_act,
+)
+from lakeplan.lakefs.protocols import BranchWriter
+from lakeplan.review.run import Run, read_back
+from lakeplan.values.branches import BranchOutlook, Keep
+from lakeplan.values.desired import DesiredRepository, PoliciesDesired
+from lakeplan.values.plan import Failure, GateResult
+
+
+class Outcome(str, Enum):
+    """How one branch ended. ``MOVED``: its HEAD moved since it was judged; ``WRITTEN``: its uncommitted
+    changes are others; ``NEWLY_KEPT``: something keeps it that did not when it was judged; ``GONE``: somebody
+    else deleted it; ``NOT_REVIEWED``: not in the plan file; ``UNCERTAIN``: it is not known whether it was
+    deleted, or will be."""
+
+    DELETED = "deleted"
+    MOVED = "moved"
+    WRITTEN = "written"
+    NEWLY_KEPT = "newly_kept"
+    GONE = "gone"
+    NOT_REVIEWED = "not_reviewed"
+    HOOK_REFUSED = "hook_refused"
+    FAILED = "failed"
+    UNCERTAIN = "uncertain"
+    STOPPED = "stopped"
+    GATE_REFUSED = "gate_refused"
+
+
+@dataclass(frozen=True)
+class BranchEnd:
+    """``maybe_deleted``: an answer was lost, so the branch that was judged may have been deleted, whatever is
+    there now. ``found``: another HEAD that a branch of its name had then."""
+
+    outlook: BranchOutlook
+    outcome: Outcome
+    message: str = ""
+    maybe_deleted: bool = False
+    found: str | None = None
+
+    @property
+    def fate(self) -> Fate:
+        """What the record says of it: undo brings back what is deleted or may be."""
+        if self.outcome is Outcome.DELETED:
+            return Fate.DELETED
+        return Fate.INTENDED if self.maybe_deleted else Fate.KEPT
+
+    @property
+    def is_new(self) -> bool:
+        """Whether a branch that has its name from now on may be another one."""
+        return self.maybe_deleted or self.outcome in (Outcome.DELETED, Outcome.GONE)
+
+
+@dataclass(frozen=True)
+class RepositoryEnd:
+    """One repository of a run; ``observed`` counts branches in the stored ledger."""
+
+    desired: DesiredRepository
+    branches: tuple[BranchEnd, ...] = ()
+    kept: int = 0
+    observed: int = 0
+    gates: tuple[GateResult, ...] = ()
+    warnings: tuple[str, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def key(self) -> str:
+        return self.desired.key
+
+
+@dataclass(frozen=True)
+class LifecycleReport:
+    run_id: str
+    at: datetime
+    repositories: tuple[RepositoryEnd, ...]
+    gates: tuple[GateResult, ...] = ()
+    not_ours: tuple[str, ...] = ()
+
+
+def is_held_elsewhere(end: RepositoryEnd) -> bool:
+    """Whether another run is at this repository."""
+    return end.failure is not None and end.failure.exit_code == int(LeaseHeld.exit_code)
+
+
+TRIES = 3
+"""How often a deletion is sent whose answer was lost, and how often a branch is read until all that was read
+is fresh."""
+
+_KEPT = {
+    Keep.DEFAULT_BRANCH: "it is the default branch now",
+    Keep.READ_ONLY: "the repository is read-only now",
+    Keep.HELD: "a hold keeps it now that another branch or tag moved or is gone",
+    Keep.OPEN_PULL_REQUEST: "a pull request from it was opened",
+    Keep.PROTECTED: "a branch protection rule matches it now",
+    Keep.NOT_MERGED: "the default branch moved, and may not have its commits any more",
+    Keep.MIN_KEEP: "others were deleted meanwhile, and min_keep keeps it",
+}
+
+
+@dataclass(frozen=True)
+class Deleter:
+    """Of one repository. ``renew`` holds its lease, ``reviewed`` are branch and HEAD of a plan file."""
+
+    found: Survey
+    readers: Readers
+    writer: BranchWriter
+    keeping: Keeping
+    run: Run
+    renew: Callable[[], None]
+    reviewed: dict[str, str] | None
+
+    def delete(self, outlook: BranchOutlook) -> BranchEnd:
+        """How it ended; raises only what ends the whole repository (a lost lease)."""
+        end = self._delete(outlook)
+        if not end.is_new:
+            self.keeping.stays(outlook.id)
+        return end
+
+    def _delete(self, outlook: BranchOutlook) -> BranchEnd:
+        lost: LakeplanError | None = None
+        for _ in range(TRIES):
+            why = self._why_not(outlook)
+            if why is not None:
+                return why if lost is None else _after_lost(why)
+            try:
+                self.writer.delete_branch(self.found.desired.name, outlook.id)
+            except PreconditionFailed as error:
+                return BranchEnd(outlook, Outcome.HOOK_REFUSED, error.message, lost is not None)
+            except RepositoryNotFound as error:
+                return BranchEnd(outlook, Outcome.FAILED, str(error))
+            except NotFound:
+                # Or a proxy sent the deletion twice: undo can bring it back.
+                return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it", maybe_deleted=True)
+            except LakeplanError as error:
+                if not may_have_acted(error):
+                    return BranchEnd(outlook, Outcome.FAILED, str(error), lost is not None)
+                lost = error
+            else:
+                return BranchEnd(outlook, Outcome.DELETED)
+            end = self._read_back(outlook, lost)
+            if end is not None:
+                return end
+            self.keeping.forget()
+        return BranchEnd(outlook, Outcome.FAILED, str(lost), maybe_deleted=True)
+
+    def _read_back(self, outlook: BranchOutlook, lost: LakeplanError) -> BranchEnd | None:
+        """What became of a deletion whose answer was lost. None: the branch is there as it was judged, and
+        the server is not at it any more."""
+        name = self.found.desired.name
+
+        def head() -> str | None:
+            return self.readers.branches.find_branch(name, outlook.id)
+
+        try:
+            found = read_back(head, lambda now: now != outlook.facts.commit_id, self.run.sleep)
+        except LakeplanError as error:
+            text = f"{lost.message}; whether it is deleted cannot be read: {error.message}"
+            return BranchEnd(outlook, Outcome.UNCERTAIN, text, maybe_deleted=True)
+        if found is None:
+            return BranchEnd(outlook, Outcome.DELETED)
+        if found != outlook.facts.commit_id:
+            return _after_lost(_moved(outlook, found))
+        if may_still_act(lost):
+            # A hook may be running: a second request would run it twice.
+            text = f"{lost.message}; it is still there, and the server may still delete it"
+            return BranchEnd(outlook, Outcome.UNCERTAIN, text, maybe_deleted=True)
+        return None
+
+    def _why_not(self, outlook: BranchOutlook) -> BranchEnd | None:
+        """Why a branch is not to be deleted now, by reads none of which is older than ``FRESH_SECONDS``."""
+        for _ in range(TRIES):
+            self.renew()
+            began = self.run.now()
+            try:
+                why = self._changed(outlook)
+            except RepositoryNotFound as error:
+                return BranchEnd(outlook, Outcome.FAILED, str(error))
+            except NotFound:
+                return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
+            except LakeplanError as error:
+                return BranchEnd(outlook, Outcome.FAILED, str(error))
+            took = (self.run.now() - began).total_seconds()
+            if why is not None or (0 <= took <= FRESH_SECONDS and self.keeping.is_fresh()):
+                return why
+        text = f"the server takes more than {FRESH_SECONDS:.0f} seconds to show what keeps it"
+        return BranchEnd(outlook, Outcome.FAILED, text)
+
+    def _changed(self, outlook: BranchOutlook) -> BranchEnd | None:
+        """What is different from the survey, or from the reviewed plan."""
+        name, judged = self.found.desired.name, outlook.facts.commit_id
+        if self.reviewed is not None:
+            planned = self.reviewed.get(outlook.id)
+            if planned is None:
+                return BranchEnd(outlook, Outcome.NOT_REVIEWED, "not among the deletions of the plan")
+            if planned != judged:
+                return BranchEnd(outlook, Outcome.MOVED, f"its HEAD was {planned[:12]} in the plan")
+        keep = self.keeping.keeper(outlook)
+        if keep is not None:
+            return BranchEnd(outlook, Outcome.NEWLY_KEPT, _KEPT.get(keep, keep.value))
+        written = outlook.staged is None or self._is_written(outlook)
+        # Read last: a commit empties what is staged, and moves the HEAD.
+        head = self.readers.branches.find_branch(name, outlook.id)
+        if head is None:
+            return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
+        if head != judged:
+            return _moved(outlook, head)
+        if written:
+            return BranchEnd(
+                outlook, Outcome.WRITTEN, "its uncommitted changes are not those of a moment ago"
+            )
+        return None
+
+    def _is_written(self, outlook: BranchOutlook) -> bool:
+        """Whether its uncommitted changes are not those of the survey, or so new that no policy would
+        delete it: an object written again under its path and with its size differs in its time alone."""
+        reader, name, now = self.readers.branches, self.found.desired.name, self.run.now()
+        data = reader.staged(name, outlook.id)
+        if outlook.staged is None or data.fingerprint != outlook.staged.fingerprint:
+            return True
+        seconds = int(now.timestamp())
+        look = look_at(
+            data, data.fingerprint, seconds, lambda path: reader.written_at(name, outlook.id, path)
+        )
+        if look.written is not None:
+            return True
+        if look.staged_at is None or outlook.facts.last_write is None:
+            return False
+        if look.staged_at <= outlook.facts.last_write.timestamp():
+            return False
+        setting = self.found.desired.branch_lifecycle
+        verdict = judge_branch(
+            replace(outlook.facts, last_write=now),
+            setting.policies if isinstance(setting, PoliciesDesired) else (),
+            now,
+            default_branch=self.found.repository.default_branch,
+        )
+        return not verdict.goes
+
+
+def _moved(outlook: BranchOutlook, head: str) -> BranchEnd:
+    return BranchEnd(outlook, Outcome.MOVED, f"its HEAD moved to {head[:12]} meanwhile", found=head)
+
+
+def _after_lost(end: BranchEnd) -> BranchEnd:
+    """The end of a branch once the answer to a deletion of it was lost."""
+    if end.outcome is Outcome.GONE:
+        return BranchEnd(end.outlook, Outcome.DELETED)
+    text = f"{end.message}; the answer to an earlier request to delete it was lost"
+    return replace(end, message=text, maybe_deleted=True)

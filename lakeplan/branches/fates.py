@@ -1,0 +1,230 @@
+"""The verdict on one branch: facts and policies in, delete or keep out (branch-lifecycle.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone, tzinfo
+from itertools import product
+
+from lakeplan import limits
+from lakeplan.retention.patterns import BRANCH_NAMES, Budget, TooManyGlobs, is_glob, matches, share_a_name
+from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
+from lakeplan.values.cron import parse_cron
+from lakeplan.values.plan_parts import BranchFate
+from lakeplan.values.repository import Branch
+from lakeplan.values.settings import BranchFacts, Evidence, Policy
+from lakeplan.values.sweep import Hold
+
+END_OF_TIME = datetime.max.replace(tzinfo=timezone.utc)
+
+
+def names_of(policies: Sequence[Policy]) -> list[str]:
+    """What each policy is called: its id, or its place in the list."""
+    return [policy.id or f"policy {number}" for number, policy in enumerate(policies, 1)]
+
+
+def default_branch_problems(policies: Sequence[Policy], default_branch: str) -> list[str]:
+    """One line for each pattern that matches the default branch, naming both: the server rejects such
+    policies, and lakeplan would never delete that branch."""
+    return [
+        f"{name}: its pattern {pattern!r} matches the default branch {default_branch!r}"
+        for name, policy in zip(names_of(policies), policies, strict=True)
+        for pattern in policy.patterns
+        if matches(default_branch, pattern)
+    ]
+
+
+def takes(policy: Policy, branch_id: str) -> bool:
+    """Whether any of its patterns matches."""
+    return any(matches(branch_id, pattern) for pattern in policy.patterns)
+
+
+def crossing(policy: Policy, created: datetime, last_write: datetime | None) -> datetime:
+    """When a branch has crossed every threshold of a policy, if nobody writes. Without a recorded last write
+    the creation time counts."""
+    moments = []
+    if policy.max_age_seconds is not None:
+        moments.append(_later(created, policy.max_age_seconds))
+    if policy.max_idle_seconds is not None:
+        moments.append(_later(last_write or created, policy.max_idle_seconds))
+    return max(moments, default=END_OF_TIME)
+
+
+def judge_branch(
+    facts: BranchFacts,
+    policies: Sequence[Policy],
+    as_of: datetime,
+    *,
+    default_branch: str,
+    read_only: bool = False,
+) -> BranchVerdict:
+    """Delete or keep. The first policy that matches with all its thresholds crossed is the deleter; order
+    decides nothing else."""
+    if facts.branch_id == default_branch:
+        return BranchVerdict(Keep.DEFAULT_BRANCH)
+    if read_only:
+        return BranchVerdict(Keep.READ_ONLY)
+    if facts.created is None:
+        return BranchVerdict(Keep.NO_CREATION_TIME)
+    found = [
+        (crossing(policy, facts.created, facts.last_write), name)
+        for name, policy in zip(names_of(policies), policies, strict=True)
+        if takes(policy, facts.branch_id)
+    ]
+    for moment, name in found:
+        if moment <= as_of:
+            return BranchVerdict(None, policy=name, since=moment)
+    if not found:
+        return BranchVerdict(Keep.NO_POLICY)
+    due, name = min(found, key=lambda pair: pair[0])
+    return BranchVerdict(Keep.NOT_CROSSED, policy=name, due=None if due == END_OF_TIME else due)
+
+
+def _later(moment: datetime, seconds: int) -> datetime:
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return END_OF_TIME
+
+
+LOOK_AHEAD = timedelta(days=30)
+EVEREST = (
+    "idle time knows only what reached the server: a branch written to through an Everest mount that was"
+    " not synced looks idle"
+)
+"""A caveat of the documents (branch-lifecycle.md: unsynced Everest mounts do not reset the idle clock)."""
+
+
+def facts_of(branch: Branch) -> BranchFacts:
+    """What an Enterprise server says of a branch. Without a creation time it is exempt."""
+    created, written = _moment(branch.creation_date), _moment(branch.update_date)
+    return BranchFacts(
+        branch.id,
+        branch.commit_id,
+        created,
+        Evidence.SERVER if created else None,
+        written,
+        Evidence.SERVER if written else None,
+    )
+
+
+def fates_of(
+    branches: Iterable[Branch],
+    stored: Sequence[Policy] | None,
+    wanted: Sequence[Policy] | None,
+    as_of: datetime,
+    *,
+    default_branch: str,
+) -> tuple[BranchFate, ...]:
+    """Every branch that either set of policies lets go by thirty days after ``as_of``, soonest first."""
+    found = []
+    idle = {name: p.max_idle_seconds is not None for name, p in _named(wanted)}
+    for branch in branches:
+        facts = facts_of(branch)
+        if facts.created is None:
+            continue
+        after, policy = _goes_at(facts, wanted or (), as_of, default_branch)
+        before, old_policy = _goes_at(facts, stored or (), as_of, default_branch)
+        if after is None and before is None:
+            continue
+        found.append(
+            BranchFate(
+                branch.id,
+                branch.commit_id,
+                facts.created,
+                facts.last_write,
+                policy or old_policy,
+                after,
+                before,
+                idle=idle.get(policy, False),
+            )
+        )
+    return tuple(sorted(found, key=lambda f: (f.goes_at is None, f.goes_at or f.before_at, f.branch_id)))
+
+
+def _goes_at(
+    facts: BranchFacts, policies: Sequence[Policy], as_of: datetime, default_branch: str
+) -> tuple[datetime | None, str]:
+    verdict = judge_branch(facts, policies, as_of, default_branch=default_branch)
+    moment = verdict.since if verdict.goes else verdict.due
+    if moment is None or moment > as_of + LOOK_AHEAD:
+        return None, ""
+    return moment, verdict.policy or ""
+
+
+def held_deletions(
+    holds: Sequence[Hold],
+    branches: Iterable[Branch],
+    policies: Sequence[Policy],
+    as_of: datetime,
+    *,
+    default_branch: str,
+    read_only: bool = False,
+) -> tuple[str, ...]:
+    """Branches that policies delete at some time while one of ``holds`` names them, in words: those that
+    exist, and by example those that a pattern of a policy and a hold's glob would both match."""
+    if read_only:
+        return ()
+    by_branch = [hold for hold in holds if hold.kind == "branch"]
+    found = []
+    for branch in branches:
+        named = [hold for hold in by_branch if matches(branch.id, hold.name)]
+        going = deleted_while_held(named, [branch], policies, as_of, default_branch=default_branch)
+        for verdict in (outlook.verdict for outlook in going.values()):
+            at = max(verdict.since or as_of, as_of) if verdict.goes else verdict.due
+            found.append(f"{branch.id} ({verdict.policy}, at {at:%Y-%m-%d})")
+    if found:
+        return tuple(found)
+    budget = Budget(limits.GLOB_PAIRS)
+    for name, policy in _named(policies):
+        moment = crossing(policy, as_of, as_of)
+        globs = [hold for hold in by_branch if is_glob(hold.name) and hold.holds_on(moment.date())]
+        for hold, pattern in product(globs, policy.patterns):
+            both = f"the hold {hold.name!r} and the pattern {pattern!r} of {name}"
+            try:
+                budget.spend(len(hold.name) + len(pattern))
+                if share_a_name(hold.name, pattern, BRANCH_NAMES):
+                    found.append(f"any that {both} both name")
+            except TooManyGlobs:  # more than can be compared: they may share one
+                return (*found, f"any that {both}, or a later one, both name")
+    return tuple(found)
+
+
+def deleted_while_held(
+    holds: Sequence[Hold],
+    branches: Iterable[Branch],
+    policies: Sequence[Policy],
+    as_of: datetime,
+    *,
+    default_branch: str,
+) -> dict[str, BranchOutlook]:
+    """Branches that policies delete at some time before the last of ``holds`` ends, by name."""
+    found = {}
+    for branch in branches:
+        facts = facts_of(branch)
+        verdict = judge_branch(facts, policies, as_of, default_branch=default_branch)
+        moment = verdict.since if verdict.goes else verdict.due
+        if moment is not None and any(hold.holds_on(max(moment, as_of).date()) for hold in holds):
+            found[branch.id] = BranchOutlook(facts, verdict)
+    return found
+
+
+def first_deletion(
+    fates: Iterable[BranchFate], as_of: datetime, schedule: str, zone: tzinfo
+) -> datetime | None:
+    """The first run of the server's job that finds a branch to delete; None when no branch goes soon. Raises
+    ValueError for a schedule that cannot be read."""
+    moments = [fate.goes_at for fate in fates if fate.goes_at is not None]
+    if not moments:
+        return None
+    # A run at the very moment of the crossing counts.
+    start = max(as_of, min(moments)) - timedelta(microseconds=1)
+    return parse_cron(schedule).next_after(start, zone)
+
+
+def _named(policies: Sequence[Policy] | None) -> list[tuple[str, Policy]]:
+    return list(zip(names_of(policies or ()), policies or (), strict=True))
+
+
+def _moment(seconds: int | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)

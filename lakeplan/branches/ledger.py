@@ -1,0 +1,274 @@
+"""The observation ledger of one repository: what lakeplan saw of every branch, and when.
+
+Open-source servers record neither when a branch was made nor when it was written. What is not in the ledger
+is not known: a branch's age counts from the first look at it. Moments are whole epoch seconds; a look that
+finds another HEAD, or other uncommitted changes, counts as a write at the moment of the look, which is never
+before the true one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from lakeplan.errors import FormatError
+from lakeplan.limits import parse_json
+from lakeplan.values.branches import LiveBranch
+from lakeplan.values.records import moment_of, without_duplicates
+from lakeplan.values.settings import BranchFacts, Evidence
+
+LEDGER_FORMAT = "lakeplan.branches/v2"
+UNBOUND_FORMAT = "lakeplan.branches/v1"
+"""A ledger from before 0.2: it names no server, and has no generation."""
+
+SKEW_SECONDS = 300
+"""How far this machine's clock and the server's may be apart before a run refuses to work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One branch. ``first``: the first look; ``first_head``: its HEAD then; ``moved``: the last look that
+    found a write; ``staged``: fingerprint of the uncommitted changes, None when nobody looked at them;
+    ``assumed``: creation time taken from the HEAD commit (``assume_created``)."""
+
+    first: int
+    head: str
+    first_head: str
+    moved: int | None = None
+    staged: str | None = None
+    assumed: int | None = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What identifies a ledger. ``id`` names the run that began it; each run that stores it adds
+    one to ``generation``. ``endpoint`` and ``namespace`` are those of the repository that it describes.
+    ``assumable``: it is known to be the first ledger of that repository, so that ``assume_created`` may speak
+    of branches that were there when it began. ``witnessed``: the repository carries its generation."""
+
+    id: str
+    generation: int
+    endpoint: str
+    namespace: str
+    assumable: bool = False
+    witnessed: bool = False
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """``repository_created`` tells a repository from an older one of the same name; ``began`` is the first
+    look at the repository, ``at`` the last. ``mark`` is None in a ledger of the old format."""
+
+    repository: str
+    repository_created: int
+    began: int
+    at: int
+    branches: Mapping[str, Record] = field(default_factory=dict)
+    mark: Mark | None = None
+
+
+def observe(
+    ledger: Ledger | None,
+    repository: str,
+    repository_created: int,
+    branches: Iterable[LiveBranch],
+    now: datetime,
+) -> Ledger:
+    """The ledger after one more look. Branches that are gone are dropped: one that comes back is new."""
+    moment = int(now.timestamp())
+    if ledger is None or ledger.repository_created != repository_created:
+        ledger = Ledger(repository, repository_created, moment, moment)
+    else:
+        # A clock that was set back makes nothing older than an earlier look, and what appears within the
+        # second of the first look was not there then.
+        moment = max(moment, ledger.at, ledger.began + 1)
+    seen: dict[str, Record] = {}
+    for branch in branches:
+        known = ledger.branches.get(branch.id)
+        if known is None:
+            known = Record(moment, branch.commit_id, branch.commit_id)
+        elif known.head != branch.commit_id:
+            known = replace(known, head=branch.commit_id, moved=moment)
+        seen[branch.id] = known
+    return replace(ledger, at=moment, branches=seen)
+
+
+def is_first_look(ledger: Ledger, branch_id: str) -> bool:
+    """Whether a branch was there when lakeplan first looked at the repository."""
+    return ledger.branches[branch_id].first == ledger.began
+
+
+def assume_created(ledger: Ledger, head_dates: Mapping[str, int]) -> Ledger:
+    """Gives branches of the very first look the date of the HEAD they had then (epoch seconds by commit id),
+    never later than that look. Branches that appeared later are known to be newer."""
+    changed = dict(ledger.branches)
+    for name, record in ledger.branches.items():
+        date = head_dates.get(record.first_head)
+        if record.first == ledger.began and record.assumed is None and date is not None:
+            changed[name] = replace(record, assumed=min(date, record.first))
+    return replace(ledger, branches=changed)
+
+
+def note_staged(ledger: Ledger, seen: Mapping[str, tuple[str, int | None]]) -> Ledger:
+    """Remembers what is staged on branches that were looked at: by branch the fingerprint, and when that
+    counts as written (epoch seconds; None: not a write that is news)."""
+    changed = dict(ledger.branches)
+    for name, (fingerprint, written) in seen.items():
+        record = changed[name]
+        moved = record.moved if written is None else max(written, record.moved or 0, record.first)
+        changed[name] = replace(record, staged=fingerprint, moved=moved)
+    return replace(ledger, branches=changed)
+
+
+def without(ledger: Ledger, branch_ids: Iterable[str]) -> Ledger:
+    """The ledger after deletions: a branch of the same name that comes back is a new one."""
+    gone = set(branch_ids)
+    return replace(ledger, branches={k: v for k, v in ledger.branches.items() if k not in gone})
+
+
+def facts_of(
+    branch: LiveBranch,
+    ledger: Ledger,
+    *,
+    assume: Literal["never", "head_commit"] = "never",
+    recreated: bool = False,
+    staged_at: int | None = None,
+    head_date: int | None = None,
+) -> BranchFacts:
+    """What is known of a branch by the evidence at hand. ``recreated``: the HEAD it was first seen with is
+    not among its commits any more, so its age counts from the last move. ``staged_at`` and ``head_date`` are
+    further evidence of writes (epoch seconds); none of them can be later than the last look."""
+    record = ledger.branches[branch.id]
+    created, how = record.first, Evidence.OBSERVED
+    if assume == "head_commit" and record.assumed is not None and record.assumed < created:
+        # No branch is older than its repository, whatever dates its commits have.
+        created = min(created, max(record.assumed, ledger.repository_created))
+        how = Evidence.ASSUMED
+    if recreated:
+        created, how = max(record.first, record.moved or ledger.at), Evidence.OBSERVED
+    writes = [(created, how)]
+    if record.moved is not None:
+        writes.append((record.moved, Evidence.OBSERVED))
+    if staged_at is not None:
+        writes.append((min(staged_at, ledger.at), Evidence.STAGED))
+    if head_date is not None:
+        # A date from the future (a skewed clock, a made-up one): the commit was there at its first look.
+        seen = record.first if record.moved is None else record.moved
+        writes.append((min(head_date, seen), Evidence.HEAD_COMMIT))
+    last, why = max(writes, key=lambda pair: pair[0])
+    return BranchFacts(branch.id, branch.commit_id, _time(created), how, _time(last), why, branch.hidden)
+
+
+def _time(seconds: int) -> datetime:
+    return moment_of(seconds * 1_000_000)
+
+
+def dump_ledger(ledger: Ledger) -> bytes:
+    """One line a branch, fields that say nothing left out."""
+    rows = {name: _row(record) for name, record in sorted(ledger.branches.items())}
+    head = {
+        "format": UNBOUND_FORMAT if ledger.mark is None else LEDGER_FORMAT,
+        "repository": ledger.repository,
+        "repository_created": ledger.repository_created,
+        "began": ledger.began,
+        "at": ledger.at,
+        **({} if ledger.mark is None else asdict(ledger.mark)),
+    }
+    lines = ",\n".join(
+        f"{json.dumps(name)}:{json.dumps(row, separators=(',', ':'))}" for name, row in rows.items()
+    )
+    start = json.dumps(head, separators=(",", ":"))[:-1]
+    return f'{start},"branches":{{\n{lines}}}}}\n'.encode()
+
+
+def _row(record: Record) -> dict[str, Any]:
+    row: dict[str, Any] = {"first": record.first, "head": record.head}
+    if record.first_head != record.head:
+        row["first_head"] = record.first_head
+    optional = {"moved": record.moved, "staged": record.staged, "assumed": record.assumed}
+    return row | {key: value for key, value in optional.items() if value is not None}
+
+
+def load_ledger(data: bytes, where: str) -> Ledger:
+    """Raises FormatError on anything that is not a whole ledger, or that no run can have written: half a
+    memory, or a false one, could make branches look older than they are."""
+    try:
+        document = parse_json(data, pairs=without_duplicates)
+        if document["format"] not in (LEDGER_FORMAT, UNBOUND_FORMAT):
+            raise ValueError(f"its format is {document['format']!r}, not {LEDGER_FORMAT}")
+        created, at = _seconds(document, "repository_created", 0), _seconds(document, "at", 0)
+        oldest = max(0, created - SKEW_SECONDS)
+        began = _seconds(document, "began", oldest, at)
+        return Ledger(
+            _text(document, "repository"),
+            created,
+            began,
+            at,
+            {name: _record(row, name, began, at) for name, row in document["branches"].items()},
+            None if document["format"] == UNBOUND_FORMAT else _mark(document),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(
+            f"the record of branches is damaged ({error})",
+            where=where,
+            hint="Restore it from a backup, or delete it: every branch's age then counts from the next run.",
+        ) from None
+
+
+def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
+    """Raises FormatError for a ledger from the future: the clock that wrote it was wrong, or this one is."""
+    ahead = ledger.at - int(now.timestamp())
+    if ahead > SKEW_SECONDS:
+        raise FormatError(
+            f"the record of branches is from the future ({_time(ledger.at):%Y-%m-%d %H:%M} UTC)",
+            where=where,
+            hint="Set this machine's clock right. If the record is wrong, delete it: every branch's age then"
+            " counts from the next run.",
+        )
+
+
+def _mark(document: Mapping[str, Any]) -> Mark:
+    flags = [document["assumable"], document["witnessed"]]
+    if not all(isinstance(flag, bool) for flag in flags):
+        raise ValueError(f"assumable and witnessed are {flags}")
+    return Mark(
+        _text(document, "id"),
+        _seconds(document, "generation", 1),
+        _text(document, "endpoint"),
+        _text(document, "namespace"),
+        *flags,
+    )
+
+
+def _record(row: Mapping[str, Any], name: str, began: int, at: int) -> Record:
+    try:
+        head, first = _text(row, "head"), _seconds(row, "first", began, at)
+        return Record(
+            first=first,
+            head=head,
+            first_head=_text(row, "first_head") if "first_head" in row else head,
+            moved=_seconds(row, "moved", first, at) if row.get("moved") is not None else None,
+            staged=None if row.get("staged") is None else _text(row, "staged", empty=True),
+            assumed=_seconds(row, "assumed", 0, first) if row.get("assumed") is not None else None,
+        )
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"branch {name!r}: {error}") from None
+
+
+def _seconds(row: Mapping[str, Any], key: str, least: int, most: int | None = None) -> int:
+    value = row[key]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{key} is {value!r}, not a whole number")
+    if value < least or (most is not None and value > most):
+        raise ValueError(f"{key} is {value}, which is not between {least} and {most or 'now'}")
+    return value
+
+
+def _text(row: Mapping[str, Any], key: str, *, empty: bool = False) -> str:
+    value = row[key]
+    if not isinstance(value, str) or not (value or empty):
+        raise ValueError(f"{key} is {value!r}, not a text")
+    return value

@@ -1,0 +1,269 @@
+"""What lakeplan remembers of branches between runs: the ledger of a repository, and what each run deleted.
+
+Keys: ``branches/<server>/<repository>.json`` (the ledger) and ``deletions/<server>/<repository>/<run>.json``
+(one record a run that deletes something, stored before the first deletion).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+from urllib.parse import quote, unquote
+
+from lakeplan.branches.ledger import Ledger, dump_ledger, load_ledger
+from lakeplan.review.history import began_at
+from lakeplan.review.run import Run
+from lakeplan.state.store import repository_key
+from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.values import records
+from lakeplan.values.branches import LiveBranch
+
+DELETIONS_FORMAT = "lakeplan.deletions/v1"
+SEEN_KEPT = timedelta(days=90)
+"""How long HEADs that were only seen stay on record after a newer look."""
+
+
+def ledger_key(repository: str) -> str:
+    """``repository`` is ``server/name``."""
+    return repository_key("branches", repository)
+
+
+def read_ledger(state: StateReader, repository: str) -> tuple[Ledger | None, str | None]:
+    """The ledger, and the version that a write must present; None where there is none. Raises FormatError on
+    a damaged one."""
+    key = ledger_key(repository)
+    found = state.read(key)
+    if found is None:
+        return None, None
+    return load_ledger(found.data, f"{repository}: {key} in the state"), found.version
+
+
+def write_ledger(state: StateWriter, repository: str, ledger: Ledger, version: str | None) -> None:
+    """Raises WriteConflict when another run stored its own meanwhile: nothing of it is lost."""
+    state.write(ledger_key(repository), dump_ledger(ledger), if_version=version)
+
+
+class Fate(str, Enum):
+    """What became of a branch that a run set out to delete. ``INTENDED``: the run was stopped before it
+    could say. ``SEEN``: nobody set out to; its HEAD was recorded because somebody else may delete it."""
+
+    INTENDED = "intended"
+    DELETED = "deleted"
+    KEPT = "kept"
+    RESTORED = "restored"
+    SEEN = "seen"
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """One branch of a record. ``uncommitted`` counts what was staged and cannot come back (``more``: at
+    least); ``safe_until`` as ISO 8601 text. ``found``: another HEAD that a branch of its name had after the
+    run set out to delete it."""
+
+    head: str
+    hidden: bool = False
+    fate: Fate = Fate.INTENDED
+    policy: str | None = None
+    since: str | None = None
+    safe_until: str | None = None
+    uncommitted: int = 0
+    uncommitted_more: bool = False
+    message: str = ""
+    found: str | None = None
+
+
+@dataclass
+class DeletionRecord:
+    """The record of one run on one repository; stored again as it goes on. ``finished`` False: it was
+    stopped, so branches that are still ``intended`` may be gone or not. ``ledger`` and ``generation`` are of
+    the ledger that the run was to store after it; "" in a record that is older than that."""
+
+    state: StateWriter
+    repository: str
+    run_id: str
+    at: str
+    by: Mapping[str, Any]
+    branches: dict[str, Deletion]
+    finished: bool = False
+    ledger: str = ""
+    generation: int = 0
+    version: str | None = field(default=None)
+
+    @property
+    def key(self) -> str:
+        return f"{_folder(self.repository)}{self.run_id}.json"
+
+    def save(self) -> None:
+        """Raises WriteConflict when somebody else wrote it."""
+        document = {
+            "format": DELETIONS_FORMAT,
+            "repository": self.repository,
+            "run_id": self.run_id,
+            "at": self.at,
+            "by": dict(self.by),
+            "finished": self.finished,
+            "ledger": self.ledger,
+            "generation": self.generation,
+            "branches": {name: _row(d) for name, d in sorted(self.branches.items())},
+        }
+        data = (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+        self.version = self.state.write(self.key, data, if_version=self.version)
+
+    def settle(self, branch_id: str, fate: Fate, message: str = "", found: str | None = None) -> None:
+        before = self.branches[branch_id]
+        self.branches[branch_id] = replace(before, fate=fate, message=message, found=found or before.found)
+
+
+def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBranch], run: Run) -> None:
+    """Records branch → HEAD of branches that somebody else (a server's own job) may delete, so that undo can
+    bring them back by name or run. Stores nothing when there are none."""
+    seen = {b.id: Deletion(b.commit_id, b.hidden, Fate.SEEN) for b in branches}
+    if seen:
+        at = text_of(run.now()) or ""
+        DeletionRecord(state, repository, run.run_id, at, dict(run.holder), seen, finished=True).save()
+
+
+def seen_last(state: StateWriter, repository: str) -> dict[str, tuple[str, bool]] | None:
+    """Branch → (HEAD, hidden) of the newest record that holds nothing but seen branches; None without one.
+    Raises FormatError on a damaged record."""
+    for run_id in reversed(list_runs(state, repository)):
+        record = read_deletions(state, repository, run_id)
+        if record is not None and all(d.fate is Fate.SEEN for d in record.branches.values()):
+            return {name: (d.head, d.hidden) for name, d in record.branches.items()}
+    return None
+
+
+def forget_seen(state: StateWriter, repository: str, now: datetime) -> None:
+    """Removes records that hold nothing but seen branches, once a newer one took their place so long ago that
+    nobody asks for them any more (``SEEN_KEPT``). What a run deleted stays on record. Records that are too
+    new by their run id are not read, and none is where no newer one of those that are old takes its place."""
+    aged = [run_id for run_id in list_runs(state, repository) if not _began_after(run_id, now - SEEN_KEPT)]
+    old: list[DeletionRecord] = []
+    for run_id in aged if len(aged) > 1 else ():
+        record = read_deletions(state, repository, run_id)
+        if record is None or any(d.fate is not Fate.SEEN for d in record.branches.values()):
+            continue
+        if datetime.fromisoformat(record.at.replace("Z", "+00:00")) > now - SEEN_KEPT:
+            break
+        old.append(record)
+    for record in old[:-1]:  # the last one was in force for a part of the time at least
+        state.delete(record.key, if_version=record.version or "")
+
+
+def _began_after(run_id: str, moment: datetime) -> bool:
+    began = began_at(run_id)
+    return began is not None and began > moment
+
+
+def repositories_on_record(state: StateReader, server: str) -> list[str]:
+    """Names of the repositories of a server that have records of deletions, sorted."""
+    folder = f"deletions/{quote(server, safe='')}/"
+    return sorted({unquote(key[len(folder) :].partition("/")[0]) for key in state.list_keys(folder)})
+
+
+def list_runs(state: StateReader, repository: str) -> list[str]:
+    """Run ids with a record of a repository, oldest first."""
+    folder = _folder(repository)
+    return sorted(key[len(folder) : -len(".json")] for key in state.list_keys(folder))
+
+
+_DELETION = records.record(
+    {
+        "head": records.text,
+        "hidden": records.flag,
+        "fate": records.exactly(*(fate.value for fate in Fate)),
+        "uncommitted": records.count,
+        "uncommitted_more": records.flag,
+        "message": records.text,
+    },
+    {"policy": records.text, "since": records.text, "safe_until": records.moment, "found": records.text},
+)
+_DELETIONS = records.record(
+    {
+        "format": records.exactly(DELETIONS_FORMAT),
+        "at": records.moment,
+        "by": records.record({}),
+        "finished": records.flag,
+        "branches": records.map_of(_DELETION),
+    },
+    {"ledger": records.text, "generation": records.count},
+)
+
+
+def read_deletions(state: StateWriter, repository: str, run_id: str) -> DeletionRecord | None:
+    """Raises FormatError on a damaged record."""
+    key = f"{_folder(repository)}{run_id}.json"
+    found = state.read(key)
+    if found is None:
+        return None
+    what, hint = "the record of deleted branches", "restore it; the branches' HEADs are in it"
+    document = records.read_record(found.data, _DELETIONS, what=what, where=key, hint=hint)
+    return DeletionRecord(
+        state,
+        repository,
+        run_id,
+        at=document["at"],
+        by=document["by"],
+        branches={
+            n: Deletion(
+                **{f.name: row[f.name] for f in fields(Deletion) if f.name in row}
+                | {"fate": Fate(row["fate"])}
+            )
+            for n, row in _rows(document)
+        },
+        finished=document["finished"],
+        ledger=document.get("ledger") or "",
+        generation=document.get("generation") or 0,
+        version=found.version,
+    )
+
+
+def last_runs(state: StateWriter, repository: str) -> tuple[list[DeletionRecord], DeletionRecord | None]:
+    """Records of runs that were stopped, newest first, and the newest of one that was not. A run settles all
+    that it finds before it finishes its own, so what is older than a finished one is settled."""
+    found: list[DeletionRecord] = []
+    for run_id in reversed(list_runs(state, repository)):
+        record = read_deletions(state, repository, run_id)
+        if record is None or all(d.fate is Fate.SEEN for d in record.branches.values()):
+            continue
+        if record.finished:
+            return found, record
+        found.append(record)
+    return found, None
+
+
+def maybe_new(records: Iterable[DeletionRecord]) -> set[str]:
+    """Names that stopped runs may have freed: a branch that has one now may be another one."""
+    return {n for record in records for n, d in record.branches.items() if d.fate is not Fate.KEPT}
+
+
+def text_of(moment: datetime | None) -> str | None:
+    """ISO 8601 UTC to the second, as records and documents have it."""
+    return None if moment is None else moment.replace(microsecond=0).isoformat().replace("+00:00", "Z")
+
+
+def _rows(document: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return list(document["branches"].items())
+
+
+def _row(deletion: Deletion) -> dict[str, Any]:
+    return {
+        "head": deletion.head,
+        "hidden": deletion.hidden,
+        "fate": deletion.fate.value,
+        "policy": deletion.policy,
+        "since": deletion.since,
+        "safe_until": deletion.safe_until,
+        "uncommitted": deletion.uncommitted,
+        "uncommitted_more": deletion.uncommitted_more,
+        "message": deletion.message,
+        "found": deletion.found,
+    }
+
+
+def _folder(repository: str) -> str:
+    return repository_key("deletions", repository).removesuffix(".json") + "/"

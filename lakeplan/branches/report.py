@@ -1,0 +1,245 @@
+"""What plan, run and undo say, as the documents of ``schemas/lifecycle.v1.json``, and their exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from lakeplan.branches.deleting import BranchEnd, LifecycleReport, Outcome, RepositoryEnd, is_held_elsewhere
+from lakeplan.branches.memory import text_of
+from lakeplan.branches.plan import EVEREST, LifecyclePlan, RepositoryOutlook
+from lakeplan.branches.run import Reviewed
+from lakeplan.branches.undo import BranchRestored, Restored, UndoReport
+from lakeplan.errors import ExitCode, FormatError
+from lakeplan.review.base import ReviewedSettings
+from lakeplan.values.branches import MomentTotal
+from lakeplan.values.plan import Failure, GateOutcome, GateResult
+from lakeplan.values.plan_document import decode, encode
+from lakeplan.values.plan_parts import row_of
+
+PLAN_FORMAT = "lakeplan.lifecycle-plan/v1"
+RUN_FORMAT = "lakeplan.lifecycle-run/v1"
+UNDO_FORMAT = "lakeplan.lifecycle-undo/v1"
+Json = dict[str, Any]
+
+
+# ---- plan
+def plan_document(plan: LifecyclePlan) -> Json:
+    branches = [o for r in plan.repositories for o in r.outlooks]
+    return {
+        "format": PLAN_FORMAT,
+        "now": text_of(plan.now),
+        "as_of": text_of(plan.as_of),
+        "repositories": [_repository(r) for r in plan.repositories],
+        "gates": [_gate(g) for g in plan.gates],
+        "not_ours": list(plan.not_ours),
+        "caveats": [EVEREST],
+        "summary": {
+            "branches": len(branches),
+            "delete": sum(1 for b in branches if b.verdict.goes),
+            "keep": sum(1 for b in branches if not b.verdict.goes),
+            "failed": len(plan.failed),
+        },
+    }
+
+
+def _repository(repository: RepositoryOutlook) -> Json:
+    found = repository.survey
+    return {
+        "repository": repository.key,
+        "owner": repository.desired.owner,
+        "default_branch": found.repository.default_branch if found else None,
+        "read_only": found.repository.read_only if found else None,
+        "observed_since": _moment(found.ledger.began) if found else None,
+        "branches": [encode(row_of(o)) for o in repository.outlooks],
+        "totals": {name: _total(t) for name, t in repository.totals.items()},
+        "objects_unknown": repository.objects_unknown,
+        "gates": [_gate(g) for g in repository.gates],
+        "settings": encode(ReviewedSettings(repository.desired.lifecycle, repository.desired.safety)),
+        "warnings": list(repository.warnings),
+        "blind_to": list(found.blind_to) if found else [],
+        "failure": _failure(repository.failure),
+    }
+
+
+def _total(total: MomentTotal) -> Json:
+    return {
+        "as_of": text_of(total.as_of),
+        "commits": total.commits,
+        "objects": total.objects,
+        "size_bytes": total.size_bytes,
+    }
+
+
+def _moment(seconds: int) -> str | None:
+    return text_of(datetime.fromtimestamp(seconds, tz=timezone.utc))
+
+
+def _gate(gate: GateResult) -> Json:
+    return {
+        "gate": gate.gate,
+        "scope": gate.scope,
+        "outcome": gate.outcome.value,
+        "message": gate.message,
+        "value": gate.value,
+        "limit": gate.limit,
+        "unit": gate.unit,
+        "opens_with": gate.opens_with,
+    }
+
+
+def _failure(failure: Failure | None) -> Json | None:
+    if failure is None:
+        return None
+    return {
+        "message": failure.message,
+        "where": failure.where,
+        "hint": failure.hint,
+        "exit_code": failure.exit_code,
+    }
+
+
+@dataclass(frozen=True)
+class ReviewedPlan:
+    """``branches``: what the plan deletes. ``settings`` by ``server/name``."""
+
+    branches: Reviewed
+    settings: Mapping[str, ReviewedSettings]
+
+
+def reviewed_of(document: Any, where: str) -> ReviewedPlan:
+    """What a plan document deletes, and the settings it was made with. Raises FormatError on another file."""
+    try:
+        if document["format"] != PLAN_FORMAT:
+            raise ValueError(f"its format is {document['format']!r}")
+        branches = {
+            str(r["repository"]): {
+                str(b["branch_id"]): str(b["commit_id"]) for b in r["branches"] if b["verdict"] == "delete"
+            }
+            for r in document["repositories"]
+        }
+        settings = {
+            str(r["repository"]): decode(r["settings"], ReviewedSettings) for r in document["repositories"]
+        }
+        return ReviewedPlan(branches, settings)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"this is not a lifecycle plan ({error})",
+            where=where,
+            hint="make one with lakeplan lifecycle plan --format json --out FILE",
+        ) from None
+
+
+def plan_exit_code(plan: LifecyclePlan, *, detailed: bool) -> ExitCode:
+    if plan.failed:
+        return ExitCode.ERROR if len(plan.failed) == len(plan.repositories) else ExitCode.PARTLY_DONE
+    if plan.refused:
+        return ExitCode.REFUSED
+    return ExitCode.CHANGES_PENDING if detailed and plan.deletions else ExitCode.OK
+
+
+# ---- run
+def run_document(report: LifecycleReport) -> Json:
+    ends = [b for r in report.repositories for b in r.branches]
+    return {
+        "format": RUN_FORMAT,
+        "run_id": report.run_id,
+        "at": text_of(report.at),
+        "repositories": [_end(r) for r in report.repositories],
+        "gates": [_gate(g) for g in report.gates],
+        "not_ours": list(report.not_ours),
+        "summary": {
+            **{o.value: sum(1 for e in ends if e.outcome is o) for o in Outcome},
+            "kept": sum(r.kept for r in report.repositories),
+            "repositories_failed": sum(1 for r in report.repositories if r.failure is not None),
+        },
+    }
+
+
+def _end(repository: RepositoryEnd) -> Json:
+    return {
+        "repository": repository.key,
+        "branches": [_branch_end(e) for e in repository.branches],
+        "kept": repository.kept,
+        "observed": repository.observed,
+        "gates": [_gate(g) for g in repository.gates],
+        "warnings": list(repository.warnings),
+        "failure": _failure(repository.failure),
+    }
+
+
+def _branch_end(end: BranchEnd) -> Json:
+    outlook = end.outlook
+    return {
+        "branch_id": outlook.id,
+        "commit_id": outlook.facts.commit_id,
+        "hidden": outlook.facts.hidden,
+        "outcome": end.outcome.value,
+        "policy": outlook.verdict.policy,
+        "since": text_of(outlook.verdict.since),
+        "safe_until": text_of(outlook.safe_until),
+        "uncommitted": len(outlook.staged.changes) if outlook.staged else 0,
+        "message": end.message,
+    }
+
+
+def run_exit_code(report: LifecycleReport) -> ExitCode:
+    """The worst: nothing could be done, another run is at it, a gate refused, some of it failed."""
+    failed = [r for r in report.repositories if r.failure is not None]
+    every = (*report.gates, *(g for r in report.repositories for g in r.gates))
+    if failed and all(is_held_elsewhere(r) for r in failed):
+        return ExitCode.STALE if len(failed) == len(report.repositories) else ExitCode.PARTLY_DONE
+    if failed:
+        return ExitCode.ERROR if len(failed) == len(report.repositories) else ExitCode.PARTLY_DONE
+    if any(g.outcome is GateOutcome.REFUSED for g in every):
+        return ExitCode.REFUSED
+    ends = [b.outcome for r in report.repositories for b in r.branches]
+    partly = {Outcome.FAILED, Outcome.UNCERTAIN, Outcome.STOPPED}
+    return ExitCode.PARTLY_DONE if partly & set(ends) else ExitCode.OK
+
+
+# ---- undo
+def undo_document(report: UndoReport) -> Json:
+    ends = [b for r in report.repositories for b in r.branches]
+    return {
+        "format": UNDO_FORMAT,
+        "run_id": report.run_id,
+        "repositories": [
+            {
+                "repository": r.repository,
+                "of_run": r.run_id,
+                "at": r.at,
+                "branches": [_restored(b) for b in r.branches],
+                "failure": _failure(r.failure),
+            }
+            for r in report.repositories
+        ],
+        "summary": {o.value: sum(1 for e in ends if e.outcome is o) for o in Restored},
+    }
+
+
+def _restored(end: BranchRestored) -> Mapping[str, Any]:
+    return {
+        "branch_id": end.branch_id,
+        "commit_id": end.deletion.head,
+        "hidden": end.deletion.hidden,
+        "outcome": end.outcome.value,
+        "message": end.message,
+        "warnings": list(end.warnings),
+        "safe_until": end.deletion.safe_until,
+        "uncommitted_lost": end.deletion.uncommitted,
+        "objects_sampled": end.sampled,
+        "objects_gone": end.gone,
+    }
+
+
+def undo_exit_code(report: UndoReport) -> ExitCode:
+    ends = [b.outcome for r in report.repositories for b in r.branches]
+    failed: Iterable[Failure] = [r.failure for r in report.repositories if r.failure is not None]
+    if Restored.UNCERTAIN in ends:
+        return ExitCode.PARTLY_DONE
+    if any(failed) or Restored.FAILED in ends:
+        return ExitCode.PARTLY_DONE if Restored.RESTORED in ends else ExitCode.ERROR
+    return ExitCode.OK

@@ -1,0 +1,412 @@
+"""``lifecycle run``: once, or on a schedule."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from lakeplan.branches.deleting import BranchEnd, Deleter, LifecycleReport, Outcome, RepositoryEnd
+from lakeplan.branches.holding import with_other_names
+from lakeplan.branches.ledger import Mark, without
+from lakeplan.branches.memory import (
+    Deletion,
+    DeletionRecord,
+    Fate,
+    last_runs,
+    maybe_new,
+    read_deletions,
+    text_of,
+    write_ledger,
+)
+from lakeplan.branches.plan import (
+    LifecycleOptions,
+    RepositoryOutlook,
+    follow,
+    repository_gates,
+    select,
+    what_follows,
+    whole_gates,
+)
+from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, bear_witness, recall
+from lakeplan.branches.survey import Keeping, Survey, When, survey
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.lakefs.protocols import BranchWriter
+from lakeplan.review import gates
+from lakeplan.review.run import Run
+from lakeplan.review.selection import failure_of
+from lakeplan.state.clocks import Clocks, server_clock
+from lakeplan.state.store import LEASE_SECONDS, Lease
+from lakeplan.stores.protocols import StateWriter
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.branches import BranchOutlook
+from lakeplan.values.cron import Cron
+from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.plan import Failure, GateOutcome, GateResult
+from lakeplan.values.progress import Progress
+
+log = logging.getLogger(__name__)
+LONGEST_SLEEP = 60.0
+"""Seconds: a clock that is set, or a machine that slept, is noticed within this."""
+
+
+def serve(
+    cron: Cron,
+    tick: Callable[[], int],
+    now: Callable[[], datetime],
+    wait: Callable[[float], bool],
+) -> int:
+    """Runs ``tick`` at every moment of the schedule; runs that were missed are not made up for. ``wait``
+    sleeps so many seconds and says whether to stop. A run that fails is logged, and the next one comes.
+    Returns how many runs there were."""
+    ticks = 0
+    due = _next(cron, now())
+    while True:
+        left = (due - now()).total_seconds()
+        if left > 0:
+            if wait(min(left, LONGEST_SLEEP)):
+                return ticks
+            continue
+        try:
+            tick()
+        except LakeplanError as error:
+            log.error("%s%s", error, f" ({error.hint})" if error.hint else "")
+        ticks += 1
+        if wait(0):
+            return ticks
+        due = _next(cron, max(now(), due))
+
+
+def _next(cron: Cron, moment: datetime) -> datetime:
+    """In UTC, where no hour is skipped and none comes twice."""
+    found = cron.next_after(moment)
+    if found is None:
+        raise UsageError(f"the schedule {cron.text!r} never comes", hint="check its day and month")
+    return found
+
+
+SAVE_EVERY = 50
+"""Deletions between two saves of the record; what a killed run had not saved is still ``intended``."""
+
+
+@dataclass(frozen=True)
+class RunPorts:
+    """``stop`` is asked before every deletion (SIGTERM)."""
+
+    readers: Callable[[str], Readers]
+    writer: Callable[[str], BranchWriter]
+    state: StateWriter
+    progress: Progress
+    stop: Callable[[], bool] = lambda: False
+
+
+@dataclass
+class _Held:
+    """A repository with deletions to make, its lease held."""
+
+    desired: DesiredRepository
+    lease: Lease
+    renewed: datetime
+    recalled: Recalled
+    survey: Survey
+    stack: ExitStack
+    old: list[DeletionRecord]
+    clocks: Clocks
+    gates: tuple[GateResult, ...] = field(default=())
+    mark: Mark | None = None
+    """As the ledger is to carry it, once the repository carries it."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        writable = not self.survey.repository.read_only
+        unwitnessed = writable and self.mark is not None and not self.mark.witnessed
+        return tuple(dict.fromkeys((*self.recalled.notes, *((UNWITNESSED,) if unwitnessed else ()))))
+
+
+Reviewed = Mapping[str, Mapping[str, str]]
+"""``server/name`` → branch → HEAD: what a reviewed plan lets go."""
+
+
+def run_lifecycle(
+    tree: DesiredTree,
+    options: LifecycleOptions,
+    ports: RunPorts,
+    run: Run,
+    *,
+    reviewed: Reviewed | None = None,
+) -> LifecycleReport:
+    """Looks at every selected repository, then deletes where no gate refuses. Repositories fail one by one;
+    the rest goes on."""
+    wanted, broken, others = select(tree, options, ports.readers)
+    openers = gates.Openers(options.allowed, (), options.now.date())
+    openers.check_named([*(d.key for d in wanted), *(b.key for b in broken), *others])
+    runner = _Runner(tree, options, ports, run, reviewed)
+    with (
+        ports.progress.task("looking at branches", len(wanted)) as step,
+        ThreadPoolExecutor(max_workers=max(1, options.workers)) as pool,
+    ):
+
+        def look(desired: DesiredRepository) -> _Held | RepositoryEnd:
+            try:
+                return runner.look(desired)
+            finally:
+                step()
+
+        looked = list(pool.map(look, wanted))
+    held = [item for item in looked if isinstance(item, _Held)]
+    ends = [item for item in looked if isinstance(item, RepositoryEnd)]
+    ends += [RepositoryEnd(b.desired, failure=b.failure) for b in broken]
+    whole = runner.weigh(held)
+    refused = any(g.outcome is GateOutcome.REFUSED for g in whole)
+    total = sum(len(item.survey.deleted) for item in held)
+    with ports.progress.task("deleting branches", total) as step:
+        ends += [runner.finish(item, step, refused=refused) for item in held]
+    return LifecycleReport(
+        run.run_id, options.now, tuple(sorted(ends, key=lambda e: e.key)), whole, tuple(sorted(others))
+    )
+
+
+class _Runner:
+    def __init__(
+        self,
+        tree: DesiredTree,
+        options: LifecycleOptions,
+        ports: RunPorts,
+        run: Run,
+        reviewed: Reviewed | None,
+    ) -> None:
+        self._tree = tree
+        self._options = options
+        self._ports = ports
+        self._run = run
+        self._reviewed = reviewed
+
+    # ---- looking
+    def look(self, desired: DesiredRepository) -> _Held | RepositoryEnd:
+        """One look under the repository's lease; it stays held where something is to be deleted."""
+        with ExitStack() as stack:
+            try:
+                desired = with_other_names(desired, self._tree, self._ports.readers)
+                refs = self._ports.readers(desired.server).refs
+                clocks = server_clock(refs, desired.name, self._run.now, where=desired.key)
+                lease = stack.enter_context(self._lease(desired, clocks))
+                held = self._survey(desired, lease, stack, clocks)
+                if held.survey.deleted:
+                    held.stack = stack.pop_all()
+                    return held
+                return self._nothing_to_delete(held)
+            except LakeplanError as error:
+                return RepositoryEnd(desired, failure=failure_of(error))
+
+    def _lease(self, desired: DesiredRepository, clocks: Clocks) -> Lease:
+        run = self._run
+        return Lease(
+            self._ports.state, desired.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest
+        )
+
+    def _survey(self, desired: DesiredRepository, lease: Lease, stack: ExitStack, clocks: Clocks) -> _Held:
+        readers = self._ports.readers(desired.server)
+        old, finished = last_runs(self._ports.state, desired.key)
+        server = self._tree.servers[desired.server]
+        recalled = recall(
+            self._ports.state,
+            readers,
+            desired,
+            server.endpoint_url,
+            self._options.now,
+            run_id=self._run.run_id,
+            stopped=old,
+            finished=finished,
+        )
+        if recalled.ledger is not None:
+            recalled = replace(recalled, ledger=without(recalled.ledger, maybe_new(old)))
+        # What is first seen now is as young as the latest clock says, and judged by the earliest.
+        when = When(clocks.latest, min(self._options.now, clocks.earliest), ZoneInfo(server.time_zone))
+        found = survey(desired, readers, recalled, when, whole=False)
+        if found.deleted and found.hold_problems:
+            raise LakeplanError(
+                f"{found.hold_problems[0]}: nothing is deleted while it is not clear what is held",
+                where=desired.key,
+                hint="correct the hold in the tree, or remove it",
+            )
+        return _Held(desired, lease, self._run.now(), recalled, found, stack, old, clocks)
+
+    def _nothing_to_delete(self, held: _Held) -> RepositoryEnd:
+        self._remember(held, deleted=())
+        count = len(held.survey.outlooks)
+        return RepositoryEnd(held.desired, kept=count, observed=count, warnings=held.warnings)
+
+    def _remember(self, held: _Held, deleted: tuple[str, ...]) -> None:
+        """The run's one write of the ledger; then the records of stopped runs are settled."""
+        ledger = replace(without(held.survey.ledger, deleted), mark=self._marked(held))
+        write_ledger(self._ports.state, held.desired.key, ledger, held.recalled.version)
+        for record in held.old:
+            for name, deletion in record.branches.items():
+                if deletion.fate is Fate.INTENDED:
+                    _settle(record, name, held.survey.outlooks.get(name))
+            record.finished = True
+            record.save()
+
+    def _marked(self, held: _Held) -> Mark:
+        """Marks the repository, once a run."""
+        if held.mark is None:
+            server, repository, mark = held.desired.server, held.survey.repository, held.recalled.mark
+            if repository.read_only:
+                held.mark = replace(mark, assumable=mark.assumable and mark.witnessed)
+            else:
+                held.mark = bear_witness(
+                    repository.id,
+                    mark,
+                    self._ports.readers(server).branches,
+                    self._ports.writer(server),
+                    self._run,
+                )
+        return held.mark
+
+    # ---- gates
+    def weigh(self, held: list[_Held]) -> tuple[GateResult, ...]:
+        """Gates of each repository, and those over all of them."""
+        today = max((item.clocks.latest for item in held), default=self._options.now).date()
+        openers = gates.Openers(self._options.allowed, tuple(self._tree.overrides), today)
+        outlooks = []
+        judged = {
+            item.desired.key: repository_gates(item.desired, self._followed(item).deleted, openers)
+            for item in held
+        }
+        named = gates.one_by_one(judged)
+        for item in held:
+            item.gates = named[item.desired.key]
+            outlooks.append(RepositoryOutlook(item.desired, item.survey, gates=item.gates))
+        return whole_gates(self._tree, sum(len(i.survey.deleted) for i in held), openers, outlooks)
+
+    def _followed(self, held: _Held) -> Survey:
+        """The look, with the commits that follow beside each branch that goes; objects are not read."""
+        found, zone = held.survey, ZoneInfo(self._tree.servers[held.desired.server].time_zone)
+        what = what_follows(found, found.rules, self._options.now, zone)
+        return follow(found, what, None, simulated=False).survey
+
+    # ---- deleting
+    def finish(self, held: _Held, step: Callable[[], None], *, refused: bool) -> RepositoryEnd:
+        """Deletes what may go, stores the ledger, lets the lease go."""
+        refused = refused or any(g.outcome is GateOutcome.REFUSED for g in held.gates)
+        ends: list[BranchEnd] = []
+        with held.stack:
+            try:
+                if refused:
+                    ends = [BranchEnd(o, Outcome.GATE_REFUSED) for o in held.survey.deleted]
+                    self._remember(held, deleted=())
+                else:
+                    self._renew(held, always=True)
+                    self._delete_all(held, ends, step)
+            except LakeplanError as error:
+                return self._end(held, ends, failure_of(error))
+        return self._end(held, ends, None)
+
+    def _end(self, held: _Held, ends: list[BranchEnd], failure: Failure | None) -> RepositoryEnd:
+        count = len(held.survey.outlooks)
+        deleted = sum(1 for e in ends if e.outcome in (Outcome.DELETED, Outcome.GONE))
+        return RepositoryEnd(
+            held.desired,
+            tuple(ends),
+            kept=count - deleted,
+            observed=count - deleted,
+            gates=held.gates,
+            warnings=held.warnings,
+            failure=failure,
+        )
+
+    def _delete_all(self, held: _Held, ends: list[BranchEnd], step: Callable[[], None]) -> None:
+        going = held.survey.deleted
+        record = self._record(held, going)
+        record.save()
+        self._marked(held)
+        deleter = self._deleter(held)
+        try:
+            for number, outlook in enumerate(going, 1):
+                end = self._delete_one(outlook, deleter)
+                ends.append(end)
+                step()
+                record.settle(outlook.id, end.fate, end.message, end.found)
+                if number % SAVE_EVERY == 0:
+                    record.save()
+        except LakeplanError:
+            self._save_fates(held, ends)
+            raise
+        self._remember(held, tuple(e.outlook.id for e in ends if e.is_new))
+        record.finished = True
+        record.save()
+
+    def _save_fates(self, held: _Held, ends: list[BranchEnd]) -> None:
+        """What was deleted goes on record even if another run, which took over, has settled it meanwhile."""
+        fresh = read_deletions(self._ports.state, held.desired.key, self._run.run_id)
+        if fresh is None:
+            return
+        for end in ends:
+            if end.fate is not Fate.KEPT:
+                fresh.settle(end.outlook.id, end.fate, end.message, end.found)
+        fresh.save()
+
+    def _delete_one(self, outlook: BranchOutlook, deleter: Deleter) -> BranchEnd:
+        if self._ports.stop():
+            return BranchEnd(outlook, Outcome.STOPPED, "the run was asked to stop")
+        return deleter.delete(outlook)
+
+    def _deleter(self, held: _Held) -> Deleter:
+        desired, readers = held.desired, self._ports.readers(held.desired.server)
+        reviewed = None if self._reviewed is None else dict(self._reviewed.get(desired.key, {}))
+        return Deleter(
+            held.survey,
+            readers,
+            self._ports.writer(desired.server),
+            Keeping(held.survey, readers, self._run.now),
+            self._run,
+            lambda: self._renew(held),
+            reviewed,
+        )
+
+    def _record(self, held: _Held, going: tuple[BranchOutlook, ...]) -> DeletionRecord:
+        return DeletionRecord(
+            self._ports.state,
+            held.desired.key,
+            self._run.run_id,
+            at=text_of(self._options.now) or "",
+            by=dict(self._run.holder),
+            branches={o.id: _deletion(o) for o in going},
+            ledger=held.recalled.mark.id,
+            generation=held.recalled.mark.generation,
+        )
+
+    def _renew(self, held: _Held, *, always: bool = False) -> None:
+        now = self._run.now()
+        if always or (now - held.renewed).total_seconds() > LEASE_SECONDS / 3:
+            held.lease.renew()
+            held.renewed = now
+
+
+def _settle(record: DeletionRecord, name: str, there: BranchOutlook | None) -> None:
+    """Records what became of a branch that a stopped run may have deleted, by what is there now. One with
+    another HEAD may have been made again since, so that undo still has to know the HEAD on record."""
+    if there is None:
+        record.settle(name, Fate.DELETED)
+    elif there.facts.commit_id == record.branches[name].head:
+        record.settle(name, Fate.KEPT, "the run was stopped; the branch was still there")
+    else:
+        text = "the run was stopped; a branch of this name has another HEAD now"
+        record.settle(name, Fate.INTENDED, text, there.facts.commit_id)
+
+
+def _deletion(outlook: BranchOutlook) -> Deletion:
+    staged = outlook.staged
+    return Deletion(
+        head=outlook.facts.commit_id,
+        hidden=outlook.facts.hidden,
+        policy=outlook.verdict.policy,
+        since=text_of(outlook.verdict.since),
+        safe_until=text_of(outlook.safe_until),
+        uncommitted=len(staged.changes) if staged else 0,
+        uncommitted_more=staged.more if staged else False,
+    )

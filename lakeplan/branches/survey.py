@@ -1,0 +1,443 @@
+"""Surveys one repository's branches: what is known of each, and what becomes of it. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from itertools import islice
+from typing import Literal, TypeVar
+from zoneinfo import ZoneInfo
+
+from lakeplan.branches import verdicts
+from lakeplan.branches.consequences import safe_until
+from lakeplan.branches.fates import default_branch_problems, judge_branch, takes
+from lakeplan.branches.holding import held_branches
+from lakeplan.branches.ledger import Ledger, assume_created, facts_of, note_staged, observe
+from lakeplan.branches.recall import Readers, Recalled
+from lakeplan.branches.verdicts import Look, look_at
+from lakeplan.errors import ConfigError, LakeplanError, NotFound, RepositoryNotFound
+from lakeplan.lakefs.protocols import BranchReader
+from lakeplan.retention import keep
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.keep import active_holds, hold_problem
+from lakeplan.review.selection import read_all_refs
+from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep, LiveBranch, PullRequest, StagedData
+from lakeplan.values.desired import DesiredRepository, PoliciesDesired
+from lakeplan.values.repository import Refs, Repository
+from lakeplan.values.rules import GcRules
+from lakeplan.values.settings import BranchFacts, Evidence, Policy
+
+T = TypeVar("T")
+NOT_SEEN_BEFORE = "first seen now: its age counts from the next lifecycle run on"
+RECREATED = "its first HEAD is not on its line any more (made anew, or reset): age counts from the last move"
+WORKERS = 8
+
+
+@dataclass(frozen=True)
+class When:
+    """``now`` is the moment of the look, ``as_of`` the one that is judged at, ``zone`` places day limits."""
+
+    now: datetime
+    as_of: datetime
+    zone: ZoneInfo
+
+
+@dataclass(frozen=True)
+class Survey:
+    """``ledger`` is the record after this look, to be stored by a run. ``refs`` and ``graph`` are None where
+    nothing needed them. ``rules`` are the stored GC rules."""
+
+    desired: DesiredRepository
+    repository: Repository
+    ledger: Ledger
+    outlooks: Mapping[str, BranchOutlook]
+    refs: Refs | None = None
+    graph: CommitGraph | None = None
+    rules: GcRules | None = None
+    blind_to: tuple[str, ...] = ()
+    hold_problems: tuple[str, ...] = ()
+    """Holds that keep nothing for certain; known where something would be deleted."""
+
+    @property
+    def deleted(self) -> tuple[BranchOutlook, ...]:
+        """What goes, by name."""
+        return tuple(o for _, o in sorted(self.outlooks.items()) if o.verdict.goes)
+
+
+def survey(
+    desired: DesiredRepository,
+    readers: Readers,
+    recalled: Recalled,
+    when: When,
+    *,
+    whole: bool,
+    read_only: bool = False,
+) -> Survey:
+    """Every branch and its verdict. ``whole`` also reads tags and pull requests of branches that stay, for
+    people to see; ``read_only`` asks for no refs dump. Raises ServerError, and ConfigError for policies that
+    match the default branch."""
+    return _Surveyor(desired, readers, recalled, when, whole=whole, read_only=read_only).survey()
+
+
+class _Surveyor:
+    def __init__(
+        self,
+        desired: DesiredRepository,
+        readers: Readers,
+        recalled: Recalled,
+        when: When,
+        *,
+        whole: bool,
+        read_only: bool,
+    ) -> None:
+        setting = desired.branch_lifecycle
+        self._desired = desired
+        self._policies: tuple[Policy, ...] = setting.policies if isinstance(setting, PoliciesDesired) else ()
+        self._readers = readers
+        self._recalled = recalled
+        assume = desired.lifecycle.assume_created
+        self._assume: Literal["never", "head_commit"] = assume if recalled.may_assume else "never"
+        self._when = when
+        self._whole = whole
+        self._read_only = read_only
+        self._repository = readers.refs.get_repository(desired.name)
+        check_default_branch(desired, self._repository.default_branch)
+        self._refs: Refs | None = None
+        self._graph: CommitGraph | None = None
+        self._head_dates: dict[str, int] = {}
+        self._blind_to: tuple[str, ...] = ()
+        self._hold_problems: tuple[str, ...] = ()
+
+    def survey(self) -> Survey:
+        name, settings, before = self._desired.name, self._desired.lifecycle, self._recalled.ledger
+        live = {b.id: b for b in self._readers.branches.list_live(name)}
+        ledger = observe(
+            before, self._desired.key, self._repository.creation_date, live.values(), self._when.now
+        )
+        if settings.assume_created == "head_commit":
+            self._read_refs()
+            ledger = assume_created(ledger, self._head_dates)
+        known = before.branches if before is not None else {}
+        outlooks = {b.id: self._outlook(b, ledger, is_new=b.id not in known) for b in live.values()}
+        going = [o.id for o in outlooks.values() if o.verdict.goes]
+        if going or self._whole:
+            self._read_refs()
+        if going:
+            outlooks |= {n: self._with_history(live[n], ledger, outlooks[n]) for n in going}
+            going = [n for n in going if outlooks[n].verdict.goes]
+        looks = self._staged(ledger, going)
+        ledger = note_staged(ledger, {n: (look.fingerprint, look.written) for n, look in looks.items()})
+        outlooks |= {n: self._with_staged(live[n], ledger, outlooks[n], look) for n, look in looks.items()}
+        return self._settled(ledger, self._with_pulls(outlooks))
+
+    def _settled(self, ledger: Ledger, outlooks: dict[str, BranchOutlook]) -> Survey:
+        """Settings of the tree last: they keep what the policies let go."""
+        settings = self._desired.lifecycle
+        outlooks = self._held(outlooks)
+        merged = self._merged() if settings.require_merged else None
+        protected: tuple[str, ...] = ()
+        if settings.keep_protected and any(o.verdict.goes for o in outlooks.values()):
+            protected = tuple(self._readers.branches.protected_patterns(self._desired.name))
+        for name, outlook in outlooks.items():
+            if outlook.verdict.goes:
+                is_merged = outlook.facts.commit_id in merged if merged is not None else None
+                why = verdicts.keeper_of(outlook, settings, merged=is_merged, protected=protected)
+                outlooks[name] = verdicts.keep(outlook, why) if why else outlook
+        outlooks = verdicts.spare_newest(outlooks, self._policies, settings.min_keep)
+        rules = None
+        if self._whole or any(o.verdict.goes for o in outlooks.values()):
+            rules = self._readers.refs.get_gc_rules(self._desired.name)
+        outlooks = {n: self._with_tags(o, rules) for n, o in outlooks.items()}
+        return Survey(
+            self._desired,
+            self._repository,
+            ledger,
+            outlooks,
+            self._refs,
+            self._graph,
+            rules,
+            self._blind_to,
+            self._hold_problems,
+        )
+
+    def _held(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
+        """Legal holds keep a branch whatever else the tree says."""
+        holds = active_holds(self._desired.holds, self._when.as_of)
+        leaving = {name: o for name, o in outlooks.items() if o.verdict.goes}
+        if not holds or not leaving or self._refs is None:
+            return outlooks
+        self._hold_problems = tuple(p for hold in holds if (p := hold_problem(hold, self._refs)))
+        metadata = self._readers.refs.metadata_reader(self._desired.name)
+        held = held_branches(holds, self._refs, leaving, metadata)
+        return outlooks | {name: verdicts.keep(leaving[name], Keep.HELD) for name in held}
+
+    # ---- one branch
+    def _outlook(self, branch: LiveBranch, ledger: Ledger, *, is_new: bool) -> BranchOutlook:
+        facts = facts_of(branch, ledger, assume=self._assume)
+        ageless = is_new and facts.created_evidence is Evidence.OBSERVED
+        outlook = BranchOutlook(facts, self._judge(facts), notes=(NOT_SEEN_BEFORE,) if ageless else ())
+        if outlook.verdict.goes and verdicts.is_exempt(branch.id, self._desired.lifecycle):
+            return verdicts.keep(outlook, Keep.EXEMPT)
+        return outlook
+
+    def _judge(self, facts: BranchFacts) -> BranchVerdict:
+        return judge_branch(
+            facts,
+            self._policies,
+            self._when.as_of,
+            default_branch=self._repository.default_branch,
+            read_only=self._repository.read_only,
+        )
+
+    def _with_history(self, branch: LiveBranch, ledger: Ledger, outlook: BranchOutlook) -> BranchOutlook:
+        """A branch that was made anew under its name does not have the age of the old one."""
+        first = ledger.branches[branch.id].first_head
+        if first == branch.commit_id:
+            return outlook
+        if self._graph is not None and keep.is_continued(self._graph, first, branch.commit_id):
+            return outlook
+        facts = facts_of(branch, ledger, assume=self._assume, recreated=True)
+        return replace(outlook, facts=facts, verdict=self._judge(facts), notes=(*outlook.notes, RECREATED))
+
+    def _with_staged(
+        self, branch: LiveBranch, ledger: Ledger, outlook: BranchOutlook, look: Look
+    ) -> BranchOutlook:
+        facts = facts_of(
+            branch,
+            ledger,
+            assume=self._assume,
+            recreated=RECREATED in outlook.notes,
+            staged_at=look.staged_at,
+            head_date=self._head_dates.get(branch.commit_id),
+        )
+        return replace(outlook, facts=facts, verdict=self._judge(facts), staged=look.data)
+
+    def _staged(self, ledger: Ledger, names: Iterable[str]) -> dict[str, Look]:
+        settings, reader, name = self._desired.lifecycle, self._readers.branches, self._desired.name
+
+        now = int(self._when.now.timestamp())
+
+        def look(branch_id: str) -> tuple[str, Look]:
+            try:
+                data = reader.staged(name, branch_id)
+            except RepositoryNotFound:
+                raise
+            except NotFound:
+                # Gone since it was listed; one of its name that comes back is a new one.
+                return branch_id, Look(StagedData(), written=now)
+            return branch_id, look_at(
+                data,
+                ledger.branches[branch_id].staged,
+                now,
+                # A branch that stays because of what is staged needs no times.
+                None
+                if settings.keep_with_uncommitted
+                else lambda path: reader.written_at(name, branch_id, path),
+            )
+
+        return dict(in_parallel(look, names))
+
+    def _with_pulls(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
+        if not self._whole and not any(o.verdict.goes for o in outlooks.values()):
+            return outlooks
+        pulls = pulls_by_source(self._readers.branches, self._desired.name)
+        return {n: replace(o, pulls=pulls.get(n, ())) for n, o in outlooks.items()}
+
+    def _with_tags(self, outlook: BranchOutlook, rules: GcRules | None) -> BranchOutlook:
+        tagged = replace(outlook, tags=self._tags.get(outlook.id, ()))
+        return _safe(tagged, self._graph, rules, self._when.zone)
+
+    # ---- the whole repository
+    @cached_property
+    def _tags(self) -> Mapping[str, tuple[str, ...]]:
+        if self._refs is None:
+            return {}
+        return keep.tags_on(self._refs, self._repository.default_branch)
+
+    def _merged(self) -> set[str] | None:
+        if self._refs is None:
+            return None
+        default = self._repository.default_branch
+        heads = [b.commit_id for b in self._refs.branches if b.id == default]
+        return keep.reachable({c.id: c for c in self._refs.commits}, heads)
+
+    def _read_refs(self) -> None:
+        if self._refs is not None:
+            return
+        self._refs, self._blind_to = read_all_refs(
+            self._readers.refs, self._desired.name, read_only=self._read_only
+        )
+        self._graph = CommitGraph.from_refs(self._refs)
+        self._head_dates = {c.id: c.creation_us // 1_000_000 for c in self._refs.commits}
+
+
+def under(found: Survey, rules: GcRules | None, zone: ZoneInfo) -> Survey:
+    """The same look, with ``rules`` stored instead of those that were found."""
+    outlooks = {n: _safe(o, found.graph, rules, zone) for n, o in found.outlooks.items()}
+    return replace(found, outlooks=outlooks, rules=rules)
+
+
+def _safe(
+    outlook: BranchOutlook, graph: CommitGraph | None, rules: GcRules | None, zone: ZoneInfo
+) -> BranchOutlook:
+    """With the moment until which its HEAD is kept once it is deleted."""
+    head = graph.index.get(outlook.facts.commit_id) if graph is not None and outlook.verdict.goes else None
+    if graph is None or head is None:
+        return replace(outlook, safe_until=None)
+    return replace(outlook, safe_until=safe_until(graph.creation_us[head], rules, zone))
+
+
+def check_default_branch(desired: DesiredRepository, default_branch: str) -> None:
+    """Raises ConfigError that names the pattern, the default branch and the place in the tree."""
+    setting = desired.branch_lifecycle
+    if not isinstance(setting, PoliciesDesired):
+        return
+    problems = default_branch_problems(setting.policies, default_branch)
+    if problems:
+        raise ConfigError(
+            "; ".join(problems),
+            where=f"{desired.key} ({setting.source})",
+            hint="the default branch is never deleted: write patterns that leave it out",
+        )
+
+
+def pulls_by_source(reader: BranchReader, repository: str) -> dict[str, tuple[PullRequest, ...]]:
+    """Open pull requests by the branch that they come from."""
+    found: dict[str, tuple[PullRequest, ...]] = {}
+    for pull in reader.open_pulls(repository):
+        found[pull.source_branch] = (*found.get(pull.source_branch, ()), pull)
+    return found
+
+
+def in_parallel(work: Callable[[str], T], items: Iterable[str], workers: int = WORKERS) -> list[T]:
+    """In the order of ``items``."""
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        return list(pool.map(work, items))
+
+
+FRESH_SECONDS = 15.0
+_NEW_COMMITS_READ = 1000
+"""Commits of a default branch that moved since the survey, to see whether it still has those it had then."""
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """``began``: when reading began. ``live`` is None where nothing needs it."""
+
+    began: datetime
+    repository: Repository
+    pulls: Mapping[str, tuple[PullRequest, ...]]
+    protected: tuple[str, ...]
+    live: frozenset[str] | None
+    merged_still: bool
+    held: Collection[str]
+
+
+class Keeping:
+    """Asked before every deletion of one repository."""
+
+    def __init__(self, found: Survey, readers: Readers, now: Callable[[], datetime]) -> None:
+        self._found = found
+        self._readers = readers
+        self._now = now
+        self._not_staying = {outlook.id for outlook in found.deleted}
+        self._snapshot: _Snapshot | None = None
+        self._refs = found.refs
+        self._held: Collection[str] = ()
+
+    def is_fresh(self) -> bool:
+        """Whether the last answer of ``keeper`` is recent enough to delete by it."""
+        if self._snapshot is None:
+            return False
+        # A clock that was set back makes nothing fresh.
+        return 0 <= (self._now() - self._snapshot.began).total_seconds() <= FRESH_SECONDS
+
+    def keeper(self, outlook: BranchOutlook) -> Keep | None:
+        """What keeps a branch that was to be deleted when it was surveyed. Raises LakeplanError when that
+        cannot be read, or when the repository is another one by now."""
+        if self._snapshot is None or not self.is_fresh():
+            self._snapshot = self._read()
+        now, settings = self._snapshot, self._found.desired.lifecycle
+        if outlook.id == now.repository.default_branch:
+            return Keep.DEFAULT_BRANCH
+        if now.repository.read_only:
+            return Keep.READ_ONLY
+        if outlook.id in now.held:
+            return Keep.HELD
+        fresh = replace(outlook, pulls=now.pulls.get(outlook.id, ()))
+        why = verdicts.keeper_of(fresh, settings, merged=now.merged_still, protected=now.protected)
+        return why or self._min_keep(outlook.id, now.live)
+
+    def forget(self) -> None:
+        """The next answer of ``keeper`` is read anew."""
+        self._snapshot = None
+
+    def stays(self, branch_id: str) -> None:
+        """A branch that was to be deleted is not."""
+        self._not_staying.discard(branch_id)
+
+    def _min_keep(self, branch_id: str, live: frozenset[str] | None) -> Keep | None:
+        """Whether too few other branches of a policy would remain, because somebody deleted some."""
+        setting = self._found.desired.branch_lifecycle
+        if live is None or not isinstance(setting, PoliciesDesired):
+            return None
+        for policy in setting.policies:
+            if takes(policy, branch_id):
+                staying = sum(1 for name in live - self._not_staying if takes(policy, name))
+                if staying < self._found.desired.lifecycle.min_keep:
+                    return Keep.MIN_KEEP
+        return None
+
+    def _read(self) -> _Snapshot:
+        self._hold()  # may take a refs dump, which is older than what is read after it
+        began, name, settings = self._now(), self._found.desired.name, self._found.desired.lifecycle
+        refs, branches = self._readers.refs, self._readers.branches
+        repository, then = refs.get_repository(name), self._found.repository
+        if (repository.creation_date, repository.storage_namespace) != (
+            then.creation_date,
+            then.storage_namespace,
+        ):
+            raise LakeplanError(
+                "the repository was deleted and created again during this run",
+                where=self._found.desired.key,
+                hint="run again: branches of the new one count from the next run",
+            )
+        return _Snapshot(
+            began,
+            repository,
+            pulls_by_source(branches, name) if settings.keep_with_open_pull_request else {},
+            tuple(branches.protected_patterns(name)) if settings.keep_protected else (),
+            frozenset(b.id for b in refs.list_branches(name)) if settings.min_keep else None,
+            self._merged_still(repository) if settings.require_merged else True,
+            self._held,
+        )
+
+    def _hold(self) -> None:
+        """Which branches holds keep now that some other branch or tag moved or is gone: one that was not
+        needed to reach what is held may be."""
+        desired, refs = self._found.desired, self._readers.refs
+        holds = active_holds(desired.holds, self._now())
+        if not holds or self._refs is None:
+            return
+        branches = {b.id: b.commit_id for b in refs.list_branches(desired.name)}
+        tags = {t.id: t.commit_id for t in refs.list_tags(desired.name)}
+        others = {b.id: b.commit_id for b in self._refs.branches if b.id not in self._not_staying}
+        before = {t.id: t.commit_id for t in self._refs.tags}
+        if others.items() <= branches.items() and before.items() <= tags.items():
+            return
+        self._refs, _ = read_all_refs(refs, desired.name, read_only=False)
+        leaving = {o.id: o for o in self._found.deleted if o.id in self._not_staying}
+        metadata = refs.metadata_reader(desired.name)
+        self._held = held_branches(holds, self._refs, leaving, metadata)
+
+    def _merged_still(self, repository: Repository) -> bool:
+        """Whether the default branch still has all commits that it had when merged branches were found."""
+        refs = self._found.refs
+        if refs is None or repository.default_branch != self._found.repository.default_branch:
+            return False
+        then = next((b.commit_id for b in refs.branches if b.id == repository.default_branch), None)
+        commits = self._readers.refs.log_commits(repository.id, repository.default_branch)
+        return any(commit.id == then for commit in islice(commits, _NEW_COMMITS_READ))

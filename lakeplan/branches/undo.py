@@ -1,0 +1,256 @@
+"""``lifecycle undo``: makes deleted branches again from the record of a run, at the HEAD they had."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from lakeplan.branches.memory import (
+    Deletion,
+    DeletionRecord,
+    Fate,
+    list_runs,
+    read_deletions,
+    repositories_on_record,
+    text_of,
+)
+from lakeplan.branches.run import SAVE_EVERY, RunPorts
+from lakeplan.errors import LakeplanError, UsageError, WriteUncertain, may_have_acted, may_still_act
+from lakeplan.lakefs.protocols import BranchReader, BranchWriter
+from lakeplan.review.run import Run, read_back
+from lakeplan.review.selection import Selection, failure_of
+from lakeplan.state.clocks import server_clock
+from lakeplan.state.store import LEASE_SECONDS, Lease
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.branches import LiveBranch
+from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.plan import Failure
+
+SAMPLE = 10
+"""Objects of a restored branch that are read, to see whether a collection took its data."""
+AT_ONCE = 4
+"""Branches that are made at the same time."""
+
+
+class Restored(str, Enum):
+    """``EXISTS``: there is a branch of that name, which is left alone. ``UNCERTAIN``: the answer was lost,
+    and the server may still create it."""
+
+    RESTORED = "restored"
+    EXISTS = "exists"
+    FAILED = "failed"
+    UNCERTAIN = "uncertain"
+
+
+@dataclass(frozen=True)
+class BranchRestored:
+    """``sampled`` objects were read, ``gone`` of them were not there any more."""
+
+    branch_id: str
+    deletion: Deletion
+    outcome: Restored
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    sampled: int = 0
+    gone: int = 0
+
+
+@dataclass(frozen=True)
+class RepositoryRestored:
+    repository: str
+    run_id: str = ""
+    at: str = ""
+    branches: tuple[BranchRestored, ...] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class UndoReport:
+    run_id: str
+    repositories: tuple[RepositoryRestored, ...]
+
+
+@dataclass(frozen=True)
+class UndoOptions:
+    """``run_id`` None: of each repository the newest run that has something to bring back. ``branches``
+    empty: all of them."""
+
+    selection: Selection
+    run_id: str | None = None
+    branches: frozenset[str] = frozenset()
+
+
+def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run: Run) -> UndoReport:
+    """Brings branches back, repository by repository. Raises UsageError when no record has any."""
+    found: list[tuple[DesiredRepository, DeletionRecord]] = []
+    damaged: list[RepositoryRestored] = []
+    for server in tree.servers if options.selection.server is None else [options.selection.server]:
+        names = repositories_on_record(ports.state, server)
+        # whatever the engine is by now: it may have been turned off because of what is to be undone
+        for desired in tree.resolve(server, names):
+            if desired.name not in names or not options.selection.takes(desired):
+                continue
+            try:
+                record = _record(ports, desired, options)
+            except LakeplanError as error:
+                damaged.append(RepositoryRestored(desired.key, failure=failure_of(error)))
+            else:
+                found += [(desired, record)] if record is not None else []
+    if not found and not damaged:
+        what = f"run {options.run_id}" if options.run_id else "any run"
+        raise UsageError(
+            f"no record of {what} has a deleted branch to bring back",
+            hint="records are in the tree's state store; see --target, --run and --branch",
+        )
+    done = [_undo(d, r, options, ports, run) for d, r in found]
+    return UndoReport(run.run_id, tuple(sorted((*done, *damaged), key=lambda end: end.repository)))
+
+
+def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -> DeletionRecord | None:
+    """The newest record, or the named one, that has something to bring back."""
+    runs = list_runs(ports.state, desired.key)
+    for run_id in reversed(runs):
+        if options.run_id not in (None, run_id):
+            continue
+        record = read_deletions(ports.state, desired.key, run_id)
+        if record is not None and _to_restore(record, options):
+            return record
+    return None
+
+
+def _to_restore(record: DeletionRecord, options: UndoOptions) -> dict[str, Deletion]:
+    """What the run deleted or may have deleted. What was only seen (by somebody else's job) comes back when
+    it is asked for by run or by name."""
+    wanted = {Fate.DELETED, Fate.INTENDED}
+    if options.run_id is not None or options.branches:
+        wanted |= {Fate.SEEN}
+    return {
+        name: deletion
+        for name, deletion in record.branches.items()
+        if deletion.fate in wanted and (not options.branches or name in options.branches)
+    }
+
+
+def _undo(
+    desired: DesiredRepository, record: DeletionRecord, options: UndoOptions, ports: RunPorts, run: Run
+) -> RepositoryRestored:
+    done: list[BranchRestored] = []
+    failure = None
+    try:
+        refs = ports.readers(desired.server).refs
+
+        def confirm() -> datetime:
+            return server_clock(refs, desired.name, run.now, where=desired.key).earliest
+
+        with (
+            Lease(ports.state, desired.key, run.holder, run.now, run.is_gone, confirm) as lease,
+            ThreadPoolExecutor(AT_ONCE) as pool,
+        ):
+            # Read again under the lease: another undo may have been first.
+            fresh = read_deletions(ports.state, desired.key, record.run_id) or record
+            reader, writer = ports.readers(desired.server).branches, ports.writer(desired.server)
+            restorer = _Restorer(desired.name, reader, writer, run)
+            renewed = run.now()
+            left = sorted(_to_restore(fresh, options).items())
+            for start in range(0, len(left), SAVE_EVERY):
+                if (run.now() - renewed).total_seconds() > LEASE_SECONDS / 3:
+                    lease.renew()
+                    renewed = run.now()
+                some = left[start : start + SAVE_EVERY]
+                ends = pool.map(lambda one: None if ports.stop() else restorer.restore(*one), some)
+                done += (made := [end for end in ends if end is not None])
+                _save(fresh, made, f"by {run.run_id}")
+                if len(made) < len(some):
+                    break
+    except LakeplanError as error:
+        failure = failure_of(error)
+    return RepositoryRestored(desired.key, record.run_id, record.at, tuple(done), failure)
+
+
+def _save(record: DeletionRecord, ends: list[BranchRestored], by: str) -> None:
+    """Stores what was brought back. What a killed undo had not stored yet exists, and the next one leaves it
+    alone."""
+    restored = [end.branch_id for end in ends if end.outcome is Restored.RESTORED]
+    for name in restored:
+        record.settle(name, Fate.RESTORED, by)
+    if restored:
+        record.save()
+
+
+@dataclass(frozen=True)
+class _Restorer:
+    """Of one repository. Used by several threads, each for branches of its own."""
+
+    repository: str
+    reader: BranchReader
+    writer: BranchWriter
+    run: Run
+    samples: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By HEAD: many branches have the same."""
+
+    def restore(self, name: str, deletion: Deletion) -> BranchRestored:
+        try:
+            head = self.reader.find_branch(self.repository, name)
+            taken = head is not None
+            if head is None:
+                branch = LiveBranch(name, deletion.head, deletion.hidden)
+                head = _create(self.repository, branch, self.reader, self.writer, self.run)
+            if taken or head != deletion.head:
+                text = f"there is a branch of this name, at {head[:12]}: it is left alone"
+                return BranchRestored(name, deletion, Restored.EXISTS, text)
+        except WriteUncertain as error:
+            return BranchRestored(name, deletion, Restored.UNCERTAIN, str(error))
+        except LakeplanError as error:
+            return BranchRestored(name, deletion, Restored.FAILED, str(error))
+        warnings = _warnings(deletion, self.run.now())
+        try:
+            sampled, gone = self._sample(deletion.head)
+        except LakeplanError as error:
+            warnings.append(f"its data could not be looked at: {error.message}")
+            return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings))
+        if gone:
+            warnings.append(
+                f"a collection ran since: {gone} of {sampled} objects that were read are gone for good"
+            )
+        return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
+
+    def _sample(self, head: str) -> tuple[int, int]:
+        if head not in self.samples:
+            self.samples[head] = self.reader.readable_sample(self.repository, head, SAMPLE)
+        return self.samples[head]
+
+
+def _create(repository: str, branch: LiveBranch, reader: BranchReader, writer: BranchWriter, run: Run) -> str:
+    """The HEAD of the branch that is there then. Sent once: a branch of that name may be somebody's by the
+    time of a second request."""
+    try:
+        writer.create_branch(repository, branch)
+    except LakeplanError as error:
+        if not may_have_acted(error):
+            raise
+        try:
+            head = read_back(lambda: reader.find_branch(repository, branch.id), bool, run.sleep)
+        except LakeplanError as other:
+            raise WriteUncertain(
+                f"{error.message}; whether the branch is there cannot be read: {other.message}"
+            ) from error
+        if head:
+            return head
+        if may_still_act(error):
+            raise WriteUncertain(f"{error.message}; the server may still create the branch") from error
+        raise
+    return branch.commit_id
+
+
+def _warnings(deletion: Deletion, now: datetime) -> list[str]:
+    found = []
+    if deletion.uncommitted:
+        more = "more than " if deletion.uncommitted_more else ""
+        found.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot come back")
+    if deletion.safe_until is not None and (text_of(now) or "") > deletion.safe_until:
+        found.append(
+            f"its commits were safe until {deletion.safe_until}: a collection since then may have taken data"
+        )
+    return found

@@ -1,0 +1,361 @@
+"""Reading a folder as it is in a git commit. Nothing of the work tree or the repository is changed.
+
+The checkout is a stranger's. Only the repository of the work tree itself is read: no bare repository inside
+it, no submodule, nothing that a ``.git`` file of the tree names. No program that its configuration names is
+run, and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from lakeplan import limits
+from lakeplan.errors import LakeplanError
+from lakeplan.limits import TooLarge, check_size
+from lakeplan.values.bodies import TooSlow
+from lakeplan.values.local import absolute_entries, find_program
+
+_LARGEST = 8 * 1024 * 1024
+"""Bytes. Larger files are written as holes of their size: a tree that reads one does not validate."""
+_MOST = 256 * 1024 * 1024
+"""Bytes of all files of the folder."""
+_REAL_FILES = ("100644", "100755")
+_SYMLINK = "120000"
+_FOLDER = "040000"
+_SETTINGS = {
+    "safe.bareRepository": "explicit",
+    "protocol.allow": "never",
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.attributesFile": os.devnull,
+    "credential.helper": "",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+_ENVIRONMENT = {
+    # A list of no protocols: it wins over protocol.<name>.allow of the repository's configuration.
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": os.devnull,
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_PAGER": "cat",
+    "LC_ALL": "C",
+}
+_USERS_OWN = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+"""Where a user's own ``safe.directory`` is. All other GIT_* variables are dropped."""
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """A folder of a git work tree. ``prefix`` is its path below the top, ``""`` at the top."""
+
+    top: Path
+    prefix: str
+
+
+@dataclass(frozen=True)
+class _Blob:
+    mode: str
+    object_id: str
+    size: int
+    path: str
+
+
+def find_work_folder(folder: Path) -> WorkFolder:
+    """Where ``folder`` is in its work tree. Raises LakeplanError outside git, in a submodule, in a bare
+    repository, behind a symbolic link of a work tree, and where git does not trust the repository."""
+    logical = _logical(folder)
+    for part in (*reversed(logical.parents), logical):
+        if part.is_symlink() and _top_of(Path(os.path.realpath(part.parent))) is not None:
+            raise LakeplanError(
+                f"{part.name} is a symbolic link in a git work tree, so its history is not the tree's",
+                where=str(part),
+                hint="replace the link by the folder itself, or name the folder that it leads to with -C",
+            )
+    real = Path(os.path.realpath(folder))
+    top = _top_of(real)
+    if top is None:
+        raise _no_repository(folder, "not in a git work tree")
+    _require_own_repository(top)
+    answer = _git(top, "rev-parse", "--is-inside-work-tree", "--show-toplevel", "--absolute-git-dir")
+    lines = os.fsdecode(answer.stdout).splitlines()
+    if answer.returncode or len(lines) != 3 or lines[0] != "true":
+        raise _no_repository(folder, _first_line(answer.stderr) or "not in a git work tree")
+    if os.path.realpath(lines[1]) != str(top) or os.path.realpath(lines[2]) != str(_git_dir(top)):
+        raise _no_repository(folder, f"{lines[2]} is not the repository of {top}")
+    prefix = real.relative_to(top).as_posix()
+    return WorkFolder(top, "" if prefix == "." else prefix)
+
+
+def commit_of(work: WorkFolder, ref: str) -> str:
+    """The commit (hex id) that ``ref`` names. Raises LakeplanError."""
+    answer = _git(work.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    commit = answer.stdout.decode("ascii", "replace").strip()
+    if answer.returncode or not commit:
+        raise LakeplanError(
+            f"git finds no commit {ref!r} in this repository",
+            where=str(work.top),
+            hint="fetch it first (a shallow clone has only the newest commit)",
+        )
+    return commit
+
+
+def prefix_of(folder: Path) -> str | None:
+    """``folder`` relative to the top of its git work tree (``""`` at the top), or None outside git."""
+    try:
+        return find_work_folder(folder).prefix
+    except LakeplanError:
+        return None
+
+
+def head_of(folder: Path) -> str | None:
+    """The git commit that ``folder`` is checked out at, or None outside git."""
+    try:
+        return commit_of(find_work_folder(folder), "HEAD")
+    except LakeplanError:
+        return None
+
+
+def has_file(work: WorkFolder, commit: str, name: str) -> bool:
+    """Whether the folder has a file ``name`` in the commit. Raises LakeplanError where a part of its path is
+    something else, such as a link, a submodule or a file in the place of a folder."""
+    path = f"{work.prefix}/{name}" if work.prefix else name
+    parts = PurePosixPath(path).parts
+    asked = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+    modes = {blob.path: blob.mode for blob in _list(work, commit, "-t", asked)}
+    for at in asked:
+        mode = modes.get(at)
+        if mode is None:
+            return False
+        if mode not in (_REAL_FILES if at == path else (_FOLDER,)):
+            kind = {_SYMLINK: "a symbolic link", "160000": "a submodule", _FOLDER: "a folder"}
+            raise LakeplanError(
+                f"{at} is {kind.get(mode, 'a file')} at the base, so there is no tree to compare with",
+                where=str(work.top),
+                hint="restore the tree's folder and file at the base first",
+            )
+    return True
+
+
+def write_folder(work: WorkFolder, commit: str, target: Path) -> int:
+    """Writes the files that the folder has in ``commit`` to ``target``; how many. Symbolic links stay links
+    (nothing is written through one). Raises LakeplanError."""
+    below = [f"{work.prefix}/"] if work.prefix else []
+    blobs = [blob for blob in _list(work, commit, "-r", below) if blob.mode in (*_REAL_FILES, _SYMLINK)]
+    large = [blob for blob in blobs if blob.size > _LARGEST]
+    small = [blob for blob in blobs if blob.size <= _LARGEST]
+    if sum(blob.size for blob in small) > _MOST:
+        raise LakeplanError(
+            f"the tree's folder has more than {_MOST >> 20} MiB at the base",
+            where=str(work.top / work.prefix),
+            hint="keep the tree in a folder of its own",
+        )
+    try:
+        for blob in large:
+            with _inside(work, blob, target).open("wb") as file:
+                file.truncate(blob.size)
+        for blob, data in _contents(work, sorted(small, key=lambda blob: blob.mode == _SYMLINK)):
+            path = _inside(work, blob, target)
+            if blob.mode == _SYMLINK:
+                path.symlink_to(os.fsdecode(data))
+            else:
+                path.write_bytes(data)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LakeplanError(
+            f"a file that git lists at the base cannot be written: {reason}",
+            where=str(work.top / work.prefix),
+            hint="remove files whose names or links no file system has from the base",
+        ) from None
+    return len(blobs)
+
+
+def _inside(work: WorkFolder, blob: _Blob, target: Path) -> Path:
+    path = target / PurePosixPath(blob.path).relative_to(work.prefix)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _list(work: WorkFolder, commit: str, how: str, paths: Sequence[str]) -> Iterator[_Blob]:
+    """Entries of a commit, with paths from the top. ``how`` is an option of ls-tree; no ``paths``: all."""
+    answer = _git(work.top, "ls-tree", "-z", "--full-tree", "-l", how, commit, "--", *paths)
+    if answer.returncode:
+        raise LakeplanError(
+            "git cannot list the tree at the base",
+            where=str(work.top),
+            hint="fetch it first (a shallow or partial clone may lack it)",
+            detail=os.fsdecode(answer.stderr),
+        )
+    for line in answer.stdout.split(b"\0"):
+        head, _, name = line.partition(b"\t")
+        fields, path = head.split(), os.fsdecode(name)
+        if len(fields) != 4:
+            continue
+        if any(part in ("", ".", "..") for part in path.split("/")):
+            raise LakeplanError(f"git lists an impossible path at the base: {path!r}", where=str(work.top))
+        size = int(fields[3]) if fields[3].isdigit() else 0
+        yield _Blob(fields[0].decode(), fields[2].decode(), size, path)
+
+
+def _contents(work: WorkFolder, blobs: list[_Blob]) -> Iterator[tuple[_Blob, bytes]]:
+    asked = "".join(f"{b.object_id}\n" for b in blobs).encode()
+    answer = _git(work.top, "cat-file", "--batch", given=asked)
+    data, at = answer.stdout, 0
+    for blob in blobs:
+        end = data.find(b"\n", at)
+        fields = data[at:end].split()
+        if end < 0 or len(fields) != 3 or answer.returncode:
+            raise LakeplanError(
+                f"git cannot read {blob.path} at the base",
+                where=str(work.top),
+                hint="fetch it first (a partial clone may lack it)",
+                detail=os.fsdecode(answer.stderr),
+            )
+        size = int(fields[2])
+        yield blob, data[end + 1 : end + 1 + size]
+        at = end + 1 + size + 1
+
+
+# ---- which repository
+def _logical(folder: Path) -> Path:
+    """The absolute path with the links that the user came through, as ``pwd -L`` has it."""
+    shell = os.environ.get("PWD", "")
+    try:
+        usable = os.path.isabs(shell) and os.path.samefile(shell, os.curdir)
+    except OSError:
+        usable = False
+    return Path(os.path.normpath(Path(shell if usable else os.getcwd()) / folder))
+
+
+def _top_of(folder: Path) -> Path | None:
+    """The nearest folder upwards that has a ``.git``, as a real path."""
+    return next((top for top in (folder, *folder.parents) if os.path.lexists(top / ".git")), None)
+
+
+def _git_dir(top: Path) -> Path:
+    """The repository that ``.git`` is or, of a work tree that ``git worktree`` made, names."""
+    entry = top / ".git"
+    if not entry.is_file():
+        return entry
+    return Path(os.path.realpath(top / _named_path(entry).removeprefix("gitdir:").strip()))
+
+
+def _named_path(file: Path) -> str:
+    """The text of a file that names a path. Raises OSError, also for a device, a pipe or a long file."""
+    try:
+        return os.fsdecode(limits.read_file(file, 4 * limits.KIB)).strip()
+    except TooLarge as error:
+        raise OSError(str(error)) from None
+
+
+def _require_own_repository(top: Path) -> None:
+    entry = top / ".git"
+    if entry.is_symlink():
+        raise _no_repository(top, ".git is a symbolic link")
+    if entry.is_dir():
+        return
+    try:
+        linked = _git_dir(top)
+        back = Path(_named_path(linked / "gitdir"))
+        is_worktree = (linked / "commondir").is_file() and os.path.samefile(back, entry)
+    except OSError:
+        is_worktree = False
+    if not is_worktree:
+        raise _no_repository(top, "its .git file names another folder (a submodule, for example)")
+
+
+def _no_repository(folder: Path, reason: str) -> LakeplanError:
+    return LakeplanError(
+        f"git finds no repository to compare with: {reason}",
+        where=str(folder),
+        hint="--base names a commit of the git repository whose work tree holds the tree",
+    )
+
+
+def _first_line(text: bytes) -> str:
+    return os.fsdecode(text).partition("\n")[0].removeprefix("fatal: ")
+
+
+def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    program = find_program("git", os.environ)
+    if program is None:
+        raise LakeplanError("git is missing", hint="install git, or run without --base")
+    settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
+    try:
+        done = _run([program, *settings, "--no-pager", "-C", str(top), *arguments], _environment(top), given)
+        check_size(len(done.stdout) + len(done.stderr), limits.GIT_BYTES)
+        return done
+    except TooLarge as error:
+        raise LakeplanError(f"git's answer is not taken: {error}", where=str(top)) from None
+    except (TooSlow, subprocess.TimeoutExpired):
+        raise LakeplanError(
+            f"git does not answer within {limits.GIT_SILENT_SECONDS:g} seconds",
+            where=str(top),
+            hint="Run `git status` there. A file of .git may be a pipe, or on a disk that does not answer.",
+        ) from None
+    except OSError as error:
+        raise LakeplanError("git does not run", where=str(top), detail=str(error)) from None
+
+
+def _run(command: list[str], environ: dict[str, str], given: bytes) -> subprocess.CompletedProcess[bytes]:
+    """As ``subprocess.run``, but git is stopped as soon as its answer is too long or stops: a commit of
+    1 kB may list folders without end, and a file that git opens may be a pipe that nobody writes to."""
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said:
+        asked.write(given)
+        asked.seek(0)
+        with subprocess.Popen(command, stdin=asked, stdout=subprocess.PIPE, stderr=said, env=environ) as git:
+            assert git.stdout is not None
+            try:
+                _limit_memory(git.pid)
+                answer = _answer(git.stdout.fileno())
+                if len(answer) <= limits.GIT_BYTES:
+                    git.wait(limits.GIT_SILENT_SECONDS)
+            finally:
+                git.kill()  # does nothing to one that has ended
+        said.seek(0)
+        return subprocess.CompletedProcess(command, git.returncode, answer, said.read(limits.MIB))
+
+
+def _answer(pipe: int) -> bytes:
+    """What comes out of a pipe, up to a byte more than the limit. Raises TooSlow."""
+    answer, began = bytearray(), time.monotonic()
+    while len(answer) <= limits.GIT_BYTES:
+        left = limits.GIT_SECONDS - (time.monotonic() - began)
+        if not select.select([pipe], [], [], max(0.0, min(limits.GIT_SILENT_SECONDS, left)))[0]:
+            raise TooSlow("git does not answer in time")
+        piece = os.read(pipe, limits.MIB)
+        if not piece:
+            break
+        answer += piece
+    return bytes(answer)
+
+
+def _limit_memory(pid: int) -> None:
+    """Small objects may unpack to any size. What git maps of its packs does not count."""
+    if hasattr(resource, "prlimit"):
+        size = limits.GIT_MEMORY_BYTES
+        with contextlib.suppress(OSError):  # it has ended already
+            resource.prlimit(pid, resource.RLIMIT_DATA, (size, size))
+
+
+def _environment(top: Path) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in _USERS_OWN}
+    return {
+        **kept,
+        **_ENVIRONMENT,
+        "PATH": absolute_entries(os.environ.get("PATH", os.defpath)),
+        "GIT_CEILING_DIRECTORIES": str(top.parent),
+        "GIT_ALLOC_LIMIT": str(limits.GIT_MEMORY_BYTES),
+    }

@@ -1,1 +1,0 @@
-"""What a sweep may take, and when: pure rules over commit graphs, rules, moments and settings."""

@@ -1,0 +1,1 @@
+"""Checks of permissions and set-up."""

@@ -1,0 +1,334 @@
+"""What the doctor finds of repositories and branch policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Literal
+
+from lakeplan.errors import LakeplanError, PermissionDenied
+from lakeplan.lakefs.protocols import BranchReader, GcRulesWriter, LakeFSReader
+from lakeplan.review.selection import Selection
+from lakeplan.state.clocks import MAX_DIFFERENCE
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import PoliciesDesired
+from lakeplan.values.progress import Progress
+from lakeplan.values.repository import Repository
+from lakeplan.values.rules import GcRules
+
+POLICIES = "docs/permissions.md has the whole policy"
+SHOWN = 5
+SKEW_WARN_SECONDS = 60
+SKEW_FAIL_SECONDS = MAX_DIFFERENCE.total_seconds()
+Purpose = Literal["plan", "apply", "lifecycle", "sweep"]
+Word = Literal["ok", "warn", "fail"]
+_RANK: dict[Word, int] = {"ok": 0, "warn": 1, "fail": 2}
+
+
+@dataclass(frozen=True)
+class Found:
+    """``hint`` is what to do when it is not ok."""
+
+    name: str
+    result: Word
+    message: str
+    hint: str = ""
+
+
+def of_error(name: str, error: LakeplanError, hint: str = "") -> Found:
+    """A failure. ``hint`` wins over the error's own."""
+    return Found(name, "fail", error.message, hint or error.hint or POLICIES)
+
+
+def grant(permission: str, error: LakeplanError) -> str:
+    """What to do about a failed check of a permission."""
+    if isinstance(error, PermissionDenied):
+        return f"grant {permission}; {POLICIES}"
+    return error.hint or POLICIES
+
+
+def names(found: Sequence[str]) -> str:
+    more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+    return ", ".join(found[:SHOWN]) + more
+
+
+def on_repositories(count: int) -> str:
+    return f"on {count:,} repositories" if count != 1 else "on 1 repository"
+
+
+def summed(looked: Mapping[str, Sequence[Found]]) -> list[Found]:
+    """One finding a check, over all repositories (``looked``: by name): the worst, and on which it is so."""
+    checks = dict.fromkeys(one.name for found in looked.values() for one in found)
+    return [_sum(check, looked) for check in checks]
+
+
+def _sum(check: str, looked: Mapping[str, Sequence[Found]]) -> Found:
+    by_repository = {name: one for name, found in looked.items() for one in found if one.name == check}
+    worst = max(by_repository.values(), key=lambda one: _RANK[one.result])
+    if worst.result == "ok":
+        text = worst.message if len(by_repository) == 1 else on_repositories(len(by_repository))
+        return Found(check, "ok", text)
+    where = [name for name, one in by_repository.items() if one.result == worst.result]
+    return Found(check, worst.result, f"{worst.message} (on {names(where)})", worst.hint)
+
+
+def clock(name: str, date: datetime, now: datetime, hint: str) -> Found:
+    """Another clock against this machine's."""
+    seconds = round((now - date).total_seconds())
+    text = f"{abs(seconds):,} s {'behind' if seconds > 0 else 'ahead of'} this machine's"
+    if abs(seconds) <= SKEW_WARN_SECONDS:
+        return Found(name, "ok", "agrees with this machine's" if abs(seconds) <= 2 else text)
+    return Found(name, "warn" if abs(seconds) <= SKEW_FAIL_SECONDS else "fail", text, hint)
+
+
+WORKERS = 8
+
+
+def check_lifecycle(
+    tree: DesiredTree, reader: LakeFSReader, branches: BranchReader, selection: Selection
+) -> Iterator[Found]:
+    """On every selected repository that has policies in the tree. Only GET requests."""
+    yield _engine(tree.servers[reader.name].branch_lifecycle_engine)
+    try:
+        live = {r.id: r for r in reader.list_repositories()}
+    except LakeplanError:
+        return  # said already
+    managed = [
+        d.name
+        for d in tree.resolve(reader.name, live)
+        if isinstance(d.branch_lifecycle, PoliciesDesired) and selection.takes(d) and d.name in live
+    ]
+    if not managed:
+        text = "no repository of the tree that is on it has branch_lifecycle policies"
+        yield Found("policies", "warn", text, "check again once there are some")
+        return
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        looked = dict(zip(managed, pool.map(lambda name: _look(live[name], branches), managed), strict=True))
+    yield from summed(looked)
+    text = "not tried: doctor makes and deletes no branch"
+    hint = "grant it, and fs:UpdateRepository, and fs:CreateBranch for undo"
+    yield Found("fs:DeleteBranch", "warn", text, hint)
+
+
+def _engine(engine: str) -> Found:
+    name, hint = "lifecycle engine", "set servers.<name>.branch_lifecycle.engine: lakeplan"
+    if engine == "lakeplan":
+        return Found(name, "ok", "lakeplan deletes branches of this server")
+    if engine == "server":
+        return Found(name, "warn", "the server deletes by itself; lakeplan only shows it", f"fine, or {hint}")
+    return Found(name, "fail", "nobody deletes branches of this server", hint)
+
+
+def _look(repository: Repository, reader: BranchReader) -> list[Found]:
+    name, default = repository.id, repository.default_branch
+    asked: list[tuple[str, str, Callable[[], object]]] = [
+        ("branches, hidden ones too", "fs:ListBranches", lambda: reader.list_live(name)),
+        ("one branch", "fs:ReadBranch", lambda: reader.find_branch(name, default)),
+        ("uncommitted changes", "fs:ListObjects", lambda: reader.staged(name, default)),
+        ("open pull requests", "pr:ListPullRequests", lambda: next(iter(reader.open_pulls(name)), None)),
+        (
+            "branch protection rules",
+            "branches:GetBranchProtectionRules",
+            lambda: next(iter(reader.protected_patterns(name)), None),
+        ),
+    ]
+    return [_tried(what, permission, ask) for what, permission, ask in asked]
+
+
+def _tried(what: str, permission: str, ask: Callable[[], object]) -> Found:
+    name = f"{what} ({permission})"
+    try:
+        ask()
+    except LakeplanError as error:
+        return of_error(name, error, grant(permission, error))
+    return Found(name, "ok", "can be read")
+
+
+_MOST_DAYS = 36500
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """One repository: what failed, by permission, and what is odd about its rules."""
+
+    repository: str
+    failures: dict[str, LakeplanError]
+    oddities: tuple[str, ...] = ()
+
+
+def check_repositories(
+    tree: DesiredTree,
+    reader: LakeFSReader,
+    writer: GcRulesWriter | None,
+    selection: Selection,
+    progress: Progress,
+    *,
+    read_only: bool,
+) -> Iterator[Found]:
+    """Every permission a plan needs, on all selected repositories whose rules the tree manages; with a
+    ``writer`` those of an apply too. The refs dump and metadata are tried on one of them. Stored rules are
+    looked at on the others too, as far as they can be read: a missing permission there is no failure."""
+    try:
+        live = {r.id: r for r in reader.list_repositories()}
+    except LakeplanError as error:
+        yield of_error("fs:ListRepositories", error, grant("fs:ListRepositories", error))
+        return
+    yield Found("fs:ListRepositories", "ok", f"{len(live):,} repositories")
+    managed = [d for d in tree.resolve(reader.name, live) if d.gc is not None and selection.takes(d)]
+    missing = [d.name for d in managed if d.name not in live]
+    if missing:
+        text = f"the tree names what the server does not have, or does not show: {names(missing)}"
+        yield Found("repositories", "fail", text, "correct the names, or grant fs:ReadRepository on them")
+    found = [d.name for d in managed if d.name in live]
+    others = [n for n in live if n not in set(found) and selection.takes_named(reader.name, n, None)]
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        rest = list(pool.map(lambda name: _Looked(name, {}, _odd(reader, name)), others))
+    if not found:
+        yield _oddities(rest)
+        text = "no repository of the tree is on it, so permissions on repositories were not checked"
+        yield Found("repositories", "warn", text, "check again once there is an entry")
+        return
+    with (
+        progress.task(f"checking {reader.name}", len(found)) as step,
+        ThreadPoolExecutor(max_workers=WORKERS) as pool,
+    ):
+
+        def one(name: str) -> _Looked:
+            try:
+                return _look_at_repository(live[name], reader, writer)
+            finally:
+                step()
+
+        looked = list(pool.map(one, found))
+    permissions = [name for name, _ in _asked(reader, writer, found[0])]
+    for permission in permissions:
+        yield _summed(permission, looked)
+    yield from _on_one(reader, _sample(looked), read_only=read_only)
+    yield _oddities([*looked, *rest])
+
+
+def _asked(
+    reader: LakeFSReader, writer: GcRulesWriter | None, name: str
+) -> list[tuple[str, Callable[[], object]]]:
+    asked: list[tuple[str, Callable[[], object]]] = [
+        ("fs:ReadRepository", partial(reader.get_repository, name)),
+        ("retention:GetGarbageCollectionRules", partial(reader.get_gc_rules, name)),
+        ("fs:ListBranches", lambda: next(iter(reader.list_branches(name)), None)),
+        ("fs:ListTags", lambda: next(iter(reader.list_tags(name)), None)),
+    ]
+    if writer is not None:
+        asked.append(("retention:SetGarbageCollectionRules", partial(_preflight, writer, name)))
+    return asked
+
+
+def _preflight(writer: GcRulesWriter, name: str) -> None:
+    if not writer.can_set_gc_rules(name):
+        raise PermissionDenied("the server says that these credentials may not")
+
+
+def _answer(ask: Callable[[], object]) -> object:
+    try:
+        return ask()
+    except LakeplanError as error:
+        return error
+
+
+def _look_at_repository(
+    repository: Repository, reader: LakeFSReader, writer: GcRulesWriter | None
+) -> _Looked:
+    name = repository.id
+    answers = {permission: _answer(ask) for permission, ask in _asked(reader, writer, name)}
+    failures = {p: answer for p, answer in answers.items() if isinstance(answer, LakeplanError)}
+    rules = answers.get("retention:GetGarbageCollectionRules")
+    oddities: tuple[str, ...] = ()
+    if isinstance(rules, GcRules):
+        branches: set[str] | None = None
+        if rules.branches and "fs:ListBranches" not in failures:
+            try:
+                branches = {b.id for b in reader.list_branches(name)}
+            except LakeplanError as error:
+                failures["fs:ListBranches"] = error
+        oddities = tuple(stored_nonsense(rules, branches))
+    return _Looked(name, failures, oddities)
+
+
+def _odd(reader: LakeFSReader, name: str) -> tuple[str, ...]:
+    """What is odd about the rules of a repository that the tree does not manage."""
+    try:
+        rules = reader.get_gc_rules(name)
+        if rules is None:
+            return ()
+        branches = {b.id for b in reader.list_branches(name)} if rules.branches else set()
+    except LakeplanError:
+        return ()  # nobody asked for a permission there
+    return tuple(stored_nonsense(rules, branches))
+
+
+def stored_nonsense(rules: GcRules, branches: set[str] | None) -> Iterator[str]:
+    """What a server stored although it means nothing (it validates nothing). ``branches`` None: not known."""
+    days = {"the default": rules.default_retention_days}
+    days |= {f"branch {name!r}": value for name, value in rules.branches.items()}
+    for name, value in days.items():
+        if value < 0:
+            yield f"{value} days for {name}: negative, perhaps a larger number cut to 32 bits"
+        elif value == 0:
+            yield f"0 days for {name}: every commit but the HEAD may go at once"
+        elif value > _MOST_DAYS:
+            yield f"{value:,} days for {name}: more than a century"
+    if branches is not None:
+        yield from (
+            f"a rule for branch {name!r}, which does not exist"
+            for name in rules.branches
+            if name not in branches
+        )
+
+
+def _oddities(looked: Sequence[_Looked]) -> Found:
+    odd = [f"{item.repository}: {text}" for item in looked for text in item.oddities]
+    if not odd:
+        return Found("stored rules", "ok", "none that should not be there")
+    shown = "; ".join(odd[:SHOWN]) + (f"; and {len(odd) - SHOWN:,} more" if len(odd) > SHOWN else "")
+    return Found("stored rules", "warn", shown, "plan and apply what the tree says, or correct the tree")
+
+
+def _summed(permission: str, looked: Sequence[_Looked]) -> Found:
+    broken = [item for item in looked if permission in item.failures]
+    if not broken:
+        return Found(permission, "ok", on_repositories(len(looked)))
+    error = broken[0].failures[permission]
+    text = f"{error.message} (on {names([item.repository for item in broken])})"
+    return Found(permission, "fail", text, grant(permission, error))
+
+
+def _sample(looked: Sequence[_Looked]) -> str:
+    """A repository on which everything else worked, or else the first."""
+    return next((item.repository for item in looked if not item.failures), looked[0].repository)
+
+
+def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Found]:
+    try:
+        head = next((b.commit_id for b in reader.list_branches(name)), None)
+        if head is not None:
+            commit = reader.get_commit(name, head)
+            yield Found("fs:ReadCommit", "ok", f"on {name}")
+            if commit.meta_range_id:
+                reader.metadata_reader(name).read_metadata("meta_range", commit.meta_range_id)
+            yield Found("fs:ListObjects", "ok", f"metadata of {name} can be read")
+    except PermissionDenied as error:
+        permission = "fs:ReadCommit" if "commit" in error.message else "fs:ListObjects"
+        yield Found(permission, "fail", f"{error.message} (on {name})", grant(permission, error))
+    except LakeplanError as error:
+        yield Found("metadata", "fail", f"{error.message} (on {name})", error.hint or POLICIES)
+    if read_only:
+        text = "not tried (--read-only): a plan asks for a refs dump"
+        yield Found("fs:ListCommits", "warn", text, "check without --read-only, or plan with it too")
+        return
+    try:
+        reader.dump_refs(name)
+    except LakeplanError as error:
+        yield Found("fs:ListCommits", "fail", f"{error.message} (on {name})", grant("fs:ListCommits", error))
+    else:
+        yield Found("fs:ListCommits", "ok", f"the refs of {name} can be dumped")

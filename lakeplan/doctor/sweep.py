@@ -1,0 +1,251 @@
+"""What marking and sweeping need of a server, and of the storage under each repository.
+
+The storage is tried with two small files of doctor's own below ``_lakeplan/doctor/`` of the namespace:
+written, read, copied, deleted, asked for again. Nothing else there is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from lakeplan.doctor.repositories import POLICIES, Found, clock, grant, names, of_error, summed
+from lakeplan.errors import LakeplanError, StorageDenied, StorageError, StorageNotFound
+from lakeplan.formats.namespace import DATA_PREFIX, OWNER_KEY
+from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.limits import parse_json
+from lakeplan.review.selection import Selection
+from lakeplan.simulation.requests import UncommittedPreparer
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.rules import overlapping
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import DesiredRepository, ServerConfig
+from lakeplan.values.repository import Repository
+from lakeplan.values.sweep import LAKEPLAN_PREFIX, Versions
+
+WORKERS = 8
+DATA = b'{"written_by": "lakeplan doctor"}\n'
+PREPARE = "retention:PrepareGarbageCollectionUncommitted"
+NOT_SWEPT = ("gs://", "mem://")
+GRANTS = {
+    "list objects": "s3:ListBucket, or Azure's list",
+    "write objects": "s3:PutObject, or Azure's create and write",
+    "read objects": "s3:GetObject, or Azure's read",
+    "copy objects": "s3:GetObjectTagging and s3:PutObjectTagging, or Azure's read and write (and tags)",
+    "delete objects": "s3:DeleteObject (for versions: all also s3:ListBucketVersions and "
+    "s3:DeleteObjectVersion), or Azure's delete",
+}
+
+
+@dataclass(frozen=True)
+class SweepDoctor:
+    """``store`` opens the namespace of a repository. ``token`` is new for every run of the doctor."""
+
+    server: ServerConfig
+    reader: LakeFSReader
+    preparer: UncommittedPreparer
+    store: Callable[[ServerConfig, Repository], SweepStore]
+    now: Callable[[], datetime]
+    token: str
+    read_only: bool
+
+
+def check_sweep(tree: DesiredTree, doctor: SweepDoctor, selection: Selection) -> Iterator[Found]:
+    """On every selected repository whose rules the tree manages; read-only ones are skipped, as by a mark.
+    With ``read_only`` nothing is written, nor prepared by the server."""
+    try:
+        live = {r.id: r for r in doctor.reader.list_repositories()}
+    except LakeplanError:
+        return  # said already
+    managed = [
+        d
+        for d in tree.resolve(doctor.server.name, live)
+        if d.gc is not None and d.name in live and selection.takes(d) and not live[d.name].read_only
+    ]
+    if not managed:
+        text = "no repository of the tree that is on it can be swept, so storage was not checked"
+        yield Found("storage", "warn", text, "check again once there is an entry with gc rules")
+        return
+
+    def look(desired: DesiredRepository) -> list[Found]:
+        return list(_look(desired, live, doctor))
+
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        looked = dict(zip([d.name for d in managed], pool.map(look, managed), strict=True))
+    yield from summed(looked)
+    yield _others(doctor.reader, [name for name in live if name not in looked])
+    yield _min_age(doctor.preparer, managed)
+    yield _prepare(doctor, looked)
+
+
+def _look(desired: DesiredRepository, live: Mapping[str, Repository], doctor: SweepDoctor) -> Iterator[Found]:
+    repository = live[desired.name]
+    namespace = repository.storage_namespace
+    shared = overlapping(repository, live.values())
+    if shared:
+        text = f"repository {shared[0][0].id} {shared[0][1]}: neither can be swept"
+        yield Found("namespace of its own", "fail", text, "move one of them to a namespace of its own")
+    else:
+        yield Found("namespace of its own", "ok", "no other visible repository lies in it")
+    if namespace.startswith(NOT_SWEPT):
+        text = f"lakeplan does not sweep {namespace.partition('://')[0]}:// namespaces"
+        yield Found("storage settings", "fail", text, "reclaim storage with the official collector")
+        return
+    try:
+        store = doctor.store(doctor.server, repository)
+    except LakeplanError as error:
+        yield of_error("storage settings", error)
+        return
+    yield Found("storage settings", "ok", f"{namespace} is {store.url}")
+    listed = _tried("list objects", lambda: next(iter(store.list_objects(DATA_PREFIX)), None))
+    yield listed
+    if listed.result == "ok":
+        yield from check_facts(store, desired.sweep.versions)
+        yield _owner(store, doctor.server, desired)
+        if doctor.read_only:
+            text = "not tried (--read-only): a sweep writes, copies and deletes"
+            yield Found("write objects", "warn", text, "check without --read-only")
+        else:
+            yield from probe(store, desired.sweep.versions, doctor.token, doctor.now())
+
+
+def _tried(name: str, ask: Callable[[], object]) -> Found:
+    try:
+        ask()
+    except StorageDenied as error:
+        return of_error(name, error, f"grant {GRANTS[name]}; {POLICIES}")
+    except LakeplanError as error:
+        return of_error(name, error)
+    return Found(name, "ok", "works")
+
+
+def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> list[Found]:
+    """Writes, reads, copies and deletes doctor's own files. What was written is deleted whatever fails."""
+    key = f"{LAKEPLAN_PREFIX}doctor/{token}.json"
+    copy = f"{LAKEPLAN_PREFIX}doctor/{token}-copy.json"
+    found = [_tried("write objects", lambda: store.create(key, DATA))]
+    if found[0].result != "ok":
+        return found
+
+    def read() -> None:
+        if store.read(key) != DATA:
+            raise StorageError("what was just written reads back as something else", where=store.url)
+
+    def delete() -> None:
+        for answer in store.delete([key, copy], versions=versions):
+            if not answer.deleted:
+                raise StorageError(answer.reason, where=f"{store.url}/{answer.key}")
+        if not (store.is_gone(key) and store.is_gone(copy)):
+            raise StorageError("what was deleted is still there", where=f"{store.url}/{key}")
+
+    found.append(_tried("read objects", read))
+    found += _store_clock(store, key, now)
+    found.append(_tried("copy objects", lambda: store.copy(key, copy)))
+    found.append(_tried("delete objects", delete))
+    return found
+
+
+def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Found]:
+    try:
+        facts = store.stat(key)
+    except LakeplanError:
+        return []  # reading failed too, and says why
+    if facts is None:
+        return []
+    written = datetime.fromtimestamp(facts.modified_us / 1_000_000, tz=timezone.utc)
+    return [clock("store's clock", written, now, "let both take their time from NTP: ages are counted by it")]
+
+
+def check_facts(store: SweepStore, versions: Versions) -> Iterator[Found]:
+    """Versioning and soft delete, and what they mean for what a sweep frees."""
+    try:
+        facts = store.facts()
+    except LakeplanError as error:
+        yield of_error("versions", error)
+        return
+    if facts.versioned and versions is Versions.MARKER:
+        text = "the store keeps versions: older ones of what is deleted stay, and are paid for"
+        yield Found("versions", "warn", text, "sweep.versions: all, or a rule of the store that ends them")
+    elif facts.versioned is None:
+        text = "the store does not say whether it keeps versions: then deleting frees nothing by itself"
+        yield Found("versions", "warn", text, "grant s3:GetBucketVersioning; on Azure look at the account")
+    else:
+        text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
+        yield Found("versions", "ok", text)
+    if facts.soft_delete:
+        text = "soft delete is on: deleting frees nothing until it lapses, so a mark is refused"
+        yield Found("soft delete", "fail", text, "turn blob soft delete off for the account")
+    elif facts.soft_delete is None:
+        text = "the store does not say whether soft delete is on"
+        yield Found("soft delete", "warn", text, "look at the account, or grant reading of its properties")
+    else:
+        yield Found("soft delete", "ok", "off")
+
+
+def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) -> Found:
+    name = "owner.json"
+    hint = f"look at {OWNER_KEY}; if the server only moved to another address, correct it by hand"
+    try:
+        found = parse_json(store.read(OWNER_KEY))
+        owner = (str(found["server"]), str(found["repository"]))
+    except StorageNotFound:
+        return Found(name, "ok", "not there yet: the first mark writes whose namespace this is")
+    except LakeplanError as error:
+        return of_error(name, error)
+    except (ValueError, KeyError, TypeError):
+        return Found(name, "fail", "it cannot be understood", hint)
+    if owner != (server.endpoint_url, desired.name):
+        return Found(name, "fail", f"the namespace belongs to repository {owner[1]} of {owner[0]}", hint)
+    return Found(name, "ok", "names this server and repository")
+
+
+def _others(reader: LakeFSReader, others: list[str]) -> Found:
+    """Imports of other repositories may hold objects here: a mark reads them all."""
+    name = "other repositories"
+
+    def unreadable(other: str) -> str:
+        try:
+            next(iter(reader.list_branches(other)), None)
+        except LakeplanError:
+            return other
+        return ""
+
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        bad = [other for other in pool.map(unreadable, others) if other]
+    if not bad:
+        return Found(name, "ok", f"{len(others):,} more can be read, as a mark does")
+    text = f"{names(bad)} cannot be read: imports there may hold objects here, so no mark can be approved"
+    return Found(name, "fail", text, f"grant what a plan needs on every repository; {POLICIES}")
+
+
+def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) -> Found:
+    name = "sweep.min_age"
+    try:
+        grace = preparer.grace_period_seconds()
+    except LakeplanError as error:
+        return of_error(name, error)
+    if grace is None:
+        text = "the server does not tell its grace period"
+        return Found(name, "warn", text, "grant fs:ReadConfig; keep min_age at 24h or more")
+    low = [d.name for d in managed if d.sweep.min_age_seconds < grace]
+    if low:
+        text = f"below the server's grace period of {grace:,} seconds (on {names(low)})"
+        return Found(name, "warn", text, "raise it: the gate min-age is shut until then")
+    return Found(name, "ok", f"at least the server's grace period of {grace:,} seconds")
+
+
+def _prepare(doctor: SweepDoctor, looked: Mapping[str, list[Found]]) -> Found:
+    """On one repository: the server lists all that is staged there, which may take it a while."""
+    name = next(
+        (n for n, found in looked.items() if all(f.result != "fail" for f in found)), next(iter(looked))
+    )
+    if doctor.read_only:
+        text = "not tried (--read-only): a mark has the server write down what is staged"
+        return Found(PREPARE, "warn", text, "check without --read-only")
+    try:
+        doctor.preparer.prepare_uncommitted(name)
+    except LakeplanError as error:
+        return Found(PREPARE, "fail", f"{error.message} (on {name})", grant(PREPARE, error))
+    return Found(PREPARE, "ok", f"{name} was prepared once, as every mark does; it deletes nothing")

@@ -1,0 +1,1 @@
+"""Why something is kept or not, and policy tests."""

@@ -1,0 +1,269 @@
+"""``lakeplan explain``: what is asked about, who holds it, and what every rule set means for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, tzinfo
+from typing import Any
+
+from lakeplan.errors import LakeplanError
+from lakeplan.explain.document import ObjectFacts, branch_document, commit_document, document, object_document
+from lakeplan.explain.rules import Judge, explain_branch, judges
+from lakeplan.explain.search import AddressBook, Holding, Search, Staged, Staging
+from lakeplan.explain.what import Kind, What, read_what
+from lakeplan.lakefs.protocols import MetadataReader
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.values.objects import AddressType, StoredObject
+from lakeplan.values.progress import Progress
+from lakeplan.values.rules import GcRules
+
+SUBJECTS_SHOWN = 20
+PATH_ONLY = "other paths were not searched: the same data may be held under another one (a copy), and kept"
+
+MAYBE_INSIDE = (
+    "an address may lie in this namespace, whose own URL is not known: give it with --storage-namespace"
+)
+
+
+@dataclass(frozen=True)
+class ExplainedRules:
+    """``name``: ``stored``, ``proposed``, ``rules`` or ``compare``. ``sources``: where the days of a branch
+    ("" for the default) stand in the tree."""
+
+    name: str
+    rules: GcRules | None
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class World:
+    """One repository, live or as a namespace. ``stored`` looks an address up in storage (None: it is not, or
+    the storage cannot be listed); absent where only the API is at hand. ``young_from_us``: what is stored at
+    or after this is too young to be collected."""
+
+    name: str
+    graph: CommitGraph
+    rule_sets: Sequence[ExplainedRules]
+    metadata: MetadataReader
+    addresses: AddressBook
+    staging: Staging
+    as_of: datetime
+    zone: tzinfo
+    young_from_us: int
+    stored: Callable[[str], StoredObject | None] | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Question:
+    text: str
+    ref: str | None = None
+    kind: Kind | None = None
+    path_only: bool = False
+
+
+def explain(world: World, question: Question, progress: Progress) -> dict[str, Any]:
+    """The document of ``schemas/explain.v1.json``.
+
+    Raises UsageError when WHAT names nothing, LakeplanError when nothing is found there, and what reading
+    the metadata raises.
+    """
+    what = read_what(question.text, world.graph, ref=question.ref, kind=question.kind)
+    judged = judges(world.graph, [(r.name, r.rules) for r in world.rule_sets], world.as_of, world.zone)
+    search = Search(world.name, world.graph, world.metadata, world.addresses, progress)
+    notes = list(world.notes)
+    subjects: list[dict[str, Any]]
+    total = 1
+    match what.kind:
+        case "commit":
+            subjects = [_commit(world, judged, what)]
+        case "branch":
+            subjects = [_branch(world, judged, what)]
+        case "path":
+            found = objects_at(world, judged, search, what, path_only=question.path_only)
+            total = len(found.holdings)
+            shown = replace(found, holdings=found.holdings[:SUBJECTS_SHOWN])
+            subjects = shown.documents(world, judged, search)
+            notes += found.notes
+        case "address":
+            found = objects_by_address(world, judged, search, [what.text])
+            if not _is_known(world, found.holdings[0], found.staged):
+                raise LakeplanError(
+                    f"nothing is known of the address {what.text!r}",
+                    where=world.name,
+                    hint="no commit holds it, and it is neither staged nor stored: check the address",
+                )
+            subjects = found.documents(world, judged, search)
+            notes += found.notes
+    if any(subject.get("maybe_inside") for subject in subjects):
+        notes.append(MAYBE_INSIDE)
+    return document(
+        name=world.name,
+        as_of=world.as_of,
+        what=what,
+        rule_sets=[(r.name, r.rules) for r in world.rule_sets],
+        subjects=subjects,
+        total=total,
+        read=search.read,
+        notes=notes,
+    )
+
+
+def explain_addresses(world: World, addresses: Sequence[str], progress: Progress) -> list[dict[str, Any]]:
+    """The subjects of many addresses, each as ``explain`` shows it, with every range read once: a reason for
+    every object of a report."""
+    judged = judges(world.graph, [(r.name, r.rules) for r in world.rule_sets], world.as_of, world.zone)
+    search = Search(world.name, world.graph, world.metadata, world.addresses, progress)
+    return objects_by_address(world, judged, search, addresses).documents(world, judged, search)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Objects, the newest first, and what is staged of them."""
+
+    holdings: list[Holding]
+    staged: Staged
+    notes: list[str] = field(default_factory=list)
+
+    def documents(self, world: World, judged: Sequence[Judge], search: Search) -> list[dict[str, Any]]:
+        return [_object(world, judged, search, holding, self.staged) for holding in self.holdings]
+
+
+def objects_at(
+    world: World, judged: Sequence[Judge], search: Search, what: What, *, path_only: bool
+) -> Found:
+    """The objects at a path: of one ref, or of all commits; staged ones too."""
+    graph, path = world.graph, what.text
+    everywhere = search.path(path, search.metaranges)
+    branch = what.ref if what.ref in {b.id for b in graph.branches} else None
+    staged = Staged()
+    if what.ref is None or branch is not None:
+        staged = world.staging.find([h.address for h in everywhere], [path], branch)
+    wanted = everywhere
+    if what.ref_commit is not None:
+        at_ref = graph.meta_range_ids[graph.index[what.ref_commit]]
+        wanted = [h for h in everywhere if at_ref in h.metaranges]
+    known = {h.address: h for h in everywhere}
+    for address in staged.paths:
+        if address not in {h.address for h in wanted}:
+            new = known.get(address) or Holding(address)
+            new.paths.add(path)
+            wanted = [*wanted, new]
+    if not wanted:
+        raise _nothing_at(what, everywhere)
+    notes: list[str] = []
+    # What is only staged here is kept by that: its whole repository need not be read to say so.
+    only_staged = {h.address for h in wanted if h.address in staged.holders and not h.metaranges}
+    unsure = [h for h in wanted if h.address not in only_staged and not _sure(judged, search, h)]
+    if unsure and path_only:
+        notes.append(PATH_ONLY)
+    elif unsure:
+        kept = {graph.meta_range_ids[n] for n in range(len(graph)) if any(judge.keeps(n) for judge in judged)}
+        search.fill(unsure, sorted(kept - {""}))
+        staged = _more_staged(world, staged, unsure)
+    order = sorted(wanted, key=lambda h: _newest(graph, search, h), reverse=True)
+    return Found(order, staged, [*notes, *(_staged_notes(staged) if unsure else ())])
+
+
+def objects_by_address(
+    world: World, judged: Sequence[Judge], search: Search, addresses: Sequence[str]
+) -> Found:
+    """Objects by address (relative, or a full URL): all ranges of all commits are read."""
+    holdings = [search.holding(address, AddressType.BY_PREFIX) for address in addresses]
+    search.fill(holdings, search.metaranges)
+    unsure = [h for h in holdings if not _sure(judged, search, h)]
+    paths = sorted({path for h in unsure for path in h.paths})
+    staged = Staged()
+    if unsure:
+        # Of what no commit holds no path is known: then every staged object is looked at.
+        unknown = any(not h.paths for h in unsure)
+        staged = world.staging.find([h.address for h in unsure], [] if unknown else paths, None)
+    return Found(holdings, staged, _staged_notes(staged))
+
+
+def _is_known(world: World, holding: Holding, staged: Staged) -> bool:
+    """Whether anything at all speaks of an address. Without storage at hand an address below ``data/`` that
+    no commit holds may still be stored."""
+    if holding.metaranges or holding.aliases or holding.address in staged.holders:
+        return True
+    if world.stored is None:
+        return not staged.complete or holding.address.startswith("data/")
+    return world.stored(holding.address) is not None
+
+
+def _sure(judged: Sequence[Judge], search: Search, holding: Holding) -> bool:
+    holders = search.commits_of(holding.metaranges | holding.aliases)
+    return all(judge.surely_keeps(holders) for judge in judged)
+
+
+def _more_staged(world: World, staged: Staged, holdings: Sequence[Holding]) -> Staged:
+    """What is not kept may still be staged at another path that held it."""
+    paths = sorted({path for holding in holdings for path in holding.paths})
+    more = world.staging.find([h.address for h in holdings], paths, None)
+    return Staged({**more.holders, **staged.holders}, staged.paths, more.looked, more.complete)
+
+
+def _staged_notes(staged: Staged) -> list[str]:
+    if staged.complete or not staged.looked:
+        return []
+    return [f"staged data only protects more; looked at: {staged.looked}"]
+
+
+def _newest(graph: CommitGraph, search: Search, holding: Holding) -> tuple[bool, int, str]:
+    dates = [graph.creation_us[n] for n in search.commits_of(holding.metaranges | holding.aliases)]
+    return (not dates, max(dates, default=0), holding.address)
+
+
+def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
+    if what.ref is None:
+        address = "--kind address if this is one; " if what.text.startswith("data/") else ""
+        return LakeplanError(
+            f"no commit holds the path {what.text!r}, and it is not staged",
+            hint=f"{address}check its spelling; WHAT may also be a branch, or a commit id (6 digits or more)",
+        )
+    hint = "check its spelling"
+    if everywhere:
+        hint = f"other commits hold it: leave out the ref, and give {what.text}"
+    return LakeplanError(f"there is no object {what.text!r} at {what.ref}", hint=hint)
+
+
+def _object(
+    world: World, judged: Sequence[Judge], search: Search, holding: Holding, staged: Staged
+) -> dict[str, Any]:
+    stored = world.stored(holding.address) if world.stored is not None and holding.inside else None
+    facts = ObjectFacts(
+        holding=holding,
+        commits=search.commits_of(holding.metaranges | holding.aliases),
+        staged=staged.holders.get(holding.address, ()),
+        staged_complete=staged.complete,
+        storage_seen=world.stored is not None,
+        stored=stored,
+        young=stored is not None and stored.modified_us >= world.young_from_us,
+    )
+    return object_document(world.graph, facts, [_explained(world, judge, facts.commits) for judge in judged])
+
+
+def _commit(world: World, judged: Sequence[Judge], what: What) -> dict[str, Any]:
+    number = world.graph.number_of(what.text)
+    return commit_document(world.graph, number, what.via, [_explained(world, j, [number]) for j in judged])
+
+
+def _branch(world: World, judged: Sequence[Judge], what: What) -> dict[str, Any]:
+    graph = world.graph
+    head = next(b.commit_id for b in graph.branches if b.id == what.text)
+    kept = [
+        (explain_branch(judge, what.text), _source(rules, what.text))
+        for judge, rules in zip(judged, world.rule_sets, strict=True)
+    ]
+    return branch_document(graph, what.text, graph.index[head], world.as_of, world.zone, kept)
+
+
+def _explained(world: World, judge: Judge, holders: Sequence[int]) -> tuple[Any, Mapping[str, str]]:
+    sources = next(r.sources for r in world.rule_sets if r.name == judge.name)
+    return judge.explain(holders), sources
+
+
+def _source(rules: ExplainedRules, branch: str) -> str | None:
+    own = rules.rules is not None and branch in rules.rules.branches
+    return rules.sources.get(branch if own else "")

@@ -1,0 +1,272 @@
+"""``lakeplan test``: policy tests on drawn histories, and their document (``schemas/test.v1.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from lakeplan.errors import LakeplanError
+from lakeplan.retention.drawing import (
+    Contents,
+    Drawing,
+    Expected,
+    Fate,
+    PolicyTest,
+    check_history,
+    contents_of,
+    fate_of,
+    fates,
+    picture,
+)
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.keepers import reaching
+from lakeplan.retention.patterns import expand
+from lakeplan.retention.rules import NEVER_EXPIRES, NEVER_KEPT, documented_verdict
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import Cleared, DesiredRepository, Source
+from lakeplan.values.rules import GcRules
+
+Row = dict[str, Any]
+
+
+def result_document(
+    test: PolicyTest,
+    repository: DesiredRepository | None,
+    rules: GcRules | None,
+    rows: Sequence[Row],
+    failures: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    """One test. ``repository`` None: it could not be resolved."""
+    return {
+        "name": test.name,
+        "file": test.source.file,
+        "line": test.source.line,
+        "column": test.source.column,
+        "repository": test.repository if repository is None else repository.key,
+        "entry": None if repository is None else repository.entry,
+        "as_of": test.drawing.as_of.isoformat().replace("+00:00", "Z"),
+        "judge": test.judge,
+        "rules": None if rules is None else rules.to_body(),
+        "passed": not failures,
+        "checks": len(test.expected) + len(test.days),
+        "failures": list(failures),
+        "graph": list(rows),
+    }
+
+
+def failure(
+    kind: str,
+    message: str,
+    why: str,
+    *,
+    ref: str | None = None,
+    wanted: Fate | None = None,
+    found: Fate | None = None,
+    source: Source | None = None,
+) -> dict[str, Any]:
+    """``kind``: commit, object, days, or rules (the rules could not be told)."""
+    return {
+        "kind": kind,
+        "message": message,
+        "why": why,
+        "ref": ref,
+        "expected": wanted,
+        "found": found,
+        "line": None if source is None else source.line,
+        "column": None if source is None else source.column,
+    }
+
+
+def rows_of(
+    drawing: Drawing,
+    graph: CommitGraph,
+    fates: Sequence[Fate],
+    reason: Callable[[int], str],
+    wrong: Mapping[str, Expected],
+) -> list[Row]:
+    """The drawn graph, the newest commit first."""
+    rows = []
+    for row in picture(graph):
+        name = graph.ids[row.commit]
+        commit = drawing.commits[name]
+        heads = [branch for branch, head in drawing.branches.items() if head == name]
+        tags = [tag for tag, head in drawing.tags.items() if head == name]
+        rows.append(
+            {
+                "lanes": row.lanes,
+                "commit": name,
+                "age_seconds": commit.age_seconds,
+                "branches": sorted(heads),
+                "tags": sorted(tags),
+                "merges": list(commit.parents[1:]),
+                "found": fates[row.commit],
+                "expected": wrong[name].fate if name in wrong else None,
+                "why": reason(row.commit),
+            }
+        )
+    return rows
+
+
+FORMAT = "lakeplan.test/v1"
+
+
+def run_tests(tree: DesiredTree, tests: Sequence[PolicyTest]) -> dict[str, Any]:
+    """The document of ``schemas/test.v1.json``. Raises what resolving the tree raises."""
+    documents = [_run(tree, test) for test in tests]
+    passed = sum(1 for one in documents if one["passed"])
+    return {
+        "format": FORMAT,
+        "tests": documents,
+        "passed": passed,
+        "failed": len(documents) - passed,
+    }
+
+
+def _run(tree: DesiredTree, test: PolicyTest) -> dict[str, Any]:
+    try:
+        repository = _named(tree, test.repository)
+        rules = _rules(repository, test.drawing.branches)
+    except LakeplanError as error:
+        return result_document(test, None, None, [], [failure("rules", str(error), error.hint)])
+    zone = ZoneInfo(tree.servers[repository.server].time_zone)
+    drawing, graph = test.drawing, check_history(test.drawing)
+    judged = _Judged(drawing, graph, contents_of(drawing, graph), rules, zone, test.judge == "documented")
+    failures = [found for one in test.expected for found in judged.check(one)]
+    for one in test.days:
+        found = None if rules is None else rules.days_for(one.branch)
+        if found != one.days:
+            text = "no rules are set" if found is None else f"the tree gives it {_days(found)}"
+            failures.append(
+                failure(
+                    "days", f"branch {one.branch}: expected {_days(one.days)}, {text}", "", source=one.source
+                )
+            )
+    rows = rows_of(drawing, graph, judged.fates, judged.reason, {e.ref: e for e in judged.wrong_commits})
+    return result_document(test, repository, rules, rows, failures)
+
+
+def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
+    """The one repository of the tree. Raises LakeplanError when none or several are meant."""
+    server, slash, name = repository.rpartition("/")
+    servers = [server] if slash else list(tree.servers)
+    if slash and server not in tree.servers:
+        raise LakeplanError(f"the tree has no server {server!r}", hint=f"one of {', '.join(tree.servers)}")
+    found = [d for s in servers for d in tree.resolve(s, [name]) if d.name == name]
+    if not found:
+        raise LakeplanError(f"no entry of the tree names {repository!r}", hint="write a name, or server/name")
+    if len(found) > 1:
+        raise LakeplanError(
+            f"{repository!r} is on several servers: {', '.join(d.server for d in found)}",
+            hint=f"write {found[0].key}",
+        )
+    return found[0]
+
+
+def _rules(repository: DesiredRepository, branches: Iterable[str]) -> GcRules | None:
+    """The rules that the tree gives a repository with these branches; None when it clears them."""
+    if repository.gc is None:
+        raise LakeplanError(
+            f"the tree does not manage the GC rules of {repository.name!r}",
+            hint="an entry, a profile or a glob has to give it a gc block",
+        )
+    return None if isinstance(repository.gc, Cleared) else expand(repository.gc, branches).rules
+
+
+class _Judged:
+    """One drawing under its rules."""
+
+    def __init__(
+        self,
+        drawing: Drawing,
+        graph: CommitGraph,
+        contents: Contents,
+        rules: GcRules | None,
+        zone: ZoneInfo,
+        documented_only: bool,
+    ) -> None:
+        self._drawing, self._graph, self._contents = drawing, graph, contents
+        self._rules, self._zone, self._documented_only = rules, zone, documented_only
+        self.fates = fates(graph, rules, drawing.as_of, zone)
+        self._kept_until = (
+            None if rules is None else documented_verdict(graph, rules, drawing.as_of, zone).kept_until_us
+        )
+        self.wrong_commits: list[Expected] = []
+
+    def check(self, one: Expected) -> list[dict[str, Any]]:
+        """What is not as expected: at most one failure for each version of an object."""
+        if one.kind == "commit":
+            commit = self._drawing.commit_of(one.ref)
+            assert commit is not None
+            number = self._graph.index[commit]
+            if self._fits(one.fate, self.fates[number]):
+                return []
+            self.wrong_commits.append(Expected("commit", commit, one.fate, one.source))
+            named = f"commit {commit}" if commit == one.ref else f"commit {commit} ({one.ref})"
+            return [self._failure(one, named, self.fates[number], [number], ())]
+        found = []
+        for version in sorted(self._contents.versions(self._drawing, one.ref)):
+            holders = [self._graph.index[c] for c in self._contents.holders(version)]
+            staged = self._contents.staged_on(version)
+            fate = fate_of([self.fates[n] for n in holders], staged=bool(staged))
+            if not self._fits(one.fate, fate):
+                found.append(self._failure(one, f"object {version}", fate, holders, staged))
+        return found
+
+    def _fits(self, wanted: Fate, found: Fate) -> bool:
+        if self._documented_only and found == "at_risk":
+            return wanted in ("survives", "at_risk")
+        return wanted == found
+
+    def _failure(
+        self, one: Expected, named: str, fate: Fate, holders: Sequence[int], staged: Sequence[str]
+    ) -> dict[str, Any]:
+        until = self._kept_until
+        best = max(holders, key=lambda n: 0 if until is None else until[n], default=None)
+        if staged:
+            why = f"it is staged on branch {staged[0]}"
+        elif best is None:
+            why = "no commit holds it"
+        else:
+            held = "" if len(holders) == 1 else f" (by commit {self._graph.ids[best]})"
+            why = self.reason(best) + held
+        text = f"{named}: expected that it {_words(one.fate)}, but it {_words(fate)}"
+        return failure(one.kind, text, why, ref=one.ref, wanted=one.fate, found=fate, source=one.source)
+
+    def reason(self, number: int) -> str:
+        """Who keeps or kept a commit the longest, and until when, in words."""
+        graph, rules, until = self._graph, self._rules, self._kept_until
+        if rules is None or until is None:
+            return "no rules are set: nothing is collected"
+        if until[number] == NEVER_KEPT:
+            return "no walk comes here"
+        keepers = reaching(graph, rules, graph.ids[number], self._zone)
+        best = max(keepers, key=lambda k: NEVER_EXPIRES if k.until_us is None else k.until_us)
+        who = f"branch {best.branch}" if best.branch is not None else f"dangling commit {best.start}"
+        if best.until_us is None:
+            return f"it is the HEAD of {who}"
+        goes = self.fates[number] == "goes"
+        moment = _moment(best.until_us + goes)  # gone from the instant after the last that kept it
+        note = (
+            "; a server's walk may stop before it, depending on the ids of commits"
+            if self.fates[number] == "at_risk"
+            else ""
+        )
+        return f"{'goes since' if goes else 'is kept until'} {moment}, {who}, {best.rule}{note}"
+
+
+def _words(fate: Fate) -> str:
+    return {"survives": "survives", "goes": "goes", "at_risk": "is at risk"}[fate]
+
+
+def _days(days: int) -> str:
+    return "1 day" if days == 1 else f"{days} days"
+
+
+def _moment(us: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(us // 1_000_000, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return "the end of the calendar" if us > 0 else "the start of the calendar"
+    return moment.strftime("%Y-%m-%dT%H:%MZ")

@@ -1,0 +1,459 @@
+"""Why a commit is kept or not: walk by walk, until when, and what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone, tzinfo
+from functools import cached_property
+from typing import Literal
+
+from lakeplan.retention.graph import CommitGraph, all_kept
+from lakeplan.retention.keepers import BranchSets, Keeper, branch_sets, reaching, why
+from lakeplan.retention.rules import (
+    NEVER_EXPIRES,
+    NEVER_KEPT,
+    DocumentedVerdict,
+    documented_verdict,
+    limit_us,
+    server_verdict,
+)
+from lakeplan.values.rules import GcRules
+
+MAX_STEPS = 2_000_000
+"""Commits walked before the trace is given up; the verdict itself does not need it."""
+
+Outcome = Literal["head", "young", "marks", "passes", "stops"]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One walk. ``start``: commit id; ``branch``: the branch with the most days that starts there, None for a
+    dangling commit. ``outcome``: ``head`` (starts here, always kept), ``young`` (a dangling start that is
+    young enough), ``marks`` (keeps the commit), ``passes`` (visits it and does not keep it: its child is too
+    old), ``stops`` (ends at ``stopped_at``, which the walk of ``stopped_by`` visited before)."""
+
+    start: str
+    branch: str | None
+    days: int
+    outcome: Outcome
+    stopped_at: str | None = None
+    stopped_by: str | None = None
+
+
+@dataclass(frozen=True)
+class _Start:
+    number: int
+    branch: str | None
+    days: int
+    limit: int
+
+
+def trace(
+    graph: CommitGraph, rules: GcRules, commit: int, as_of: datetime, zone: tzinfo = timezone.utc
+) -> tuple[Pass, ...] | None:
+    """The walks that come towards ``commit`` (a number), in the server's order. None when the history is too
+    large to follow one by one."""
+    below = set(graph.descendants(commit))
+    visited: dict[int, tuple[int, str]] = {}
+    found: list[Pass] = []
+    steps = 0
+    for start in _starts(graph, rules, below, as_of, zone):
+        own = graph.ids[start.number]
+        before = visited.get(start.number)
+        if start.branch is None and before is not None and before[0] <= start.limit:
+            # Old versions with three parents: the server takes a commit that has a child for a dangling one.
+            found.append(Pass(own, None, start.days, "stops", own, before[1]))
+            continue
+        visited[start.number] = (start.limit, own)
+        if start.number == commit:
+            young = graph.creation_us[commit] > start.limit
+            outcome: Outcome = "head" if start.branch is not None else "young" if young else "passes"
+            found.append(Pass(own, start.branch, start.days, outcome))
+            continue
+        at = start.number
+        while at != commit:
+            steps += 1
+            if steps > MAX_STEPS:
+                return None
+            parent = graph.main_parent[at]
+            before = visited.get(parent)
+            if before is not None and before[0] <= start.limit:
+                found.append(Pass(own, start.branch, start.days, "stops", graph.ids[parent], before[1]))
+                break
+            visited[parent] = (start.limit, own)
+            if parent == commit:
+                marks = graph.creation_us[at] > start.limit
+                found.append(Pass(own, start.branch, start.days, "marks" if marks else "passes"))
+            at = parent
+    return tuple(found)
+
+
+def _starts(
+    graph: CommitGraph, rules: GcRules, below: set[int], as_of: datetime, zone: tzinfo
+) -> list[_Start]:
+    """The starts among ``below`` by commit id; of branches that share a HEAD the one with the most days."""
+    at: dict[int, tuple[int, str | None]] = {}
+    for branch, head in zip(graph.branches, graph.heads, strict=True):
+        days = rules.days_for(branch.id)
+        if head in below and (head not in at or days > at[head][0]):
+            at[head] = (days, branch.id)
+    for commit in graph.server_dangling:
+        if commit in below:
+            at.setdefault(commit, (rules.default_retention_days, None))
+    return [_Start(n, branch, days, limit_us(as_of, days, zone)) for n, (days, branch) in sorted(at.items())]
+
+
+MOST_DAYS = 36_500
+"""The most days a tree may ask for."""
+TRIED = 3
+NAMED = 10
+
+Kind = Literal["days", "branch_here", "move_head", "too_young", "set_rules"]
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One change. ``days``: the branch's (None: the default's) days must be at least this to stay, at most
+    this to go. ``branch_here``: a branch at ``commit`` keeps it under every walk. ``move_head``: the branch's
+    HEAD holds it, whatever its days. ``too_young``: even one day keeps it today. ``set_rules``: no rules are
+    set, so nothing is collected."""
+
+    kind: Kind
+    branch: str | None = None
+    days_now: int | None = None
+    days: int | None = None
+    commit: str | None = None
+
+
+def days_needed(created_us: int, as_of: datetime, zone: tzinfo) -> int | None:
+    """The fewest days whose limit lies before a date; None when the calendar of rules ends before."""
+    low, high = 1, MOST_DAYS
+    if limit_us(as_of, high, zone) >= created_us:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if limit_us(as_of, middle, zone) < created_us:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def to_stay(
+    graph: CommitGraph,
+    rules: GcRules,
+    commit: int,
+    reached_by: Sequence[tuple[Keeper, int | None]],
+    highest: int,
+    as_of: datetime,
+    zone: tzinfo,
+) -> tuple[Remedy, ...]:
+    """Changes after which both the documented rule and the server's walk keep a commit (its number).
+
+    ``reached_by``: starts that come to it, each with the date that must be after the limit; ``highest``: the
+    most days of all that do.
+    """
+    wanted: list[tuple[int, str | None, int]] = []
+    for keeper, created in reached_by:
+        needed = None if created is None else days_needed(created, as_of, zone)
+        if needed is not None:
+            wanted.append((needed, keeper.branch, keeper.days))
+    wanted.sort(key=lambda item: (item[0], item[1] is None, item[1] or ""))
+    found: list[Remedy] = []
+    tried: set[str | None] = set()
+    for needed, branch, now in wanted:
+        if branch in tried:
+            continue
+        if len(tried) >= TRIED:
+            break
+        tried.add(branch)
+        # The least that the rule asks for; else more than all others, so that no other walk can stop it.
+        for days in sorted({max(needed, now), max(needed, highest + 1)}):
+            if days > now and _keeps(graph, _with_days(rules, branch, days), commit, as_of, zone):
+                found.append(Remedy("days", branch, now, days))
+                break
+    return (*found, Remedy("branch_here", commit=graph.ids[commit]))
+
+
+def _with_days(rules: GcRules, branch: str | None, days: int) -> GcRules:
+    if branch is None:
+        return replace(rules, default_retention_days=days)
+    return replace(rules, branches={**rules.branches, branch: days})
+
+
+def _keeps(graph: CommitGraph, rules: GcRules, commit: int, as_of: datetime, zone: tzinfo) -> bool:
+    kept = documented_verdict(graph, rules, as_of, zone).active[commit]
+    return bool(kept and server_verdict(graph, rules, as_of, zone)[commit])
+
+
+def to_go(
+    graph: CommitGraph,
+    rules: GcRules,
+    holders: Collection[int],
+    branches: Sequence[str],
+    as_of: datetime,
+    zone: tzinfo,
+) -> tuple[Remedy, ...]:
+    """What each of ``branches`` (the first ten of them), and the default for dangling commits, would have to
+    become for the documented rule to let go of all of ``holders``. All of these together are needed."""
+    held = frozenset(holders)
+    head_of = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
+    found: list[Remedy] = []
+    for name in branches[:NAMED]:
+        days = rules.days_for(name)
+        if head_of[name] in held:
+            found.append(Remedy("move_head", name, days, commit=graph.ids[head_of[name]]))
+            continue
+        newest = _newest_edge(graph, head_of[name], limit_us(as_of, days, zone), held)
+        if newest is not None:
+            found.append(_shorter(newest, name, days, as_of, zone))
+    default = rules.default_retention_days
+    limit = limit_us(as_of, default, zone)
+    dates = []
+    for start in graph.dangling:
+        if start in held and graph.creation_us[start] > limit:
+            dates.append(graph.creation_us[start])
+        edge = _newest_edge(graph, start, limit, held)
+        if edge is not None:
+            dates.append(edge)
+    if dates:
+        found.append(_shorter(max(dates), None, default, as_of, zone))
+    return tuple(found)
+
+
+def _shorter(newest: int, branch: str | None, days: int, as_of: datetime, zone: tzinfo) -> Remedy:
+    needed = days_needed(newest, as_of, zone)
+    most = days - 1 if needed is None else needed - 1
+    return Remedy("days", branch, days, most) if most >= 1 else Remedy("too_young", branch, days)
+
+
+def _newest_edge(graph: CommitGraph, start: int, limit: int, held: frozenset[int]) -> int | None:
+    """The greatest date of a child, younger than ``limit``, whose main parent is held."""
+    newest: int | None = None
+    child = start
+    while graph.newest_ancestor_us[child] > limit and (parent := graph.main_parent[child]) >= 0:
+        created = graph.creation_us[child]
+        if parent in held and created > limit and (newest is None or created > newest):
+            newest = created
+        child = parent
+    return newest
+
+
+KEEPERS_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A keeper of ``commit``, and how: it is the branch's HEAD (``replaced_by`` None), or was followed on the
+    branch's way by ``replaced_by`` at ``replaced_us``, and the days count from there. A dangling commit
+    counts from its own date. ``until_us`` None: as long as the branch stays where it is."""
+
+    keeper: Keeper
+    commit: str
+    replaced_by: str | None
+    replaced_us: int | None
+
+    @property
+    def until_us(self) -> int | None:
+        return self.keeper.until_us
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What one rule set means for some holders.
+
+    - ``server``, ``documented``: whether each keeps at least one holder; ``kept_by_server`` and
+      ``kept_by_documented`` of ``holders`` commits
+    - ``commit``: the holder that is kept the longest (or went last); ``reasons``: who keeps (or kept) it, the
+      strongest first, of ``reason_count``
+    - ``branches``, ``branch_count``: all branches that keep any holder
+    - ``until_us``: the last instant the documented rule keeps a holder if nobody writes; None: no end (a HEAD
+      or no rules). ``gone_since_us``: since when it keeps none; None while it keeps one
+    - ``walk``: the server's walks towards ``commit``; None when there are too many to follow
+    """
+
+    rule_set: str
+    has_rules: bool
+    server: bool
+    documented: bool
+    holders: int
+    kept_by_server: int
+    kept_by_documented: int
+    commit: str | None = None
+    reasons: tuple[Reason, ...] = ()
+    reason_count: int = 0
+    branches: tuple[str, ...] = ()
+    branch_count: int = 0
+    until_us: int | None = None
+    gone_since_us: int | None = None
+    walk: tuple[Pass, ...] | None = None
+    to_stay: tuple[Remedy, ...] = ()
+    to_go: tuple[Remedy, ...] = ()
+
+    @property
+    def at_risk(self) -> bool:
+        """The documented rule keeps it and the server does not."""
+        return self.documented and not self.server
+
+
+class Judge:
+    """The verdicts of one rule set (None: no rules are set, so nothing is ever collected) at one moment."""
+
+    def __init__(
+        self,
+        graph: CommitGraph,
+        name: str,
+        rules: GcRules | None,
+        as_of: datetime,
+        zone: tzinfo = timezone.utc,
+    ) -> None:
+        self.graph, self.name, self.rules, self.as_of, self.zone = graph, name, rules, as_of, zone
+
+    @cached_property
+    def server(self) -> bytearray:
+        """Per commit number, 1 when the server keeps it."""
+        if self.rules is None:
+            return all_kept(self.graph)
+        return server_verdict(self.graph, self.rules, self.as_of, self.zone)
+
+    @cached_property
+    def documented(self) -> DocumentedVerdict | None:
+        """None without rules."""
+        if self.rules is None:
+            return None
+        return documented_verdict(self.graph, self.rules, self.as_of, self.zone)
+
+    @cached_property
+    def branches(self) -> BranchSets | None:
+        if self.rules is None:
+            return None
+        return branch_sets(self.graph, self.rules, self.as_of, self.zone)
+
+    def keeps(self, commit: int) -> bool:
+        """Whether the server or the documented rule keeps a commit."""
+        return bool(self.server[commit] or self.documented is None or self.documented.active[commit])
+
+    def surely_keeps(self, holders: Collection[int]) -> bool:
+        """Whether both keep something of these: then nothing more can change that."""
+        documented = self.documented
+        kept = documented is None or any(documented.active[n] for n in holders)
+        return bool(holders) and kept and any(self.server[n] for n in holders)
+
+    def explain(self, holders: Collection[int]) -> Explanation:
+        """See ``Explanation``. No holders: never committed, so kept by nothing."""
+        documented, sets, rules = self.documented, self.branches, self.rules
+        if rules is None or documented is None or sets is None:
+            count = len(holders)
+            return Explanation(
+                *(self.name, False, count > 0, count > 0, count, count, count),
+                to_go=(Remedy("set_rules"),) if count else (),
+            )
+        kept_server = sum(self.server[n] for n in holders)
+        kept_documented = sum(documented.active[n] for n in holders)
+        if not holders:
+            return Explanation(self.name, True, False, False, 0, 0, 0)
+        best = max(holders, key=lambda n: self._strength(documented, n))
+        last = max(documented.kept_until_us[n] for n in holders)
+        mask = 0
+        for n in holders:
+            mask |= sets.masks[sets.of_commit[n]]
+        branches = sets.names_in(mask)
+        is_kept = kept_documented > 0
+        commit = self.graph.ids[best]
+        ask = why(self.graph, rules, commit, self.as_of, self.zone) if is_kept else None
+        reached = reaching(self.graph, rules, commit, self.zone)
+        reasons = sorted(reached if ask is None else ask, key=_longest_first)
+        stay: tuple[Remedy, ...] = ()
+        if not (kept_server and is_kept):
+            longest = sorted(reached, key=_longest_first)[:KEEPERS_SHOWN]
+            dated = [(k, self._reason(k, best).replaced_us) for k in longest]
+            highest = max((k.days for k in reached), default=0)
+            stay = to_stay(self.graph, rules, best, dated, highest, self.as_of, self.zone)
+        return Explanation(
+            rule_set=self.name,
+            has_rules=True,
+            server=kept_server > 0,
+            documented=is_kept,
+            holders=len(holders),
+            kept_by_server=kept_server,
+            kept_by_documented=kept_documented,
+            commit=commit,
+            reasons=tuple(self._reason(keeper, best) for keeper in reasons[:KEEPERS_SHOWN]),
+            reason_count=len(reasons),
+            branches=branches[:KEEPERS_SHOWN],
+            branch_count=len(branches),
+            until_us=None if not is_kept or last == NEVER_EXPIRES else last,
+            gone_since_us=None if is_kept or last == NEVER_KEPT else last + 1,
+            walk=trace(self.graph, rules, best, self.as_of, self.zone),
+            to_stay=stay,
+            to_go=to_go(self.graph, rules, holders, branches, self.as_of, self.zone) if is_kept else (),
+        )
+
+    def _strength(self, documented: DocumentedVerdict, n: int) -> tuple[int, int, int, int, int]:
+        """Both keep it, then the documented rule alone; then how long; then the newest."""
+        active = documented.active[n]
+        until = documented.kept_until_us[n]
+        return (active and self.server[n], active, until, self.graph.creation_us[n], n)
+
+    def _reason(self, keeper: Keeper, commit: int) -> Reason:
+        graph = self.graph
+        start = graph.index[keeper.start]
+        if start == commit:
+            replaced = None if keeper.branch is not None else graph.creation_us[commit]
+            return Reason(keeper, graph.ids[commit], None, replaced)
+        child = start
+        while graph.main_parent[child] != commit:
+            child = graph.main_parent[child]
+        return Reason(keeper, graph.ids[commit], graph.ids[child], graph.creation_us[child])
+
+
+def _longest_first(keeper: Keeper) -> tuple[int, bool, str, str]:
+    until = NEVER_EXPIRES if keeper.until_us is None else keeper.until_us
+    return (-until, keeper.branch is None, keeper.branch or "", keeper.start)
+
+
+@dataclass(frozen=True)
+class BranchExplanation:
+    """What a branch keeps under one rule set. ``limit_us``: how far back it keeps; ``commits``: how many it
+    keeps, ``alone``: those that no other branch keeps. ``loses``: commits that the server would let go once
+    the branch is deleted (its own then count as dangling, with the default days)."""
+
+    rule_set: str
+    days: int | None
+    is_default: bool
+    commits: int
+    alone: int
+    oldest: str | None
+    loses: int
+
+
+def explain_branch(judge: Judge, branch: str) -> BranchExplanation:
+    """Raises LakeplanError when there is no such branch (through the graph)."""
+    graph, rules, sets = judge.graph, judge.rules, judge.branches
+    if rules is None or sets is None:
+        return BranchExplanation(judge.name, None, False, len(graph), 0, None, 0)
+    bit = 1 << sets.names.index(branch)
+    mine = [n for n in range(len(graph)) if sets.masks[sets.of_commit[n]] & bit]
+    alone = sum(sets.masks[sets.of_commit[n]] == bit for n in mine)
+    after = server_verdict(graph.without_branches([branch]), rules, judge.as_of, judge.zone)
+    loses = sum(before and not now for before, now in zip(judge.server, after, strict=True))
+    oldest = min(mine, key=lambda n: (graph.creation_us[n], n), default=None)
+    return BranchExplanation(
+        rule_set=judge.name,
+        days=rules.days_for(branch),
+        is_default=branch not in rules.branches,
+        commits=len(mine),
+        alone=alone,
+        oldest=None if oldest is None else graph.ids[oldest],
+        loses=loses,
+    )
+
+
+def judges(
+    graph: CommitGraph,
+    rule_sets: Sequence[tuple[str, GcRules | None]],
+    as_of: datetime,
+    zone: tzinfo = timezone.utc,
+) -> list[Judge]:
+    return [Judge(graph, name, rules, as_of, zone) for name, rules in rule_sets]

@@ -1,0 +1,273 @@
+"""Which commits hold an object: metaranges and ranges read with a bounded number of requests in flight."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from lakeplan.errors import NotFound, PermissionDenied
+from lakeplan.formats.ranges import RangeColumns, read_metarange, read_range_columns
+from lakeplan.lakefs.protocols import MetadataKind, MetadataReader, StagingReader
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.values.objects import AddressType, RangeInfo
+from lakeplan.values.progress import Progress
+
+IN_FLIGHT = 16
+
+
+class AddressBook(Protocol):
+    """Which object of the namespace an entry's address means."""
+
+    def meaning(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
+        """The key that the address means for certain (None: none, as far as is known), and others that it may
+        mean: they are protected by it too."""
+
+    def protected(self, address: str, address_type: int) -> list[str]:
+        """Every key that the address means or may mean."""
+
+
+@dataclass
+class Holding:
+    """One address. ``metaranges``: those that hold it for certain; ``aliases``: those that may, by a full
+    address elsewhere. ``size`` is bytes, the greatest that an entry says. ``maybe_inside``:
+    outside as far as is known, and may mean an object of the namespace, whose own URL is not known."""
+
+    address: str
+    inside: bool = True
+    maybe_inside: bool = False
+    metaranges: set[str] = field(default_factory=set)
+    aliases: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+    size: int | None = None
+
+    def note(self, path: str, size: int, metaranges: Iterable[str], *, alias: bool = False) -> None:
+        (self.aliases if alias else self.metaranges).update(metaranges)
+        self.paths.add(path)
+        self.size = size if self.size is None else max(self.size, size)
+
+
+@dataclass
+class Read:
+    """How much was read."""
+
+    metaranges: int = 0
+    ranges: int = 0
+    entries: int = 0
+
+
+class Search:
+    """Looks through one history. ``name`` is the repository or namespace in errors."""
+
+    def __init__(
+        self,
+        name: str,
+        graph: CommitGraph,
+        metadata: MetadataReader,
+        addresses: AddressBook,
+        progress: Progress,
+    ) -> None:
+        self._name, self._metadata, self._addresses = name, metadata, addresses
+        self._progress = progress
+        self.read = Read()
+        self._listed: dict[str, list[RangeInfo]] = {}
+        self._commits: dict[str, list[int]] = {}
+        for number, meta_range_id in enumerate(graph.meta_range_ids):
+            if meta_range_id:
+                self._commits.setdefault(meta_range_id, []).append(number)
+
+    @property
+    def metaranges(self) -> list[str]:
+        return list(self._commits)
+
+    def commits_of(self, metaranges: Iterable[str]) -> list[int]:
+        """Numbers of the commits with these metaranges, ascending."""
+        return sorted(number for m in metaranges for number in self._commits.get(m, ()))
+
+    def holding(self, address: str, address_type: int) -> Holding:
+        """A new holding of an address as it stands in an entry."""
+        inside, others = self._addresses.meaning(address, address_type)
+        if inside is not None:
+            return Holding(inside)
+        return Holding(address, inside=False, maybe_inside=bool(others))
+
+    def path(self, path: str, metaranges: Collection[str]) -> list[Holding]:
+        """Every object at ``path`` in these metaranges, in the order first met."""
+        key = path.encode(errors="surrogateescape")
+        shown = key.decode(errors="backslashreplace")
+        found: dict[str, Holding] = {}
+        for columns, holders in self._ranges(metaranges, lambda info: info.min_key <= key <= info.max_key):
+            if shown not in columns.paths:
+                continue
+            n = columns.paths.index(shown)
+            address = columns.addresses[n]
+            holding = self.holding(address, columns.address_types[n])
+            holding = found.setdefault(holding.address, holding)
+            holding.note(shown, columns.sizes[n], holders)
+        return list(found.values())
+
+    def fill(self, wanted: Collection[Holding], metaranges: Collection[str]) -> None:
+        """Notes on each of ``wanted`` every one of ``metaranges`` that holds its address, at any path."""
+        by_address = {holding.address: holding for holding in wanted}
+        if not by_address:
+            return
+        for columns, holders in self._ranges(metaranges, lambda info: True):
+            for n, address, alias in self._hits(columns, by_address):
+                by_address[address].note(columns.paths[n], columns.sizes[n], holders, alias=alias)
+
+    def _hits(self, columns: RangeColumns, wanted: Collection[str]) -> Iterator[tuple[int, str, bool]]:
+        for n, (text, kind) in enumerate(zip(columns.addresses, columns.address_types, strict=True)):
+            if kind == AddressType.RELATIVE and text in wanted:
+                yield n, text, False
+                continue
+            inside, others = self._addresses.meaning(text, kind)
+            if (text if inside is None else inside) in wanted:
+                yield n, text if inside is None else inside, False
+            for alias in others:
+                if alias in wanted:
+                    yield n, alias, True
+
+    def _ranges(
+        self, metaranges: Collection[str], can_hold: Callable[[RangeInfo], bool]
+    ) -> Iterator[tuple[RangeColumns, set[str]]]:
+        """Each range that passes, with those of ``metaranges`` that list it."""
+        self._list([m for m in metaranges if m not in self._listed])
+        holders: dict[str, set[str]] = {}
+        for metarange in metaranges:
+            for info in self._listed[metarange]:
+                if can_hold(info):
+                    holders.setdefault(info.id, set()).add(metarange)
+        with self._progress.task("reading ranges", len(holders)) as step:
+            for range_id, data in self._fetch("range", list(holders)):
+                where = f"{self._name}: range {range_id}"
+                columns = read_range_columns(data, name=where, verify_id=range_id)
+                self.read.ranges += 1
+                self.read.entries += len(columns)
+                yield columns, holders[range_id]
+                step()
+
+    def _list(self, metaranges: Sequence[str]) -> None:
+        with self._progress.task("reading metaranges", len(metaranges)) as step:
+            for id, data in self._fetch("meta_range", metaranges):
+                where = f"{self._name}: metarange {id}"
+                self._listed[id] = read_metarange(data, name=where, verify_id=id)
+                self.read.metaranges += 1
+                step()
+
+    def _fetch(self, kind: MetadataKind, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Files in order, a bounded number in flight."""
+        coming = iter(ids)
+        waiting: deque[tuple[str, Future[bytes]]] = deque()
+        with ThreadPoolExecutor(IN_FLIGHT) as pool:
+            try:
+                while True:
+                    for id in islice(coming, IN_FLIGHT - len(waiting)):
+                        waiting.append((id, pool.submit(self._metadata.read_metadata, kind, id)))
+                    if not waiting:
+                        return
+                    id, future = waiting.popleft()
+                    yield id, future.result()
+            finally:
+                for _, future in waiting:
+                    future.cancel()
+
+
+WORKERS = 8
+MAX_BRANCHES = 500
+MAX_ENTRIES = 1_000
+"""Staged objects of all branches that are looked at one by one when no path is known."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """``holders``: per address, what holds it staged (``branch main``, ``run …``). ``paths``: per address,
+    the paths it is staged at. ``looked``: what was looked at, in words. ``complete``: nothing was left out,
+    so what is not here is not staged."""
+
+    holders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    looked: str = ""
+    complete: bool = True
+
+
+class Staging(Protocol):
+    def find(self, addresses: Collection[str], paths: Sequence[str], branch: str | None) -> Staged:
+        """What is staged at ``paths`` (on one branch, or all when None; without paths: everywhere), and what
+        of ``addresses`` is staged anywhere that can be looked at."""
+
+
+@dataclass(frozen=True)
+class RunStaging:
+    """The newest run of uncommitted addresses of a namespace. ``run_id`` None: none is at hand."""
+
+    run_id: str | None
+    addresses: frozenset[str]
+
+    def find(self, addresses: Collection[str], paths: Sequence[str], branch: str | None) -> Staged:
+        if self.run_id is None:
+            return Staged(complete=False)  # the world's own note says so
+        named = (f"run {self.run_id}",)
+        return Staged(
+            {address: named for address in addresses if address in self.addresses},
+            looked=f"the run of uncommitted addresses {self.run_id}",
+        )
+
+
+@dataclass(frozen=True)
+class BranchStaging:
+    """A live server: the uncommitted changes of its branches."""
+
+    reader: StagingReader
+    repository: str
+    branches: tuple[str, ...]
+    book: AddressBook
+
+    def find(self, addresses: Collection[str], paths: Sequence[str], branch: str | None) -> Staged:
+        asked = self.branches if branch is None else (branch,)
+        left_out = len(asked) > MAX_BRANCHES
+        found: dict[str, set[str]] = {}
+        at: dict[str, set[str]] = {}
+        capped = False
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for name, (seen, cut) in zip(
+                asked, pool.map(lambda b: self._on_branch(b, paths), asked[:MAX_BRANCHES]), strict=False
+            ):
+                capped = capped or cut
+                for path, address in seen:
+                    found.setdefault(address, set()).add(f"branch {name}")
+                    at.setdefault(address, set()).add(path)
+        where = f"{min(len(asked), MAX_BRANCHES)} of {len(asked)} branches"
+        what = f"at {', '.join(paths[:3])}" if paths else "everywhere"
+        what += ", and not all of it could be seen" if capped else ""
+        return Staged(
+            {address: tuple(sorted(names)) for address, names in found.items()},
+            {address: tuple(sorted(names)) for address, names in at.items()},
+            looked=f"staged changes of {where}, {what}",
+            # An old address can be staged again at a path that nobody knows of.
+            complete=not paths and not capped and not left_out,
+        )
+
+    def _on_branch(self, branch: str, paths: Sequence[str]) -> tuple[list[tuple[str, str]], bool]:
+        """(path, address) of staged objects, and whether some were left out."""
+        found: list[tuple[str, str]] = []
+        try:
+            return found, self._look(branch, paths, found)
+        except (PermissionDenied, NotFound):
+            return found, True  # not allowed to look, or the branch is gone: what is there stays unknown
+
+    def _look(self, branch: str, paths: Sequence[str], found: list[tuple[str, str]]) -> bool:
+        for wanted in paths or ("",):
+            listed = self.reader.list_uncommitted(self.repository, branch, wanted)
+            for seen, path in enumerate(listed):
+                if paths and path != wanted:
+                    break  # in order of paths: what the prefix also matches comes later
+                if seen == MAX_ENTRIES:
+                    return True
+                full = self.reader.physical_address(self.repository, branch, path)
+                if full is not None:
+                    keys = self.book.protected(full, AddressType.BY_PREFIX)
+                    found += [(path, key) for key in keys or [full]]
+        return False

@@ -1,0 +1,169 @@
+"""Parts: the Parquet files in which lakeplan keeps what was listed, what is marked, and what became of it.
+
+Every part is known by its SHA-256; one that does not match is never used, because somebody or something
+changed it after it was approved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeplan.errors import FormatError
+from lakeplan.formats.parquet import open_parquet, read_parquet
+from lakeplan.formats.wire import HINT, LIMIT_HINT
+from lakeplan.limits import TooLarge, number_of
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import PartEnd, Status
+
+_OBJECT = (
+    pa.field("address", pa.string(), nullable=False),
+    pa.field("size_bytes", pa.int64(), nullable=False),
+)
+LISTING = pa.schema([*_OBJECT, pa.field("version", pa.int64(), nullable=False)])
+"""``address`` is relative to the namespace. ``version``: ``StoredObject.version`` when it was listed."""
+
+MARKED = pa.schema(
+    [
+        *LISTING,
+        pa.field("paths", pa.list_(pa.field("element", pa.string(), nullable=False))),
+        pa.field("last_commit_id", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("class", pa.string(), nullable=False),
+    ]
+)
+"""``paths``: at most 10. ``last_commit_id``: null when never committed. ``reason``: ``expired`` or
+``never_committed``. ``class``: a ``MarkClass``."""
+
+RESULTS = pa.schema(
+    [
+        *_OBJECT,
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+"""``status``: a ``Status``; ``reason``: "" for what was deleted."""
+STATUSES = frozenset(status.value for status in Status)
+
+
+def write_part(columns: Mapping[str, Sequence[Any] | pa.Array], schema: pa.Schema) -> tuple[bytes, str]:
+    """The file, and its SHA-256 (hex)."""
+    arrays = [pa.array(columns[f.name], f.type) for f in schema]
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), out, compression="snappy")
+    data = out.getvalue()
+    return data, hashlib.sha256(data).hexdigest()
+
+
+MARK_COLUMNS = ("address", "size_bytes", "class", "paths")
+"""What every part of a mark has; marks of earlier releases have no ``version``."""
+_KNOWN = {field.name: field for field in (*MARKED, *RESULTS)}
+
+
+def read_part(
+    data: bytes, *, name: str, sha256: str | None, columns: Sequence[str] = ("address", "size_bytes")
+) -> pa.Table:
+    """A part that has at least these columns. Raises FormatError when it is damaged, or is not the one that
+    was written (``sha256``)."""
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise FormatError(
+            "is not what was marked: its checksum differs", where=name, hint="mark the repository again"
+        )
+    try:
+        table = read_parquet(open_parquet(data))
+    except TooLarge as error:
+        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError("is no Parquet file", where=name, hint=HINT, detail=str(error)) from error
+    _check_columns(table, columns, name)
+    return table
+
+
+def _check_columns(table: pa.Table, columns: Sequence[str], name: str) -> None:
+    """Raises FormatError for columns that lakeplan does not write: anybody who can write to the namespace can
+    write others, with a checksum that fits."""
+    odd = sorted(set(columns) - set(table.column_names))
+    for field in table.schema:
+        known = _KNOWN.get(field.name)
+        if known is not None and (
+            table.column_names.count(field.name) > 1
+            or not _is_of(field.type, known.type)
+            or (not known.nullable and table.column(field.name).null_count)
+        ):
+            odd.append(field.name)
+    if odd:
+        raise FormatError(
+            f"is no part of a mark: its column {odd[0]} is missing or of another kind", where=name, hint=HINT
+        )
+
+
+def _is_of(kind: pa.DataType, known: pa.DataType) -> bool:
+    if pa.types.is_list(known):
+        return pa.types.is_list(kind) and bool(kind.value_type == known.value_type)
+    return bool(kind == known)
+
+
+def write_results(
+    status: Mapping[str, tuple[Status, str]], sizes: Mapping[str, int], *, verified: int
+) -> bytes:
+    """The record of a part: what became of every address, and why. ``verified`` objects were asked for
+    again."""
+    keys = list(status)
+    columns = {
+        "address": keys,
+        "size_bytes": [sizes[key] for key in keys],
+        "status": [status[key][0].value for key in keys],
+        "reason": [status[key][1] for key in keys],
+    }
+    data, _ = write_part(columns, RESULTS.with_metadata({"verified": str(verified)}))
+    return data
+
+
+def read_results(data: bytes, *, name: str) -> dict[str, tuple[Status, str]]:
+    """Status and reason by address out of a record. Raises FormatError for a damaged one."""
+    table, _ = _read_record(data, name)
+    columns = (table.column(column).to_pylist() for column in ("address", "status", "reason"))
+    return {address: (Status(status), reason) for address, status, reason in zip(*columns, strict=True)}
+
+
+def read_deleted(data: bytes, *, name: str) -> dict[str, int]:
+    """Sizes of what a record says was deleted, by address. Raises FormatError for a damaged one."""
+    table, _ = _read_record(data, name)
+    columns = (table.column(column).to_pylist() for column in ("address", "size_bytes", "status"))
+    gone = Status.DELETED.value
+    return {address: size for address, size, status in zip(*columns, strict=True) if status == gone}
+
+
+def end_of(name: str, data: bytes, *, where: str = "") -> PartEnd:
+    """The end of a part out of its record, which is at ``where``. Raises FormatError for a damaged one."""
+    table, verified = _read_record(data, where or name)
+    amounts: dict[Status, Amount] = {}
+    reasons: Counter[str] = Counter()
+    rows = table.group_by(["status", "reason"]).aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
+    for row in rows.to_pylist():
+        status = Status(row["status"])
+        amount = Amount(row["size_bytes_count"], row["size_bytes_sum"])
+        amounts[status] = amounts.get(status, Amount()) + amount
+        if row["reason"]:
+            reasons[f"{status.value}: {row['reason']}"] += amount.objects
+    return PartEnd(name, amounts, dict(reasons), verified)
+
+
+def _read_record(data: bytes, name: str) -> tuple[pa.Table, int]:
+    """The record of a part, and how many objects were verified. No checksum protects a record."""
+    table = read_part(data, name=name, sha256=None)
+    verified = number_of((table.schema.metadata or {}).get(b"verified", b"0").decode("latin-1"))
+    same = table.schema.equals(RESULTS)
+    if not same or verified is None or not {*table.column("status").unique().to_pylist()} <= STATUSES:
+        raise FormatError(
+            "the record of what became of these objects is damaged",
+            where=name,
+            hint="Move the record away, then run the sweep again: it asks the store what became of them.",
+        )
+    return table, verified

@@ -1,0 +1,420 @@
+"""Reads and writes whole SSTables. A reader verifies checksums, the order of keys and the record count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import cramjam
+
+from lakeplan import limits
+from lakeplan.formats.entry import FileIdHash
+from lakeplan.formats.sstable_blocks import (
+    CHECKSUM_CRC32C,
+    COMPRESSION_NONE,
+    COMPRESSION_SNAPPY,
+    COUNT,
+    FOOTER_SIZE,
+    FORMAT_VERSION,
+    HANDLES_END,
+    INDEX_TYPE_KEY,
+    KEY_TRAILER_SIZE,
+    KIND_SET,
+    MAGIC,
+    PROPERTIES_KEY,
+    TRAILER_SIZE,
+    TWO_LEVEL_INDEX,
+    BlockBuilder,
+    Handle,
+    TableFacts,
+    engine_properties,
+    handle_of,
+    load_block,
+    masked_crc32c,
+    read_entries,
+    read_handle,
+    user_properties,
+)
+from lakeplan.formats.wire import blame, damaged, uvarint
+
+
+@dataclass(frozen=True)
+class SSTable:
+    """A verified table. ``records`` are (key, value) in ascending order of keys, trailers dropped;
+    ``properties`` are all properties as stored."""
+
+    name: str
+    properties: Mapping[bytes, bytes]
+    records: tuple[tuple[bytes, bytes], ...]
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def user_properties(self) -> dict[str, str]:
+        """The properties that are part of the file's id (``type``, in refs dumps also ``entity`` …)."""
+        return user_properties(self.properties)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A table taken apart: verified, decompressed data blocks in order, and the properties."""
+
+    properties: Mapping[bytes, bytes]
+    data: tuple[bytes, ...]
+    count: int
+
+
+def read_sstable(data: bytes, *, name: str) -> SSTable:
+    """Reads all of a table from the bytes of its file. Raises FormatError naming ``name``."""
+    with blame(name):
+        blocks = open_blocks(data)
+        return SSTable(name, blocks.properties, tuple(read_records(blocks)))
+
+
+def open_blocks(data: bytes) -> Blocks:
+    """Verifies and decompresses every block; entries are not looked at yet."""
+    frame = open_frame(data)
+    handles = _index_handles(data, frame.index, frame.limit)
+    if frame.is_two_level:
+        _check_places(handles)
+        handles = [*_part_handles(data, handles, frame.limit)]
+    _check_places(handles)
+    return Blocks(frame.properties, tuple(_load_all(data, handles, frame.limit)), frame.count)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a table says of itself. ``limit`` is where the footer begins."""
+
+    properties: Mapping[bytes, bytes]
+    index: Handle
+    is_two_level: bool
+    count: int
+    limit: int
+
+
+def open_frame(data: bytes) -> Frame:
+    """Verifies the footer and the properties. Raises FormatError, unnamed."""
+    if len(data) < FOOTER_SIZE:
+        raise damaged(f"{len(data)} bytes are too few for an SSTable")
+    if len(data) > limits.TABLE_BYTES:
+        raise damaged(f"it is larger than {limits.size_text(limits.TABLE_BYTES)}")
+    limit = len(data) - FOOTER_SIZE
+    meta_handle, index_handle = _read_footer(data[limit:])
+    properties = _read_properties(data, meta_handle, limit)
+    is_two_level = int.from_bytes(properties.get(INDEX_TYPE_KEY, b""), "little") == TWO_LEVEL_INDEX
+    return Frame(properties, index_handle, is_two_level, _count(properties), limit)
+
+
+def _load_all(data: bytes, handles: list[Handle], limit: int) -> Iterator[bytes]:
+    total = 0
+    for handle in handles:
+        block = load_block(data, handle, limit)
+        total += len(block)
+        if total > limits.TABLE_BYTES:
+            raise damaged(f"its blocks are larger than {limits.size_text(limits.TABLE_BYTES)}")
+        yield block
+
+
+def _part_handles(data: bytes, parts: list[Handle], limit: int) -> Iterator[Handle]:
+    count = 0
+    for part in parts:
+        handles = _index_handles(data, part, limit)
+        count += len(handles)
+        if count > limits.TABLE_RECORDS:
+            raise damaged("its index names more blocks than any file that lakeFS writes")
+        yield from handles
+
+
+def _check_places(handles: list[Handle]) -> None:
+    """Blocks follow one another: an index that names a block many times would make a small file huge."""
+    for before, after in pairwise(handles):
+        if after.offset < before.offset + before.size + TRAILER_SIZE:
+            raise damaged("its index names blocks that overlap")
+
+
+def read_records(blocks: Blocks) -> list[tuple[bytes, bytes]]:
+    """The records of all blocks; checks key order, kinds and the count. Raises FormatError, unnamed."""
+    records: list[tuple[bytes, bytes]] = []
+    last: bytes | None = None
+    key_bytes = 0
+    for block in blocks.data:
+        for key, value in read_entries(block):
+            user_key = _user_key(key)
+            key_bytes += len(key)
+            if last is not None and user_key <= last:
+                raise damaged("keys are out of order")
+            last = user_key
+            records.append((user_key, value))
+        if key_bytes > limits.TABLE_KEY_BYTES or len(records) > limits.TABLE_RECORDS:
+            raise damaged("it has more records, or longer keys, than any file that lakeFS writes")
+    if len(records) != blocks.count:
+        raise damaged(f"holds {len(records)} records, and its properties say {blocks.count}")
+    return records
+
+
+def _read_footer(footer: bytes) -> tuple[Handle, Handle]:
+    if int.from_bytes(footer[45:], "little") != MAGIC:
+        raise damaged("not an SSTable: the magic number is missing")
+    version = int.from_bytes(footer[41:45], "little")
+    if version != FORMAT_VERSION:
+        raise damaged(f"SSTable version {version}, lakeFS writes {FORMAT_VERSION}")
+    if footer[0] != CHECKSUM_CRC32C:
+        raise damaged(f"checksum type {footer[0]}, lakeFS writes {CHECKSUM_CRC32C} (CRC32C)")
+    meta, position = read_handle(footer, 1, HANDLES_END)
+    index, position = read_handle(footer, position, HANDLES_END)
+    if any(footer[position:HANDLES_END]):
+        raise damaged("the footer is not padded with zeros")
+    return meta, index
+
+
+def _read_properties(data: bytes, handle: Handle, limit: int) -> dict[bytes, bytes]:
+    meta = dict(read_entries(load_block(data, handle, limit)))
+    if PROPERTIES_KEY not in meta:
+        raise damaged("the properties are missing")
+    if unknown := sorted(meta.keys() - {PROPERTIES_KEY}):
+        # Filters would be harmless; range deletions would change what the table holds.
+        raise damaged(f"holds blocks that lakeFS never writes: {unknown[0]!r}")
+    return dict(read_entries(load_block(data, handle_of(meta[PROPERTIES_KEY]), limit)))
+
+
+def _index_handles(data: bytes, handle: Handle, limit: int) -> list[Handle]:
+    return [handle_of(value) for _, value in read_entries(load_block(data, handle, limit))]
+
+
+def _count(properties: Mapping[bytes, bytes]) -> int:
+    count = limits.number_of(properties.get(COUNT, b"").decode("latin-1"))
+    if count is None:
+        raise damaged("the count property is missing: not a lakeFS file")
+    return count
+
+
+def _user_key(key: bytes) -> bytes:
+    if len(key) < KEY_TRAILER_SIZE:
+        raise damaged("a key is too short")
+    if key[-KEY_TRAILER_SIZE] != KIND_SET:
+        raise damaged(f"a record of kind {key[-KEY_TRAILER_SIZE]}, lakeFS writes only sets")
+    return key[:-KEY_TRAILER_SIZE]
+
+
+BLOCK_SIZE = 4096
+RESTART_INTERVAL = 16
+_UNBOUNDED = 1 << 62
+_SET_TRAILER = KIND_SET.to_bytes(KEY_TRAILER_SIZE, "little")
+_SEPARATOR_TRAILER = bytes.fromhex("11ffffffffffffff")
+"""Kind 17 (separator), the greatest sequence number: sorts before every record with the same key."""
+_EMPTY_TRAILER = bytes.fromhex("ff00000000000000")
+"""Kind 255 (invalid): stands in the index of a table without records."""
+
+
+@dataclass(frozen=True)
+class WrittenTable:
+    """A finished file. ``estimated_size`` is what the server would put in its properties and metarange:
+    bytes written before the last block, and that block uncompressed."""
+
+    id: str
+    data: bytes
+    min_key: bytes
+    max_key: bytes
+    count: int
+    estimated_size: int
+
+
+def write_sstable(
+    records: Iterable[tuple[bytes, bytes]], *, user_properties: Mapping[str, str]
+) -> WrittenTable:
+    """A table of records in ascending order of keys. ``user_properties`` (``type`` and what a refs dump
+    adds) are part of its id. Raises ValueError for keys out of order."""
+    writer = SSTableWriter(user_properties)
+    for key, value in records:
+        writer.add(key, value)
+    return writer.finish()
+
+
+@dataclass(frozen=True)
+class _Index:
+    """Where the (top) index block stands; sizes are before compression. No partitions: a single level."""
+
+    handle: Handle
+    size: int
+    partitions: int = 0
+    top_size: int = 0
+
+
+class SSTableWriter:
+    """Takes records one by one, in ascending order of keys."""
+
+    def __init__(self, user_properties: Mapping[str, str]) -> None:
+        self._user_properties = dict(user_properties)
+        self._id = FileIdHash()
+        self._parts: list[bytes] = []
+        self._offset = 0
+        self._block = BlockBuilder(RESTART_INTERVAL)
+        self._blocks = 0
+        self._index = BlockBuilder(1)
+        self._index_parts: list[tuple[bytes, bytes]] = []
+        self._last_separator = b""
+        self._finished_block: Handle | None = None
+        self._min_key = b""
+        self._max_key: bytes | None = None
+        self._key_bytes = 0
+        self._value_bytes = 0
+        self.count = 0
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes written so far, and the open data and index blocks uncompressed."""
+        return self._offset + self._block.size + self._index.size
+
+    def add(self, key: bytes, value: bytes) -> None:
+        if self._max_key is not None and key <= self._max_key:
+            raise ValueError("records are out of order")
+        if _is_full(self._block, RESTART_INTERVAL, len(key) + KEY_TRAILER_SIZE, len(value)):
+            self._finish_block()
+        if self._finished_block is not None:
+            self._add_to_index(_separator(self._max_key or b"", key))
+        if self._max_key is None:
+            self._min_key = key
+        self._block.add(key + _SET_TRAILER, value)
+        self._id.add(key, value)
+        self._max_key = key
+        self._key_bytes += len(key) + KEY_TRAILER_SIZE
+        self._value_bytes += len(value)
+        self.count += 1
+
+    def finish(self) -> WrittenTable:
+        """The file. The writer is of no use afterwards."""
+        estimated_size = self.estimated_size
+        max_key = self._max_key or b""
+        if self._finished_block is None:
+            self._finish_block()
+        self._add_to_index(_successor(max_key))
+        data_size = self._offset
+        index = self._write_index()
+        facts = TableFacts(
+            min_key=self._min_key,
+            max_key=max_key,
+            records=self.count,
+            estimated_size=estimated_size,
+            data_size=data_size,
+            data_blocks=self._blocks,
+            key_bytes=self._key_bytes,
+            value_bytes=self._value_bytes,
+            index_size=index.size,
+            index_partitions=index.partitions,
+            top_index_size=index.top_size,
+        )
+        properties = BlockBuilder(_UNBOUNDED)
+        for key, value in sorted(engine_properties(facts, self._user_properties).items()):
+            properties.add(key, value)
+        place = self._write(properties.finish(), compress=False)
+        meta = BlockBuilder(1)
+        meta.add(PROPERTIES_KEY, place.encode())
+        self._parts.append(_footer(self._write(meta.finish(), compress=False), index.handle))
+        return WrittenTable(
+            id=self._id.finish(self._user_properties),
+            data=b"".join(self._parts),
+            min_key=self._min_key,
+            max_key=max_key,
+            count=self.count,
+            estimated_size=estimated_size,
+        )
+
+    def _finish_block(self) -> None:
+        self._finished_block = self._write(self._block.finish(), compress=True)
+        self._block = BlockBuilder(RESTART_INTERVAL)
+
+    def _add_to_index(self, separator: bytes) -> None:
+        assert self._finished_block is not None, "a block was finished before"
+        key = separator + (_SEPARATOR_TRAILER if self.count else _EMPTY_TRAILER)
+        place = self._finished_block.encode()
+        if _is_full(self._index, 1, len(key), len(place)):
+            self._finish_index_part()
+        self._index.add(key, place)
+        self._last_separator = key
+        self._finished_block = None
+        self._blocks += 1
+
+    def _finish_index_part(self) -> None:
+        self._index_parts.append((self._last_separator, self._index.finish()))
+        self._index = BlockBuilder(1)
+
+    def _write_index(self) -> _Index:
+        """One block of (separator, place of data block), or several and a block on top."""
+        if not self._index_parts:
+            content = self._index.finish()
+            return _Index(self._write(content, compress=True), len(content) + TRAILER_SIZE)
+        self._finish_index_part()
+        top = BlockBuilder(1)
+        for key, content in self._index_parts:
+            top.add(key, self._write(content, compress=True).encode())
+        content = top.finish()
+        parts_size = sum(len(part) for _, part in self._index_parts)
+        return _Index(
+            handle=self._write(content, compress=True),
+            size=parts_size + len(content) + TRAILER_SIZE,
+            partitions=len(self._index_parts),
+            top_size=len(content),
+        )
+
+    def _write(self, block: bytes, *, compress: bool) -> Handle:
+        kind, stored = COMPRESSION_NONE, block
+        if compress:
+            small = bytes(cramjam.snappy.compress_raw(block))
+            # pebble's rule: compression that saves less than an eighth is not worth its time
+            if len(small) < len(block) - len(block) // 8:
+                kind, stored = COMPRESSION_SNAPPY, small
+        body = stored + bytes((kind,))
+        handle = Handle(self._offset, len(stored))
+        self._parts.append(body + masked_crc32c(body).to_bytes(4, "little"))
+        self._offset += len(stored) + TRAILER_SIZE
+        return handle
+
+
+def _is_full(block: BlockBuilder, restart_interval: int, key_size: int, value_size: int) -> bool:
+    """Whether a block ends before this entry: at its size, or from nine tenths of it on when the entry would
+    take it over. pebble's rule, kept so that files come out as the server's do."""
+    if block.size >= BLOCK_SIZE:
+        return True
+    if block.size <= BLOCK_SIZE * 9 // 10:
+        return False
+    size = block.size + key_size + value_size + 4
+    size += len(uvarint(key_size)) + len(uvarint(value_size))
+    if block.count % restart_interval == 0:
+        size += 4
+    return size > BLOCK_SIZE
+
+
+def _footer(meta: Handle, index: Handle) -> bytes:
+    handles = bytes((CHECKSUM_CRC32C,)) + meta.encode() + index.encode()
+    return (
+        handles.ljust(HANDLES_END, b"\0") + FORMAT_VERSION.to_bytes(4, "little") + MAGIC.to_bytes(8, "little")
+    )
+
+
+def _separator(last: bytes, following: bytes) -> bytes:
+    """A short key k with last <= k < following."""
+    shared = 0
+    while shared < len(last) and last[shared] == following[shared]:
+        shared += 1
+    if shared == len(last):
+        return last
+    if last[shared] + 1 < following[shared] or shared + 1 < len(following):
+        return last[:shared] + bytes((last[shared] + 1,))
+    for i in range(shared + 1, len(last)):
+        if last[i] < 0xFF:
+            return last[:i] + bytes((last[i] + 1,))
+    return last
+
+
+def _successor(last: bytes) -> bytes:
+    """A short key k with last <= k, for the last block."""
+    for i, byte in enumerate(last):
+        if byte < 0xFF:
+            return last[:i] + bytes((byte + 1,))
+    return last

@@ -1,0 +1,1 @@
+"""One client of a lakeFS server: readers, writers, credentials, errors."""

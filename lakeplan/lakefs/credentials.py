@@ -1,0 +1,363 @@
+"""Addresses and credentials of lakeFS servers: out of variables or lakectl's file, each for one endpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from lakeplan.errors import CredentialsError
+from lakeplan.limits import KIB, read_file
+from lakeplan.values.desired import ServerConfig
+from lakeplan.values.urls import (
+    BadUrl,
+    parse_bucket_url,
+    parse_folder_url,
+    parse_web_url,
+    scheme_of,
+    shown_url,
+)
+
+API_PATH = "/api/v1"
+
+
+def normalise_endpoint(url: str, *, what: str = "") -> str:
+    """``scheme://host[:port][/path]``: lower-case host, no default port, no ``/api/v1``, no final slash.
+
+    Two URLs with the same result are the same server. Raises CredentialsError for what is no http(s) URL,
+    and for one that carries a user, a password, a query or a fragment; their text is not repeated. ``what``
+    names what the URL is of, for the message ("server prod").
+    """
+    try:
+        found = parse_web_url(url.strip())
+    except BadUrl as error:
+        raise CredentialsError(
+            f"the endpoint URL cannot be used: {error}",
+            where=what,
+            hint="for example https://lakefs.example.com",
+        ) from None
+    return found.url.removesuffix(API_PATH)
+
+
+class Secret:
+    """A text whose ``repr`` and ``str`` are ``***``.
+
+    It can be pickled, text included: a metadata reader carries its credentials to local Spark workers. Such
+    a pickle stays in the memory and the job files of one Spark application; nothing else may pickle it.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself, for the one place that sends it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """An access key of a lakeFS server. ``source`` says where it was found (names of variables or a file)."""
+
+    access_key_id: Secret
+    secret_access_key: Secret
+    source: str = ""
+
+
+ENDPOINT = "LAKECTL_SERVER_ENDPOINT_URL"
+ACCESS_KEY_ID = "LAKECTL_CREDENTIALS_ACCESS_KEY_ID"
+SECRET_ACCESS_KEY = "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY"
+CONFIG_FILE = "LAKECTL_CONFIG_FILE"
+
+
+@dataclass(frozen=True)
+class LakectlSettings:
+    """Each value may be absent. ``source`` names where they came from, for messages."""
+
+    endpoint_url: str | None = None
+    access_key_id: Secret | None = None
+    secret_access_key: Secret | None = None
+    source: str = ""
+
+
+def read_lakectl(
+    environ: Mapping[str, str], *, config: Path | None = None, home: Path | None = None
+) -> LakectlSettings:
+    """The file (``config``, else ``LAKECTL_CONFIG_FILE``, else ``.lakectl.yaml`` in ``home``), with each
+    value overridden by its environment variable.
+
+    Raises CredentialsError for a file that was named and is not there, and for one that cannot be read;
+    the message holds nothing of what the file says.
+    """
+    named = config or (Path(environ[CONFIG_FILE]) if environ.get(CONFIG_FILE) else None)
+    path = named or (home / ".lakectl.yaml" if home is not None else None)
+    values: dict[str, str] = {}
+    sources: list[str] = []
+    text = None if path is None else _read_file(path, required=named is not None)
+    if path is not None and text is not None:
+        values = _parse(text, path)
+        sources.append(str(path) if named is not None else "~/.lakectl.yaml")
+    for name, variable in (
+        ("endpoint_url", ENDPOINT),
+        ("access_key_id", ACCESS_KEY_ID),
+        ("secret_access_key", SECRET_ACCESS_KEY),
+    ):
+        if value := environ.get(variable):
+            values[name] = value
+            sources.append(variable)
+    return LakectlSettings(
+        endpoint_url=values.get("endpoint_url"),
+        access_key_id=_secret(values.get("access_key_id")),
+        secret_access_key=_secret(values.get("secret_access_key")),
+        source=", ".join(sources),
+    )
+
+
+def _secret(text: str | None) -> Secret | None:
+    return Secret(text) if text else None
+
+
+def _read_file(path: Path, *, required: bool) -> str | None:
+    try:
+        return read_file(path, KIB * 64).decode()
+    except FileNotFoundError:
+        if not required:
+            return None
+        raise CredentialsError("lakectl's configuration file is not there", where=str(path)) from None
+    except (OSError, ValueError) as error:
+        raise CredentialsError(
+            f"lakectl's configuration file cannot be read ({type(error).__name__})", where=str(path)
+        ) from None
+
+
+def _parse(text: str, path: Path) -> dict[str, str]:
+    try:
+        data: object = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        # No cause and no detail: the parser quotes the line, which may hold the secret.
+        raise CredentialsError("lakectl's configuration file is not YAML", where=str(path)) from None
+    if data is None:
+        return {}
+    top = _mapping(data, path, "the file")
+    server = _mapping(top.get("server"), path, "server")
+    keys = _mapping(top.get("credentials"), path, "credentials")
+    found = {
+        "endpoint_url": _text(server.get("endpoint_url"), path, "server.endpoint_url"),
+        "access_key_id": _text(keys.get("access_key_id"), path, "credentials.access_key_id"),
+        "secret_access_key": _text(keys.get("secret_access_key"), path, "credentials.secret_access_key"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _mapping(value: object, path: Path, what: str) -> dict[str, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise CredentialsError(f"{what} is not a map", where=str(path), hint="see lakectl config")
+    # lakectl takes keys in any case.
+    return {str(key).lower(): item for key, item in value.items()}
+
+
+def _text(value: object, path: Path, what: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise CredentialsError(f"{what} is not a text", where=str(path), hint="put it in quotes")
+    return value
+
+
+Approve = Callable[[str, str], bool]
+"""Asks a person whether credentials may be sent to an address that only the tree names: what it is of, and
+the address in its one form. Without a terminal there is none."""
+
+STATE_URL = "LAKEPLAN_STATE_URL"
+SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
+BUCKETS = frozenset({"s3", "gs"})
+RESERVED_PREFIX = "LAKEPLAN_VAR"
+"""``${VAR}`` in server settings reads ``LAKEPLAN_VAR_*`` (the design)."""
+
+
+def variable(server: str, suffix: str) -> str:
+    """``LAKEPLAN_<SERVER>_<SUFFIX>``: the server's name in capitals, ``-`` as ``_``."""
+    return f"LAKEPLAN_{server.upper().replace('-', '_')}_{suffix}"
+
+
+def storage_variable(server: str) -> str:
+    """The variable that a server's storage is bound by."""
+    return variable(server, "STORAGE_URL")
+
+
+def check_server_names(names: Iterable[str], options: Iterable[str] = ()) -> None:
+    """Raises CredentialsError when two servers would read the same variables, or when a server's variable is
+    an option's (``options``: the ``LAKEPLAN_…`` names that set options) or one of ``LAKEPLAN_VAR_*``."""
+    taken: dict[str, str] = {}
+    reserved = {STATE_URL, *options}
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            raise CredentialsError(
+                "a server's name must do for a variable: letters, digits, - and _", where=f"server {name}"
+            )
+        for suffix in SUFFIXES:
+            own = variable(name, suffix)
+            if own in taken:
+                raise CredentialsError(
+                    f"servers {taken[own]} and {name} would share the variable {own}",
+                    where=f"server {name}",
+                    hint="rename one of them",
+                )
+            if own in reserved or own.startswith(RESERVED_PREFIX + "_"):
+                raise CredentialsError(
+                    f"its variable {own} has another meaning",
+                    where=f"server {name}",
+                    hint="rename the server",
+                )
+            taken[own] = name
+
+
+def find_credentials(
+    server: ServerConfig,
+    environ: Mapping[str, str],
+    *,
+    approve: Approve | None,
+    only_server: bool,
+    lakectl: LakectlSettings | None = None,
+) -> Credentials:
+    """The credentials of one server, checked to be meant for the address that the tree names.
+
+    First ``LAKEPLAN_<SERVER>_ACCESS_KEY_ID`` and ``_SECRET_ACCESS_KEY``; then, when ``only_server`` (the tree
+    has one server), what lakectl has. Raises CredentialsError when there are none, when half of them is
+    there, and when the binding fails (``check_binding``); nothing has been sent then.
+    """
+    where = f"server {server.name}"
+    key_name, secret_name = (variable(server.name, suffix) for suffix in SUFFIXES[:2])
+    own_key, own_secret = environ.get(key_name), environ.get(secret_name)
+    endpoint_name = variable(server.name, "ENDPOINT_URL")
+    bindings = {endpoint_name: environ.get(endpoint_name)}
+    if own_key or own_secret:
+        if not (own_key and own_secret):
+            missing = secret_name if own_key else key_name
+            raise CredentialsError(f"{missing} is not set", where=where, hint="set both, or none")
+        found = Credentials(Secret(own_key), Secret(own_secret), f"{key_name}, {secret_name}")
+    elif only_server and lakectl is not None and (lakectl.access_key_id or lakectl.secret_access_key):
+        if not (lakectl.access_key_id and lakectl.secret_access_key):
+            raise CredentialsError(
+                "lakectl has half of the credentials", where=where, hint=f"look at {lakectl.source}"
+            )
+        found = Credentials(lakectl.access_key_id, lakectl.secret_access_key, lakectl.source)
+        bindings[f"lakectl's endpoint_url ({lakectl.source})"] = lakectl.endpoint_url
+    else:
+        raise CredentialsError("no credentials for it", where=where, hint=_how(server.name, only_server))
+    _check_text(found, where)
+    _check_endpoint(server, bindings, endpoint_name, approve)
+    return found
+
+
+def check_binding(
+    what: str,
+    url: str | None,
+    bound: str | None,
+    *,
+    variable: str,
+    approve: Approve | None,
+    with_folders: bool = False,
+) -> None:
+    """Refuses to send credentials to an address that only the tree names (a pull request can change it).
+
+    ``url`` is the tree's, ``bound`` the value of ``variable``, which may name several places: one of them
+    must be that one. Where ``bound`` is not set a person is asked (``approve``); without a
+    terminal that is None, and ``bound`` is required. Nothing needs a binding when the tree names no
+    address (None), or a folder, where no credentials go; ``with_folders``: a folder needs one too, because it
+    is written to. ``what`` begins the messages ("state", "storage of server prod").
+    """
+    if url is None or (url.startswith(("/", "file://", "local://")) and not with_folders):
+        return
+    if not bound:
+        if approve is not None:
+            if approve(what, normalise_url(url, what=what)):
+                return
+            raise CredentialsError(
+                "the address was not approved: nothing was sent",
+                where=what,
+                hint=f"answer yes, or set {variable} where the credentials are set",
+            )
+        raise CredentialsError(
+            "without a terminal its address has to be bound: nothing was sent",
+            where=what,
+            hint=f"set {variable} to {shown_url(url)} where the credentials are set",
+        )
+    own = normalise_url(url, what=what)
+    if own not in (normalise_url(one, what=variable) for one in several(bound)):
+        raise CredentialsError(
+            f"the tree says {shown_url(url)}, {variable} says {shown_url(bound)}: nothing was sent",
+            where=what,
+            hint="change the tree, or the variable where the credentials are set",
+        )
+
+
+def several(bound: str) -> list[str]:
+    """The addresses in a variable; white space or commas separate them."""
+    return bound.replace(",", " ").split()
+
+
+def normalise_url(url: str, *, what: str = "") -> str:
+    """One form of a URL: http(s) as endpoints are compared; others with the scheme in lower case and no slash
+    at the end. Raises CredentialsError for a URL that two programs could read differently."""
+    text = url.strip()
+    scheme = scheme_of(text)
+    if scheme in ("http", "https"):
+        return normalise_endpoint(text, what=what)
+    try:
+        if scheme in BUCKETS:
+            found = parse_bucket_url(text, BUCKETS)
+            return f"{found.scheme}://{found.bucket}/{found.prefix}".rstrip("/")
+        return parse_folder_url(text)
+    except BadUrl as error:
+        raise CredentialsError(f"the URL cannot be used: {error}", where=what) from None
+
+
+def _check_endpoint(
+    server: ServerConfig, bindings: Mapping[str, str | None], endpoint_name: str, approve: Approve | None
+) -> None:
+    """Every binding that is there must agree: lakectl's endpoint and the variable can both be set."""
+    given = {name: value for name, value in bindings.items() if value}
+    if not given:
+        check_binding(
+            f"server {server.name}",
+            server.endpoint_url,
+            None,
+            variable=endpoint_name,
+            approve=approve,
+        )
+    for name, value in given.items():
+        check_binding(f"server {server.name}", server.endpoint_url, value, variable=name, approve=approve)
+
+
+def _check_text(found: Credentials, where: str) -> None:
+    for secret in (found.access_key_id, found.secret_access_key):
+        text = secret.reveal()
+        if text != text.strip() or not text.isprintable():
+            raise CredentialsError(
+                "the credentials hold white space or control characters",
+                where=where,
+                hint=f"look at {found.source}: often a line end that was copied along",
+            )
+
+
+def _how(server: str, only_server: bool) -> str:
+    own = f"set {variable(server, 'ACCESS_KEY_ID')} and {variable(server, 'SECRET_ACCESS_KEY')}"
+    return own + (", or set lakectl up" if only_server else "; with several servers lakectl's are not used")

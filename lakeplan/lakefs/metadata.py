@@ -1,0 +1,209 @@
+"""Reads ranges and metaranges. A presigned address may lead to the repository's storage, and nowhere else."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import unquote, urljoin
+
+import requests
+
+from lakeplan import limits
+from lakeplan.errors import UnexpectedAnswer
+from lakeplan.lakefs.protocols import MetadataKind
+from lakeplan.lakefs.transport import Connection, NoAuth, Timeouts, Transport, new_session, read_whole
+from lakeplan.values.bodies import TooSlow, within
+from lakeplan.values.urls import BadUrl, WebUrl, parse_bucket_url, parse_signed_url, parse_web_url, scheme_of
+
+_AWS = re.compile(
+    r"(?:(?P<bucket>[a-z0-9.-]+)\.)?s3(?:[.-](?:dualstack\.)?[a-z0-9-]+)?\.amazonaws\.com(?:\.cn)?", re.ASCII
+)
+_GOOGLE = "storage.googleapis.com"
+_AZURE = re.compile(
+    r"[a-z0-9]{3,24}\.blob\.core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)", re.ASCII
+)
+
+
+def may_follow(target: str, *, server: str, namespace: str, bound: Sequence[str] = ()) -> bool:
+    """Whether a redirect to ``target`` leads to the storage of ``namespace``: the server itself, a
+    bound storage address (``bound``), or the vendor's own host for this bucket or account, by HTTPS."""
+    try:
+        found = parse_signed_url(target)
+        own = [parse_web_url(url) for url in (server, *bound) if scheme_of(url) in ("http", "https")]
+        bucket = _bucket(namespace)
+    except BadUrl:
+        return False
+    for place in own:
+        host = f"{bucket}.{place.host}"
+        if found.origin == place.origin or (bucket and _with_host(place, host).origin == found.origin):
+            return True
+    return found.scheme == "https" and found.port is None and _is_vendors(found, target, namespace, bucket)
+
+
+def _is_vendors(found: WebUrl, target: str, namespace: str, bucket: str) -> bool:
+    if not bucket:
+        try:
+            place = parse_web_url(namespace)
+        except BadUrl:
+            return False
+        return found.origin == place.origin and _AZURE.fullmatch(place.host) is not None
+    parts = [unquote(part) for part in re.split(r"[?#]", target.partition("://")[2])[0].split("/")]
+    if "." in parts or ".." in parts:
+        # Programs remove such parts before the request, and so request another bucket.
+        return False
+    first = parts[1] if len(parts) > 1 else ""
+    if scheme_of(namespace) == "gs":
+        return found.host == f"{bucket}.{_GOOGLE}" or (found.host == _GOOGLE and first == bucket)
+    match = _AWS.fullmatch(found.host)
+    return match is not None and (match["bucket"] or first) == bucket
+
+
+def _bucket(namespace: str) -> str:
+    """ "" for a namespace that has none."""
+    if scheme_of(namespace) not in ("s3", "gs"):
+        return ""
+    return parse_bucket_url(namespace, {"s3", "gs"}).bucket
+
+
+def _with_host(place: WebUrl, host: str) -> WebUrl:
+    return WebUrl(place.scheme, host, place.port, ())
+
+
+log = logging.getLogger(__name__)
+
+OPERATION = "read metadata"
+REDIRECTS = frozenset({302, 303, 307})
+
+
+class LakeFSMetadata:
+    """``lakeplan.lakefs.protocols.MetadataReader`` of one repository.
+
+    Picklable with the credentials it needs, which ``repr`` and ``str`` do not show: a pickle of it is for
+    the Spark workers of this run and for nothing else. May be used from several threads.
+
+    With ``presign`` the server redirects to a signed URL of the object store, which is fetched without the
+    lakeFS credentials, and only from the storage of ``namespace`` (``presigned.may_follow``). When that fails
+    the file is streamed through the server instead. When the store cannot be reached at all from here, later
+    files are streamed straight away.
+    """
+
+    def __init__(self, connection: Connection, repository: str, namespace: str, *, presign: bool) -> None:
+        self._transport = Transport(connection)
+        self._repository = repository
+        self._namespace = namespace
+        self._presign = presign
+        self._local = threading.local()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (self._transport.connection, self._repository, self._namespace, self._presign))
+
+    def __repr__(self) -> str:
+        server = self._transport.connection
+        return f"LakeFSMetadata({server.name!r}, {server.endpoint!r}, {self._repository!r})"
+
+    def read_metadata(self, kind: MetadataKind, id: str) -> bytes:
+        if self._presign and (data := self._read_presigned(kind, id)) is not None:
+            return data
+        response = self._get(kind, id, presign=False)
+        return self._whole(response)
+
+    def _get(self, kind: MetadataKind, id: str, *, presign: bool) -> requests.Response:
+        return self._transport.request(
+            *("GET", "repositories", self._repository, "metadata", "object", kind, id),
+            operation=OPERATION,
+            repository=self._repository,
+            params={"presign": "true"} if presign else {},
+            limit=limits.TABLE_BYTES,
+            timeouts=self._timeouts,
+            accept=REDIRECTS if presign else frozenset(),
+        )
+
+    def _read_presigned(self, kind: MetadataKind, id: str) -> bytes | None:
+        """The file by a signed URL; None when that does not work and streaming has to."""
+        answer = self._get(kind, id, presign=True)
+        if answer.status_code not in REDIRECTS:
+            return self._whole(answer)  # a server that does not know the parameter streams
+        location = answer.headers.get("Location", "")[: limits.URL_CHARACTERS + 1]
+        target = _target(answer.url, location)
+        server = self._transport.connection
+        if not may_follow(target, server=server.endpoint, namespace=self._namespace, bound=server.storage):
+            log.debug("a presigned URL leads to another host than the storage: streaming")
+            return None
+        session, timeouts = self._store(), self._timeouts
+        try:
+            # One try, no redirects further on, and nothing of ours but the signed URL itself.
+            response = within(timeouts.total, lambda: _fetch(session, target, timeouts))
+        except (TooSlow, limits.TooLarge) as error:
+            log.debug("a presigned URL's answer is not taken (%s): streaming", error)
+            self._local.session, self._presign = None, False
+            return None
+        except (requests.ConnectionError, requests.Timeout) as error:
+            log.debug("a presigned URL cannot be reached (%s): streaming", type(error).__name__)
+            self._presign = False
+            return None
+        except requests.RequestException as error:
+            log.debug("a presigned URL failed (%s): streaming", type(error).__name__)
+            return None
+        if response.status_code != 200 or not _complete(response):
+            log.debug("a presigned URL answered %d: streaming", response.status_code)
+            return None
+        return response.content
+
+    def _whole(self, response: requests.Response) -> bytes:
+        if response.status_code != 200 or not _complete(response):
+            raise UnexpectedAnswer(
+                f"cannot {OPERATION}: the file came incomplete or with status {response.status_code}",
+                status=response.status_code,
+                where=self._transport.where(self._repository),
+                hint="try again",
+            )
+        return response.content
+
+    @property
+    def _timeouts(self) -> Timeouts:
+        """A file may take longer than an answer of the API."""
+        given = self._transport.connection.timeouts
+        return replace(given, total=max(given.total, limits.FILE_SECONDS))
+
+    def _store(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = new_session()
+        return session
+
+
+def _rebuild(connection: Connection, repository: str, namespace: str, presign: bool) -> LakeFSMetadata:
+    return LakeFSMetadata(connection, repository, namespace, presign=presign)
+
+
+def _target(url: str, location: str) -> str:
+    """Where a redirect leads; "" for what is no URL."""
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        return ""
+
+
+def _complete(response: requests.Response) -> bool:
+    """Whether as many bytes came as were announced; a body that is decoded on the way has another length."""
+    announced = response.headers.get("Content-Length", "")
+    if not announced.isdecimal() or response.headers.get("Content-Encoding"):
+        return True
+    return len(response.content) == limits.number_of(announced)
+
+
+def _fetch(session: requests.Session, url: str, timeouts: Timeouts) -> requests.Response:
+    """One try, no redirects further on, and nothing of ours but the signed URL itself."""
+    response = session.get(
+        url,
+        auth=NoAuth(),
+        timeout=(timeouts.connect, timeouts.read),
+        allow_redirects=False,
+        stream=True,
+    )
+    read_whole(response, limits.TABLE_BYTES, time.monotonic)
+    return response

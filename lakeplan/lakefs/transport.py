@@ -1,0 +1,509 @@
+"""Requests to a lakeFS server, and what its refusals mean: statuses to errors, operations to permissions."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import email.utils
+import logging
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+from urllib.parse import quote
+
+import requests
+from requests import exceptions as vendor
+from requests.auth import AuthBase
+from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
+
+from lakeplan import __version__, limits
+from lakeplan.errors import (
+    AuthenticationFailed,
+    DataGone,
+    FeatureMissing,
+    NotFound,
+    PermissionDenied,
+    PreconditionFailed,
+    ReadOnlyRepository,
+    RepositoryNotFound,
+    ServerError,
+    ServerUnreachable,
+    UnexpectedAnswer,
+)
+from lakeplan.lakefs.credentials import API_PATH, Credentials
+from lakeplan.limits import MESSAGE_BYTES, TooLarge, parse_json
+from lakeplan.values.bodies import TooSlow, read_body, within
+
+_RULES = "retention:SetGarbageCollectionRules"
+_DUMP = "fs:ListBranches, fs:ListTags and fs:ListCommits"
+_POLICIES = "branches:SetBranchLifecyclePolicies"
+
+PERMISSIONS = {
+    "read the server's version": "fs:ReadConfig",
+    "read the server's configuration": "fs:ReadConfig",
+    "list repositories": "fs:ListRepositories",
+    "read the repository": "fs:ReadRepository",
+    "read the GC rules": "retention:GetGarbageCollectionRules",
+    "ask whether GC rules may be set": _RULES,
+    "set the GC rules": _RULES,
+    "delete the GC rules": _RULES,
+    "read the branch lifecycle policies": "branches:GetBranchLifecyclePolicies",
+    "ask whether branch lifecycle policies may be set": _POLICIES,
+    "set the branch lifecycle policies": _POLICIES,
+    "delete the branch lifecycle policies": _POLICIES,
+    "list branches": "fs:ListBranches",
+    "list tags": "fs:ListTags",
+    "read a commit": "fs:ReadCommit",
+    "list commits": "fs:ReadBranch",
+    "read a branch": "fs:ReadBranch",
+    "read uncommitted changes": "fs:ListObjects",
+    "read when an object was written": "fs:ReadObject",
+    "list objects of a commit": "fs:ListObjects",
+    "read an object": "fs:ReadObject",
+    "list pull requests": "pr:ListPullRequests",
+    "read the repository's metadata": "fs:ReadRepository",
+    "set the repository's metadata": "fs:UpdateRepository",
+    "read the branch protection rules": "branches:GetBranchProtectionRules",
+    "delete a branch": "fs:DeleteBranch",
+    "create a branch": "fs:CreateBranch",
+    "dump the refs": _DUMP,
+    "read the state of the refs dump": _DUMP,
+    "read metadata": "fs:ListObjects and fs:ReadRepository",
+}
+"""Operation, as messages name it, to the permission it needs (api.md; the server's own checks)."""
+
+_UNREACHABLE = "check endpoint_url, the network and proxy settings"
+_TLS = "check the server's certificate, or name a CA bundle in REQUESTS_CA_BUNDLE"
+_SETTINGS = "check endpoint_url and proxy settings"
+
+REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
+    vendor.SSLError: ("TLS failed", _TLS),
+    vendor.ProxyError: ("the proxy refused or failed", "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"),
+    vendor.ConnectTimeout: ("no connection within the time limit", _UNREACHABLE),
+    vendor.ReadTimeout: ("no answer within the time limit", "the server is busy or hangs; try again"),
+    vendor.Timeout: ("no answer within the time limit", _UNREACHABLE),
+    vendor.ChunkedEncodingError: ("the answer was cut short", "try again"),
+    vendor.ContentDecodingError: ("the answer could not be decoded", "try again; check proxies on the way"),
+    vendor.ConnectionError: ("no connection", _UNREACHABLE),
+    vendor.InvalidURL: ("the address is not a URL", _SETTINGS),
+    vendor.MissingSchema: ("the address is not a URL", _SETTINGS),
+    vendor.InvalidSchema: ("the address is not http or https", _SETTINGS),
+    vendor.InvalidProxyURL: ("the proxy's address is not a URL", _SETTINGS),
+    vendor.URLRequired: ("the address is missing", _SETTINGS),
+    vendor.InvalidHeader: ("a request header cannot be sent", "check the credentials for odd characters"),
+    vendor.TooManyRedirects: ("it redirects without end", _SETTINGS),
+    vendor.RetryError: ("it kept failing", "try again later"),
+    vendor.HTTPError: ("the request failed", "try again later"),
+    vendor.StreamConsumedError: ("the answer was read twice", "please report this as a bug"),
+    vendor.UnrewindableBodyError: ("the request could not be repeated", "please report this as a bug"),
+    vendor.InvalidJSONError: ("the answer is not JSON", "check that endpoint_url is a lakeFS server"),
+    vendor.JSONDecodeError: ("the answer is not JSON", "check that endpoint_url is a lakeFS server"),
+    vendor.RequestException: ("the request failed", _UNREACHABLE),
+}
+"""Every error class of requests; ``tests`` fail when the library has one that is not here."""
+
+
+class BeyondLimit(vendor.RequestException):
+    """An answer that is too large or too slow; the text says how."""
+
+
+def unreachable(error: Exception, where: str, operation: str) -> ServerError:
+    """A request that got no answer. The library's text is left out: it may hold a signed URL."""
+    if isinstance(error, BeyondLimit):
+        return ServerUnreachable(
+            f"cannot {operation}: its answer is not taken: {error}",
+            where=where,
+            hint="check that endpoint_url is a lakeFS server; docs/limits.md has the limits",
+            detail="ReadTimeout",
+        )
+    kind = next((kind for kind in type(error).__mro__ if kind in REQUEST_ERRORS), vendor.RequestException)
+    what, hint = REQUEST_ERRORS[kind]
+    if type(error) is vendor.ConnectionError:
+        what, hint = _connection_details(error, what, hint)
+    return ServerUnreachable(
+        f"cannot {operation}: {what}", where=where, hint=hint, detail=type(error).__name__
+    )
+
+
+def _connection_details(error: Exception, what: str, hint: str) -> tuple[str, str]:
+    text = str(error)
+    if re.search(r"NameResolutionError|getaddrinfo|Name or service not known|resolve", text):
+        return "its name does not resolve", "check the host in endpoint_url and DNS"
+    if "refused" in text:
+        return "the connection was refused", "check endpoint_url, and that the server runs"
+    if "timed out" in text:
+        return "no answer within the time limit", "the server is busy or hangs; try again"
+    return what, hint
+
+
+def refusal(
+    response: requests.Response, *, operation: str, where: str, repository: str | None
+) -> ServerError:
+    """The error that an answer of 300 and above means."""
+    status = response.status_code
+    said = server_message(response)
+    if is_permission_problem(status, said):
+        return _denied(said, operation, where, PERMISSIONS.get(operation))
+    if is_unknown_route(status, said):
+        return FeatureMissing(
+            f"cannot {operation}: the server does not know this request",
+            where=where,
+            hint="check the server's version and edition, and endpoint_url",
+        )
+    if status == 404:
+        return _missing(said, operation, where, repository)
+    if status in _STATUSES:
+        kind, what, hint = _STATUSES[status]
+        reason = said or "no reason given"
+        return kind(f"cannot {operation}: {what.format(reason=reason)}", where=where, hint=hint)
+    return _unexpected(status, said, operation, where)
+
+
+_STATUSES: dict[int, tuple[type[ServerError], str, str]] = {
+    401: (
+        AuthenticationFailed,
+        "the server does not accept the credentials",
+        "check access key and secret, and that they belong to this server",
+    ),
+    410: (DataGone, "the data is gone ({reason})", ""),
+    412: (PreconditionFailed, "changed meanwhile, or a hook refused ({reason})", "plan again"),
+}
+
+
+def _unexpected(status: int, said: str, operation: str, where: str) -> UnexpectedAnswer:
+    what, hint = f"status {status}" + (f", {said}" if said else ""), ""
+    if status in (429, 503):
+        what, hint = f"the server is overloaded (status {status})", "try again later"
+    elif 300 <= status < 400:
+        what = f"the server redirects (status {status}), which is not followed"
+        hint = "set endpoint_url to the final address; http may have to be https"
+    elif status >= 500:
+        hint = "see the server's log"
+    return UnexpectedAnswer(f"cannot {operation}: {what}", status=status, where=where, hint=hint)
+
+
+def is_permission_problem(status: int, said: str) -> bool:
+    """403, and the ways in which lakeFS says the same with another status."""
+    text = said.lower()
+    return (
+        status == 403
+        or (status == 401 and "insufficient permissions" in text)
+        or (status == 500 and "required permissions" in text)
+    )
+
+
+def is_unknown_route(status: int, said: str) -> bool:
+    """404 since lakeFS 1.75, 500 before."""
+    return status in (404, 500) and "invalid api endpoint" in said.lower()
+
+
+def _denied(said: str, operation: str, where: str, permission: str | None) -> ServerError:
+    if "read-only" in said.lower() or "read only" in said.lower():
+        return ReadOnlyRepository(
+            f"cannot {operation}: the repository is read-only",
+            where=where,
+            hint="leave its rules to its owner",
+        )
+    needed = f"it needs {permission}" if permission else "a permission is missing"
+    return PermissionDenied(
+        f"cannot {operation}: {needed}",
+        where=where,
+        hint="give it to the user of this access key, in a policy on the server",
+        detail=said,
+    )
+
+
+def _missing(said: str, operation: str, where: str, repository: str | None) -> ServerError:
+    if repository is not None and "repository not found" in said.lower():
+        return RepositoryNotFound(
+            "the repository does not exist", where=where, hint="check its name, and which server it is on"
+        )
+    if not said:
+        return UnexpectedAnswer(
+            f"cannot {operation}: status 404 without lakeFS's explanation",
+            status=404,
+            where=where,
+            hint="check that endpoint_url is a lakeFS server",
+        )
+    return NotFound(f"cannot {operation}: {said}", where=where)
+
+
+def server_message(response: requests.Response) -> str:
+    """``message`` of a lakeFS error body, one line and short; "" when the body is none."""
+    try:
+        body = parse_json(response.content, limit=MESSAGE_BYTES)
+    except ValueError:
+        return ""
+    message = body.get("message") if isinstance(body, dict) else None
+    return " ".join(message.split())[:300] if isinstance(message, str) else ""
+
+
+log = logging.getLogger(__name__)
+
+RETRIED_STATUSES = frozenset({429, 500, 503})
+READ_METHODS = frozenset({"GET", "HEAD"})
+READS = re.compile(r"GET .*")
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds to connect, to wait for the next bytes of an answer, and for the whole of one."""
+
+    connect: float = 10.0
+    read: float = 60.0
+    total: float = limits.ANSWER_SECONDS
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """``tries`` in all; waits grow by powers of two from ``first`` to at most ``longest`` seconds, with
+    jitter (lakectl: 4 tries, 200 ms to 30 s). A ``Retry-After`` is kept to, up to ``longest``."""
+
+    tries: int = 4
+    first: float = 0.2
+    longest: float = 30.0
+
+    def wait(self, failed: int, retry_after: float | None, random_part: float) -> float:
+        """Seconds to wait after the ``failed``-th failure (from 1); ``random_part`` is in [0, 1)."""
+        grown = min(self.longest, self.first * 2.0 ** (failed - 1))
+        backoff = grown * (0.5 + random_part / 2)
+        return backoff if retry_after is None else min(self.longest, max(retry_after, backoff))
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time that waiting takes; tests bring their own."""
+
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = random.random
+
+
+class NoAuth(AuthBase):
+    """Sends no credentials; without it requests would take some from a .netrc file."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers.pop("Authorization", None)
+        return request
+
+
+class BasicAuth(AuthBase):
+    """HTTP basic authentication that does not show what it holds."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        pair = f"{self._credentials.access_key_id.reveal()}:{self._credentials.secret_access_key.reveal()}"
+        request.headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        return request
+
+
+@dataclass(frozen=True)
+class Connection:
+    """All that is needed to talk to a server: picklable, credentials included, and shown without them.
+
+    ``endpoint`` is normalised. ``allowed`` is matched against ``METHOD /path``: a reader's connection
+    refuses whatever could write, so that a plan cannot.
+    """
+
+    name: str
+    endpoint: str
+    credentials: Credentials
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    clock: Clock = field(default_factory=Clock)
+    allowed: re.Pattern[str] = READS
+    storage: tuple[str, ...] = ()
+    """Addresses of storage that the server's presigned URLs may lead to, next to the vendors' own."""
+
+
+class Transport:
+    """Requests to one server. May be used from several threads (each has its own session) and pickled."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._local = threading.local()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.connection,))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.connection.name!r}, {self.connection.endpoint!r})"
+
+    def where(self, repository: str | None) -> str:
+        """How messages name the place: the server's name and address, and the repository."""
+        server = f"server {self.connection.name} ({self.connection.endpoint})"
+        return f"{server}, repository {repository}" if repository else server
+
+    def request(
+        self,
+        method: str,
+        *path: str,
+        operation: str,
+        repository: str | None = None,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: object = None,
+        accept: frozenset[int] = frozenset(),
+        repeatable: bool = False,
+        retry_timeouts: bool = True,
+        limit: int | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> requests.Response:
+        """One answer of 200 to 299, or of a status in ``accept``. ``path`` are the parts below /api/v1.
+
+        Raises ServerUnreachable when there is no answer, and what ``faults.refusal`` makes of any other
+        status. Reads are tried again after connection errors and 429, 500 and 503. A request that writes is
+        sent once: its answer may be lost after the server acted, and what it would do a second time must be
+        judged again by whoever asked for it (``errors.may_have_acted``). ``repeatable`` is for a request that
+        is not a read and changes nothing that anybody else could have changed meanwhile; a POST among them is
+        tried again only after 429 and 503, as it may have started work that takes long.
+        """
+        relative = "/" + "/".join(quote(part, safe="") for part in path)
+        if not self.connection.allowed.fullmatch(f"{method} {relative}"):
+            raise AssertionError(f"this connection may not {method} {relative}")
+        policy, clock = self.connection.retries, self.connection.clock
+        timeouts, what = timeouts or self.connection.timeouts, (method, relative)
+        sent = {"params": dict(params or {}), "headers": dict(headers or {}), "json": body}
+        where, attempt = self.where(repository), 1
+        may_repeat = repeatable or method in READ_METHODS
+        while True:
+            outcome = self._attempt(
+                timeouts, lambda session: self._send(session, timeouts, limit, what, sent)
+            )
+            retry_after = None
+            if isinstance(outcome, requests.Response):
+                if 200 <= outcome.status_code < 300 or outcome.status_code in accept:
+                    return outcome
+                error = refusal(outcome, operation=operation, where=where, repository=repository)
+                again = may_repeat and _worth_retrying(method, outcome)
+                retry_after = _retry_after(outcome, clock.now())
+            else:
+                error = unreachable(outcome, where, operation)
+                again = may_repeat and method != "POST"
+                again &= retry_timeouts or not isinstance(outcome, requests.ReadTimeout)
+                again &= not isinstance(outcome, BeyondLimit)
+            if not again or attempt >= policy.tries:
+                raise error
+            pause = policy.wait(attempt, retry_after, clock.random())
+            log.debug("%s %s: %s; again in %.1f s", method, relative, type(error).__name__, pause)
+            clock.sleep(pause)
+            attempt += 1
+
+    def _attempt(
+        self, timeouts: Timeouts, send: Callable[[requests.Session], requests.Response]
+    ) -> requests.Response | requests.RequestException:
+        session = self._session()
+        try:
+            return within(timeouts.total, lambda: send(session))
+        except TooSlow as error:
+            self._local.session = None  # the request that was given up still has it
+            return BeyondLimit(str(error))
+        except TooLarge as error:
+            return BeyondLimit(str(error))
+        except requests.RequestException as error:
+            return error
+
+    def _send(
+        self,
+        session: requests.Session,
+        timeouts: Timeouts,
+        limit: int | None,
+        what: tuple[str, str],
+        sent: Mapping[str, Any],
+    ) -> requests.Response:
+        clock = self.connection.clock
+        started = clock.monotonic()
+        response = session.request(
+            what[0],
+            self.connection.endpoint + API_PATH + what[1],
+            auth=BasicAuth(self.connection.credentials),
+            timeout=(timeouts.connect, timeouts.read),
+            allow_redirects=False,
+            stream=True,
+            **sent,
+        )
+        read_whole(response, limits.JSON_BYTES if limit is None else limit, clock.monotonic)
+        took = clock.monotonic() - started
+        log.debug("%s %s: %d in %.0f ms", *what, response.status_code, took * 1000)
+        return response
+
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            quiet_vendor_logs()
+            session = self._local.session = new_session()
+        return session
+
+
+def _worth_retrying(method: str, response: requests.Response) -> bool:
+    status, said = response.status_code, server_message(response)
+    if is_permission_problem(status, said) or is_unknown_route(status, said):
+        return False
+    return status in (RETRIED_STATUSES - {500} if method == "POST" else RETRIED_STATUSES)
+
+
+class Session(requests.Session):
+    """Follows no redirect, and does not take one apart either: requests raises ValueError for some
+    ``Location`` headers. Keeps no cookies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headers["User-Agent"] = f"lakeplan/{__version__}"
+        self.headers["Accept-Encoding"] = "gzip"
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        return None
+
+
+def new_session() -> requests.Session:
+    return Session()
+
+
+def read_whole(response: requests.Response, limit: int, clock: Callable[[], float]) -> None:
+    """Reads a streamed answer's body within the limits; ``content`` then has it. Raises TooLarge, TooSlow,
+    and RequestException for a body that breaks off or cannot be decoded."""
+    encoding = response.headers.get("Content-Encoding", "")
+    with contextlib.ExitStack() as failed:
+        failed.callback(response.close)
+        try:
+            response._content = read_body(response.raw, limit, encoding=encoding, clock=clock)
+        except TooLarge:
+            raise
+        except ProtocolError as error:
+            raise requests.exceptions.ChunkedEncodingError(error) from error
+        except (ReadTimeoutError, SSLError) as error:
+            raise requests.ConnectionError(error) from error
+        except ValueError as error:
+            raise requests.exceptions.ContentDecodingError(error) from error
+        response._content_consumed = True  # type: ignore[attr-defined]
+        failed.pop_all()
+
+
+def quiet_vendor_logs() -> None:
+    """urllib3 logs whole URLs, signatures included: below warning it says nothing here."""
+    for name in ("urllib3", "urllib3.connectionpool", "requests"):
+        logger = logging.getLogger(name)
+        if logger.level < logging.WARNING:
+            logger.setLevel(logging.WARNING)
+
+
+def _retry_after(response: requests.Response, now: float) -> float | None:
+    """Seconds that the server asks to wait: a number, or a date (RFC 9110)."""
+    value = response.headers.get("Retry-After", "").strip()
+    if not value:
+        return None
+    if value.isdecimal():
+        return float(value)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,1 @@
+"""Documents as terminal text, Markdown, pages, JUnit, annotations and metrics."""

@@ -1,0 +1,221 @@
+"""What a plan or a check has to say at its place in the tree, for GitHub and for JUnit."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lakeplan.output.plan import summary_text
+from lakeplan.output.plan_changes import key_of, loosened
+from lakeplan.output.text import safe
+
+Json = Mapping[str, Any]
+
+_PLACE = re.compile(r"(?P<file>[^\n:]+):(?P<line>[0-9]{1,9})(?::(?P<column>[0-9]{1,9}))?")
+_LEADING = re.compile(r"[^\n:]+\.(?:ya?ml|json):[0-9]{1,9}(?::[0-9]{1,9})?(?=: )")
+
+
+@dataclass(frozen=True)
+class Place:
+    """``file`` relative to the tree; 1-based line and column, None where they are not known."""
+
+    file: str
+    line: int | None = None
+    column: int | None = None
+
+
+@dataclass(frozen=True)
+class Annotation:
+    level: Literal["error", "warning", "notice"]
+    title: str
+    message: str
+    place: Place | None = None
+
+
+def place_of(text: str) -> Place | None:
+    """The place that ``file:line[:column]`` names; None for any other text."""
+    found = _PLACE.fullmatch(text)
+    if not found:
+        return None
+    column = found["column"]
+    return Place(found["file"], int(found["line"]), int(column) if column else None)
+
+
+def leading_place(text: str) -> Place | None:
+    """The place a warning begins with: ``lakeplan.yaml:3:5: ...``."""
+    found = _LEADING.match(text)
+    return place_of(found[0]) if found else None
+
+
+def plan_annotations(document: Json) -> Iterator[Annotation]:
+    """Errors first: repositories that failed, gates that refuse; then loosenings, warnings, the summary."""
+    yield from _failures(document)
+    yield from _gates(document, "refused", "error", "BLOCKED by")
+    for item in loosened(document):
+        about = f" of {', '.join(item.scopes)}" if item.scopes else ""
+        text = f"{item.path}{about}: {item.before} at the base, {item.after} here"
+        yield Annotation("warning", "loosened", text, place_of(item.where))
+    yield from _gates(document, "warned", "warning", "gate")
+    for text in document["warnings"]:
+        yield Annotation("warning", "plan", text, leading_place(text))
+    for repository in document["repositories"]:
+        for text in repository["warnings"]:
+            place = leading_place(text) or place_of(repository["source"])
+            yield Annotation("warning", key_of(repository), text, place)
+    yield Annotation("notice", "plan", summary_text(document))
+
+
+def _failures(document: Json) -> Iterator[Annotation]:
+    for repository in document["repositories"]:
+        failure = repository["failure"]
+        if failure is not None:
+            hint = f"\n{failure['hint']}" if failure["hint"] else ""
+            title = f"{key_of(repository)} failed"
+            yield Annotation("error", title, f"{failure['message']}{hint}", place_of(repository["source"]))
+
+
+def _gates(
+    document: Json, outcome: str, level: Literal["error", "warning"], word: str
+) -> Iterator[Annotation]:
+    every: list[tuple[Json, Place | None]] = [(g, None) for g in document["gates"]]
+    every += [(g, place_of(r["source"])) for r in document["repositories"] for g in r["gates"]]
+    for gate, place in every:
+        if gate["outcome"] == outcome:
+            scope = "the whole plan" if gate["scope"] == "plan" else gate["scope"]
+            opens = f"\noverride with {gate['opens_with']}" if gate["opens_with"] and level == "error" else ""
+            yield Annotation(level, f"{word} {gate['gate']}", f"{scope}: {gate['message']}{opens}", place)
+
+
+def problem_annotations(problems: list[Json]) -> Iterator[Annotation]:
+    """The problems of a tree, as ``validate --format json`` lists them."""
+    for item in problems:
+        place = Place(item["file"], item["line"], item["column"])
+        yield Annotation("error", item["path"], item["message"], place)
+
+
+def render_github(annotations: Iterable[Annotation], *, tree: str = "") -> str:
+    """One command a line. ``tree`` is the tree's folder in the git repository, ``""`` at its top."""
+    return "".join(f"{_command(a, tree)}\n" for a in annotations)
+
+
+def _command(annotation: Annotation, tree: str) -> str:
+    properties = [*_place(annotation.place, tree), ("title", f"lakeplan: {annotation.title}")]
+    shown = ",".join(f"{name}={_property(value)}" for name, value in properties)
+    return f"::{annotation.level} {shown}::{_data(annotation.message)}"
+
+
+def _place(place: Place | None, tree: str) -> list[tuple[str, str]]:
+    if place is None:
+        return []
+    found = [("file", f"{tree}/{place.file}" if tree else place.file)]
+    found += [("line", str(place.line))] if place.line is not None else []
+    return found + ([("col", str(place.column))] if place.column is not None else [])
+
+
+def _data(text: str) -> str:
+    """Line ends stay (the annotation shows them); other control characters are shown as escapes."""
+    lines = [safe(line).replace("%", "%25") for line in text.splitlines()]
+    return "%0A".join(lines)
+
+
+def _property(text: str) -> str:
+    return safe(text).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
+
+
+def render_junit_plan(document: Json, *, tree: str = "") -> str:
+    """A plan: a suite per repository and one of the whole plan."""
+    root = ET.Element("testsuites", name="lakeplan plan")
+    when = document["as_of"].replace("Z", "")[:19]
+    suite = _suite(root, "the whole plan", when)
+    if not document["gates"]:
+        _case(suite, "the whole plan", "plan", None, tree)
+    for gate in document["gates"]:
+        _gate(suite, gate, None, tree)
+    for item in document["loosenings"]:
+        case = _case(suite, item["scope"], f"loosened {item['path']}", place_of(item["where"]), tree)
+        _output(case, f"{item['before']} at the base, {item['after']} here")
+    for repository in document["repositories"]:
+        _repository(_suite(root, key_of(repository), when), repository, tree)
+    return _text(root)
+
+
+def render_junit_problems(files: Sequence[str], problems: Sequence[Json], *, tree: str = "") -> str:
+    """A check of a tree: every problem is a failure, every file without one passes."""
+    root = ET.Element("testsuites", name="lakeplan validate")
+    suite = _suite(root, "the tree")
+    bad = {p["file"] for p in problems}
+    for file in files:
+        if file not in bad:
+            _case(suite, file, "is valid", Place(file), tree)
+    for problem in problems:
+        place = Place(problem["file"], problem["line"], problem["column"])
+        case = _case(suite, problem["file"], f"{problem['path']} (line {problem['line']})", place, tree)
+        _bad(case, "failure", "problem", problem["message"], f"at {_where(place)}")
+    return _text(root)
+
+
+def _repository(suite: ET.Element, repository: Json, tree: str) -> None:
+    place, key, failure = place_of(repository["source"]), key_of(repository), repository["failure"]
+    case = _case(suite, key, "plan", place, tree)
+    if failure is not None:
+        _bad(case, "error", "failed", failure["message"], failure["hint"])
+    elif repository["warnings"]:
+        _output(case, "\n".join(repository["warnings"]))
+    for gate in repository["gates"]:
+        _gate(suite, gate, place, tree)
+
+
+def _gate(suite: ET.Element, gate: Json, place: Place | None, tree: str) -> None:
+    scope = "the whole plan" if gate["scope"] == "plan" else gate["scope"]
+    case = _case(suite, scope, gate["gate"], place, tree)
+    if gate["outcome"] == "refused":
+        at = f"at {_where(place)}\n" if place else ""
+        _bad(case, "failure", "refused", gate["message"], f"{at}override with {gate['opens_with']}")
+    elif gate["outcome"] != "passed":
+        _output(case, f"{gate['outcome']}: {gate['message']}\n{gate['opens_with']}".rstrip())
+
+
+def _suite(root: ET.Element, name: str, timestamp: str = "") -> ET.Element:
+    suite = ET.SubElement(root, "testsuite", name=safe(name))
+    if timestamp:
+        suite.set("timestamp", safe(timestamp))
+    return suite
+
+
+def _case(suite: ET.Element, scope: str, name: str, place: Place | None, tree: str) -> ET.Element:
+    case = ET.SubElement(suite, "testcase", classname=safe(scope), name=safe(name))
+    if place is not None:
+        case.set("file", safe(f"{tree}/{place.file}" if tree else place.file))
+        if place.line is not None:
+            case.set("line", str(place.line))
+    return case
+
+
+def _bad(case: ET.Element, tag: str, kind: str, message: str, more: str) -> None:
+    ET.SubElement(case, tag, message=_lines(message), type=kind).text = _lines(f"{message}\n{more}".rstrip())
+
+
+def _output(case: ET.Element, text: str) -> None:
+    ET.SubElement(case, "system-out").text = _lines(text)
+
+
+def _where(place: Place) -> str:
+    return ":".join(str(p) for p in (place.file, place.line, place.column) if p is not None)
+
+
+def _lines(text: str) -> str:
+    """XML takes no control character, not even as a reference; line ends it does."""
+    return "\n".join(safe(line) for line in text.splitlines())
+
+
+def _text(root: ET.Element) -> str:
+    """Counts on every suite and on the whole, then the document."""
+    for element in [*root, root]:
+        element.set("tests", str(len(list(element.iter("testcase")))))
+        element.set("failures", str(len(list(element.iter("failure")))))
+        element.set("errors", str(len(list(element.iter("error")))))
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"

@@ -1,0 +1,271 @@
+"""Why data is kept or not (``schemas/explain.v1.json``): the verdict first, then who, until when, and what
+would have to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.text import count, counted, days, moment, size
+
+Json = Mapping[str, Any]
+ID_SHOWN = 12
+
+_STATUS = {
+    "kept": ("KEPT", "bold green"),
+    "no_rules": ("KEPT, no rules are set: nothing is collected", "bold green"),
+    "staged": ("KEPT, staged and not yet committed", "bold green"),
+    "young": ("GOES SOON: nothing keeps it, but it is younger than the minimum age", "bold yellow"),
+    "at_risk": ("AT RISK: the server's walk lets it go, against the documented rule", "bold red"),
+    "expired": ("GOES: no rule keeps it", "bold red"),
+    "never_committed": ("GOES: no commit ever held it, and it is not staged", "bold red"),
+    "unknown": ("UNKNOWN: not all that decides it could be seen (see the notes)", "bold yellow"),
+    "outside": ("NEVER COLLECTED: it lies outside the storage namespace", "bold green"),
+    "elsewhere": ("NEVER COLLECTED: it lies where no collector looks", "bold green"),
+    "missing": ("MISSING: rules keep it, and it is not in storage", "bold red"),
+    "collected": ("GONE: nothing keeps it, and it is not in storage", "bold"),
+}
+_TITLES = {
+    "stored": "Under the stored rules",
+    "proposed": "Under the tree's rules (proposed)",
+    "rules": "Under the rules",
+    "compare": "Under the compared rules",
+}
+
+
+def render_explain(document: Json, console: Console) -> None:
+    """Prints every subject with the verdict of every rule set, what was read, and notes."""
+    page = Page(console)
+    page.line(Cell(document["name"], "bold"), f"  as of {moment(document['as_of'])}")
+    for subject in document["subjects"]:
+        page.blank()
+        match subject["kind"]:
+            case "object":
+                _object(page, subject)
+            case "commit":
+                _commit(page, subject)
+            case _:
+                _branch(page, subject)
+    more = document["subject_count"] - len(document["subjects"])
+    if more > 0:
+        page.blank()
+        page.line(f"and {counted(more, 'older object')} at this path: name one with REF:PATH or its address")
+    read = document["read"]
+    if read["metaranges"] or document["notes"]:
+        page.blank()
+    if read["metaranges"]:
+        page.line(
+            Cell(
+                f"read: {counted(read['metaranges'], 'metarange')}, {counted(read['ranges'], 'range')} "
+                f"with {counted(read['entries'], 'entry')}",
+                "dim",
+            )
+        )
+    for note in document["notes"]:
+        page.hanging(Cell("!", "bold yellow"), page.text(note))
+
+
+def _object(page: Page, subject: Json) -> None:
+    amount = "size unknown" if subject["size_bytes"] is None else size(subject["size_bytes"])
+    page.line(Cell(subject["address"], "bold"), f"  {amount}")
+    if subject["path_count"]:
+        page.hanging(
+            Cell("paths", "dim"), page.join(_names(subject["paths"], subject["path_count"])), indent=2
+        )
+    if subject["commits"]:
+        first, last = subject["first_commit"], subject["last_commit"]
+        text = f"{counted(subject['commits'], 'commit')}, {_commit_text(first)}"
+        if subject["commits"] > 1:
+            text += f" to {_commit_text(last)}"
+        page.hanging(Cell("held by", "dim"), page.join(text), indent=2)
+    if subject["only_by_alias"]:
+        page.line("held under a full address elsewhere that may mean this object", indent=2)
+    if subject["staged"]:
+        page.hanging(Cell("staged", "dim"), page.join(names(subject["staged"], 5)), indent=2)
+    if subject["stored"] is not None:
+        when = f"yes, since {moment(subject['stored_at'])}" if subject["stored"] else "no"
+        page.hanging(Cell("in storage", "dim"), page.join(when), indent=2)
+    for verdict in subject["verdicts"]:
+        _verdict(page, verdict, subject["commits"])
+
+
+def _commit(page: Page, subject: Json) -> None:
+    via = f"  ({subject['via']})" if subject["via"] else ""
+    page.line(Cell(f"commit {subject['commit_id']}", "bold"), via)
+    page.line(f"created {moment(subject['creation_date'])}", indent=2)
+    if not subject["holds_data"]:
+        page.line("holds no objects: a first commit", indent=2)
+    if subject["head_of"]:
+        page.hanging(Cell("HEAD of", "dim"), page.join(names(subject["head_of"])), indent=2)
+    if subject["tags"]:
+        page.hanging(
+            Cell("tags", "dim"), page.join(f"{names(subject['tags'])} (tags protect nothing)"), indent=2
+        )
+    for verdict in subject["verdicts"]:
+        _verdict(page, verdict, 1)
+
+
+def _branch(page: Page, subject: Json) -> None:
+    page.line(Cell(f"branch {subject['branch']}", "bold"), f"  HEAD {_commit_text(subject['head'])}")
+    for verdict in subject["verdicts"]:
+        page.blank()
+        page.line(Cell(_title(verdict), "underline"), indent=2)
+        text, style = _STATUS[verdict["status"]]
+        if verdict["status"] == "no_rules":
+            page.line(Cell(text, style), indent=4)
+            continue
+        page.line(Cell(text, style), ": its HEAD, for as long as the branch exists", indent=4)
+        page.line(f"rule: {_rule(verdict, subject['branch'])}", indent=4)
+        commits = counted(verdict["commits"], "commit")
+        page.line(
+            f"keeps {commits}, {count(verdict['commits_alone'])} of them alone, "
+            f"from {_commit_text(verdict['oldest_commit'])} on",
+            indent=4,
+        )
+        lost = verdict["commits_lost_if_deleted"]
+        said = f"the server lets go of {counted(lost, 'commit')}" if lost else "no commit goes at once"
+        page.line(f"if the branch is deleted now: {said}", indent=4)
+
+
+def _verdict(page: Page, verdict: Json, holders: int) -> None:
+    page.blank()
+    page.line(Cell(_title(verdict), "underline"), indent=2)
+    text, style = _STATUS[verdict["status"]]
+    page.line(Cell(text, style), _until(verdict), indent=4)
+    for number, reason in enumerate(verdict["reasons"][:3]):
+        lead = "by" if verdict["documented"] else "was kept by"
+        page.hanging(
+            Cell(lead if not number else "", "dim"),
+            page.join(_reason(verdict, reason)),
+            indent=4,
+            lead_width=len(lead),
+        )
+    more = []
+    if verdict["reason_count"] > 3:
+        more.append(f"{counted(verdict['reason_count'] - 3, 'more start')} of walks")
+    if holders > 1:
+        kept = f"{count(verdict['commits_kept_by_server'])} of {count(holders)} commits that hold it are kept"
+        if verdict["commits_kept_documented"] != verdict["commits_kept_by_server"]:
+            kept += f" ({count(verdict['commits_kept_documented'])} by the documented rule)"
+        more.append(kept)
+    if verdict["branch_count"] > 1:
+        more.append(f"branches: {_names(verdict['branches'], verdict['branch_count'])}")
+    if more:
+        page.hanging(Cell("also", "dim"), *(page.join(one) for one in more), indent=4)
+    if verdict["walk"] and verdict["status"] != "no_rules":
+        page.hanging(Cell("server", "dim"), page.join(_walk(verdict)), indent=4)
+    _remedies(page, "to stay", verdict["to_stay"], "at least")
+    _remedies(page, "to go", verdict["to_go"], "at most", verdict["to_go_branches_left_out"])
+
+
+def _title(verdict: Json) -> str:
+    return _TITLES.get(verdict["rule_set"], str(verdict["rule_set"]))
+
+
+def _until(verdict: Json) -> str:
+    if verdict["status"] in ("no_rules", "outside", "elsewhere"):
+        return ""
+    if verdict["status"] == "at_risk" and verdict["kept_until"]:
+        return f" (which keeps it until {moment(verdict['kept_until'])} if nobody writes)"
+    if verdict["kept_until"]:
+        return f", until {moment(verdict['kept_until'])} if nobody writes"
+    if verdict["gone_since"]:
+        return f", since {moment(verdict['gone_since'])}"
+    if verdict["documented"] and verdict["reasons"]:
+        return ", for as long as the branch stays where it is"
+    return ""
+
+
+def _reason(verdict: Json, reason: Json) -> str:
+    who = (
+        f"branch {reason['branch']}"
+        if reason["branch"] is not None
+        else f"dangling commit {_id(reason['start'])}"
+    )
+    commit = _id(verdict["commit_id"])
+    if reason["branch"] is not None and reason["replaced_by"] is None:
+        return f"{who}: commit {commit} is its HEAD"
+    until = moment(reason["until"])
+    if reason["replaced_by"] is None:
+        how = f"created {moment(reason['counted_from'])}"
+    else:
+        how = (
+            f"commit {commit} was followed by {_id(reason['replaced_by'])} on "
+            f"{moment(reason['counted_from'])}"
+        )
+    return f"{who}: {how}; {_rule(reason, reason['branch'])}, until {until}"
+
+
+def _rule(item: Json, branch: str | None) -> str:
+    whose = "default" if item["is_default"] or branch is None else f"branch {branch}"
+    place = f" at {item['source']}" if item["source"] else ""
+    return f"{days(item['days'])} ({whose}){place}"
+
+
+def _walk(verdict: Json) -> str:
+    """The pass that decides, in words: the first that marks, else the first that stands in the way."""
+    walk: Sequence[Json] = verdict["walk"]
+    marks = [p for p in walk if p["outcome"] in ("head", "young", "marks")]
+    if marks:
+        if marks[0]["outcome"] == "head":
+            return f"{_walker(marks[0])} starts here: a HEAD is kept"
+        return f"{_walker(marks[0])} marks it"
+    passes = [p for p in walk if p["outcome"] == "passes"]
+    text = f"{_walker(passes[0])} visits it and does not mark it" if passes else "no walk marks it"
+    keeper = verdict["reasons"][0]["start"] if verdict["reasons"] else None
+    stopped = next((p for p in walk if p["start"] == keeper and p["outcome"] == "stops"), None)
+    if stopped is None or not verdict["documented"]:
+        return text
+    at = "there" if stopped["stopped_at"] == verdict["commit_id"] else f"at {_id(stopped['stopped_at'])}"
+    first = next((p for p in walk if p["start"] == stopped["stopped_by"] and p not in passes[:1]), None)
+    by = f" (after that of {_named(first)})" if first is not None else ""
+    return f"{text}; {_walker(stopped)}, which would mark it, comes later and stops {at}{by}"
+
+
+def _walker(one: Json) -> str:
+    return f"the walk of {_named(one)} ({days(one['days'])})"
+
+
+def _named(one: Json) -> str:
+    return f"branch {one['branch']}" if one["branch"] is not None else f"dangling {_id(one['start'])}"
+
+
+def _remedies(page: Page, lead: str, remedies: Sequence[Json], bound: str, left_out: int = 0) -> None:
+    lines = [page.join(_remedy(remedy, bound)) for remedy in remedies]
+    if len(remedies) > 1:
+        lines.insert(0, page.join("any of" if lead == "to stay" else "all of"))
+    if left_out:
+        lines.append(page.join(f"and {counted(left_out, 'more branch')}"))
+    if lines:
+        page.hanging(Cell(lead, "dim"), *lines, indent=4)
+
+
+def _remedy(remedy: Json, bound: str) -> str:
+    branch = "the default" if remedy["branch"] is None else f"branch {remedy['branch']}"
+    match remedy["kind"]:
+        case "days":
+            return f"{branch}: {bound} {days(remedy['days'])} (now {count(remedy['days_now'])})"
+        case "branch_here":
+            return f"create a branch at {_id(remedy['commit_id'])}: a HEAD is always kept"
+        case "move_head":
+            return f"{branch}: its HEAD holds it; commit without it, or delete the branch"
+        case "too_young":
+            return f"{branch}: even 1 day keeps it today"
+        case _:
+            return "set rules: without them no collector runs"
+
+
+def _commit_text(commit: Json) -> str:
+    return f"{_id(commit['commit_id'])} ({moment(commit['creation_date'])})"
+
+
+def _id(commit_id: str) -> str:
+    return commit_id[:ID_SHOWN]
+
+
+def _names(shown: Sequence[str], total: int) -> str:
+    more = total - len(shown)
+    return ", ".join(shown) + (f" and {count(more)} more" if more > 0 else "")

@@ -1,0 +1,363 @@
+"""Lifecycle plans, runs and undos for people, from their documents (``schemas/lifecycle.v1.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.plan_impact import render_gates
+from lakeplan.output.text import UNKNOWN, Money, count, counted, duration, moment, size
+
+Json = Mapping[str, Any]
+
+_REASONS = {
+    "default_branch": "the default branch",
+    "no_creation_time": "no creation time is recorded",
+    "read_only": "the repository is read-only",
+    "no_policy": "no policy matches",
+    "exempt": "exempt by the tree",
+    "uncommitted": "uncommitted changes",
+    "open_pull_request": "an open pull request",
+    "protected": "protected on the server",
+    "not_merged": "not merged into the default branch",
+    "min_keep": "kept by min_keep",
+    "held": "kept by a legal hold",
+}
+_WIDE = 100
+"""Cells from which on a table also says since when a branch is past its policy."""
+_MOMENTS = {
+    "now": "now",
+    "plus_7_days": "in 7 days",
+    "plus_30_days": "in 30 days",
+    "settled": "once all is past the default days",
+}
+_ENDS = {
+    "deleted": Cell("deleted", "red"),
+    "moved": Cell("kept: moved", "cyan"),
+    "written": Cell("kept: written", "cyan"),
+    "newly_kept": Cell("kept", "cyan"),
+    "gone": Cell("already gone", "dim"),
+    "not_reviewed": Cell("kept: not reviewed", "cyan"),
+    "hook_refused": Cell("kept: a hook refused", "yellow"),
+    "failed": Cell("FAILED", "bold red"),
+    "uncertain": Cell("UNCERTAIN", "bold red"),
+    "stopped": Cell("kept: stopped", "yellow"),
+    "gate_refused": Cell("kept: a gate refused", "yellow"),
+}
+
+
+def render_lifecycle_plan(document: Json, console: Console) -> None:
+    """Every branch of every repository: what goes first, then what stays and until when."""
+    page = Page(console)
+    for repository in document["repositories"]:
+        page.heading(repository["repository"], _subtitle(repository))
+        if repository["failure"]:
+            _failure(page, repository["failure"])
+            continue
+        for warning in repository["warnings"]:
+            page.hanging(Cell("!", "bold yellow"), page.join(warning))
+        going = [b for b in repository["branches"] if b["verdict"] == "delete"]
+        if going:
+            going_table(page, going, document["as_of"], Money.of(repository))
+        staying = [b for b in repository["branches"] if b["verdict"] != "delete"]
+        if staying:
+            staying_table(page, staying, document["as_of"])
+        follows_table(page, repository, Money.of(repository))
+        stale_table(page, repository["branches"], Money.of(repository))
+        _notes(page, repository)
+    render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
+    _not_ours(page, document)
+    for caveat in document["caveats"]:
+        page.line(Cell(f"Idle ages: {caveat}.", "dim"))
+    summary = document["summary"]
+    page.blank()
+    page.line(
+        Cell("Lifecycle plan:", "bold"),
+        f" {count(summary['delete'])} to delete, {count(summary['keep'])} to keep",
+        f", {counted(summary['failed'], 'repository')} failed" if summary["failed"] else "",
+        f". Judged at {moment(document['as_of'])}.",
+    )
+
+
+def going_table(page: Page, branches: Sequence[Json], as_of: str, cost: Money) -> None:
+    """Branches that go: by which policy and since when, until when their commits are safe and what goes then
+    (columns only where there is something to say); below it what is lost with a branch."""
+    wide = page.width >= _WIDE
+    rows = [_going(b, as_of, cost, wide=wide) for b in branches]
+    safe = "safe until" if any(b["safe_until"] for b in branches) else ""
+    then = "then go" if any(b["follows"] for b in branches) else ""
+    page.table(
+        ("", "goes", "age", "idle", "policy", "crossed" if wide else "", safe, then),
+        rows,
+        figures=(2, 3),
+        solid=(0, 5, 6),
+    )
+    losses_of(page, branches)
+
+
+def stale_table(page: Page, branches: Sequence[Json], cost: Money, limit: int | None = None) -> None:
+    """Branches that nobody writes to, by the bytes that only they hold."""
+    stale = stale_first(branches)
+    if not stale:
+        return
+    title = f"{counted(len(stale), 'stale branch')}, and what each alone holds (at most)"
+    page.line(Cell(title, "bold"), indent=2)
+    page.table(
+        ("", "last commit", "commits", "objects", "bytes", *cost.header()),
+        [[_name(branch), *only_here(branch["only_here"], cost)] for branch in stale[:limit]],
+        figures=(2, 3, 4, 5),
+        solid=(1,),
+        indent=4,
+    )
+    if limit is not None and len(stale) > limit:
+        page.line(Cell(f"and {count(len(stale) - limit)} more", "dim"), indent=4)
+
+
+def stale_first(branches: Sequence[Json]) -> list[Json]:
+    """The stale ones among them, those that hold most first; unknown ones before."""
+    found = [branch for branch in branches if branch["only_here"] is not None]
+    return sorted(found, key=_holding_most)
+
+
+def _holding_most(branch: Json) -> tuple[bool, int, str, str]:
+    only = branch["only_here"]
+    known = only["size_bytes"] is not None
+    return (known, -(only["size_bytes"] or 0), only["idle_since"], branch["branch_id"])
+
+
+def only_here(only: Json, cost: Money) -> list[str]:
+    """Last commit, commits, objects, bytes, and money where there is a price."""
+    return [
+        _day(only["idle_since"]),
+        count(only["commits"]),
+        UNKNOWN if only["objects"] is None else count(only["objects"]),
+        UNKNOWN if only["size_bytes"] is None else size(only["size_bytes"]),
+        *cost.cells(only["size_bytes"]),
+    ]
+
+
+def losses_of(page: Page, branches: Sequence[Json]) -> None:
+    """A line for every branch that something is lost with."""
+    for branch in branches:
+        if losses(branch):
+            text = f"  has {', '.join(losses(branch))}"
+            page.hanging(Cell("-", "bold red"), page.join(Cell(branch["branch_id"], "bold"), text), indent=2)
+
+
+def staying_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
+    """Branches that stay: why, and until when."""
+    page.table(
+        ("", "stays", "age", "idle", "because", "goes at"),
+        [_staying(b, as_of) for b in branches],
+        figures=(2, 3),
+        solid=(0,),
+    )
+
+
+def _subtitle(repository: Json) -> str:
+    since = repository["observed_since"]
+    return f"observed since {moment(since)}" if since else ""
+
+
+def _age(since: str | None, until: str) -> str:
+    if since is None:
+        return UNKNOWN
+    seconds = (_time(until) - _time(since)).total_seconds()
+    return duration(max(seconds, 0.0))
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _going(branch: Json, as_of: str, cost: Money, *, wide: bool) -> list[str | Cell]:
+    return [
+        Cell("-", "bold red"),
+        _name(branch),
+        _age(branch["created"], as_of),
+        _age(branch["last_write"], as_of),
+        branch["policy"] or "",
+        _day(branch["since"]) if wide else "",
+        Cell(_day(branch["safe_until"]), "yellow" if (branch["safe_until"] or as_of) < as_of else ""),
+        then_goes(branch["follows"], cost),
+    ]
+
+
+def _day(time: str | None) -> str:
+    return moment(time)[:10] if time else ""
+
+
+def then_goes(follows: Json | None, cost: Money) -> str:
+    """Commits, objects and bytes that nothing keeps any more once the branch is gone."""
+    if follows is None:
+        return ""
+    if not follows["commits"]:
+        return "nothing"
+    if follows["objects"] is None or follows["size_bytes"] is None:
+        return f"{counted(follows['commits'], 'commit')}, objects {UNKNOWN}"
+    return (
+        f"{counted(follows['commits'], 'commit')}, {counted(follows['objects'], 'object')},"
+        f" {size(follows['size_bytes'])}{cost.words(follows['size_bytes'])}"
+    )
+
+
+def _staying(branch: Json, as_of: str) -> list[str | Cell]:
+    return [
+        " ",
+        _name(branch),
+        _age(branch["created"], as_of),
+        _age(branch["last_write"], as_of),
+        _because(branch),
+        moment(branch["due"]) if branch["due"] else "",
+    ]
+
+
+def losses(branch: Json) -> list[str]:
+    """What is lost with a branch, or left behind by it."""
+    found = []
+    if branch["uncommitted"]:
+        more = "+" if branch["uncommitted_more"] else ""
+        found.append(f"{count(branch['uncommitted'])}{more} uncommitted")
+    if branch["pulls"]:
+        found.append(f"open pull requests {names(branch['pulls'], 3)}")
+    if branch["tags"]:
+        found.append(f"tags on it {names(branch['tags'], 3)}")
+    return found
+
+
+def reason_of(branch: Json) -> str:
+    """Why a branch stays, without its policy."""
+    return (
+        "not crossed yet"
+        if branch["reason"] == "not_crossed"
+        else _REASONS.get(branch["reason"], str(branch["reason"]))
+    )
+
+
+def _because(branch: Json) -> str:
+    if branch["reason"] == "not_crossed":
+        return f"{branch['policy']} not crossed yet"
+    text = _REASONS.get(branch["reason"], str(branch["reason"]))
+    if branch["reason"] in ("default_branch", "no_policy", "no_creation_time", "read_only"):
+        return text
+    return f"{text} (else {branch['policy']} lets it go)" if branch["policy"] else text
+
+
+def _name(branch: Json) -> str:
+    return f"{branch['branch_id']} (hidden)" if branch["hidden"] else str(branch["branch_id"])
+
+
+def follows_table(page: Page, repository: Json, cost: Money) -> None:
+    """What the deletions let go later, all together."""
+    totals = repository["totals"]
+    if not totals:
+        return
+    page.line(Cell("What follows, if nobody writes (at most)", "bold"), indent=2)
+    rows: list[list[str | Cell]] = [
+        [
+            _MOMENTS[name],
+            count(total["commits"]),
+            UNKNOWN if total["objects"] is None else count(total["objects"]),
+            UNKNOWN if total["size_bytes"] is None else size(total["size_bytes"]),
+            *cost.cells(total["size_bytes"]),
+        ]
+        for name, total in totals.items()
+    ]
+    headers = ("", "commits", "objects", "bytes", *cost.header())
+    page.table(headers, rows, figures=(1, 2, 3, 4), indent=4)
+    if repository["objects_unknown"]:
+        page.line(Cell(f"objects are unknown: {repository['objects_unknown']}", "yellow"), indent=4)
+
+
+def _notes(page: Page, repository: Json) -> None:
+    texts: dict[str, list[str]] = {}
+    for branch in repository["branches"]:
+        for note in branch["notes"]:
+            texts.setdefault(note, []).append(branch["branch_id"])
+    for text in repository["blind_to"]:
+        texts.setdefault(f"not seen: {text}", [])
+    for text, branches in texts.items():
+        lead = f"{names(branches, 5)}: " if branches else ""
+        page.hanging(Cell("i", "cyan"), page.join(Cell(lead, "bold"), text), indent=2)
+
+
+def _not_ours(page: Page, document: Json) -> None:
+    if document["not_ours"]:
+        text = "their server deletes branches itself (engine: server), lakeplan does not"
+        page.heading("Not lakeplan's", text)
+        page.line(names(document["not_ours"], 20), indent=2)
+
+
+def _failure(page: Page, failure: Json) -> None:
+    lines = [page.join(Cell("failed: ", "bold red"), failure["message"])]
+    if failure["hint"]:
+        lines.append(page.join(Cell("hint: ", "dim"), failure["hint"]))
+    page.hanging(Cell("x", "bold red"), *lines, indent=2)
+
+
+def render_lifecycle_run(document: Json, console: Console) -> None:
+    """What a run did, branch by branch."""
+    page = Page(console)
+    for repository in document["repositories"]:
+        if not (repository["branches"] or repository["failure"] or repository["warnings"]):
+            continue
+        page.heading(repository["repository"], f"{counted(repository['kept'], 'branch')} kept")
+        for warning in repository["warnings"]:
+            page.hanging(Cell("!", "bold yellow"), page.join(warning))
+        rows: Sequence[Sequence[str | Cell]] = [
+            [_name(b), b["commit_id"][:12], b["policy"] or "", _ENDS[b["outcome"]], b["message"]]
+            for b in repository["branches"]
+        ]
+        if rows:
+            page.table(("branch", "HEAD", "policy", "", ""), rows, solid=(1, 3))
+        if repository["failure"]:
+            _failure(page, repository["failure"])
+    render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
+    _not_ours(page, document)
+    summary = document["summary"]
+    page.blank()
+    failed = summary["repositories_failed"]
+    page.line(
+        Cell("Lifecycle run:", "bold"),
+        f" {count(summary['deleted'])} deleted, {count(summary['kept'])} kept",
+        f", {counted(failed, 'repository')} failed" if failed else "",
+        f". Run {document['run_id']}.",
+    )
+
+
+def render_lifecycle_undo(document: Json, console: Console) -> None:
+    """What came back, and what cannot."""
+    page = Page(console)
+    for repository in document["repositories"]:
+        page.heading(repository["repository"], f"run {repository['of_run']} of {moment(repository['at'])}")
+        for branch in repository["branches"]:
+            style = {"restored": "green", "exists": "dim"}.get(branch["outcome"], "bold red")
+            parts = [
+                page.join(
+                    Cell(_name(branch), "bold"),
+                    Cell(f"  {branch['outcome']}", style),
+                    f" at {branch['commit_id'][:12]}" if branch["outcome"] == "restored" else "",
+                )
+            ]
+            parts += [page.join(text) for text in (branch["message"], *branch["warnings"]) if text]
+            if branch["outcome"] == "restored":
+                until = branch["safe_until"]
+                text = (
+                    f"its commits were safe until {moment(until)}" if until else "there were no GC rules then"
+                )
+                parts.append(page.join(Cell(text, "dim")))
+            page.hanging(Cell("+" if branch["outcome"] == "restored" else " ", "green"), *parts, indent=2)
+        if repository["failure"]:
+            _failure(page, repository["failure"])
+    summary = document["summary"]
+    page.blank()
+    page.line(
+        Cell("Lifecycle undo:", "bold"),
+        f" {count(summary['restored'])} restored, {count(summary['exists'])} exist already, "
+        f"{count(summary['failed'])} failed",
+        f", {count(summary['uncertain'])} uncertain." if summary["uncertain"] else ".",
+    )

@@ -1,0 +1,233 @@
+"""OpenMetrics text 1.0: families, samples, escaping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lakeplan.output.text import KEY, safe
+
+Json = Mapping[str, Any]
+Owners = Callable[[str], str]
+"""The owner of ``server/name``, "" when there is none: for documents that do not say."""
+
+REPOSITORY = ("server", "repository", "owner")
+"""The labels of whatever belongs to a repository."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One gauge. ``command`` is the command whose documents have it."""
+
+    name: str
+    command: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def unit(self) -> str:
+        return next((unit for unit in ("seconds", "bytes") if self.name.endswith(f"_{unit}")), "")
+
+
+class Exposition:
+    """Samples by family, in the order in which families come up."""
+
+    def __init__(self) -> None:
+        self._samples: dict[Family, dict[tuple[str, ...], str]] = {}
+
+    def add(self, family: Family, value: float | None, *labels: str | None) -> None:
+        """One sample; none for an unknown value. ``labels`` are in the family's order."""
+        if len(labels) != len(family.labels):
+            raise ValueError(f"{family.name} has the labels {', '.join(family.labels)}, not {len(labels)}")
+        if value is not None:
+            shown = str(int(value)) if float(value).is_integer() else repr(float(value))
+            self._samples.setdefault(family, {})[tuple(label or "" for label in labels)] = shown
+
+    def at(self, family: Family, moment: str | None, *labels: str | None) -> None:
+        """A sample of an ISO 8601 moment."""
+        value = None if moment is None else datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+        self.add(family, value, *labels)
+
+    def text(self) -> str:
+        lines = []
+        for family, samples in self._samples.items():
+            lines.append(f"# TYPE {family.name} gauge")
+            if family.unit:
+                lines.append(f"# UNIT {family.name} {family.unit}")
+            lines.append(f"# HELP {family.name} {escaped(family.help)}")
+            lines += [f"{family.name}{_labels(family.labels, of)} {value}" for of, value in samples.items()]
+        return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def of_repository(key: str, owner: str | None) -> tuple[str, str, str]:
+    """The values of ``REPOSITORY`` for ``server/name``; a bare name is a server."""
+    server, _, name = key.partition("/")
+    return server, name, owner or ""
+
+
+def add_cost(made: Exposition, family: Family, part: Json, labels: tuple[str, str, str]) -> None:
+    """The price of a repository's server, where the tree has one."""
+    price = part.get(KEY)
+    if price is not None:
+        made.add(family, price["amount"], *labels, price["currency"])
+
+
+def escaped(text: str) -> str:
+    """As label values and help are written in the text."""
+    plain = "\n".join(safe(line) for line in text.split("\n"))
+    return plain.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    pairs = ",".join(f'{name}="{escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return f"{{{pairs}}}" if pairs else ""
+
+
+FAMILIES: list[Family] = []
+
+
+def _family(command: str, name: str, text: str, *labels: str, repository: bool = True) -> Family:
+    family = Family(f"lakeplan_{name}", command, text, (*(REPOSITORY if repository else ()), *labels))
+    FAMILIES.append(family)
+    return family
+
+
+# ---- drift, and what the state remembers
+DRIFT_AT = _family("drift", "drift_timestamp_seconds", "When the servers were compared.", repository=False)
+DRIFT_CHECKED = _family("drift", "drift_checked", "Repositories looked at.", repository=False)
+DRIFT_FAILED = _family("drift", "drift_failed", "Repositories that could not be compared.", repository=False)
+DRIFT_CLASSES = _family(
+    "drift", "drift_repositories", "Repositories in a class of drift.", "class", repository=False
+)
+DRIFT = _family("drift", "drift", "1 for every class of drift that a repository is in.", "class")
+DRIFT_FAILURE = _family("drift", "drift_failure", "1 when the repository could not be compared.")
+LAST_APPLY = _family("drift", "last_apply_timestamp_seconds", "When an apply last wrote to the repository.")
+LAST_SWEEP = _family("drift", "last_sweep_timestamp_seconds", "When the newest sweep last ran.")
+LAST_SWEEP_FINISHED = _family(
+    "drift", "last_sweep_finished", "1 when every object of the newest sweep has its end."
+)
+LAST_SWEEP_OBJECTS = _family(
+    "drift", "last_sweep_objects", "Objects of the newest sweep by what became of them.", "status"
+)
+LAST_SWEEP_BYTES = _family(
+    "drift", "last_sweep_bytes", "Bytes of the newest sweep by what became of them.", "status"
+)
+RECLAIMED_OBJECTS = _family("drift", "reclaimed_objects", "Objects that all sweeps freed for good.")
+RECLAIMED_BYTES = _family("drift", "reclaimed_bytes", "Bytes that all sweeps freed for good.")
+QUARANTINED_OBJECTS = _family("drift", "quarantined_objects", "Objects in quarantine, not purged yet.")
+QUARANTINED_BYTES = _family("drift", "quarantined_bytes", "Bytes in quarantine, not purged yet.")
+DRIFT_COST = _family(
+    "drift", "drift_cost_per_gb_month", "What a GB costs a month on the server, by the tree.", "currency"
+)
+
+# ---- plan, show
+PLAN_AT = _family("plan", "plan_timestamp_seconds", "The moment the plan is judged at.", repository=False)
+PLAN_FAILURE = _family("plan", "plan_failure", "1 when the repository could not be planned.")
+PLAN_PENDING = _family("plan", "plan_pending", "1 when an apply would write to the repository.")
+PLAN_KNOWN = _family("plan", "plan_impact_known", "1 when it is known which objects expire, 0 when not.")
+PLAN_REFUSED = _family(
+    "plan",
+    "plan_gates_refused",
+    "1 for a gate that refuses; without a repository, of the whole plan.",
+    "gate",
+)
+PLAN_COMMITS = _family(
+    "plan", "plan_expiring_commits", "Commits that newly expire, if nobody writes until then.", "horizon"
+)
+PLAN_OBJECTS = _family(
+    "plan", "plan_expiring_objects", "Objects that newly expire, at most, if nobody writes.", "horizon"
+)
+PLAN_BYTES = _family(
+    "plan", "plan_expiring_bytes", "Bytes that newly expire, at most, if nobody writes.", "horizon"
+)
+PLAN_RISK_OBJECTS = _family(
+    "plan", "plan_at_risk_objects", "Objects that go although the documented rule keeps them.", "horizon"
+)
+PLAN_RISK_BYTES = _family(
+    "plan", "plan_at_risk_bytes", "Bytes that go although the documented rule keeps them.", "horizon"
+)
+BACKLOG_COMMITS = _family("plan", "plan_backlog_commits", "Commits that the stored rules let go already.")
+BACKLOG_OBJECTS = _family(
+    "plan", "plan_backlog_objects", "Objects that the stored rules let go already (--backlog)."
+)
+BACKLOG_BYTES = _family(
+    "plan", "plan_backlog_bytes", "Bytes that the stored rules let go already (--backlog)."
+)
+PLAN_BRANCHES = _family(
+    "plan", "plan_deleted_branches", "Branches that policies let go by then, if nobody writes.", "horizon"
+)
+PLAN_COST = _family(
+    "plan", "plan_cost_per_gb_month", "What a GB costs a month on the server, by the tree.", "currency"
+)
+
+# ---- apply, history
+APPLY_RESULTS = _family("apply", "apply_results", "Settings by outcome.", "outcome", repository=False)
+APPLY_RESULT = _family(
+    "apply", "apply_result", "1 for what became of a setting of a repository.", "setting", "outcome"
+)
+HISTORY_LAST = _family(
+    "history", "history_last_timestamp_seconds", "When a command last ended so.", "command", "status"
+)
+HISTORY_DAMAGED = _family(
+    "history", "history_damaged", "Records of the history that cannot be read.", repository=False
+)
+
+# ---- lifecycle
+LIFECYCLE_AT = _family(
+    "lifecycle plan", "lifecycle_plan_timestamp_seconds", "The moment ages are told for.", repository=False
+)
+LIFECYCLE_FAILURE = _family(
+    "lifecycle plan", "lifecycle_plan_failure", "1 when the repository's branches could not be read."
+)
+LIFECYCLE_BRANCHES = _family("lifecycle plan", "lifecycle_plan_branches", "Branches by verdict.", "verdict")
+LIFECYCLE_REFUSED = _family(
+    "lifecycle plan", "lifecycle_plan_gates_refused", "1 for a gate that refuses.", "gate"
+)
+FOLLOW_OBJECTS = _family(
+    "lifecycle plan", "lifecycle_plan_following_objects", "Objects that follow deleted branches.", "horizon"
+)
+FOLLOW_BYTES = _family(
+    "lifecycle plan", "lifecycle_plan_following_bytes", "Bytes that follow deleted branches.", "horizon"
+)
+STALE_BRANCHES = _family(
+    "lifecycle plan",
+    "lifecycle_plan_stale_branches",
+    "Stale branches: no commit for thirty days, or let go by a policy; 20 at most.",
+)
+STALE_BYTES = _family(
+    "lifecycle plan", "lifecycle_plan_stale_bytes", "Bytes that stale branches hold, each alone, at most."
+)
+RUN_AT = _family(
+    "lifecycle run", "lifecycle_run_timestamp_seconds", "When branches were deleted.", repository=False
+)
+RUN_FAILURE = _family("lifecycle run", "lifecycle_run_failure", "1 when the repository failed.")
+RUN_BRANCHES = _family("lifecycle run", "lifecycle_run_branches", "Branches by outcome.", "outcome")
+RUN_REFUSED = _family("lifecycle run", "lifecycle_run_gates_refused", "1 for a gate that refuses.", "gate")
+
+# ---- sweep
+MARK_AT = _family("sweep mark", "sweep_mark_timestamp_seconds", "When the mark was made.")
+MARK_FAILURE = _family("sweep mark", "sweep_mark_failure", "1 when the repository could not be marked.")
+MARK_OBJECTS = _family("sweep mark", "sweep_mark_going_objects", "Objects that a sweep may delete.")
+MARK_BYTES = _family("sweep mark", "sweep_mark_going_bytes", "Bytes that a sweep may delete.")
+MARK_CLASS_OBJECTS = _family("sweep mark", "sweep_mark_objects", "Marked objects by class.", "class")
+MARK_CLASS_BYTES = _family("sweep mark", "sweep_mark_bytes", "Marked bytes by class.", "class")
+MARK_REFUSED = _family("sweep mark", "sweep_mark_gates_refused", "1 for a gate that refuses.", "gate")
+MARKS = _family("sweep report", "sweep_marks", "Marks that the state knows.", "approved")
+SWEEP_AT = _family("sweep run", "sweep_run_timestamp_seconds", "When the sweep ended or stopped.")
+SWEEP_FINISHED = _family("sweep run", "sweep_run_finished", "1 when every marked object has its end.")
+SWEEP_OBJECTS = _family("sweep run", "sweep_run_objects", "Objects by what became of them.", "status")
+SWEEP_BYTES = _family("sweep run", "sweep_run_bytes", "Bytes by what became of them.", "status")
+SWEEP_BACK = _family(
+    "sweep run", "sweep_run_came_back_objects", "Deleted objects that something holds again."
+)
+
+
+def table() -> str:
+    """All families as the Markdown table of ``docs/metrics.md``."""
+    rows = ["| command | metric | labels | what it is |", "| --- | --- | --- | --- |"]
+    for family in FAMILIES:
+        labels = ", ".join(f"`{name}`" for name in family.labels)
+        rows.append(f"| `{family.command}` | `{family.name}` | {labels} | {family.help} |")
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,308 @@
+"""Drift, history, the doctor and runs of collectors as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.text import count, counted, days, moment
+from lakeplan.values.settings import SettingKind
+
+Json = Mapping[str, Any]
+
+_STYLES = {
+    "server-edited": "bold red",
+    "tree-ahead": "bold yellow",
+    "patterns-stale": "yellow",
+    "released": "magenta",
+    "unmanaged-new": "cyan",
+}
+_VALUES_SHOWN = 20
+_SIDES = ("applied", "stored", "wanted")
+_SETTINGS = {"branch_lifecycle": "policy", "object_lifecycle": "object rule"}
+
+
+def render_drift(document: Json, console: Console) -> None:
+    """Prints what drifted, repository by repository, then failures, then one line of counts."""
+    page = Page(console)
+    for repository in document["repositories"]:
+        _repository(page, repository)
+    if document["failures"]:
+        compared = document["summary"]["checked"] - document["summary"]["failed"]
+        page.heading("Not compared", "the others were" if compared else "")
+        for failure in document["failures"]:
+            lines = [page.join(Cell(failure["repository"], "bold")), page.join(failure["message"])]
+            if failure["hint"]:
+                lines.append(page.join(Cell("hint: ", "dim"), failure["hint"]))
+            page.hanging(Cell("x", "bold red"), *lines)
+    for note in document["notes"]:
+        page.blank()
+        page.hanging(Cell("i", "cyan"), page.join(note))
+    page.blank()
+    page.line(Cell("Drift:", "bold"), f" {_sum(document['summary'])}")
+
+
+def _repository(page: Page, repository: Json) -> None:
+    page.blank()
+    parts: list[str | Cell] = [Cell(repository["repository"], "bold")]
+    for name in repository["classes"]:
+        parts += ["  ", Cell(name, _STYLES.get(name, "bold"))]
+    page.line(*parts)
+    facts = []
+    if repository["last_applied"] is not None:
+        last = repository["last_applied"]
+        facts.append(f"last applied {moment(last['at'])} by run {last['run_id']}")
+    if repository["owner"]:
+        facts.append(f"owner {repository['owner']}")
+    if repository["source"]:
+        facts.append(repository["source"])
+    for fact in (*facts, repository["note"]):
+        if fact:
+            page.line(Cell(fact, "dim"), indent=2)
+    _table(
+        page,
+        "value",
+        [[_class(v), _name(v["path"]), *(_days(v[side]) for side in _SIDES)] for v in repository["values"]],
+        figures=(2, 3, 4),
+    )
+    _table(
+        page,
+        "item",
+        [[_class(i), f"{_SETTINGS[i['setting']]} {i['item']}", *(_sides_of(i))] for i in repository["items"]],
+        figures=(),
+    )
+
+
+def _table(page: Page, what: str, rows: list[list[str | Cell]], *, figures: tuple[int, ...]) -> None:
+    if not rows:
+        return
+    head = ("", "", "applied", "on the server", "in the tree")
+    page.table(head, rows[:_VALUES_SHOWN], figures=figures, solid=(0,))
+    if len(rows) > _VALUES_SHOWN:
+        more = f"and {counted(len(rows) - _VALUES_SHOWN, what)} more (--format json)"
+        page.line(Cell(more, "dim"), indent=2)
+
+
+def _class(row: Json) -> Cell:
+    return Cell(row["class"], _STYLES.get(row["class"], ""))
+
+
+def _sides_of(item: Json) -> list[Cell]:
+    """The three sides of a policy or an object rule: of each the values in which they differ."""
+    sides = [item[side] for side in _SIDES]
+    there = [side for side in sides if side]
+    keys = [key for key in {k: None for side in there for k in side} if key != "id"]
+    differ = [key for key in keys if len({side.get(key) for side in there}) > 1] or keys
+    return [_values_text(side, differ) if side else Cell("-", "dim") for side in sides]
+
+
+def _values_text(side: Json, keys: list[str]) -> Cell:
+    return Cell(", ".join(f"{key} {side.get(key, 'not set')}" for key in keys))
+
+
+def _name(path: str) -> str:
+    return f"branch {path.removeprefix('branches/')}" if path.startswith("branches/") else "default"
+
+
+def _days(value: int | None) -> Cell:
+    return Cell("-", "dim") if value is None else Cell(days(value))
+
+
+def _sum(summary: Json) -> str:
+    checked = f"{counted(summary['checked'] - summary['failed'], 'repository')} compared"
+    failed = f", {count(summary['failed'])} could not be" if summary["failed"] else ""
+    if not summary["drifted"]:
+        known = "none" if summary["checked"] > summary["failed"] or not summary["failed"] else "not known"
+        return f"{known}. {checked}{failed}."
+    classes = ", ".join(f"{count(n)} {name}" for name, n in summary["classes"].items() if n)
+    return f"{counted(summary['drifted'], 'repository')} ({classes}). {checked}{failed}."
+
+
+_HISTORY_STYLES = {
+    "applied": "green",
+    "already": "",
+    "failed": "bold red",
+    "uncertain": "bold red",
+    "pending": "bold yellow",
+}
+_MARKS = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}
+_PENDING = "killed in the middle: whether it was written was not recorded"
+_NO_RULES = "no rules"
+_WIDE = 100
+"""Below it the column of starts goes, with which the id of a run begins: an id has to be copied whole."""
+
+
+def render_history(document: Json, console: Console) -> None:
+    """Prints the list, newest first as it comes; damaged records last."""
+    page = Page(console)
+    rows = [_row(run) for run in document["runs"]]
+    if rows and page.width < _WIDE:
+        page.table(
+            ("run", "by", "tree", "repositories"), [[r[0], *r[2:]] for r in rows], solid=(0, 2), indent=0
+        )
+    elif rows:
+        page.table(("run", "started", "by", "tree", "repositories"), rows, solid=(0, 1, 3), indent=0)
+    else:
+        page.line("No run is recorded in the state.")
+    for key in document["damaged"]:
+        page.hanging(Cell("x", "bold red"), page.join(f"{key} is damaged and cannot be read"))
+
+
+def _row(run: Json) -> list[str | Cell]:
+    return [run["run_id"], moment(run["started_at"]), _who(run["by"]), _commit(run), _counts(run)]
+
+
+def _commit(run: Json) -> str:
+    return (run["tree_commit"] or "")[:8]
+
+
+def _who(by: Json) -> str:
+    user, host = by.get("user", ""), by.get("host", "")
+    return f"{user}@{host}" if user and host else str(user or host or "unknown")
+
+
+def _counts(run: Json) -> Cell:
+    counts: dict[str, int] = {}
+    for repository in run["repositories"]:
+        counts[repository["status"]] = counts.get(repository["status"], 0) + 1
+    text = ", ".join(f"{n:,} {status}" for status, n in sorted(counts.items())) or "none"
+    if run["finished_at"] is None:
+        return Cell(f"{text} (not finished)", "yellow")
+    return Cell(text, "bold red" if counts.keys() & {"failed", "uncertain"} else "")
+
+
+def render_run(document: Json, console: Console) -> None:
+    """Prints the first run of the document in full: what it replaced, value by value."""
+    page = Page(console)
+    run = document["runs"][0]
+    page.line(Cell(f"Run {run['run_id']}", "bold"), f"  {run['command']}")
+    facts = {
+        "by": ", ".join(f"{k} {run['by'][k]}" for k in ("user", "host", "pid") if k in run["by"]),
+        "started": moment(run["started_at"]),
+        "finished": "not recorded: killed, or still at work"
+        if run["finished_at"] is None
+        else moment(run["finished_at"]),
+        "tree": run["tree_commit"] or "",
+        "plan": f"made {moment(run['plan_as_of'])}, digest {run['plan_digest'][:12]}",
+        "force": "ETag checks were skipped (--force)" if run["force"] else "",
+        "allowed": names(run["allowed"]),
+    }
+    for name, value in facts.items():
+        if value:
+            page.hanging(Cell(name, "dim"), page.join(value), indent=2, lead_width=9)
+    for text in run["overridden"]:
+        page.hanging(Cell("ack", "dim"), page.join(text), indent=2, lead_width=9)
+    for repository in run["repositories"]:
+        _entry_of_repository(page, repository)
+    page.blank()
+    page.line(f"{counted(len(run['repositories']), 'repository')}.")
+
+
+def _entry_of_repository(page: Page, repository: Json) -> None:
+    status = repository["status"]
+    page.blank()
+    page.line(Cell(repository["repository"], "bold"), "  ", Cell(status, _HISTORY_STYLES.get(status, "")))
+    if status == "pending":
+        page.line(Cell(_PENDING, "yellow"), indent=2)
+    if repository["message"]:
+        page.line(repository["message"], indent=2)
+    rows: list[list[str | Cell]] = [
+        [
+            _kind_name(c["path"]),
+            _days_changed(c["before"]),
+            Cell(page.arrow, "dim"),
+            _days_changed(c["after"]),
+        ]
+        for c in repository["changes"]
+    ]
+    if repository["replaced"] and repository["before"] is None:
+        page.line(Cell(f"{_NO_RULES} before", "dim"), indent=2)
+    if repository["replaced"] and repository["after"] is None:
+        page.line(Cell(f"{_NO_RULES} after", "dim"), indent=2)
+    if rows:
+        page.table(("", "before", "", "after"), rows, figures=(1, 3))
+    for setting in repository["settings"]:
+        _setting(page, setting)
+
+
+def _setting(page: Page, setting: Json) -> None:
+    status = setting["status"]
+    label = SettingKind(setting["setting"]).label
+    page.line(label, "  ", Cell(status, _HISTORY_STYLES.get(status, "")), indent=2)
+    for change in setting["changes"]:
+        sides = [side for side in (_side(change["before"]), _side(change["after"])) if side]
+        text: list[str | Cell] = [Cell(change["item"], "bold")]
+        for number, side in enumerate(sides):
+            text += [" ", Cell(page.arrow, "dim"), " ", side] if number else ["  ", side]
+        page.hanging(_MARKS[change["action"]], page.join(*text), indent=4)
+
+
+def _side(values: Json) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items() if key != "id")
+
+
+def _kind_name(path: str) -> str:
+    return f"branch {path.removeprefix('branches/')}" if path.startswith("branches/") else "default"
+
+
+def _days_changed(value: int | None) -> Cell:
+    return Cell("-", "dim") if value is None else Cell(days(value))
+
+
+_DOCTOR_STYLES = {"ok": "green", "warn": "bold yellow", "fail": "bold red"}
+
+
+def render_doctor(document: Json, console: Console) -> None:
+    """Prints every check in its order, what to do under each that is not ok, and the counts."""
+    page = Page(console)
+    area = ""
+    for check in document["checks"]:
+        if check["area"] != area:
+            area = check["area"]
+            page.heading(area)
+        result = check["result"]
+        lines = [page.join(Cell(check["check"], "bold"), f"  {check['message']}")]
+        if check["hint"] and result != "ok":
+            lines.append(page.join(Cell("do: ", "dim"), check["hint"]))
+        page.hanging(Cell(result, _DOCTOR_STYLES.get(result, "")), *lines, lead_width=4)
+    summary = document["summary"]
+    page.blank()
+    page.line(
+        Cell(f"Doctor ({document['for']}):", "bold"),
+        f" {count(summary['ok'])} ok, {counted(summary['warn'], 'warning')},",
+        f" {count(summary['fail'])} failed.",
+    )
+
+
+def render_collector_runs(document: Mapping[str, Any], console: Console) -> None:
+    page = Page(console)
+    for key, runs in document["repositories"].items():
+        page.heading(key, "collections")
+        if not runs:
+            page.line("none is recorded", indent=2)
+            continue
+        rows = [
+            (
+                run["run_id"],
+                run["by"] or "?",
+                moment(run["started"]) if run["started"] else "",
+                "" if run["objects"] is None else count(run["objects"]),
+                _what(run),
+            )
+            for run in runs
+        ]
+        page.table(("run", "by", "began", "objects", ""), rows, figures=(3,), solid=(0,))
+    for key, failure in document["failed"].items():
+        page.heading(key, "not read")
+        page.line(Cell("FAILED", "bold red"), f" {failure['message']}", indent=2)
+
+
+def _what(run: Mapping[str, Any]) -> str:
+    if run["note"]:
+        return str(run["note"])
+    if run["success"] is False:
+        return "failed"
+    return "seen deleted" if run["by"] == "lakeplan" else "marked; it does not say what was deleted"

@@ -1,0 +1,194 @@
+"""Pages of output: headings, lists of names, tables; for a terminal or as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.table import Column, Table
+from rich.text import Text
+
+from lakeplan.output.text import safe, safe_segments
+
+_NARROWEST = 40
+_NAME_WIDTH = 14
+"""Cells a column of names gets at least before columns of figures may be folded."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table cell with a style of its own."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass
+class Page:
+    """Where output goes. Every string that reaches it is treated as other people's text."""
+
+    console: Console
+    _begun: bool = field(default=False, init=False, repr=False)
+
+    @property
+    def arrow(self) -> str:
+        return "->" if self.console.options.ascii_only else "→"
+
+    @property
+    def width(self) -> int:
+        """Cells of a line. A terminal too narrow for any table gets longer lines, which it wraps itself."""
+        return max(self.console.width, _NARROWEST)
+
+    def text(self, value: str, style: str = "") -> Text:
+        return Text(safe(value, self.console.encoding), style=style, overflow="fold")
+
+    def join(self, *parts: str | Cell) -> Text:
+        """Parts in a row, each in its style."""
+        whole = Text(overflow="fold")
+        for part in parts:
+            cell = part if isinstance(part, Cell) else Cell(part)
+            whole.append_text(self.text(cell.text, cell.style))
+        return whole
+
+    def heading(self, title: str, note: str = "") -> None:
+        """A blank line, then the title of a section."""
+        self.blank()
+        self.line(Cell(title, "bold underline"), Cell(f"  {note}" if note else "", "dim"))
+
+    def line(self, *parts: str | Cell, indent: int = 0) -> None:
+        self.show(self.join(*parts), indent=indent)
+
+    def show(self, what: RenderableType, *, indent: int = 0) -> None:
+        padded = Padding(what, (0, 0, 0, indent), expand=False) if indent else what
+        self.console.print(_Lines(padded), crop=False)
+        self._begun = True
+
+    def blank(self) -> None:
+        """An empty line between parts; none at the top."""
+        if self._begun:
+            self.console.print()
+
+    def hanging(self, lead: Cell, *lines: Text | str, indent: int = 0, lead_width: int = 0) -> None:
+        """Lines that all begin right of ``lead``, wrapped or not."""
+        table = Table.grid(Column(min_width=lead_width), Column(overflow="fold"), padding=(0, 2, 0, 0))
+        for number, line in enumerate(lines):
+            shown = line if isinstance(line, Text) else self.text(line)
+            table.add_row(self.text(lead.text, lead.style) if not number else Text(), shown)
+        self.show(table, indent=indent)
+
+    def table(
+        self,
+        headers: Sequence[str],
+        rows: Iterable[Sequence[str | Cell]],
+        *,
+        figures: Container[int] = (),
+        solid: Container[int] = (),
+        indent: int = 2,
+    ) -> None:
+        """A table without lines; headers may have several lines. Columns in ``figures`` stand right; they
+        and those in ``solid`` keep their width while the others fold. Where even that is too wide they fold
+        too: no figure is ever cut. Columns with nothing in them are left out."""
+        lines = [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in rows]
+        used = [i for i, header in enumerate(headers) if header or any(row[i].text.strip() for row in lines)]
+        firm = {i for i in used if i in figures or i in solid}
+        widths = {i: self._width(headers[i], [row[i].text for row in lines]) for i in used}
+        wanted = (widths[i] if i in firm else min(widths[i], _NAME_WIDTH) for i in used)
+        fits = indent + sum(wanted) + 2 * (len(used) - 1) <= self.width
+        columns = [
+            Column(
+                Text("\n").join(self.text(line) for line in headers[i].split("\n")),
+                justify="right" if i in figures else "left",
+                no_wrap=fits and i in firm,
+                overflow="fold",
+            )
+            for i in used
+        ]
+        titled = any(headers)
+        table = Table(
+            *columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=titled
+        )
+        for row in lines:
+            table.add_row(*(self.text(row[i].text, row[i].style) for i in used))
+        self.show(table, indent=indent)
+
+    def _width(self, header: str, texts: Iterable[str]) -> int:
+        return max([*map(len, header.split("\n")), *(self.text(text).cell_len for text in texts)])
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Lays its content out for a width that tables can live with, whatever the terminal's is. Lines end where
+    their text does: rich fills rows of tables with blanks, which logs and files would keep."""
+
+    content: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = options.update_width(max(options.max_width, _NARROWEST))
+        for line in Segment.split_lines(console.render(self.content, wide)):
+            yield from safe_segments(_without_blanks_at_the_end(line))
+            yield Segment.line()
+
+
+def _without_blanks_at_the_end(line: list[Segment]) -> list[Segment]:
+    while line and not line[-1].text.rstrip(" "):
+        line = line[:-1]
+    if not line:
+        return []
+    return [*line[:-1], line[-1]._replace(text=line[-1].text.rstrip(" "))]
+
+
+def names(values: Sequence[str], limit: int | None = None) -> str:
+    """Names in a row: all, or the first ``limit`` and how many more."""
+    if limit is None or len(values) <= limit:
+        return ", ".join(values)
+    return f"{', '.join(values[:limit])} and {len(values) - limit:,} more"
+
+
+_IN_CODE = frozenset("\\`*_{}[]<>#!|~@&$^%")
+_IN_PROSE = frozenset("\\`*_[]<>|~@#&$^")
+_SIGILS = frozenset("@#!~%&$^")
+_BREAK = "&#8203;"
+
+
+def code(text: str) -> str:
+    """A name, exactly as it is, in code type."""
+    shown = "".join(_reference(c) if c in _IN_CODE else c for c in safe(text))
+    return f"<code>{_no_link(shown)}</code>"
+
+
+def prose(text: str) -> str:
+    """A sentence that may hold names."""
+    shown, clean = [], safe(text)
+    for at, character in enumerate(clean):
+        following = clean[at + 1 : at + 2]
+        shown.append(_reference(character) if character in _IN_PROSE else character)
+        if character in _SIGILS and (following.isalnum() or following in ('"', "'", "_")):
+            shown.append(_BREAK)
+    return _no_link("".join(shown))
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, figures: Container[int] = ()) -> str:
+    """A table of cells that are Markdown already; columns in ``figures`` stand right."""
+    rule = ["---:" if i in figures else "---" for i in range(len(headers))]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (headers, rule, *rows))
+
+
+def folded(title: str, body: str) -> str:
+    """Details that open on a click. ``title`` is Markdown of one line, ``body`` of whole lines."""
+    return f"<details><summary>{title}</summary>\n\n{body}\n</details>\n"
+
+
+def length(text: str) -> int:
+    """What a host may count at most: bytes of UTF-8 are never fewer than characters or UTF-16 units."""
+    return len(text.encode())
+
+
+def _reference(character: str) -> str:
+    return f"&#{ord(character)};"
+
+
+def _no_link(text: str) -> str:
+    return text.replace("://", "&#58;//").replace("www.", "www&#46;").replace("WWW.", "WWW&#46;")

@@ -1,0 +1,222 @@
+"""A plan as a person reads it, and the report of its apply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.plan_changes import MARKS, render_changes, render_loosenings, writing
+from lakeplan.output.plan_impact import (
+    gates_of,
+    render_adopted,
+    render_backlog,
+    render_failures,
+    render_gates,
+    render_impact,
+    render_unmanaged,
+    render_warnings,
+)
+from lakeplan.output.plan_settings import render_branches, render_run_branches, render_setting_changes
+from lakeplan.output.text import count, counted, moment, size, sums
+
+Json = Mapping[str, Any]
+
+
+def render_plan(document: Json, console: Console) -> None:
+    """Prints a whole plan; its end sums it up. Without changes there is little but that one line."""
+    page = Page(console)
+    repositories = document["repositories"]
+    render_loosenings(page, document)
+    render_changes(page, document)
+    render_setting_changes(page, writing(document))
+    render_branches(page, document)
+    render_run_branches(page, document)
+    render_impact(page, document)
+    render_backlog(page, document)
+    render_gates(page, gates_of(document))
+    render_warnings(page, repositories, document["warnings"])
+    render_adopted(page, document)
+    render_failures(page, repositories)
+    render_unmanaged(page, document)
+    page.blank()
+    if writing(document) or document["targets"]:
+        page.line(Cell(_circumstances(document), "dim"))
+    _summary(page, document)
+
+
+def _circumstances(document: Json) -> str:
+    """When, from which tree and how the plan was made."""
+    parts = [f"Judged at {moment(document['as_of'])}"]
+    if document["tree_commit"]:
+        parts.append(f"tree commit {document['tree_commit'][:12]}")
+    if document["base"]:
+        parts.append(f"base {document['base'][:12]}")
+    if document["targets"]:
+        parts.append(f"only {names(document['targets'])}")
+    if document["read_only"]:
+        parts.append("read only")
+    if document["simulate"] == "none":
+        parts.append("not simulated")
+    if document["allowed"]:
+        parts.append(f"allowed: {names(document['allowed'])}")
+    return ", ".join(parts) + "."
+
+
+def _summary(page: Page, document: Json) -> None:
+    """One line where it fits; narrower, what changes, what that does and what blocks it have one each."""
+    parts = summary_parts(document)
+    whole = Text(" ").join(page.join(*part) for part in parts)
+    if whole.cell_len <= page.width:
+        page.show(whole)
+        return
+    for part in parts:
+        page.line(*part)
+
+
+def summary_parts(document: Json) -> list[list[str | Cell]]:
+    """``Plan: 2 to add, 1 to change, 0 to clear, 5 unchanged.``, ``Impact: …`` and ``BLOCKED by …``."""
+    summary = document["summary"]
+    failed = f", {count(summary['failed'])} failed" if summary["failed"] else ""
+    if not (summary["add"] or summary["change"] or summary["clear"]):
+        text = f" no changes, {count(summary['unchanged'])} unchanged{failed}."
+        parts: list[list[str | Cell]] = [[Cell("Plan:", "bold"), text]]
+    else:
+        text = (
+            f" {count(summary['add'])} to add, {count(summary['change'])} to change,"
+            f" {count(summary['clear'])} to clear, {count(summary['unchanged'])} unchanged{failed}."
+        )
+        parts = [[Cell("Plan:", "bold"), text], [Cell("Impact:", "bold"), " ", *_impact(summary)]]
+    if summary["branches_delete"] is not None:
+        parts.append([Cell("Branches:", "bold"), _branches(summary)])
+    if summary["refused_gates"]:
+        parts.append([Cell(f"BLOCKED by {counted(summary['refused_gates'], 'gate')}.", "bold red")])
+    return parts
+
+
+def summary_text(document: Json) -> str:
+    """The summary as plain text of one line."""
+    parts = summary_parts(document)
+    return " ".join("".join(p.text if isinstance(p, Cell) else p for p in part) for part in parts)
+
+
+def _branches(summary: Json) -> str:
+    """What the next ``lifecycle run`` deletes, and what that lets go in the end."""
+    going, keep = summary["branches_delete"], count(summary["branches_keep"])
+    if not going:
+        return f" none go, {keep} stay."
+    text = f" {count(going)} {'go' if going > 1 else 'goes'} by `lakeplan lifecycle run`, {keep} stay"
+    if summary["objects_follow"] is None:
+        return f"{text}; what follows is not known."
+    if not summary["objects_follow"]:
+        return f"{text}; no object follows."
+    return f"{text}; {counted(summary['objects_follow'], 'object')}, {size(summary['bytes_follow'])} follow."
+
+
+def _impact(summary: Json) -> list[str | Cell]:
+    """What goes now, in 30 days where that is more, and at risk; unknown impacts first."""
+    costs = summary["cost_expire"]
+    text = f"{counted(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
+    text += sums(costs, "per_month")
+    if summary["objects_expire_plus_30_days"] > summary["objects_expire"]:
+        text += (
+            f" ({counted(summary['objects_expire_plus_30_days'], 'object')},"
+            f" {size(summary['bytes_expire_plus_30_days'])}{sums(costs, 'per_month_plus_30_days')}"
+            " in 30 days)"
+        )
+    if summary["objects_at_risk"]:
+        text += f", {counted(summary['objects_at_risk'], 'object')} at risk"
+    if summary["impact_known"]:
+        return [f"{text}."]
+    unknown = Cell(f"UNKNOWN in {counted(summary['impact_unknown'], 'repository')}", "bold red")
+    everywhere = summary["impact_unknown"] == summary["add"] + summary["change"] + summary["clear"]
+    return [unknown, "." if everywhere else f"; elsewhere {text}."]
+
+
+_DONE = {
+    ("add", "applied"): "rules set",
+    ("change", "applied"): "rules changed",
+    ("clear", "applied"): "rules removed",
+}
+_SETTINGS = {"gc": "", "branch_lifecycle": "policies", "object_lifecycle": "object rules"}
+_ALREADY = "already as planned"
+_BRANCHES_SHOWN = 10
+
+
+def render_apply(document: Json, console: Console) -> None:
+    """Prints an apply report; failures come last before the sum, where they are seen."""
+    page = Page(console)
+    results = document["results"]
+    done = [r for r in results if r["outcome"] not in ("failed", "uncertain")]
+    if done:
+        page.heading("Applied")
+        page.table(("", "", "", "etag"), [_row(page, r) for r in done], solid=(0, 2, 3))
+    _left_out(page, document)
+    _elsewhere(page, document)
+    _problems(page, "Failed", results, "the others went on; plan again to see where these stand")
+    _problems(page, "Uncertain", results, "the server may have stored these; plan again to see")
+    if document["note"]:
+        page.blank()
+        page.hanging(Cell("!", "bold red"), document["note"])
+    summary = document["summary"]
+    page.blank()
+    failed = f"{count(summary['failed'])} failed"
+    uncertain = f", {count(summary['uncertain'])} uncertain" if summary["uncertain"] else ""
+    page.line(
+        Cell("Apply:", "bold"),
+        f" {count(summary['applied'])} applied, {count(summary['already'])} already as planned, ",
+        Cell(failed, "bold red" if summary["failed"] else ""),
+        Cell(uncertain, "bold red"),
+        f". Run {document['run_id']}.",
+    )
+
+
+def _row(page: Page, result: Json) -> list[str | Cell]:
+    text = _DONE.get((result["action"], result["outcome"]), _ALREADY)
+    if _SETTINGS[result["setting"]]:
+        text = f"{_SETTINGS[result['setting']]} {text.removeprefix('rules ')}"
+    if result["message"]:
+        text += f": {result['message']}"
+    etags = f"{result['before_etag'][:12]} {page.arrow} {result['after_etag'][:12]}"
+    mark = MARKS.get(result["action"], Cell(" "))
+    return [mark, result["repository"], Cell(text, "" if result["outcome"] == "already" else "green"), etags]
+
+
+def _left_out(page: Page, document: Json) -> None:
+    """What the tree asks for and this apply did not write, because nobody reviewed it."""
+    if document["not_written"]:
+        keys = document["not_written"]
+        page.heading("Not written", "in the tree and not in the plan; plan again to have them reviewed")
+        page.line(names(keys), indent=2)
+    if document["unexpanded"]:
+        page.heading("Unexpanded", "branches newer than the plan that a pattern of the tree matches")
+        for key, branches in document["unexpanded"].items():
+            text = f"{counted(len(branches), 'branch')}: {names(branches, _BRANCHES_SHOWN)}"
+            page.hanging(Cell("!", "bold yellow"), page.join(Cell(f"{key}: ", "bold"), text))
+
+
+def _what(result: Json) -> str:
+    return f"{_SETTINGS[result['setting']]} {result['action']}".strip()
+
+
+def _elsewhere(page: Page, document: Json) -> None:
+    if document["elsewhere"]:
+        page.heading("Enforced by lakeplan", "`lakeplan lifecycle run` deletes by these policies")
+        page.line(names(document["elsewhere"]), indent=2)
+
+
+def _problems(page: Page, title: str, results: Sequence[Json], note: str) -> None:
+    """The results whose outcome is ``title``."""
+    found = [r for r in results if r["outcome"] == title.lower()]
+    if found:
+        page.heading(title, note)
+    for result in found:
+        message = result["message"].removeprefix(f"{result['repository']}: ")
+        lines = [page.join(Cell(result["repository"], "bold"), Cell(f"  ({_what(result)})", "dim"))]
+        lines.append(page.join(message or "no reason was given"))
+        if result["hint"]:
+            lines.append(page.join(Cell("hint: ", "dim"), result["hint"]))
+        page.hanging(Cell("x", "bold red"), *lines)

@@ -1,0 +1,218 @@
+"""The first part of a plan: which values change in which repository, from what to what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.text import counted, days
+
+Json = Mapping[str, Any]
+
+MARKS = {"add": Cell("+", "bold green"), "change": Cell("~", "bold yellow"), "clear": Cell("-", "bold red")}
+NOT_SET = "not set"
+DEFAULT = "default"
+_WHAT = {
+    "add": "rules are set for the first time: the collector starts to work here",
+    "clear": "clear: all rules are removed, nothing is collected any more",
+}
+_BRANCH = "branches/"
+_MANY_SINGLE = 8
+_MANY_ROWS = 12
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ChangeRow:
+    """One value, or several branches that change alike."""
+
+    mark: str
+    value: str
+    before: str
+    after: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """What repositories have in common that change alike."""
+
+    action: str
+    adopted: bool
+    rows: tuple[ChangeRow, ...]
+
+
+def key_of(repository: Json) -> str:
+    return f"{repository['server']}/{repository['name']}"
+
+
+def writing(document: Json) -> list[Json]:
+    """Repositories that the plan would write to, in the order of the document."""
+    return [r for r in document["repositories"] if writes(r) and r["failure"] is None]
+
+
+def writes(repository: Json) -> bool:
+    """Whether any of its settings is to be written."""
+    settings = (repository["branch_lifecycle"], repository["object_lifecycle"])
+    return repository["action"] != "none" or any(s and s["action"] != "none" for s in settings)
+
+
+def render_changes(page: Page, document: Json) -> None:
+    """Every change of GC rules. Repositories that change alike share one block; very many single ones share
+    a table."""
+    groups: dict[Group, list[str]] = {}
+    if writing(document):
+        page.heading("Changes")
+    for repository in (r for r in writing(document) if r["action"] != "none"):
+        group = Group(repository["action"], repository["adopted"], tuple(fold(change_rows(repository))))
+        groups.setdefault(group, []).append(key_of(repository))
+    single = {group: keys[0] for group, keys in groups.items() if len(keys) == 1}
+    in_one_table = len(single) > _MANY_SINGLE
+    for group, keys in groups.items():
+        if not (in_one_table and group in single):
+            _block(page, group, keys)
+    if in_one_table:
+        _one_table(page, single)
+
+
+def _block(page: Page, group: Group, keys: Sequence[str]) -> None:
+    page.blank()
+    title = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'repository')} alike"
+    lines = [page.join(Cell(title, "bold"), Cell("  adopted" if group.adopted else "", "yellow"))]
+    if len(keys) > 1:
+        lines.append(page.join(names(keys)))
+    if group.action in _WHAT:
+        lines.append(page.join(Cell(_WHAT[group.action], "dim")))
+    page.hanging(MARKS[group.action], *lines)
+    cells = [_cells(page, row) for row in group.rows]
+    page.table(("", "", "now", "proposed", ""), cells, solid=(0, 2, 3, 4), indent=3)
+
+
+def _one_table(page: Page, groups: Mapping[Group, str]) -> None:
+    page.blank()
+    rows: list[list[str | Cell]] = []
+    for group, key in groups.items():
+        title = key + ("  adopted" if group.adopted else "")
+        leads: Iterator[list[str | Cell]] = iter([[MARKS[group.action], title]])
+        rows += [[*next(leads, ["", ""]), *_cells(page, row)[1:]] for row in group.rows]
+    page.table(("", "", "value", "now", "proposed", ""), rows, solid=(0, 3, 4, 5), indent=0)
+
+
+def _cells(page: Page, row: ChangeRow) -> list[str | Cell]:
+    style = {"shorter": "yellow", "longer": "green"}.get(row.effect, "dim")
+    mark = {"+": "green", "~": "yellow", "-": "red"}[row.mark]
+    return [
+        Cell(row.mark, mark),
+        row.value,
+        Cell(row.before, "dim" if row.before.startswith(NOT_SET) else ""),
+        Cell(f"{page.arrow} {row.after}", "dim" if row.after.startswith(NOT_SET) else "bold"),
+        Cell(row.effect, style),
+    ]
+
+
+def change_rows(repository: Json) -> list[ChangeRow]:
+    """One row per value that differs, as the document lists them."""
+    before, after = repository["before"], repository["after"]
+    return [_row(change, before, after) for change in repository["changes"]]
+
+
+def _row(change: Json, before: Json | None, after: Json | None) -> ChangeRow:
+    path: str = change["path"]
+    old, new = change["before"], change["after"]
+    is_branch = path.startswith(_BRANCH)
+    return ChangeRow(
+        mark="+" if old is None else "-" if new is None else "~",
+        value=f"branch {path[len(_BRANCH) :]}" if is_branch else DEFAULT,
+        before=_days(old, before),
+        after=_days(new, after),
+        effect=_effect(old, before, new, after),
+    )
+
+
+def _days(value: int | None, rules: Json | None) -> str:
+    """Days of one value; a branch without a rule of its own has the default, which is said."""
+    if value is not None:
+        return days(value)
+    return NOT_SET if rules is None else f"{NOT_SET} ({days(rules['default_retention_days'])})"
+
+
+def _effect(old: int | None, before: Json | None, new: int | None, after: Json | None) -> str:
+    """What the change does to the days that count, the default's where a branch has no rule."""
+    if before is None or after is None:
+        return ""
+    was = before["default_retention_days"] if old is None else old
+    becomes = after["default_retention_days"] if new is None else new
+    if was == becomes:
+        return "same days"
+    return "shorter" if becomes < was else "longer"
+
+
+def fold(rows: Sequence[ChangeRow]) -> Iterable[ChangeRow]:
+    """A repository with very many changed branches: those that change alike become one row."""
+    if len(rows) <= _MANY_ROWS:
+        return rows
+    alike: dict[tuple[str, str, str, str, bool], list[str]] = {}
+    for row in rows:
+        is_branch = row.value.startswith("branch ")
+        alike.setdefault((row.mark, row.before, row.after, row.effect, is_branch), []).append(row.value)
+    return [
+        ChangeRow(mark, _several(values), before, after, effect)
+        for (mark, before, after, effect, _), values in alike.items()
+    ]
+
+
+def _several(values: Sequence[str]) -> str:
+    if len(values) == 1:
+        return values[0]
+    shown = [value.removeprefix("branch ") for value in values]
+    return f"{counted(len(values), 'branch')}: {names(shown, _NAMES_SHOWN)}"
+
+
+STRICTER = "the plan is judged by the stricter limits of both"
+_SCOPES_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Loosened:
+    """One value that is looser, with the repositories it is about (none: the whole tree)."""
+
+    path: str
+    before: str
+    after: str
+    where: str
+    scopes: tuple[str, ...]
+
+
+def loosened(document: Json) -> list[Loosened]:
+    """Loosenings in the document's order; equal ones of several repositories as one."""
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for item in document["loosenings"]:
+        key = (item["path"], item["before"], item["after"], item["where"])
+        groups.setdefault(key, []).extend([] if item["scope"] == "tree" else [item["scope"]])
+    return [Loosened(*key, tuple(scopes)) for key, scopes in groups.items()]
+
+
+def loosening_title(document: Json) -> str:
+    count = len(document["loosenings"])
+    return (
+        f"This change loosens {counted(count, 'safeguard')} against {(document['base'] or 'its base')[:12]}"
+    )
+
+
+def render_loosenings(page: Page, document: Json) -> None:
+    found = loosened(document)
+    if not found:
+        return
+    page.heading(loosening_title(document))
+    page.line(Cell(f"Review these first: {STRICTER}.", "dim"))
+    for item in found:
+        about = f"  {names(item.scopes, _SCOPES_SHOWN)}" if item.scopes else ""
+        lines = [
+            page.join(Cell(item.path, "bold"), about),
+            page.join(item.before, f" {page.arrow} ", Cell(item.after, "bold yellow")),
+        ]
+        if item.where:
+            lines.append(page.join(Cell(f"at {item.where}", "dim")))
+        page.hanging(Cell("!", "bold red"), *lines)

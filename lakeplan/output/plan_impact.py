@@ -1,0 +1,416 @@
+"""The second part of a plan: what the change does, now and later, and what speaks against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.plan_changes import key_of, writing
+from lakeplan.output.text import UNKNOWN, Money, count, counted, percent, priced, size
+from lakeplan.values.gate_names import STAGED_DATA
+
+Json = Mapping[str, Any]
+
+HORIZONS = {"now": "now", "plus_7_days": "in 7 days", "plus_30_days": "in 30 days"}
+AT_MOST = "at most: figures come from metadata; data staged now only protects more"
+NO_REASON = "no reason was given"
+_MANY = 8
+_WIDE = 120
+_PREFIXES = 5
+_BACKLOG_ROWS = 20
+_QUIET_SHOWN = 20
+
+
+def render_impact(page: Page, document: Json) -> None:
+    """Per repository: commits kept, objects and bytes that expire, at three moments."""
+    repositories = writing(document)
+    if not repositories:
+        return
+    page.heading("Impact", AT_MOST)
+    quiet = [r for r in repositories if nothing_expires(r["impact"]) and not expires_by_rule(r)]
+    loud = [r for r in repositories if not nothing_expires(r["impact"])]
+    by_rule = [key_of(r) for r in repositories if expires_by_rule(r)]
+    if len(loud) > _MANY:
+        _summary_table(page, loud)
+    else:
+        for repository in loud:
+            page.blank()
+            page.line(Cell(key_of(repository), "bold"))
+            impact_details(page, repository, prefixes=_PREFIXES)
+    if quiet:
+        page.blank()
+        page.line("Nothing expires in ", names([key_of(r) for r in quiet], _QUIET_SHOWN), ".")
+    if by_rule:
+        page.blank()
+        what = ": what object lifecycle rules expire is not simulated, in "
+        page.line(Cell(UNKNOWN, "bold red"), what, names(by_rule, _QUIET_SHOWN), ".")
+
+
+def expires_by_rule(repository: Json) -> bool:
+    """Whether object rules are added or changed: their effect is not simulated."""
+    rules = repository["object_lifecycle"]
+    return bool(rules) and any(change["action"] != "clear" for change in rules["changes"])
+
+
+def nothing_expires(impact: Json) -> bool:
+    """True only when it is known, for every moment."""
+    moments = impact["horizons"].values()
+    known = impact["status"] in ("simulated", "unaffected") and bool(moments)
+    return known and all(h["commits_expire"] == 0 and h["objects_expire"] == 0 for h in moments)
+
+
+def impact_details(page: Page, repository: Json, *, prefixes: int | None) -> None:
+    """The figures of one repository: a row per moment, then where the objects are."""
+    impact, cost = repository["impact"], Money.of(repository)
+    horizons = impact["horizons"]
+    if impact["status"] == "unknown":
+        page.line(Cell(UNKNOWN, "bold red"), f": {impact['reason'] or NO_REASON}", indent=2)
+    elif impact["status"] == "not_asked":
+        page.line("not asked for", indent=2)
+    elif impact["reason"]:
+        page.line(impact["reason"], indent=2)
+    moments = [(label, horizons[name]) for name, label in HORIZONS.items() if name in horizons]
+    if moments:
+        wide = page.width >= _WIDE
+        headers, rows = _figures(page, moments, cost, wide=wide)
+        page.table(headers, rows, figures=range(1, len(headers)), solid=(0,))
+    released = max((h["commits_released"] for _, h in moments), default=0)
+    if released:
+        text = f"{counted(released, 'commit')} that the stored rules let go would be kept again"
+        page.line(Cell(text, "green"), indent=2)
+    _prefixes(page, impact["prefixes"], prefixes, cost)
+
+
+def _figures(
+    page: Page, moments: Sequence[tuple[str, Json]], cost: Money, *, wide: bool
+) -> tuple[list[str], list[list[str | Cell]]]:
+    headers = ["", "commits\nkept", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire"]
+    headers += [*cost.header(), "objects\nat risk"]
+    if wide:
+        headers += ["objects\nkept", "bytes\nkept"]
+    rows = []
+    for label, h in moments:
+        row: list[str | Cell] = [
+            Cell(label, "dim"),
+            _commits_kept(page, h),
+            amount(h["commits_expire"]),
+            amount(h["objects_expire"]),
+            _share(h["objects_expire"], h["objects_kept"]),
+            amount(h["bytes_expire"], size),
+            *cost.cells(h["bytes_expire"]),
+            _risk(h["objects_at_risk"]),
+        ]
+        if wide:
+            row += [
+                _before_after(page, h["objects_kept"], h["objects_expire"], count),
+                _before_after(page, h["bytes_kept"], h["bytes_expire"], size),
+            ]
+        rows.append(row)
+    return headers, rows
+
+
+def _commits_kept(page: Page, h: Json) -> str:
+    return f"{count(h['commits_kept_before'])} {page.arrow} {count(h['commits_kept_after'])}"
+
+
+def amount(value: int | None, form: Any = count) -> Cell:
+    """A figure that matters when it is not nothing; an unknown one never looks like nothing."""
+    if value is None:
+        return Cell(UNKNOWN, "bold red")
+    return Cell(form(value), "bold yellow" if value else "dim")
+
+
+def _risk(value: int | None) -> Cell:
+    cell = amount(value)
+    return Cell(cell.text, "bold red") if value else cell
+
+
+def _share(part: int | None, whole: int | None) -> Cell:
+    if part is None:
+        return Cell(UNKNOWN, "bold red")
+    if whole is None:
+        return Cell("0 %" if part == 0 else UNKNOWN, "dim" if part == 0 else "bold red")
+    return Cell(percent(part, whole), "" if part else "dim")
+
+
+def _before_after(page: Page, kept: int | None, expire: int | None, form: Any) -> str | Cell:
+    if kept is None or expire is None:
+        return Cell("not read", "dim")
+    return f"{form(kept)} {page.arrow} {form(kept - expire)}"
+
+
+def _prefixes(page: Page, prefixes: Sequence[Json], limit: int | None, cost: Money) -> None:
+    """The largest folders of what expires now. A folder that only holds one other is left out."""
+    held = {(p["prefix"], p["objects"], p["size_bytes"]) for p in prefixes}
+    shown = [p for p in prefixes if p["prefix"] and not _same_child(p, held)]
+    shown.sort(key=lambda p: (-p["size_bytes"], -p["objects"], p["prefix"]))
+    if not shown:
+        return
+    rows = [
+        [p["prefix"], count(p["objects"]), size(p["size_bytes"]), *cost.cells(p["size_bytes"])]
+        for p in shown[:limit]
+    ]
+    headers = ("largest prefixes (now)", "objects", "bytes", *cost.header())
+    page.table(headers, rows, figures=(1, 2, 3))
+    if limit is not None and len(shown) > limit:
+        page.line(Cell(f"and {count(len(shown) - limit)} more in the plan file", "dim"), indent=2)
+
+
+def _same_child(prefix: Json, held: Iterable[tuple[str, int, int]]) -> bool:
+    return any(
+        name != prefix["prefix"]
+        and name.startswith(prefix["prefix"])
+        and (objects, size_bytes) == (prefix["objects"], prefix["size_bytes"])
+        for name, objects, size_bytes in held
+    )
+
+
+def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
+    """Many repositories, one line each: the unknown ones first, then by bytes that expire."""
+    wide, with_money = page.width >= _WIDE, priced(repositories)
+    rows: list[list[str | Cell]] = []
+    unknown: dict[str, list[str]] = {}
+    for repository in sorted(repositories, key=_largest_first):
+        impact = repository["impact"]
+        if impact["status"] == "unknown":
+            unknown.setdefault(impact["reason"], []).append(key_of(repository))
+        if impact["horizons"]:
+            cost = Money.of(repository, mixed=with_money)
+            line = _one_line(page, impact["horizons"], cost, wide=wide)
+            rows.append([Cell(key_of(repository), "bold"), *line])
+    headers = ["", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire"]
+    headers += [
+        *Money(mixed=with_money).header(),
+        "objects in\n30 days",
+        *(("bytes in\n30 days", "commits\nkept") if wide else ()),
+    ]
+    headers.append("objects\nat risk")
+    if rows:
+        page.table(headers, rows, figures=range(1, len(headers)), indent=0)
+    for reason, keys in unknown.items():
+        where = f"{counted(len(keys), 'repository')}: {names(keys)}"
+        page.line(Cell(UNKNOWN, "bold red"), f": {reason or NO_REASON} ({where})")
+
+
+def _largest_first(repository: Json) -> tuple[bool, int, str]:
+    size_bytes = (repository["impact"]["horizons"].get("now") or {}).get("bytes_expire")
+    return (size_bytes is not None, -(size_bytes or 0), key_of(repository))
+
+
+def _one_line(page: Page, horizons: Json, cost: Money, *, wide: bool) -> list[str | Cell]:
+    now, month = horizons.get("now", {}), horizons.get("plus_30_days", {})
+    cells: list[str | Cell] = [
+        amount(now.get("commits_expire")),
+        amount(now.get("objects_expire")),
+        _share(now.get("objects_expire"), now.get("objects_kept")),
+        amount(now.get("bytes_expire"), size),
+        *cost.cells(now.get("bytes_expire")),
+        amount(month.get("objects_expire")),
+    ]
+    if wide:
+        cells.append(amount(month.get("bytes_expire"), size))
+        cells.append(_commits_kept(page, now) if now else Cell(UNKNOWN, "bold red"))
+    return [*cells, _risk(now.get("objects_at_risk"))]
+
+
+def render_backlog(page: Page, document: Json) -> None:
+    """What the stored rules already let go, whatever this plan does."""
+    having = [r for r in document["repositories"] if (r["impact"]["backlog"] or {}).get("commits")]
+    with_money = priced(having)
+    found = [(key_of(r), r["impact"]["backlog"], Money.of(r, mixed=with_money)) for r in having]
+    if not found:
+        return
+    page.heading("Backlog", "collectable under the stored rules already, whatever this plan does")
+    read = any(b["objects"] is not None for _, b, _ in found)
+    found.sort(key=lambda item: (-(item[1]["size_bytes"] or 0), -item[1]["commits"], item[0]))
+    rows = [
+        [
+            key,
+            count(b["commits"]),
+            *([_read(b["objects"], count), _read(b["size_bytes"], size), *_cost(cost, b)] if read else []),
+        ]
+        for key, b, cost in found[:_BACKLOG_ROWS]
+    ]
+    money = found[0][2].header()
+    headers = ("repository", "commits", *(("objects", "bytes", *money) if read else ()))
+    page.table(headers, rows, figures=range(1, len(headers)))
+    if len(found) > _BACKLOG_ROWS:
+        page.line(Cell(f"and {counted(len(found) - _BACKLOG_ROWS, 'repository')} more", "dim"), indent=2)
+    if not read:
+        page.line(Cell("its objects were not read; --backlog reads them", "dim"), indent=2)
+
+
+def _cost(cost: Money, backlog: Json) -> tuple[str, ...]:
+    return cost.cells(backlog["size_bytes"]) if backlog["size_bytes"] is not None else ("",) * cost.shown
+
+
+def _read(value: int | None, form: Any) -> str:
+    return "not read" if value is None else form(value)
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+_STYLES = {
+    "refused": Cell("REFUSED", "bold red"),
+    "warned": Cell("warned", "yellow"),
+    "allowed": Cell("allowed", "cyan"),
+    "overridden": Cell("overridden", "cyan"),
+    "passed": Cell("passed", "green"),
+}
+_TAGS_SHOWN = 10
+_UNMANAGED_SHOWN = 20
+_WARNED_SHOWN = 10
+
+
+def gates_of(document: Json) -> list[Json]:
+    return [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])]
+
+
+def render_gates(page: Page, gates: Iterable[Json], *, all_of_them: bool = False) -> None:
+    """Gates that did not pass, refused ones first; equal ones of several repositories together."""
+    order = list(_STYLES)
+    shown = [g for g in gates if all_of_them or g["outcome"] != "passed"]
+    if not shown:
+        return
+    page.heading("Gates")
+    groups = _grouped(shown, lambda g: (g["outcome"], g["gate"], g["message"], g["opens_with"]))
+    for (outcome, gate, message, opens), group in sorted(groups.items(), key=lambda i: order.index(i[0][0])):
+        scopes = names(sorted({_scope(g["scope"]) for g in group}))
+        lines = [page.join(Cell(gate, "bold"), f"  {scopes}"), page.join(message)]
+        if outcome == "refused" and opens:
+            lines.append(page.join(Cell("override with ", "dim"), opens))
+        elif opens:
+            lines.append(page.join(Cell("by " if outcome == "allowed" else "", "dim"), opens))
+        page.hanging(_STYLES[outcome], *lines, lead_width=len("overridden"))
+
+
+def _scope(scope: str) -> str:
+    return "the whole plan" if scope == "plan" else scope
+
+
+def _grouped(items: Iterable[Json], key: Callable[[Json], Key]) -> dict[Key, list[Json]]:
+    groups: dict[Key, list[Json]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def render_warnings(
+    page: Page,
+    repositories: Sequence[Json],
+    others: Sequence[str] = (),
+    *,
+    tags_shown: int | None = _TAGS_SHOWN,
+) -> None:
+    """Objects at risk, tags that lose data, then every other warning with the repositories it is about."""
+    with_money = priced(repositories)
+    at_risk = [row for r in repositories if (row := _risk_row(r, with_money=with_money)) is not None]
+    tags = [r for r in repositories if r["impact"]["tags"]]
+    texts: dict[str, list[str]] = {text: [] for text in others}
+    for repository in repositories:
+        for text in repository["warnings"]:
+            texts.setdefault(text, []).append(key_of(repository))
+        for text in repository["impact"]["blind_to"]:
+            if text == STAGED_DATA:
+                continue  # true of every plan: the heading of the impact says it
+            texts.setdefault(f"not seen: {text}", []).append(key_of(repository))
+    if not (at_risk or tags or texts):
+        return
+    page.heading("Warnings")
+    bullet = Cell("!", "bold yellow")
+    if at_risk:
+        _at_risk(page, at_risk, Money(mixed=with_money))
+    for repository in tags:
+        _tags(page, repository, tags_shown)
+    for text, keys in texts.items():
+        where = f"{names(keys)}: " if len(keys) == 1 else ""
+        after = (
+            f" ({counted(len(keys), 'repository')}: {names(keys, _WARNED_SHOWN)})" if len(keys) > 1 else ""
+        )
+        page.hanging(bullet, page.join(Cell(where, "bold"), text, Cell(after, "dim")))
+
+
+def _risk_row(repository: Json, *, with_money: bool) -> list[str] | None:
+    """The worst moment of one repository; None when nothing is at risk."""
+    horizons = repository["impact"]["horizons"]
+    known = [(horizons[name], label) for name, label in HORIZONS.items() if name in horizons]
+    worst = max(known, key=lambda pair: pair[0]["objects_at_risk"] or 0, default=None)
+    if worst is None or not worst[0]["objects_at_risk"]:
+        return None
+    figures, label = worst
+    size_bytes = figures["bytes_at_risk"]
+    known_bytes = UNKNOWN if size_bytes is None else size(size_bytes)
+    cost = Money.of(repository, mixed=with_money).cells(size_bytes)
+    return [key_of(repository), label, count(figures["objects_at_risk"]), known_bytes, *cost]
+
+
+def _at_risk(page: Page, rows: Sequence[Sequence[str]], cost: Money) -> None:
+    text = (
+        "the server would take these although the documented rule keeps them:"
+        " its walk of the history can stop early"
+    )
+    page.hanging(Cell("!", "bold red"), page.join(Cell("objects at risk: ", "bold"), text))
+    headers = ("", "when", "objects", "bytes", *cost.header())
+    page.table(headers, rows, figures=(2, 3, 4), solid=(1,), indent=3)
+
+
+def _tags(page: Page, repository: Json, limit: int | None) -> None:
+    tags, cost = repository["impact"]["tags"], Money.of(repository)
+    title = page.join(
+        Cell(f"{key_of(repository)}: ", "bold"),
+        f"{counted(len(tags), 'tag')} would lose data (now or within 30 days)",
+    )
+    page.hanging(Cell("!", "bold red"), title)
+    rows = [
+        [
+            t["tag"],
+            t["commit_id"][:12],
+            UNKNOWN if t["objects"] is None else count(t["objects"]),
+            UNKNOWN if t["size_bytes"] is None else size(t["size_bytes"]),
+            *cost.cells(t["size_bytes"]),
+        ]
+        for t in tags[:limit]
+    ]
+    headers = ("tag", "commit", "objects lost", "bytes lost", *cost.header())
+    page.table(headers, rows, figures=(2, 3, 4), solid=(1,), indent=3)
+    if limit is not None and len(tags) > limit:
+        page.line(Cell(f"and {count(len(tags) - limit)} more tags in the plan file", "dim"), indent=3)
+
+
+def render_adopted(page: Page, document: Json) -> None:
+    """Repositories that a glob newly matches: nobody named them."""
+    adopted = [r for r in document["repositories"] if r["adopted"]]
+    if not adopted:
+        return
+    page.heading("Adopted repositories", "a glob matches them for the first time; nobody named them")
+    for (entry, source), group in _grouped(adopted, lambda r: (r["entry"], r["source"])).items():
+        where = f" at {source}" if source else ""
+        page.hanging(
+            Cell("+", "bold yellow"),
+            page.join(Cell(entry, "bold"), Cell(where, "dim"), ": " + names([key_of(r) for r in group])),
+        )
+
+
+def render_failures(page: Page, repositories: Sequence[Json]) -> None:
+    """Repositories that could not be planned: what, where, what to do. Equal ones together."""
+    failed = [r for r in repositories if r["failure"] is not None]
+    if not failed:
+        return
+    page.heading("Failed", "not planned, and not written by an apply of this plan")
+    groups = _grouped(failed, lambda r: tuple(r["failure"][k] for k in ("message", "where", "hint")))
+    for (message, where, hint), group in groups.items():
+        keys = [key_of(r) for r in group]
+        place = f"{where}: " if where and where not in keys else ""
+        lines = [page.join(Cell(names(keys), "bold")), page.join(f"{place}{message}")]
+        if hint:
+            lines.append(page.join(Cell("hint: ", "dim"), hint))
+        page.hanging(Cell("x", "bold red"), *lines)
+
+
+def render_unmanaged(page: Page, document: Json) -> None:
+    """Repositories on the servers that no entry names: never touched, and worth knowing."""
+    unmanaged = document["unmanaged"]
+    if unmanaged:
+        page.heading("Not managed", f"{counted(len(unmanaged), 'repository')} that no entry names")
+        page.line(names(unmanaged, _UNMANAGED_SHOWN), indent=2)

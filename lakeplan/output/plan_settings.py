@@ -1,0 +1,274 @@
+"""Policies and object rules in a plan: what changes in them, and which branches go."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lakeplan.branches.fates import EVEREST
+from lakeplan.output.lifecycle import (
+    follows_table,
+    going_table,
+    losses_of,
+    reason_of,
+    stale_table,
+    staying_table,
+)
+from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.plan_changes import MARKS, NOT_SET, key_of
+from lakeplan.output.text import UNKNOWN, Money, count, counted, moment
+
+Json = Mapping[str, Any]
+Row = list[str | Cell]
+
+TITLES = {"branch_lifecycle": "branch lifecycle policies", "object_lifecycle": "object lifecycle rules"}
+_WHAT = {
+    "add": "set for the first time",
+    "change": "",
+    "clear": "clear: all of them are removed from the server",
+}
+BY_THE_JOB = "deleted by the server's own job, if nobody writes"
+IDLE = "idle*"
+_LEGEND = {
+    "already": "the stored policies let it go by then too",
+    "stays": "only the stored policies let it go",
+}
+_ORDER = "order"
+_NO_EFFECT = "no effect on which branches go"
+_FATES_SHOWN = 20
+_MANY = 8
+
+
+def settings_of(repository: Json) -> list[tuple[str, Json]]:
+    """(kind, setting) of the settings that the plan would write."""
+    found = ((kind, repository[kind]) for kind in TITLES)
+    return [(kind, setting) for kind, setting in found if setting and setting["action"] != "none"]
+
+
+def render_setting_changes(page: Page, repositories: Sequence[Json]) -> None:
+    """Every policy and rule that differs. Repositories that change alike share one block."""
+    groups: dict[tuple[str, str], list[tuple[Json, Json]]] = {}
+    for repository in repositories:
+        for kind, setting in settings_of(repository):
+            alike = json.dumps([setting["action"], setting["changes"], repository["adopted"]])
+            groups.setdefault((kind, alike), []).append((repository, setting))
+    for (kind, _), members in groups.items():
+        keys = [key_of(repository) for repository, _ in members]
+        repository, setting = members[0]
+        page.blank()
+        title = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'repository')} alike"
+        adopted = "  adopted" if repository["adopted"] else ""
+        lines = [page.join(Cell(title, "bold"), f"  {TITLES[kind]}", Cell(adopted, "yellow"))]
+        if len(keys) > 1:
+            lines.append(page.join(names(keys)))
+        if _WHAT[setting["action"]]:
+            lines.append(page.join(Cell(_WHAT[setting["action"]], "dim")))
+        page.hanging(MARKS[setting["action"]], *lines)
+        rows = [row for change in setting["changes"] for row in _rows(page, change)]
+        page.table(("", "", "", "now", "proposed"), rows, solid=(0, 2), indent=3)
+
+
+def _rows(page: Page, change: Json) -> Iterator[Row]:
+    """One row a value; what the item is called stands in the first."""
+    mark = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}
+    lead: Row = [mark[change["action"]], change["item"]]
+    if _ORDER in change["before"] and _ORDER in change["after"]:  # no policy has a value of that name
+        yield [*lead, "", change["before"][_ORDER], f"{page.arrow} {change['after'][_ORDER]}"]
+        yield ["", "", "", "", Cell(_NO_EFFECT, "green")]
+        return
+    for key in dict.fromkeys([*change["before"], *change["after"]]):
+        old, new = change["before"].get(key), change["after"].get(key)
+        yield [
+            *lead,
+            key,
+            Cell(old or NOT_SET, "" if old else "dim"),
+            Cell(f"{page.arrow} {new or NOT_SET}", "bold" if new else "dim"),
+        ]
+        lead = ["", ""]
+
+
+def render_branches(page: Page, document: Json) -> None:
+    """Which branches the server's job deletes under the proposed policies, and when."""
+    repositories = [
+        r
+        for r in document["repositories"]
+        if r["failure"] is None and any(kind == "branch_lifecycle" for kind, _ in settings_of(r))
+    ]
+    _object_notes(page, document)
+    if not repositories:
+        return
+    page.heading("Branches", BY_THE_JOB)
+    quiet = [
+        r for r in repositories if not (r["branch_lifecycle"]["fates"] or r["branch_lifecycle"]["notes"])
+    ]
+    if len(repositories) > _MANY:
+        rows: list[Row] = [[key_of(r), *_counts(r["branch_lifecycle"])] for r in repositories]
+        headers = ("", "go now", "in 7 days", "in 30 days")
+        page.table(headers, rows, figures=(1, 2, 3))
+        return
+    for repository in (r for r in repositories if r not in quiet):
+        page.blank()
+        branches_of(page, repository, limit=_FATES_SHOWN)
+    if quiet:
+        page.blank()
+        page.line("No branch goes through the change in ", names([key_of(r) for r in quiet]), ".")
+
+
+def branches_of(page: Page, repository: Json, *, limit: int | None) -> None:
+    """One repository: counts, the branches, what to know of them."""
+    policies = repository["branch_lifecycle"]
+    now, week, month = _counts(policies)
+    page.line(
+        Cell(key_of(repository), "bold"),
+        "  newly go: ",
+        now,
+        " now, ",
+        week,
+        " in 7 days, ",
+        month,
+        " in 30 days",
+    )
+    fates = policies["fates"]
+    if fates:
+        rows = [_fate(fate) for fate in fates[:limit]]
+        page.table(("branch", "created", "last write", "policy", "goes at", ""), rows, solid=(1, 2, 4, 5))
+    if limit is not None and len(fates) > limit:
+        page.line(Cell(f"and {count(len(fates) - limit)} more branches in the plan file", "dim"), indent=2)
+    losses_of(page, fates[:limit])
+    for word, text in _LEGEND.items():
+        if any(word in _remarks(fate) for fate in fates[:limit]):
+            page.hanging(Cell(word, "dim"), page.join(Cell(text, "dim")), indent=2)
+    notes(page, policies["notes"])
+
+
+def notes(page: Page, texts: Sequence[str]) -> None:
+    """What to know, one line each; the caveat of idle verdicts has their mark."""
+    for text in texts:
+        lead = Cell(IDLE, "bold yellow") if text == EVEREST else Cell("!", "dim")
+        page.hanging(lead, page.join(text), indent=2)
+
+
+def _object_notes(page: Page, document: Json) -> None:
+    for repository in document["repositories"]:
+        rules = repository["object_lifecycle"]
+        if repository["failure"] is None and rules and rules["notes"]:
+            page.heading("Object lifecycle", key_of(repository))
+            notes(page, rules["notes"])
+
+
+def _counts(policies: Json) -> list[Cell]:
+    shown = (policies["deletions"].get(name, 0) for name in ("now", "plus_7_days", "plus_30_days"))
+    return [Cell(count(value), "bold yellow" if value else "dim") for value in shown]
+
+
+def _remarks(fate: Json) -> list[str]:
+    if fate["goes_at"] is None:
+        return ["stays"]
+    stored = fate["before_at"] is not None and fate["before_at"] <= fate["goes_at"]
+    return [*(["already"] if stored else []), *([IDLE] if fate["idle"] else [])]
+
+
+def _fate(fate: Json) -> Row:
+    """One branch. Idle verdicts are marked: an Everest mount that was not synced is no write."""
+    goes = fate["goes_at"]
+    return [
+        fate["branch_id"],
+        _day(fate["created"]),
+        UNKNOWN if fate["last_write"] is None else _day(fate["last_write"]),
+        fate["policy"],
+        Cell("" if goes is None else moment(goes), "bold"),
+        Cell(" ".join(_remarks(fate)), "green" if goes is None else "dim"),
+    ]
+
+
+def _day(time: str) -> str:
+    return moment(time)[:10]
+
+
+BY_RUN = "deleted by `lakeplan lifecycle run`, not by apply"
+_SHOWN = 20
+
+_STALE = 5
+
+
+def with_branches(repositories: Sequence[Json]) -> list[Json]:
+    """Repositories whose branches lakeplan itself deletes."""
+    return [r for r in repositories if r["lifecycle"] is not None and r["failure"] is None]
+
+
+def going_of(repository: Json) -> list[Json]:
+    return [b for b in repository["lifecycle"]["branches"] if b["verdict"] == "delete"]
+
+
+def staying_of(repository: Json) -> list[Json]:
+    """Soonest to go first."""
+    found = [b for b in repository["lifecycle"]["branches"] if b["verdict"] != "delete"]
+    return sorted(found, key=lambda b: (b["due"] is None, b["due"] or "", b["branch_id"]))
+
+
+def render_run_branches(page: Page, document: Json) -> None:
+    """A part of its own per repository; of very many those where branches go, and a table of the others."""
+    repositories = with_branches(document["repositories"])
+    if not repositories:
+        return
+    page.heading("Branches", BY_RUN)
+    few = len(repositories) <= _MANY
+    shown = repositories if few else [r for r in repositories if going_of(r)][:_MANY]
+    room = _SHOWN
+    for repository in shown:
+        page.blank()
+        staying = len(staying_of(repository))
+        listed = few and staying <= room
+        room -= staying if listed else 0
+        run_branches_of(page, repository, limit=_SHOWN, staying=listed)
+    rest = [r for r in repositories if r not in shown]
+    if rest:
+        page.blank()
+        rows: list[list[str | Cell]] = [
+            [key_of(r), *counts(r["lifecycle"]), count(len(staying_of(r)))] for r in rest
+        ]
+        page.table(("", "go now", "in 7 days", "in 30 days", "stay now"), rows, figures=(1, 2, 3, 4))
+    if any(len(going_of(r)) > _SHOWN for r in shown):
+        page.line(
+            Cell("Every branch is in the plan file, and in `lakeplan lifecycle plan`.", "dim"), indent=2
+        )
+
+
+def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying: bool) -> None:
+    """One repository: counts, what goes, what stays (or why, in figures), and what follows."""
+    found, cost = repository["lifecycle"], Money.of(repository)
+    if found["unknown"]:
+        title = page.join(Cell(key_of(repository), "bold"), "  which branches go could not be told")
+        page.hanging(Cell("!", "bold yellow"), title, page.join(found["unknown"]))
+        return
+    now, week, month = counts(found)
+    since = f", observed since {moment(found['observed_since'])}" if found["observed_since"] else ""
+    page.line(
+        *(Cell(key_of(repository), "bold"), "  go: ", now, " now, ", week, " in 7 days, ", month),
+        *(" in 30 days", Cell(since, "dim")),
+    )
+    going, rest = going_of(repository), staying_of(repository)
+    if going:
+        going_table(page, going[:limit], found["as_of"], cost)
+    if limit is not None and len(going) > limit:
+        page.line(Cell(f"and {count(len(going) - limit)} more that go", "dim"), indent=2)
+    if rest and staying:
+        staying_table(page, rest, found["as_of"])
+    elif rest:
+        page.line(f"{counted(len(rest), 'branch')} stay: {why_they_stay(rest)}", indent=2)
+    follows_table(page, found, cost)
+    stale_table(page, found["branches"], cost, limit=_STALE if limit is not None else None)
+    notes(page, found["notes"])
+
+
+def counts(found: Json) -> list[Cell]:
+    shown = (found["deletions"].get(name, 0) for name in ("now", "plus_7_days", "plus_30_days"))
+    return [Cell(count(value), "bold yellow" if value else "dim") for value in shown]
+
+
+def why_they_stay(branches: Sequence[Json]) -> str:
+    """``300 not crossed yet, 12 no policy matches``: by reason, most first."""
+    found = Counter(reason_of(branch) for branch in branches)
+    return ", ".join(f"{count(number)} {reason}" for reason, number in found.most_common())

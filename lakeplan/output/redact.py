@@ -1,0 +1,186 @@
+"""A document with digests in place of object paths, prefixes, physical addresses and storage URLs.
+
+What stands under the keys below is replaced as a whole; in every other text what is known from there, URLs
+of storage, and keys of lakeFS's own folders. Names of servers, repositories, branches, tags and files of the
+tree stay: they are no object paths.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lakeplan.values.redaction import is_digest, path_digest
+
+if TYPE_CHECKING:
+    from lakeplan.values.plan import Plan
+
+
+Json = Mapping[str, Any]
+
+_PATHS = frozenset({"prefix", "paths", "address", "storage_namespace", "namespace", "held_prefixes"})
+_NAMES = frozenset(
+    {
+        *("server", "name", "repository", "owner", "entry", "source", "scope", "targets", "unmanaged"),
+        *("branch_id", "branch", "branches", "tag", "tags", "ref", "head_of", "default_branch", "start"),
+        *("commit_id", "id", "run_id", "mark_id", "of_run", "format", "schema", "key", "gate", "policy"),
+        *("patterns", "digest", "etag", "before_etag", "after_etag", "config_hash", "as_of", "by"),
+    }
+)
+"""Keys whose texts are names or ids: only URLs of storage are looked for in them."""
+_SERVERS = frozenset({"endpoint_url"})
+_BY_KEY = frozenset({"failures", "reasons"})
+"""Maps whose keys are texts, too."""
+_PLAN_TOP = frozenset({"gates", "warnings", "loosenings"})
+_PLAN_PARTS = frozenset({"impact", "gates", "warnings", "failure", "storage_namespace", "lifecycle"})
+"""What of a plan file may be redacted: an apply compares all else with the servers and the tree."""
+
+_END = r"[^\s'\"`,;()\[\]{}<>|]*"
+_URL = re.compile(
+    rf"\b(?:s3a?|gs|az|azure|abfss?|wasbs?|file|local|mem)://{_END}|https?://[^\s/]*\.blob\.{_END}"
+)
+_KEY = re.compile(rf"(?<![\w./-])(?:data|_lakefs|_lakeplan)/{_END}")
+_HOLD = re.compile(r"(?<=holds\[prefix )[^\]]+(?=\])")
+
+
+def redacted(document: Json) -> dict[str, Any]:
+    """A copy for people and programs outside; what it says besides stays as it is."""
+    made: dict[str, Any] = _Redactor(document).part(document, _scope(document, ""))
+    return made
+
+
+def redact_text(text: str, scope: str = "") -> str:
+    """A message: URLs of storage, and keys of lakeFS's folders."""
+    return _patterns(text, scope)
+
+
+def redact_plan(plan: Plan) -> Plan:
+    """A plan whose file may be shown and still be applied: its rules, prefixes of object rules among them,
+    are those that would be written, so they stay; the storage namespace is a digest that an apply can
+    compare. What a sweep keeps to is said without the reasons of holds, which are free text."""
+    # Plans need numpy, and every command needs this module: its errors are redacted too.
+    from lakeplan.values.plan_document import digest_of, load_plan, to_document, with_shown
+
+    document = to_document(plan)
+    redactor = _Redactor(document)
+    made = {key: redactor.part(value, "") if key in _PLAN_TOP else value for key, value in document.items()}
+    made["repositories"] = [
+        {
+            key: redactor.at(key, value, _scope(repository, "")) if key in _PLAN_PARTS else value
+            for key, value in repository.items()
+        }
+        for repository in document["repositories"]
+    ]
+    made["sweep_guards"] = {key: _no_reasons(guard) for key, guard in document["sweep_guards"].items()}
+    made["digest"] = digest_of(made)
+    known = {r.key: r.impact.shown for r in plan.repositories if r.impact.shown is not None}
+    return with_shown(load_plan(json.dumps(made), where="the redacted plan"), known)
+
+
+def _no_reasons(guard: Json) -> dict[str, Any]:
+    return {**guard, "holds": [{**hold, "reason": ""} for hold in guard["holds"]]}
+
+
+def _scope(part: Json, outer: str) -> str:
+    """``server/name`` of the repository a part is about; what ``explain`` and ``curve`` call it else."""
+    name = part.get("name", part.get("repository"))
+    if isinstance(part.get("server"), str) and isinstance(name, str):
+        return f"{part['server']}/{name}"
+    if "what" in part and isinstance(name, str):
+        return name
+    for key in ("repository", "scope"):
+        if isinstance(part.get(key), str) and "/" in part[key]:
+            return str(part[key])
+    return outer
+
+
+class _Redactor:
+    def __init__(self, document: Json) -> None:
+        known: dict[str, set[str]] = {}
+        for scope, path in _known(document, _scope(document, "")):
+            known.setdefault(scope, set()).add(path)
+        self._known = {scope: _any_of(paths) for scope, paths in known.items()}
+
+    def part(self, value: Any, scope: str) -> Any:
+        if isinstance(value, Mapping):
+            inner = _scope(value, scope)
+            return {key: self.at(key, item, inner) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.part(item, scope) for item in value]
+        return self._text(value, scope) if isinstance(value, str) else value
+
+    def at(self, key: str, value: Any, scope: str) -> Any:
+        """What stands under a key."""
+        if key in _SERVERS:
+            return value
+        if key in _PATHS:
+            return _whole(value, scope)
+        if key == "what" and isinstance(value, Mapping) and value.get("kind") in ("path", "address"):
+            return {**value, "text": _whole(value["text"], scope)}
+        if key in _NAMES and not isinstance(value, Mapping):
+            return self._names(value, scope)
+        if key in _BY_KEY and isinstance(value, Mapping):
+            return {self._text(name, scope): self.part(item, scope) for name, item in value.items()}
+        return self.part(value, scope)
+
+    def _names(self, value: Any, scope: str) -> Any:
+        """Names, in lists too; what is a map there is a part like any other."""
+        if isinstance(value, str):
+            return _URL.sub(lambda match: _digest(scope, match.group()), value)
+        if isinstance(value, (list, tuple)):
+            return [self._names(item, scope) for item in value]
+        return self.part(value, scope)
+
+    def _text(self, text: str, scope: str) -> str:
+        known = self._known.get(scope)
+        if known is not None:
+            text = known.sub(lambda match: _digest(scope, match.group()), text)
+        return _patterns(text, scope)
+
+
+def _known(value: Any, scope: str) -> Iterator[tuple[str, str]]:
+    """Every path that stands under a key of its own, and the repository it is of."""
+    if isinstance(value, Mapping):
+        inner = _scope(value, scope)
+        for key, item in value.items():
+            is_question = (
+                key == "what" and isinstance(item, Mapping) and item.get("kind") in ("path", "address")
+            )
+            found = [item["text"]] if is_question else item if key in _PATHS else None
+            for path in found if isinstance(found, (list, tuple)) else [found]:
+                if isinstance(path, str) and path:
+                    yield inner, path
+            yield from _known(item, inner)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _known(item, scope)
+
+
+def _any_of(paths: set[str]) -> re.Pattern[str]:
+    """The longest first; below a folder, all of the path."""
+    parts = [
+        re.escape(path) + (_END if path.endswith("/") or "://" in path else r"(?![\w/-])")
+        for path in sorted(paths, key=len, reverse=True)
+    ]
+    return re.compile(rf"(?<![\w./-])(?:{'|'.join(parts)})")
+
+
+def _whole(value: Any, scope: str) -> Any:
+    if isinstance(value, str):
+        return _digest(scope, value)
+    return [_whole(item, scope) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _patterns(text: str, scope: str) -> str:
+    for pattern in (_URL, _KEY, _HOLD):
+        text = pattern.sub(lambda match: _digest(scope, match.group()), text)
+    return text
+
+
+def _digest(scope: str, path: str) -> str:
+    if is_digest(path):
+        return path
+    end = path[len(path.rstrip(".:")) :]
+    return path_digest(scope, path.rstrip(".:")) + end

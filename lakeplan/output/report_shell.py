@@ -1,0 +1,333 @@
+"""HTML put together from parts, none of which can break out: whatever is not ``Markup`` is escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from lakeplan.output.curve_svg import nice_ceiling
+from lakeplan.output.text import moment, safe
+
+
+class Markup(str):
+    """Text that is HTML already. Only this module makes it, and the files of ``assets``."""
+
+    __slots__ = ()
+
+
+Child = str | int | Iterable["Child"] | None
+Attribute = str | int | float | bool | None
+
+_TALL = 25
+"""Rows from which on a table scrolls in a box of its own height."""
+_VOID = frozenset({"meta", "input", "br", "col", "hr"})
+_NAMES = {"cls": "class", "for_": "for", "type_": "type"}
+
+
+def text(value: object) -> Markup:
+    """Other people's text."""
+    return value if isinstance(value, Markup) else Markup(escape(safe(str(value)), quote=True))
+
+
+def join(children: Iterable[Child]) -> Markup:
+    return Markup("".join(_flat(children)))
+
+
+def _flat(children: Iterable[Child]) -> Iterable[str]:
+    for child in children:
+        if child is None:
+            continue
+        if isinstance(child, (str, int)):
+            yield text(child)
+        else:
+            yield from _flat(child)
+
+
+def el(tag: str, *children: Child, **attributes: Attribute) -> Markup:
+    """An element. ``cls`` is class, ``for_`` for; underscores become dashes; True is an attribute without a
+    value, False and None leave it out."""
+    parts = [tag]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        name = _NAMES.get(key, key.replace("_", "-"))
+        parts.append(name if value is True else f'{name}="{text(value)}"')
+    opening = f"<{' '.join(parts)}>"
+    return Markup(opening if tag in _VOID else f"{opening}{join(children)}</{tag}>")
+
+
+def data_block(identifier: str, document: Any) -> Markup:
+    """JSON inside a script element that no browser runs, and that nothing in it can end."""
+    raw = json.dumps(document, separators=(",", ":"), ensure_ascii=True, sort_keys=True)
+    for character in "<>&":
+        raw = raw.replace(character, f"\\u{ord(character):04x}")
+    return Markup(f'<script type="application/json" id="{text(identifier)}">{raw}</script>')
+
+
+Cell = Child | tuple[Child, dict[str, Attribute]]
+
+
+def table(
+    caption: Child,
+    headers: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    figures: Iterable[int] = (),
+    sortable: bool = False,
+    hidden_caption: bool = False,
+) -> Markup:
+    """A table in a box that scrolls by itself. The first cell of a row is its header. A cell may come with
+    attributes, such as ``data_sort``; ``figures`` are columns of numbers."""
+    numbers = frozenset(figures)
+
+    def cell(n: int, value: Cell) -> Markup:
+        content, given = value if isinstance(value, tuple) else (value, {})
+        more = {k: v for k, v in given.items() if k != "cls"}
+        cls = " ".join(filter(None, ["num" if n in numbers else "", str(given.get("cls") or "")])) or None
+        if n == 0:
+            return el("th", content, scope="row", cls=cls, **more)
+        return el("td", content, cls=cls, **more)
+
+    head = el(
+        "tr", [el("th", h, scope="col", cls="num" if n in numbers else None) for n, h in enumerate(headers)]
+    )
+    body = [el("tr", [cell(n, value) for n, value in enumerate(row)]) for row in rows]
+    return el(
+        "div",
+        el(
+            "table",
+            el("caption", caption, cls="unseen" if hidden_caption else None),
+            el("thead", head),
+            el("tbody", body),
+            data_sortable=sortable,
+        ),
+        cls="scroll tall" if len(body) > _TALL else "scroll",
+    )
+
+
+Json = Mapping[str, Any]
+
+STYLES = ("page.css", "graph.css")
+SCRIPTS = ("page.js", "graph_data.js", "graph_words.js", "graph_picture.js", "graph_list.js", "start.js")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with a heading of its own."""
+
+    id: str
+    title: str
+    body: Markup
+
+
+@cache
+def asset(name: str) -> Markup:
+    """A file of this package, which is trusted text."""
+    return Markup((files("lakeplan.output") / "assets" / name).read_text(encoding="utf-8"))
+
+
+def styles() -> Markup:
+    return Markup("\n".join(asset(name) for name in STYLES))
+
+
+def script() -> Markup:
+    """One function around all files: they see each other, and the page sees none of their names."""
+    return Markup('"use strict";(() => {\n' + "\n".join(asset(name) for name in SCRIPTS) + "\n})();")
+
+
+def page(document: Json, sections: Sequence[Section], data: Sequence[Markup]) -> str:
+    """The whole file. ``data`` are the blocks of JSON that the scripts read."""
+    title = "lakeplan report"
+    css, js = styles(), script()
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=_policy(css, js)),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("meta", name="referrer", content="no-referrer"),
+        el("title", f"{title}, {moment(document['plan']['as_of'])}"),
+        Markup(f"<style>{css}</style>"),
+    )
+    main = [
+        el("section", el("h2", s.title, id=f"{s.id}-title"), s.body, id=s.id, aria_labelledby=f"{s.id}-title")
+        for s in sections
+    ]
+    body = el(
+        "body",
+        el("a", "Skip to the content", href="#content", cls="skip"),
+        _header(document, title),
+        _navigation(sections),
+        el("main", *main, id="content", tabindex=-1),
+        _footer(document),
+        *data,
+        Markup(f"<script>{js}</script>"),
+    )
+    return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
+
+
+def _policy(css: str, js: str) -> str:
+    return (
+        f"default-src 'none'; script-src '{_digest(js)}'; style-src '{_digest(css)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(source: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+
+
+def _header(document: Json, title: str) -> Markup:
+    plan = document["plan"]
+    facts = [f"Judged at {moment(plan['as_of'])}"]
+    if plan["tree_commit"]:
+        facts.append(f"tree commit {plan['tree_commit'][:12]}")
+    if plan["base"]:
+        facts.append(f"base {plan['base'][:12]}")
+    facts.append(f"plan {plan['digest'][:12]}")
+    choices = [
+        el("option", label, value=value)
+        for value, label in (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
+    ]
+    return el(
+        "header",
+        el("div", el("h1", title), el("p", ", ".join(facts), cls="dim"), cls="title"),
+        el(
+            "p",
+            el("label", "Colours ", for_="theme"),
+            el("select", *choices, id="theme", autocomplete="off"),
+            cls="needs-script",
+        ),
+        cls="top",
+    )
+
+
+def _navigation(sections: Sequence[Section]) -> Markup:
+    links = [
+        el("li", el("a", section.title.partition(" by ")[0], href=f"#{section.id}")) for section in sections
+    ]
+    return el("nav", el("ul", *links), aria_label="Sections")
+
+
+def _footer(document: Json) -> Markup:
+    version = document["plan"]["lakeplan_version"]
+    words = (
+        "Made by lakeplan from a plan file; this page is one file, asks no network and remembers nothing. "
+        "Times are UTC, sizes decimal."
+    )
+    return el("footer", el("p", join([words, text(f" Plan made by lakeplan {version}.")]), cls="dim"))
+
+
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 74, 20, 14, 46
+TICKS = 4
+_STEPS = (1, 2, 5, 7, 10, 14, 30, 60, 90, 180, 365, 730, 1825, 3650, 7300, 36500)
+
+Label = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A field with ``x`` from 0 to ``span`` and ``y`` from 0 to ``highest``."""
+
+    span: float
+    highest: float
+    height: int = 200
+
+    def x(self, value: float) -> str:
+        return f"{LEFT + (WIDTH - LEFT - RIGHT) * value / self.span:.1f}"
+
+    def y(self, value: float) -> str:
+        return f"{TOP + self.height * (1 - value / self.highest):.1f}"
+
+    @property
+    def floor(self) -> str:
+        return self.y(0)
+
+
+def frame(span: float, peaks: Iterable[int], height: int = 200) -> Frame:
+    return Frame(max(span, 1), nice_ceiling(max([1, *peaks])), height)
+
+
+def words(x: float | str, y: float | str, content: str, cls: str) -> Markup:
+    return el("text", content, x=str(x), y=str(y), cls=cls)
+
+
+def axes(f: Frame, label: Label, ticks: Sequence[tuple[float, str]], below: str) -> list[Markup]:
+    """Lines with figures at the left, ``ticks`` (place, words) and what they mean at the foot."""
+    parts = []
+    for value in sorted({int(f.highest * n // TICKS) for n in range(TICKS + 1)}):
+        at = f.y(value)
+        parts.append(el("line", cls="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at))
+        parts.append(words(LEFT - 6, float(at) + 4, label(value), "soft end"))
+    foot = TOP + f.height
+    parts += [words(f.x(at), foot + 17, text, "soft mid") for at, text in ticks]
+    parts.append(words(WIDTH - RIGHT, foot + 36, below, "soft end"))
+    return parts
+
+
+def day_ticks(span: int) -> list[tuple[float, str]]:
+    """Round days, few enough to stand apart."""
+    step = next((s for s in _STEPS if span // s <= 9), span)
+    return [(day, f"{day:,}") for day in range(0, span + 1, step)]
+
+
+def step_path(f: Frame, steps: Sequence[tuple[float, float]]) -> str:
+    """Level from each point to the next, and on to the right end."""
+    first = steps[0][1] if steps else 0
+    path = f"M{f.x(0)} {f.y(first)}"
+    path += "".join(f"H{f.x(min(at, f.span))}V{f.y(value)}" for at, value in steps[1:] if at <= f.span)
+    return f"{path}H{f.x(f.span)}"
+
+
+def area_path(f: Frame, steps: Sequence[tuple[float, float]]) -> str:
+    return f"{step_path(f, steps)}V{f.floor}H{f.x(0)}Z"
+
+
+def upright(f: Frame, at: float, cls: str, content: str) -> list[Markup]:
+    """A line at one place, with words beside it that stay inside the picture."""
+    end = at > f.span * 0.8
+    line = el("line", cls=cls, x1=f.x(at), x2=f.x(at), y1=TOP, y2=f.floor)
+    beside = float(f.x(at)) + (-6 if end else 6)
+    return [line, words(f"{beside:.1f}", TOP + 12, content, "on end" if end else "on")]
+
+
+def column(f: Frame, at: float, width: float, value: float, cls: str, said: str) -> Markup:
+    top = float(f.y(value))
+    return el(
+        "rect",
+        el("title", said),
+        cls=cls,
+        x=f"{float(f.x(at)):.1f}",
+        y=f"{top:.1f}",
+        width=f"{width:.1f}",
+        height=f"{max(0.0, float(f.floor) - top):.1f}",
+    )
+
+
+def picture(name: str, said: str, parts: Iterable[Markup], height: int = 200) -> Markup:
+    """The SVG. ``name`` is its title, ``said`` what it shows."""
+    return el(
+        "svg",
+        el("title", name),
+        *parts,
+        cls="picture",
+        role="img",
+        aria_label=f"{name}. {said}",
+        viewBox=f"0 0 {WIDTH} {TOP + height + BOTTOM}",
+    )
+
+
+def figure(drawn: Markup, caption: str) -> Markup:
+    return el("figure", drawn, el("figcaption", caption))
+
+
+def behind(title: str, *body: Markup) -> Markup:
+    """The table behind a picture, folded."""
+    return el("details", el("summary", title), *body)

@@ -1,0 +1,262 @@
+"""One repository of a plan in full, and results of policy tests."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.plan_changes import DEFAULT, MARKS, NOT_SET, key_of
+from lakeplan.output.plan_impact import (
+    AT_MOST,
+    impact_details,
+    render_failures,
+    render_gates,
+    render_warnings,
+)
+from lakeplan.output.plan_settings import (
+    BY_RUN,
+    BY_THE_JOB,
+    TITLES,
+    branches_of,
+    notes,
+    render_setting_changes,
+    run_branches_of,
+    settings_of,
+)
+from lakeplan.output.text import Money, count, counted, days, duration, moment, safe, size
+
+Json = Mapping[str, Any]
+
+
+def render_repository(repository: Json, console: Console) -> None:
+    """Prints one entry of the document's ``repositories``, nothing folded or left out; an empty line ends
+    it, since several may follow each other."""
+    page = Page(console)
+    mark = MARKS.get(_overall(repository), Cell(" "))
+    page.hanging(mark, page.join(Cell(key_of(repository), "bold")), page.join(_action(repository)))
+    _facts(page, repository)
+    _rules(page, repository)
+    render_setting_changes(page, [repository])
+    if any(kind == "branch_lifecycle" for kind, _ in settings_of(repository)):
+        page.heading("Branches", BY_THE_JOB)
+        branches_of(page, repository, limit=None)
+    if repository["lifecycle"] is not None and repository["failure"] is None:
+        page.heading("Branches", BY_RUN)
+        run_branches_of(page, repository, limit=None, staying=True)
+    for kind, setting in settings_of(repository):
+        if kind != "branch_lifecycle":
+            notes(page, setting["notes"])
+    impact = repository["impact"]
+    page.heading("Impact", AT_MOST)
+    impact_details(page, repository, prefixes=None)
+    if impact["backlog"] is not None:
+        page.line(f"backlog under the stored rules: {_backlog(repository)}", indent=2)
+    if impact["status"] == "simulated":
+        read = f"{counted(impact['ranges_read'], 'range')}, {counted(impact['entries_read'], 'entry')}"
+        page.line(Cell(f"read: {read}", "dim"), indent=2)
+    render_gates(page, repository["gates"], all_of_them=True)
+    render_warnings(page, [repository], tags_shown=None)
+    render_failures(page, [repository])
+    page.blank()
+
+
+def _action(repository: Json) -> str:
+    if repository["failure"] is not None:
+        return "failed to plan"
+    others = [f"{TITLES[kind]}: {setting['action']}" for kind, setting in settings_of(repository)]
+    return "; ".join([_rules_action(repository), *others])
+
+
+def _overall(repository: Json) -> str:
+    """One word for all its settings, as the model's ``overall``."""
+    actions = {repository["action"], *(s["action"] for _, s in settings_of(repository))} - {"none"}
+    return "none" if not actions else actions.pop() if len(actions) == 1 else "change"
+
+
+def _rules_action(repository: Json) -> str:
+    if not repository["managed"]:
+        return "its GC rules are not managed by the tree"
+    return {
+        "add": "rules are set for the first time: the collector starts to work here",
+        "change": "rules change",
+        "clear": "all rules are removed (clear): nothing is collected any more",
+    }.get(repository["action"], "no changes")
+
+
+def _facts(page: Page, repository: Json) -> None:
+    adopted = " (adopted: a glob matches it for the first time)" if repository["adopted"] else ""
+    source = f" at {repository['source']}" if repository["source"] else ""
+    facts = {
+        "entry": f"{repository['entry']}{source}{adopted}",
+        "owner": repository["owner"] or "",
+        "endpoint": repository["endpoint_url"],
+        "branches": str(len(repository["branches"])),
+        "unexpanded": names([f"{b} ({days(d)})" for b, d in repository["unexpanded"].items()]),
+        "etag": f"{repository['before_etag'][:12]} {page.arrow} {repository['after_etag'][:12]}",
+        "config hash": repository["config_hash"][:12],
+    }
+    for name, value in facts.items():
+        if value:
+            page.hanging(Cell(name, "dim"), page.join(value), indent=2, lead_width=11)
+
+
+def _rules(page: Page, repository: Json) -> None:
+    """Every value before and after, changed or not."""
+    before, after = _values(repository["before"]), _values(repository["after"])
+    if not (before or after):
+        return
+    page.heading("Rules")
+    rows: list[list[str | Cell]] = []
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        label = DEFAULT if name[0] == "default" else f"branch {name[1]}"
+        mark = Cell(" ")
+        if old != new:
+            mark = MARKS["add"] if old is None else MARKS["clear"] if new is None else MARKS["change"]
+        rows.append([mark, label, _days(old), Cell(page.arrow, "dim"), _days(new)])
+    page.table(("", "", "now", "", "proposed"), rows)
+
+
+def _values(rules: Json | None) -> dict[tuple[str, str], int]:
+    if rules is None:
+        return {}
+    values = {("default", ""): rules["default_retention_days"]}
+    return values | {("branch", b["branch_id"]): b["retention_days"] for b in rules["branches"]}
+
+
+def _days(value: int | None) -> Cell:
+    return Cell(NOT_SET, "dim") if value is None else Cell(days(value))
+
+
+def _backlog(repository: Json) -> str:
+    backlog = repository["impact"]["backlog"]
+    commits = counted(backlog["commits"], "commit")
+    if backlog["objects"] is None:
+        return f"{commits} (objects not read)"
+    words = f"{commits}, {counted(backlog['objects'], 'object')}, {size(backlog['size_bytes'] or 0)}"
+    return words + Money.of(repository).words(backlog["size_bytes"])
+
+
+WIDE = 120
+
+_FATE = {
+    "survives": Cell("survives", "green"),
+    "goes": Cell("goes", "red"),
+    "at_risk": Cell("at risk", "yellow"),
+}
+
+
+def render_tests(document: Json, console: Console) -> None:
+    """Prints every test on a line of its own, and below each failed one what differs."""
+    page = Page(console)
+    for test in document["tests"]:
+        if test["passed"]:
+            page.line(Cell("pass", "green"), f"  {test['name']}", Cell(f"  {_place(test)}", "dim"))
+        else:
+            _failed(page, test)
+    page.blank()
+    if not document["tests"]:
+        page.line("No tests: draw a history in tests/*.yaml (lakeplan schema policy-test)")
+        return
+    summary = f"{count(document['passed'])} passed, {count(document['failed'])} failed"
+    page.line(Cell(summary, "bold red" if document["failed"] else "bold green"))
+
+
+def _failed(page: Page, test: Json) -> None:
+    page.line(Cell("FAIL", "bold red"), f"  {test['name']}", Cell(f"  {_place(test)}", "dim"))
+    for failure in test["failures"]:
+        line = f"line {failure['line']}: " if failure["line"] is not None else ""
+        lines = [page.join(f"{line}{failure['message']}")]
+        if failure["why"]:
+            lines.append(page.text(failure["why"], "dim"))
+        page.hanging(Cell("-", "red"), *lines, indent=6)
+    if test["entry"] is not None:
+        page.line(f"{test['repository']} (entry {test['entry']}): {_rules_text(test['rules'])}", indent=6)
+    if test["graph"]:
+        page.line(Cell(f"as of {moment(test['as_of'])}", "dim"), indent=6)
+        # Where it would only be folded the reasons are left to the failures above.
+        columns = 6 if page.width >= WIDE else 5
+        page.table(
+            ("", "commit", "age", "", "expected", "why")[:columns],
+            [_row(row)[:columns] for row in test["graph"]],
+            solid=(0, 2, 3, 4),
+            indent=6,
+        )
+
+
+def _row(row: Json) -> list[str | Cell]:
+    refs = [*row["branches"], *(f"tag {tag}" for tag in row["tags"])]
+    named = row["commit"] + (f" [{', '.join(refs)}]" if refs else "")
+    if row["merges"]:
+        named += f" (merges {', '.join(row['merges'])})"
+    wrong = row["expected"]
+    expected = Cell(f"<- {_FATE[wrong].text}", "bold red") if wrong else Cell("")
+    return [
+        row["lanes"],
+        named,
+        _age(row["age_seconds"]),
+        _FATE[row["found"]],
+        expected,
+        Cell(row["why"], "dim"),
+    ]
+
+
+def _age(seconds: int) -> str:
+    whole, rest = divmod(seconds, 86_400)
+    return duration(seconds) if rest else f"{count(whole)} d"
+
+
+def _rules_text(rules: Json | None) -> str:
+    if rules is None:
+        return "no rules are set (gc: clear)"
+    branches = [f"{b['branch_id']} {days(b['retention_days'])}" for b in rules["branches"]]
+    return ", ".join([f"default {days(rules['default_retention_days'])}", *branches])
+
+
+def _place(test: Json) -> str:
+    return f"{test['file']}:{test['line']}"
+
+
+def render_tests_junit(document: Json, *, tree: str = "") -> str:
+    """One suite a file, one case a test; ``tree`` is put before the names of files."""
+    root = ET.Element("testsuites", name="lakeplan test")
+    suites: dict[str, ET.Element] = {}
+    for test in document["tests"]:
+        suite = suites.get(test["file"])
+        if suite is None:
+            suite = suites[test["file"]] = ET.SubElement(root, "testsuite", name=safe(test["file"]))
+        file = f"{tree}/{test['file']}" if tree and not test["file"].startswith("/") else test["file"]
+        case = ET.SubElement(
+            *(suite, "testcase"),
+            classname=safe(test["repository"]),
+            name=safe(test["name"]),
+            file=safe(file),
+            line=str(test["line"]),
+        )
+        if not test["passed"]:
+            first = test["failures"][0]
+            body = ET.SubElement(case, "failure", message=safe(first["message"]), type=first["kind"])
+            body.text = "\n".join(_lines(test))
+    for element in [*suites.values(), root]:
+        element.set("tests", str(len(list(element.iter("testcase")))))
+        element.set("failures", str(len(list(element.iter("failure")))))
+        element.set("errors", "0")
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _lines(test: Json) -> list[str]:
+    lines = [safe(f"{f['message']}; {f['why']}".rstrip("; ")) for f in test["failures"]]
+    lines.append("" if test["entry"] is None else safe(_rules_text(test["rules"])))
+    names = [r["commit"] for r in test["graph"]]
+    width = max([len(n) for n in names], default=0)
+    lanes = max([len(r["lanes"]) for r in test["graph"]], default=0)
+    for row in test["graph"]:
+        wrong = f"  <- expected: {_FATE[row['expected']].text}" if row["expected"] else ""
+        found = _FATE[row["found"]].text
+        lines.append(safe(f"{row['lanes']:<{lanes}}  {row['commit']:<{width}}  {found}{wrong}"))
+    return lines

@@ -1,0 +1,262 @@
+"""Simulations and curves as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.text import Money, count, counted, days, duration, moment, percent, size
+
+Json = Mapping[str, Any]
+
+ROWS_SHOWN = 10
+RULES_SHOWN = 5
+
+_KEPT = (
+    ("kept_by_commits", "a kept commit holds it"),
+    ("kept_uncommitted", "staged, not committed"),
+    ("kept_young", "younger than the minimum age"),
+    ("kept_elsewhere", "not where a collector looks"),
+)
+
+_COUNTED = (("commits", "commit", ""), ("branches", "branch", ""), ("tags", "tag", ""))
+
+
+def render_simulate(document: Json, console: Console) -> None:
+    """Prints the summary of a simulation: what was asked, what goes and why, where, and warnings."""
+    page = Page(console)
+    page.line(Cell(document["namespace"], "bold"), f"  as of {moment(document['as_of'])}")
+    page.line(_read(document), indent=2)
+    for rule_set in document["rule_sets"]:
+        _rule_set(page, document, rule_set)
+    if document["warnings"]:
+        page.heading("Warnings")
+        for warning in document["warnings"]:
+            page.hanging(Cell("!", "bold yellow"), page.text(warning), indent=2)
+
+
+def _read(document: Json) -> str:
+    refs, read = document["refs"], document["read"]
+    text = ", ".join(counted(refs[key], noun, more) for key, noun, more in _COUNTED)
+    if read is None:
+        return text
+    text += f"; {count(read['ranges'])} ranges with {count(read['entries'])} entries read"
+    return text + (f"; minimum age {duration(document['min_age_seconds'])}" if document["listing"] else "")
+
+
+def _rule_set(page: Page, document: Json, rule_set: Json) -> None:
+    title = "Rules" if rule_set["name"] == "rules" else "Rules to compare"
+    page.heading(title, _rules(rule_set["rules"]))
+    commits = rule_set["commits"]
+    gone = commits["total"] - commits["active"]
+    page.line(
+        f"{count(commits['active'])} of {count(commits['total'])} commits stay, {count(gone)} go",
+        *(_risk(f"; {count(commits['at_risk'])} at risk") if commits["at_risk"] else ()),
+        indent=2,
+    )
+    if rule_set["objects"] is None:
+        return
+    _objects(page, document, rule_set["objects"])
+    _prefixes(page, rule_set["prefixes"])
+    _branches(page, rule_set["branches"])
+
+
+def _risk(text: str) -> tuple[Cell]:
+    return (Cell(text, "bold red"),)
+
+
+def _rules(rules: Json) -> str:
+    own = [f"{b['branch_id']} {days(b['retention_days'])}" for b in rules["branches"]]
+    return names([f"default {days(rules['default_retention_days'])}", *own], RULES_SHOWN)
+
+
+def _objects(page: Page, document: Json, objects: Json) -> None:
+    at_most = "at most " if document["at_most"] else ""
+
+    def row(label: str, key: str, style: str = "") -> tuple[Cell, Cell, Cell]:
+        figures = objects[key]
+        return (
+            Cell(label, style),
+            Cell(count(figures["objects"]), style),
+            Cell(size(figures["size_bytes"]), style),
+        )
+
+    rows = [row(f"{at_most}goes", "goes", "bold")]
+    rows += [
+        row(f"  {text}", key)
+        for key, text in (("expired", "expired"), ("never_committed", "never committed"))
+    ]
+    if objects["at_risk"]["objects"]:
+        rows.append(row("  at risk: the documented rule keeps it", "at_risk", "bold red"))
+    rows.append(row("stays", "kept", "bold"))
+    rows += [row(f"  {text}", key) for key, text in _KEPT if objects[key]["objects"]]
+    if objects["missing"]["objects"]:
+        rows.append(row("held by a kept commit and not stored", "missing", "yellow"))
+    page.table(("", "objects", "bytes"), rows, figures=frozenset({1, 2}))
+
+
+def _prefixes(page: Page, prefixes: Sequence[Json]) -> None:
+    below = [p for p in prefixes if p["depth"]]
+    if below:
+        page.blank()
+        rows = [(p["prefix"], count(p["objects"]), size(p["size_bytes"])) for p in below[:ROWS_SHOWN]]
+        page.table(("largest prefixes of what goes", "objects", "bytes"), rows, figures=frozenset({1, 2}))
+
+
+def _branches(page: Page, branches: Sequence[Json]) -> None:
+    if branches:
+        page.blank()
+        rows = [
+            (
+                b["branch_id"],
+                count(b["commits"]),
+                count(b["objects"]),
+                size(b["size_bytes"]),
+                size(b["exclusive_bytes"]),
+            )
+            for b in branches[:ROWS_SHOWN]
+        ]
+        headers = ("branches that hold most", "commits", "objects", "bytes", "alone")
+        page.table(headers, rows, figures=frozenset({1, 2, 3, 4}))
+
+
+CURVE_ROWS_SHOWN = 14
+BAR_WIDTH = 20
+BAR_FROM_WIDTH = 100
+"""Narrower terminals get no bars: figures come first."""
+
+
+def render_curve(document: Json, console: Console) -> None:
+    """Prints what goes at how many days, rule by rule, then what goes when, then warnings."""
+    page = Page(console)
+    page.line(Cell(document["repository"], "bold"), f"  as of {moment(document['as_of'])}")
+    read, refs = document["read"], document["refs"]
+    page.line(
+        f"{count(refs['commits'])} commits, {count(refs['branches'])} branches; "
+        f"{count(read['ranges'])} ranges with {count(read['entries'])} entries read",
+        indent=2,
+    )
+    at_most = "at most " if document["at_most"] else ""
+    held = document["committed"]
+    page.line(
+        f"{at_most}{count(held['objects'])} objects, {size(held['size_bytes'])}, depend on commits", indent=2
+    )
+    garbage = document["never_committed"]
+    if garbage["objects"]:
+        page.line(
+            f"{count(garbage['objects'])} objects, {size(garbage['size_bytes'])}, were never committed and "
+            "go at any days",
+            indent=2,
+        )
+    cost = Money.of(document)
+    for curve in document["curves"]:
+        _curve(page, curve, held["size_bytes"], cost)
+    if document["horizon"] is not None:
+        _horizon(page, document["horizon"], cost)
+    if document["warnings"]:
+        page.heading("Warnings")
+        for warning in document["warnings"]:
+            page.hanging(Cell("!", "bold yellow"), page.text(warning), indent=2)
+
+
+def title_of(curve: Json) -> str:
+    """The rule that varies."""
+    return "Default retention" if curve["branch_id"] is None else f"Branch {curve['branch_id']}"
+
+
+def goes_at(curve: Json, at: int) -> Json:
+    """What the documented rule lets go at ``at`` days: the last step at or before them."""
+    steps: list[Json] = [point for point in curve["points"] if point["days"] <= max(at, 0)]
+    return steps[-1]
+
+
+def _curve(page: Page, curve: Json, whole: int, cost: Money) -> None:
+    now = curve["now"]
+    page.heading(
+        title_of(curve),
+        f"{days(curve['days_now'])} now: {count(now['objects'])} objects, {size(now['size_bytes'])} go",
+    )
+    asked = {point["days"]: point for point in curve["server"]}
+    bars = page.width >= BAR_FROM_WIDTH
+    rows = [_row(page, curve, at, asked, whole, cost, bars=bars) for at in _rows(curve, asked)]
+    headers = ("days", "objects go", "bytes go", *cost.header(), "", "", "the server takes more")
+    share = 3 + cost.shown
+    page.table(headers, rows, figures=range(share + 1), solid=(share + 1,))
+
+
+def _rows(curve: Json, asked: Mapping[int, Json]) -> list[int]:
+    """Every day of change when they are few; else the days asked, which are rows in any case."""
+    steps = [point["days"] for point in curve["points"]]
+    last = steps[-1]
+    shown = {*asked, last, *(steps if len(steps) <= CURVE_ROWS_SHOWN else ())}
+    beyond = [at for at in sorted(shown) if at > last]
+    # past the last step nothing changes: of the usual days there, one is enough
+    differing = {at for at in beyond if asked[at]["at_risk"]["objects"]}
+    return sorted(shown - set(beyond[1:]) | differing | ({max(0, curve["days_now"])} & set(asked)))
+
+
+def _row(
+    page: Page, curve: Json, at: int, asked: Mapping[int, Json], whole: int, cost: Money, *, bars: bool
+) -> tuple[str | Cell, ...]:
+    goes = goes_at(curve, at)
+    style = "bold" if at == curve["days_now"] else ""
+    risk = asked[at]["at_risk"] if at in asked else {"objects": 0}
+    more = f"+{count(risk['objects'])} objects, {size(risk['size_bytes'])}" if risk["objects"] else ""
+    return (
+        Cell(f"{page.arrow} {at:,}" if style else f"{at:,}", style),
+        Cell(count(goes["objects"]), style),
+        Cell(size(goes["size_bytes"]), style),
+        *(Cell(text, style) for text in cost.cells(goes["size_bytes"])),
+        Cell(percent(goes["size_bytes"], whole) if whole else "", style),
+        Cell(_bar(page, goes["size_bytes"], whole) if bars else "", "cyan"),
+        Cell(more, "bold red"),
+    )
+
+
+def _bar(page: Page, part: int, whole: int) -> str:
+    if part <= 0 or whole <= 0:
+        return ""
+    block = "#" if page.console.options.ascii_only else "█"
+    return block * max(1, round(BAR_WIDTH * part / whole))
+
+
+def _horizon(page: Page, horizon: Json, cost: Money) -> None:
+    total, gone = horizon["total"], horizon["gone_now"]
+    page.heading(f"The next {days(horizon['days'])}, if nobody writes")
+    page.line(
+        f"{count(gone['objects'])} objects, {size(gone['size_bytes'])}, go already; "
+        f"{count(total['objects'])} objects, {size(total['size_bytes'])}, by {moment(horizon['until'])}",
+        indent=2,
+    )
+    losses = horizon["days_with_losses"]
+    if losses:
+        rows = [
+            (until, count(objects), size(size_bytes), *cost.cells(size_bytes), f"{count(so_far)}")
+            for until, objects, size_bytes, so_far in _grouped(losses)
+        ]
+        headers = ("until", "objects go", "bytes go", *cost.header(), "objects so far")
+        page.table(headers, rows, figures=range(1, len(headers)))
+
+
+def _grouped(losses: Sequence[Json]) -> list[tuple[str, int, int, int]]:
+    """Day by day where that is few rows, else several days in one."""
+    span = 1
+    while len({-(-loss["day"] // span) for loss in losses}) > CURVE_ROWS_SHOWN:
+        span = 7 if span == 1 else span * 2
+    rows: dict[int, tuple[str, int, int, int]] = {}
+    so_far = 0
+    for loss in losses:
+        so_far += loss["objects"]
+        group = -(-loss["day"] // span)
+        _, objects, size_bytes, _ = rows.get(group, ("", 0, 0, 0))
+        # the last day of a group that has losses: its end is a date that stands in the document
+        rows[group] = (
+            moment(loss["until"]),
+            objects + loss["objects"],
+            size_bytes + loss["size_bytes"],
+            so_far,
+        )
+    return list(rows.values())

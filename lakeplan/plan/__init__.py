@@ -1,0 +1,1 @@
+"""Plans and applies: gather, judge, impact, gates, writing; drift, import, rollback."""

@@ -1,0 +1,283 @@
+"""Applies a plan file, and its report (``schemas/apply.v1.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import chain
+from typing import Any, Literal
+
+from lakeplan.errors import ExitCode, GateRefused, StalePlan, UsageError
+from lakeplan.plan.planning import PlanOptions, Ports, make_plan
+from lakeplan.plan.writing import gate_text, write
+from lakeplan.review import ceiling
+from lakeplan.review.differences import action_of
+from lakeplan.review.gates import Openers, one_by_one, plan_gates
+from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, Run
+from lakeplan.review.selection import Selection
+from lakeplan.review.strictness import held_to
+from lakeplan.state.store import known_repositories
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import Safety
+from lakeplan.values.gate_names import UNKNOWN_IMPACT
+from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.values.rules import GcRules
+
+APPLY_FORMAT = "lakeplan.apply/v1"
+
+
+def report_document(report: ApplyReport) -> dict[str, Any]:
+    """Every repository's end, what was not written, and the counts."""
+    return {
+        "format": APPLY_FORMAT,
+        "run_id": report.run_id,
+        "results": [
+            {
+                "repository": r.repository,
+                "setting": r.setting,
+                "action": r.action,
+                "outcome": r.outcome.value,
+                "before_etag": r.before_etag,
+                "after_etag": r.after_etag,
+                "message": r.message,
+                "hint": r.hint,
+                "exit_code": r.exit_code,
+            }
+            for r in report.results
+        ],
+        "not_written": list(report.not_written),
+        "unexpanded": {key: list(branches) for key, branches in sorted(report.unexpanded.items())},
+        "elsewhere": list(report.elsewhere),
+        "note": report.note,
+        "summary": {o.value: sum(1 for r in report.results if r.outcome is o) for o in Outcome},
+    }
+
+
+def exit_code_of(report: ApplyReport) -> ExitCode:
+    """3 when some failed; the error's own code when nothing else was to be done."""
+    if not report.failed:
+        return ExitCode.OK
+    codes = {r.exit_code for r in report.failed}
+    if len(report.failed) == len(report.results) and len(codes) == 1:
+        return ExitCode(codes.pop())
+    return ExitCode.PARTLY_DONE
+
+
+@dataclass(frozen=True)
+class ApplyOptions:
+    """``force`` skips the ETag checks and nothing else. ``targets`` narrows what the plan file names.
+    ``refresh_patterns`` also gives branches that appeared since the plan their pattern's days, where that
+    is more than they have. Without ``simulate`` no object is read, which is the gate ``unknown-impact``."""
+
+    force: bool = False
+    allowed: frozenset[str] = frozenset()
+    refresh_patterns: bool = False
+    simulate: bool = True
+    selection: Selection = field(default_factory=Selection)
+
+
+def apply_plan(
+    reviewed: Plan,
+    tree: DesiredTree,
+    options: ApplyOptions,
+    plan_ports: Ports,
+    ports: ApplyPorts,
+    run: Run,
+    *,
+    plan_digest: str,
+) -> ApplyReport:
+    """Plans again, checks everything, then writes. Raises StalePlan or GateRefused with nothing written."""
+    reviewed = _narrowed(reviewed, options.selection)
+    openers = Openers(options.allowed, tuple(tree.overrides), run.now().date())
+    openers.check_named(r.key for r in reviewed.repositories)
+    again = _again(reviewed, options, run, known_repositories(ports.state))
+    live = make_plan(tree, again, plan_ports)
+    limits = _Limits(
+        {
+            d.key: held_to(reviewed, d.safety)
+            for server in tree.servers
+            for d in tree.resolve(server, _names(live, server))
+        },
+        held_to(reviewed, tree.safety),
+        openers,
+        tree.unmanaged_policy if options.selection.everything else "ignore",
+    )
+    steps = check(reviewed, live, limits, now=run.now(), force=options.force)
+    later = _later_branches(steps, live) if options.refresh_patterns else {}
+    if later:
+        # Days of one branch move the server's walk of others (retention.md: its answer is not monotone), so
+        # rules that keep more can lose more: what is really written is judged, too.
+        over = {key: branches | later.get(key, frozenset()) for key, branches in again.expand_over.items()}
+        live = make_plan(tree, replace(again, expand_over=over), plan_ports)
+        refuse_more(reviewed, live, limits, now=run.now())
+        fresh = {r.key: r.after for r in live.repositories if r.failure is None}
+        steps = tuple(
+            _with_rules(s, fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
+        )
+    live = replace(live, allowed=tuple(sorted(options.allowed)))
+    return write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
+
+
+def _with_rules(step: RepositoryPlan, after: GcRules | None) -> RepositoryPlan:
+    """A step that writes these rules, also when it was there for its policies alone."""
+    return replace(step, after=after, action=action_of(step.before, after))
+
+
+def _narrowed(plan: Plan, selection: Selection) -> Plan:
+    """Only the repositories that are asked for now. The others stay unwritten."""
+    if selection.everything:
+        return plan
+    kept = tuple(r for r in plan.repositories if selection.takes_named(r.server, r.name, r.owner))
+    if not kept:
+        raise UsageError("the selection names no repository of the plan", hint="lakeplan show lists them")
+    return replace(plan, repositories=kept)
+
+
+def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str]) -> PlanOptions:
+    """How to plan again: the whole tree is compared, only what is to be written is judged. Figures, gates and
+    what overrides them are of today, whatever the plan file says. ``--allow`` counts later, when it is known
+    which repositories it would concern."""
+    writes = {r.key: r for r in reviewed.writes}
+    return PlanOptions(
+        as_of=run.now(),
+        tree_commit=run.tree_commit,
+        known=known,
+        expand_over={key: frozenset(r.branches) for key, r in writes.items()},
+        judge=frozenset(writes),
+        simulate="changed" if options.simulate else "none",
+    )
+
+
+def _names(plan: Plan, server: str) -> list[str]:
+    return [r.name for r in plan.repositories if r.server == server]
+
+
+def _later_branches(steps: Iterable[RepositoryPlan], live: Plan) -> dict[str, frozenset[str]]:
+    """Branches that appeared since the plan and whose pattern gives them more days than the reviewed rules:
+    a refresh adds or raises, never lowers."""
+    unexpanded = {r.key: r.unexpanded for r in live.repositories}
+    found = {}
+    for step in steps:
+        if step.after is not None:
+            days = step.after.days_for
+            more = frozenset(b for b, d in unexpanded.get(step.key, {}).items() if d > days(b))
+            found[step.key] = more
+    return {key: more for key, more in found.items() if more}
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Safety limits as the tree has them now: by ``server/name``, and of the whole plan; and what overrides
+    gates now. ``on_unmanaged`` is about whole servers: an apply of a selection ignores it, as a plan does."""
+
+    by_repository: Mapping[str, Safety]
+    of_plan: Safety
+    openers: Openers
+    on_unmanaged: Literal["ignore", "warn", "fail"] = "warn"
+
+
+def check(
+    reviewed: Plan,
+    live: Plan,
+    limits: _Limits,
+    *,
+    now: datetime,
+    force: bool,
+) -> tuple[RepositoryPlan, ...]:
+    """What to write, in order, or an error with nothing written.
+
+    ``live`` is the reviewed plan's repositories planned again from the checked-out tree. ``force`` skips the
+    ETag checks and nothing else. Raises StalePlan (exit 5) and GateRefused (exit 4). Repositories the live
+    plan could not read are left to fail on their own.
+    """
+    again = {r.key: r for r in live.repositories}
+    stale = []
+    for repository in reviewed.writes:
+        current = again.get(repository.key)
+        if current is not None and current.failure is not None:
+            continue
+        reasons = ceiling.stale_reasons(repository, current, check_etag=not force)
+        stale += [f"{repository.key}: {reason}" for reason in reasons]
+    if stale:
+        raise StalePlan(
+            "the plan is stale, nothing was written:\n  " + "\n  ".join(stale),
+            hint="plan again and have it reviewed"
+            + ("" if force else "; --force skips the ETag checks only"),
+        )
+    refuse_more(reviewed, live, limits, now=now)
+    return tuple(sorted(reviewed.writes, key=lambda r: (r.shortens, r.key)))
+
+
+def refuse_more(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> None:
+    """Raises GateRefused when a gate is shut or more would be lost than was reviewed."""
+    refused = _refusals(reviewed, live, limits, now=now)
+    if refused:
+        raise GateRefused("refused, nothing was written:\n  " + "\n  ".join(refused), hint=_GATE_HINT)
+
+
+_GATE_HINT = (
+    "plan again and have it reviewed; override a gate with overrides in the tree, reviewed,"
+    " or with apply --allow GATE at a terminal"
+)
+
+
+def _refusals(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> list[str]:
+    """Gates are judged by what the live plan found and by today's overrides. What refused at the review
+    still refuses, unless something overrides it today; nothing that the plan file calls passed or allowed
+    counts."""
+    age = now - reviewed.as_of
+    again = {r.key: r for r in live.repositories}
+    old = ceiling.too_old(reviewed, limits.of_plan, now)
+    growth: list[str] = []
+    gates: dict[str, list[GateResult]] = {}
+    for repository in reviewed.writes:
+        current = again.get(repository.key)
+        if current is None or current.failure is not None or ceiling.is_done(repository, current):
+            continue
+        then = [g for g in repository.gates if _refuses(g)]
+        if repository.impact.status is ImpactStatus.UNKNOWN:
+            then.append(_not_known_then(repository.key))
+        known = {g.gate for g in current.gates if g.outcome in _JUDGED}
+        then = [limits.openers.decide(g, repository) for g in then if g.gate not in known]
+        today = [limits.openers.decide(g, repository) if _refuses(g) else g for g in current.gates]
+        gates[repository.key] = [*today, *then]
+        safety = limits.by_repository.get(repository.key, limits.of_plan)
+        growth += [
+            f"{repository.key}: {text}"
+            for text in ceiling.growth(repository, current, safety, age=age, now=now)
+        ]
+    named = one_by_one(gates)
+    judged = [replace(again[key], gates=of) for key, of in named.items()]
+    of_plan = _plan_gates(reviewed, judged, live.unmanaged, limits)
+    shut = [g for g in (*of_plan, *chain.from_iterable(named.values())) if _refuses(g)]
+    return [*([old] if old else []), *map(_with_flag, shut), *growth]
+
+
+_JUDGED = (GateOutcome.REFUSED, GateOutcome.ALLOWED, GateOutcome.OVERRIDDEN)
+
+
+def _plan_gates(
+    reviewed: Plan, judged: list[RepositoryPlan], unmanaged: tuple[str, ...], limits: _Limits
+) -> list[GateResult]:
+    """Gates over all repositories that are to be written, and over what the servers have now; and those that
+    refused the whole plan at the review and that nothing overrides today."""
+    policy = limits.on_unmanaged
+    found = list(plan_gates(judged, limits.of_plan, limits.openers, unmanaged=unmanaged, on_unmanaged=policy))
+    known = {g.gate for g in found if g.outcome in _JUDGED}
+    then = [g for g in reviewed.gates if _refuses(g) and g.gate not in known]
+    return [*found, *(limits.openers.decide(g, None) for g in then)]
+
+
+def _with_flag(gate: GateResult) -> str:
+    return f"{gate_text(gate)} (override with {gate.opens_with})"
+
+
+def _not_known_then(key: str) -> GateResult:
+    text = "what expires was not known when the plan was reviewed"
+    return GateResult(UNKNOWN_IMPACT, key, GateOutcome.REFUSED, text)
+
+
+def _refuses(gate: GateResult) -> bool:
+    """An apply is not stopped by what only ``lifecycle run`` would do."""
+    return gate.outcome is GateOutcome.REFUSED and gate.stops == APPLY

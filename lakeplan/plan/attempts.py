@@ -1,0 +1,481 @@
+"""The write of one setting of one repository: what was seen before it, how far it came, how it ended."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lakeplan.branches.fates import takes
+from lakeplan.branches.memory import record_heads
+from lakeplan.errors import (
+    ExitCode,
+    LakeplanError,
+    PermissionDenied,
+    PreconditionFailed,
+    StalePlan,
+    WriteUncertain,
+    may_have_acted,
+    may_still_act,
+)
+from lakeplan.review.differences import diff_rules, same_setting, what_changed, with_server_ids
+from lakeplan.review.run import GC, Applied, Connection, Outcome, Run, read_back
+from lakeplan.state.store import History, record_applied, record_attempt, record_setting
+from lakeplan.stores.protocols import StateWriter
+from lakeplan.values.plan import RepositoryPlan
+from lakeplan.values.plan_parts import ObjectRulesPlan, PoliciesPlan
+from lakeplan.values.rules import GcRules, etag_of
+from lakeplan.values.settings import (
+    ObjectRule,
+    Policy,
+    SettingItem,
+    SettingKind,
+    Stored,
+    item_body,
+    setting_etag,
+)
+
+TRIES = 3
+"""How often a write whose answer was lost is sent. Before each but the first, what is stored is read for
+longer than a server's caches last, and must still be what was checked."""
+
+
+class Attempt(ABC):
+    """Check, write, read back, record; subclasses know what is written. ``live`` is the repository planned
+    again just before, when the gates were judged."""
+
+    def __init__(
+        self,
+        repository: RepositoryPlan,
+        live: RepositoryPlan | None,
+        run: Run,
+        state: StateWriter,
+        history: History,
+        *,
+        setting: str,
+        force: bool,
+    ) -> None:
+        self.repository = repository
+        self.live = live
+        self.run = run
+        self.state = state
+        self.force = force
+        self._history = history
+        self._setting = setting
+        self._sent = False
+        self._written = False
+
+    @property
+    @abstractmethod
+    def called(self) -> str:
+        """What messages call it: ``the rules``."""
+
+    @abstractmethod
+    def etags(self) -> tuple[str, str]:
+        """lakeplan's ETags of what was seen before, and of what is to be there."""
+
+    @abstractmethod
+    def action(self) -> str: ...
+
+    @abstractmethod
+    def check(self, connection: Connection) -> bool:
+        """Reads what is stored. True when it is to be written, False when it is as planned already. Raises
+        StalePlan when it is neither that nor what was planned on, and PermissionDenied."""
+
+    @abstractmethod
+    def check_unchanged(self) -> None:
+        """Raises StalePlan when what was read last is not what was planned on."""
+
+    @abstractmethod
+    def bodies(self) -> Mapping[str, Any]:
+        """``before`` and ``after`` for the history."""
+
+    @abstractmethod
+    def prepare(self, connection: Connection) -> None:
+        """Does what must be done before the first request that writes."""
+
+    @abstractmethod
+    def put(self, connection: Connection) -> None:
+        """Sends the write, once."""
+
+    @abstractmethod
+    def read(self, connection: Connection) -> None:
+        """Reads what is stored now."""
+
+    @abstractmethod
+    def is_stored(self) -> bool:
+        """Whether what was read last is what is to be there."""
+
+    @abstractmethod
+    def is_as_checked(self) -> bool:
+        """Whether what was read last is what ``check`` saw, so that it may be written over."""
+
+    @abstractmethod
+    def found(self) -> Any:
+        """What was read last, for the history."""
+
+    @abstractmethod
+    def difference(self) -> str:
+        """How what was read last differs from what is to be there, in words."""
+
+    @abstractmethod
+    def record(self) -> None:
+        """Stores what was read back in the state."""
+
+    def run_it(self, connection: Connection, renew: Callable[[], None]) -> Outcome:
+        """``renew`` holds the repository's lease for longer, and raises once somebody else has it."""
+        outcome = Outcome.ALREADY
+        if self.check(connection):
+            # Before the write, so that a killed run shows what it was about to replace, and so that nobody
+            # else is held responsible for what it wrote.
+            bodies = self.bodies()
+            self._note(status="pending", **bodies)
+            self.prepare(connection)
+            record_attempt(
+                self.state,
+                self.repository.key,
+                self._setting,
+                bodies["after"],
+                config_hash=self.repository.config_hash,
+                run_id=self.run.run_id,
+                at=self.run.now(),
+            )
+            self._send(connection, renew)
+            self._written = True
+            outcome = Outcome.APPLIED
+        self.record()
+        self._note(status=outcome.value)
+        return outcome
+
+    def _send(self, connection: Connection, renew: Callable[[], None]) -> None:
+        """Writes until it is read back. Raises StalePlan when something else is read, WriteUncertain when
+        reading does not show what became of it."""
+        lost: list[LakeplanError] = []
+        for _ in range(TRIES):
+            try:
+                renew()
+                answer = self._put(connection)
+            except LakeplanError as error:
+                if any(may_still_act(earlier) for earlier in lost):
+                    raise self._uncertain(f"no answer arrived, and then: {error.message}") from error
+                raise
+            self._read_back(connection)
+            if self.is_stored():
+                return
+            if isinstance(answer, PreconditionFailed):
+                self.check_unchanged()
+                raise answer
+            if not self.is_as_checked():
+                raise self._other_value(answer)
+            if answer is None:
+                raise self._uncertain("the server accepted the write, but still stores the old value")
+            lost.append(answer)
+        if any(may_still_act(error) for error in lost):
+            raise self._uncertain(
+                f"no answer arrived ({lost[-1].message}), and the old value is still stored"
+            )
+        raise lost[-1]
+
+    def _put(self, connection: Connection) -> LakeplanError | None:
+        """The error that leaves open what the server did; None when it accepted the write."""
+        self._sent = True
+        try:
+            self.put(connection)
+        except PreconditionFailed as error:
+            return error  # of an earlier try that did take effect, perhaps one that a proxy repeated
+        except LakeplanError as error:
+            if not may_have_acted(error):
+                self._sent = False
+                raise
+            return error
+        return None
+
+    def _read_back(self, connection: Connection) -> None:
+        def reads_as_planned() -> bool:
+            self.read(connection)
+            return self.is_stored()
+
+        try:
+            read_back(reads_as_planned, bool, self.run.sleep)
+        except LakeplanError as error:
+            raise self._uncertain(f"what is stored cannot be read ({error.message})") from error
+
+    def _other_value(self, answer: LakeplanError | None) -> StalePlan:
+        how = "read back differ from those written"
+        if answer is not None:
+            how = f"on the server changed since the write, whose answer was lost ({answer.message})"
+        return StalePlan(
+            f"{self.called} {how}: {self.difference()}; somebody else wrote too, or the server changed them",
+            where=self.repository.key,
+            hint="check what the server stores now, then plan again",
+        )
+
+    def _uncertain(self, why: str) -> WriteUncertain:
+        return WriteUncertain(
+            f"{self.called} may have been written: {why}",
+            where=self.repository.key,
+            hint="wait a minute, then run lakeplan plan: where it shows no change, the write took effect",
+        )
+
+    def failed(self, error: LakeplanError) -> Applied:
+        """The end of a write that raised. What was read back is applied, whatever failed after it."""
+        text, outcome, code = str(error), Outcome.FAILED, int(error.exit_code)
+        if self._written:
+            text = f"{self.called} were written and read back, but could not be recorded: {text}"
+            outcome, code = Outcome.APPLIED, int(ExitCode.PARTLY_DONE)
+        elif isinstance(error, WriteUncertain):
+            outcome = Outcome.UNCERTAIN
+        values = {"found": {"body": self.found()}} if self._sent and not self._written else {}
+        try:
+            self._note(status=outcome.value, message=text, **values)
+        except LakeplanError as other:
+            text = f"{text} (nor could the history be kept: {other})"
+        return self.ended(outcome, text, error.hint, code)
+
+    def ended(self, outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
+        before, after = self.etags()
+        key, action = self.repository.key, self.action()
+        return Applied(key, action, outcome, before, after, message, hint, exit_code, self._setting)
+
+    def changed_since_judged(self) -> StalePlan:
+        """It was there when the gates were judged, so what a write does now was not: not even by force."""
+        return StalePlan(
+            f"{self.called} were as planned a moment ago, and somebody changed them since",
+            where=self.repository.key,
+            hint="apply again",
+        )
+
+    def _note(self, **values: Any) -> None:
+        """In the history GC rules stand at the repository itself, each other setting under its name."""
+        key = self.repository.key
+        if self._setting == GC:
+            self._history.step(key, **values)
+            return
+        known = self._history.record.get("repositories", {}).get(key, {}).get(self._setting, {})
+        self._history.step(key, **{self._setting: {**known, **values}})
+
+
+class RulesAttempt(Attempt):
+    def __init__(
+        self,
+        repository: RepositoryPlan,
+        live: RepositoryPlan | None,
+        run: Run,
+        state: StateWriter,
+        history: History,
+        *,
+        force: bool,
+    ) -> None:
+        super().__init__(repository, live, run, state, history, setting=GC, force=force)
+        self._before = self._seen = repository.before
+
+    @property
+    def called(self) -> str:
+        return "the rules"
+
+    def etags(self) -> tuple[str, str]:
+        return etag_of(self._before), self.repository.after_etag
+
+    def action(self) -> str:
+        return self.repository.action.value
+
+    def check(self, connection: Connection) -> bool:
+        repository = self.repository
+        self.read(connection)
+        self._before = self._seen
+        if self.is_stored():
+            return False
+        if self.live is not None and self.live.before_etag == repository.after_etag:
+            raise self.changed_since_judged()
+        if not self.force:
+            self.check_unchanged()
+        if not connection.writer.can_set_gc_rules(repository.name):
+            raise PermissionDenied(
+                "the credentials may not change this repository's GC rules",
+                where=repository.key,
+                hint="grant retention:SetGarbageCollectionRules on it",
+            )
+        return True
+
+    def check_unchanged(self) -> None:
+        stored, planned = etag_of(self._seen), self.repository.before_etag
+        if stored != planned:
+            raise StalePlan(
+                f"the rules changed since the plan (ETag {stored[:12]}, planned on {planned[:12]})",
+                where=self.repository.key,
+                hint="plan again and have it reviewed; --force skips this check",
+            )
+
+    def bodies(self) -> Mapping[str, Any]:
+        return {"before": _body(self._before), "after": _body(self.repository.after)}
+
+    def prepare(self, connection: Connection) -> None:
+        """Nothing comes before a write of rules."""
+
+    def put(self, connection: Connection) -> None:
+        repository = self.repository
+        if repository.after is None:
+            connection.writer.delete_gc_rules(repository.name)
+        else:
+            connection.writer.set_gc_rules(repository.name, repository.after)
+
+    def read(self, connection: Connection) -> None:
+        self._seen = connection.reader.get_gc_rules(self.repository.name)
+
+    def is_stored(self) -> bool:
+        return self._seen == self.repository.after
+
+    def is_as_checked(self) -> bool:
+        return self._seen == self._before
+
+    def found(self) -> Any:
+        return _body(self._seen)
+
+    def difference(self) -> str:
+        changes = diff_rules(self.repository.after, self._seen)
+        return ", ".join(f"{c.path} {_days(c.before)} to {_days(c.after)}" for c in changes)
+
+    def record(self) -> None:
+        record_applied(
+            self.state,
+            self.repository.key,
+            self.repository.after,
+            config_hash=self.repository.config_hash,
+            run_id=self.run.run_id,
+            at=self.run.now(),
+        )
+
+
+def _days(value: int | None) -> str:
+    return "unset" if value is None else str(value)
+
+
+def _body(rules: GcRules | None) -> dict[str, object] | None:
+    return None if rules is None else rules.to_body()
+
+
+_PERMISSIONS = {SettingKind.BRANCH_LIFECYCLE: "branches:SetBranchLifecyclePolicies"}
+Found = Stored[Policy] | Stored[ObjectRule]
+
+
+class SettingAttempt(Attempt):
+    """One list. ``force`` skips the ETag checks and sends no precondition."""
+
+    def __init__(
+        self,
+        repository: RepositoryPlan,
+        live: RepositoryPlan | None,
+        setting: PoliciesPlan | ObjectRulesPlan,
+        run: Run,
+        state: StateWriter,
+        history: History,
+        *,
+        force: bool,
+    ) -> None:
+        super().__init__(repository, live, run, state, history, setting=setting.kind.value, force=force)
+        self._plan = setting
+        self._seen: Found = Stored(None)
+        self._before: Sequence[SettingItem] | None = setting.before
+        self._etag = ""
+
+    @property
+    def called(self) -> str:
+        return f"the {self._plan.kind.label}"
+
+    def etags(self) -> tuple[str, str]:
+        return setting_etag(self._before), self._plan.after_etag
+
+    def action(self) -> str:
+        return self._plan.action.value
+
+    def check(self, connection: Connection) -> bool:
+        kind, name = self._plan.kind, self.repository.name
+        self.read(connection)
+        self._before, self._etag = self._seen.items, self._seen.etag
+        if same_setting(self._seen.items, self._plan.after):
+            return False
+        judged = [s for s in (self.live.settings if self.live else ()) if s.kind is kind]
+        if any(same_setting(setting.before, self._plan.after) for setting in judged):
+            raise self.changed_since_judged()
+        if not self.force:
+            self.check_unchanged()
+        if not connection.settings_writer.can_set(name, kind):
+            raise PermissionDenied(
+                f"the credentials may not change this repository's {kind.label}",
+                where=self.repository.key,
+                hint=f"grant {_PERMISSIONS[kind]} on it" if kind in _PERMISSIONS else "",
+            )
+        return True
+
+    def bodies(self) -> Mapping[str, Any]:
+        return {"before": _bodies(self._before), "after": _bodies(self._plan.after)}
+
+    def prepare(self, connection: Connection) -> None:
+        if isinstance(self._plan, PoliciesPlan) and self._plan.after:
+            self._record_heads(connection, self._plan.after)
+
+    def put(self, connection: Connection) -> None:
+        kind, name, after = self._plan.kind, self.repository.name, self._plan.after
+        if not after:
+            connection.settings_writer.delete_items(name, kind)
+            return
+        # What is unset has no ETag to match: then reading before and after is all there is.
+        etag = "" if self.force else self._etag
+        items = with_server_ids(after, self._before)
+        connection.settings_writer.set_items(name, kind, items, if_match=etag)
+
+    def read(self, connection: Connection) -> None:
+        if self._plan.kind is SettingKind.BRANCH_LIFECYCLE:
+            self._seen = connection.reader.get_policies(self.repository.name)
+        else:
+            self._seen = connection.reader.get_object_rules(self.repository.name)
+
+    def is_stored(self) -> bool:
+        return same_setting(self._seen.items, self._plan.after)
+
+    def is_as_checked(self) -> bool:
+        return self._seen.etag == self._etag and same_setting(self._seen.items, self._before)
+
+    def found(self) -> Any:
+        return _bodies(self._seen.items)
+
+    def difference(self) -> str:
+        return what_changed(self._plan.after, self._seen.items)
+
+    def record(self) -> None:
+        """Bodies with the server's ids, and both ETags."""
+        record_setting(
+            self.state,
+            self.repository.key,
+            self._plan.kind.value,
+            {
+                "etag": self._plan.after_etag,
+                "server_etag": self._seen.etag,
+                "body": _bodies(self._seen.items),
+            },
+            config_hash=self.repository.config_hash,
+            run_id=self.run.run_id,
+            at=self.run.now(),
+        )
+
+    def check_unchanged(self) -> None:
+        if self._seen.etag == self._plan.server_etag and same_setting(self._seen.items, self._plan.before):
+            return
+        raise StalePlan(
+            f"{self.called} on the server changed since the plan:"
+            f" {what_changed(self._plan.before, self._seen.items)}",
+            where=self.repository.key,
+            hint="plan again and have it reviewed; --force skips this check",
+        )
+
+    def _record_heads(self, connection: Connection, policies: Sequence[Policy]) -> None:
+        """Remembers branch → HEAD of every branch that a policy names, so that ``lifecycle undo`` can make
+        again what the server's job deletes. Commits made after this are not in it."""
+        live = connection.branches.list_live(self.repository.name)
+        named = [branch for branch in live if any(takes(policy, branch.id) for policy in policies)]
+        record_heads(self.state, self.repository.key, named, self.run)
+
+
+def _bodies(items: Sequence[SettingItem] | None) -> list[dict[str, Any]] | None:
+    """A list in wire form."""
+    return None if items is None else [item_body(item) for item in items]

@@ -1,0 +1,312 @@
+"""Drift of every repository of a tree, and its document. Asks only with GET."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.plan.drift_compare import (
+    HeadPorts,
+    RepositoryDrift,
+    compare,
+    manages,
+    read_last_applied,
+    record_server_heads,
+)
+from lakeplan.plan.drift_rules import DriftClass, unmanaged_new
+from lakeplan.plan.gather_settings import server_policies
+from lakeplan.review.selection import Selection, failure_of
+from lakeplan.state.store import known_repositories
+from lakeplan.state.sweeps import LastSweep, read_sweeps
+from lakeplan.stores.protocols import StateReader
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.progress import Progress
+from lakeplan.values.records import utc_text
+from lakeplan.values.repository import Repository
+from lakeplan.values.simulation import Amount
+
+WORKERS = 8
+
+
+@dataclass(frozen=True)
+class DriftPorts:
+    connect: Callable[[str], LakeFSReader]
+    state: StateReader
+    progress: Progress
+    heads: HeadPorts | None = None
+
+
+@dataclass(frozen=True)
+class DriftReport:
+    """``repositories``: everything that was looked at, sorted by name. ``notes`` are what else to know; they
+    are no drift and no failure."""
+
+    as_of: datetime
+    tree_commit: str | None
+    repositories: tuple[RepositoryDrift, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+
+    @property
+    def drifted(self) -> tuple[RepositoryDrift, ...]:
+        return tuple(r for r in self.repositories if r.classes)
+
+    @property
+    def failed(self) -> tuple[RepositoryDrift, ...]:
+        return tuple(r for r in self.repositories if r.failure is not None)
+
+    def has(self, classes: Iterable[DriftClass]) -> bool:
+        return any(c in r.classes for r in self.repositories for c in classes)
+
+
+def find_drift(
+    tree: DesiredTree, selection: Selection, ports: DriftPorts, *, as_of: datetime, tree_commit: str | None
+) -> DriftReport:
+    """Every selected repository that the tree manages or that was applied once, and new ones nobody manages.
+    Repositories that cannot be read carry their failure; the others go on. Raises UsageError for a selection
+    that selects nothing: a misspelt one must not read as "no drift"."""
+    known = known_repositories(ports.state)
+    found: list[RepositoryDrift] = []
+    notes: list[str] = []
+    for server in tree.servers:
+        if selection.server in (None, server):
+            mine = frozenset(k for k in known if k.partition("/")[0] == server)
+            compared, more = _one_server(tree, server, selection, ports, mine)
+            found += compared
+            notes += more
+    for key in known:
+        server, _, name = key.partition("/")
+        if server not in tree.servers and selection.takes_named(server, name, None):
+            found.append(_of_lost_server(key, server, ports.state))
+    if not found and not selection.everything:
+        raise UsageError(
+            "the selection names no repository that the tree manages or that was applied",
+            hint="--target takes a name, server/name or a glob; --owner what the entries say",
+        )
+    found.sort(key=lambda r: r.repository)
+    notes += [r.state_note for r in found if r.state_note]
+    return DriftReport(as_of, tree_commit, tuple(found), tuple(notes))
+
+
+def _one_server(
+    tree: DesiredTree, server: str, selection: Selection, ports: DriftPorts, known: frozenset[str]
+) -> tuple[list[RepositoryDrift], list[str]]:
+    try:
+        reader = ports.connect(server)
+        with ports.progress.task(f"listing the repositories of {server}", None):
+            live = {r.id: r for r in reader.list_repositories()}
+    except LakeplanError as error:
+        named = [d for d in tree.resolve(server, ()) if selection.takes(d)]
+        keys = {d.key: d.owner for d in named} | {
+            k: None for k in known if selection.takes_named(server, k.partition("/")[2], None)
+        }
+        if not keys:
+            return [RepositoryDrift(server, failure=failure_of(error))], []
+        return [_failed(key, owner, error, ports.state) for key, owner in keys.items()], []
+    every = {d.key: d for d in tree.resolve(server, live)}
+    config = tree.servers[server]
+    owners = {key: every[key].owner if key in every else None for key in (*every, *known)}
+    work = [
+        key
+        for key, owner in sorted(owners.items())
+        if (key in known or manages(every[key], config))
+        and selection.takes_named(server, key.partition("/")[2], owner)
+    ]
+    with (
+        ports.progress.task(f"comparing {server}", len(work)) as step,
+        ThreadPoolExecutor(max_workers=WORKERS) as pool,
+    ):
+
+        def one(key: str) -> RepositoryDrift:
+            try:
+                drift = compare(key, every.get(key), config, reader, ports.state, owners[key])
+                return _with_sweeps(drift, ports.state)
+            except LakeplanError as error:
+                return _failed(key, owners[key], error, ports.state)
+            finally:
+                step()
+
+        found = list(pool.map(one, work))
+    if tree.unmanaged_policy != "ignore":
+        found += _unmanaged(tree, server, live, selection, ports.state, known)
+    return found, _record_heads(tree, server, every.values(), selection, reader, ports)
+
+
+def _record_heads(
+    tree: DesiredTree,
+    server: str,
+    repositories: Iterable[DesiredRepository],
+    selection: Selection,
+    reader: LakeFSReader,
+    ports: DriftPorts,
+) -> list[str]:
+    """Notes about HEADs that could not be recorded."""
+    heads = ports.heads
+    if heads is None:
+        return []
+    wanted = [d for d in repositories if server_policies(d, tree.servers[server]) and selection.takes(d)]
+    if heads.useless:
+        return [heads.useless] if wanted else []
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        notes = pool.map(lambda desired: record_server_heads(desired, reader, heads), wanted)
+        return [note for note in notes if note]
+
+
+def _failed(key: str, owner: str | None, error: LakeplanError, state: StateReader) -> RepositoryDrift:
+    """A repository that could not be compared, with what the state has of it."""
+    failed = RepositoryDrift(key, owner=owner, failure=failure_of(error))
+    with suppress(LakeplanError):  # a damaged record is the failure itself
+        failed = replace(failed, last=read_last_applied(state, key))
+    return _with_sweeps(failed, state)
+
+
+def _with_sweeps(drift: RepositoryDrift, state: StateReader) -> RepositoryDrift:
+    try:
+        return replace(drift, sweeps=read_sweeps(state, drift.repository))
+    except LakeplanError as error:
+        return replace(drift, state_note=f"{drift.repository}: {error.message} ({error.where})")
+
+
+def _of_lost_server(key: str, server: str, state: StateReader) -> RepositoryDrift:
+    """Rules applied on a server that the tree does not name any more: nobody can look, so it is said."""
+    try:
+        last = read_last_applied(state, key)
+    except LakeplanError as error:
+        return RepositoryDrift(key, failure=failure_of(error))
+    found = _with_sweeps(RepositoryDrift(key, last=last), state)
+    if last is None or not last.left_something:
+        return found
+    note = f"the tree names no server {server!r} any more, so its rules could not be read"
+    return replace(found, classes=(DriftClass.RELEASED,), note=note)
+
+
+def _unmanaged(
+    tree: DesiredTree,
+    server: str,
+    live: Mapping[str, Repository],
+    selection: Selection,
+    state: StateReader,
+    known: frozenset[str],
+) -> list[RepositoryDrift]:
+    created = {
+        name: datetime.fromtimestamp(live[name].creation_date, tz=timezone.utc)
+        for name in tree.unmanaged(server, live)
+        if f"{server}/{name}" not in known and selection.takes_named(server, name, None)
+    }
+    if not created:
+        return []
+    applies = []
+    for key in known:
+        try:
+            last = read_last_applied(state, key)
+        except LakeplanError:
+            continue  # its own line says so; without it more counts as new, never less
+        if last is not None:
+            applies.append(last.at)
+    return [
+        RepositoryDrift(
+            f"{server}/{name}",
+            classes=(DriftClass.UNMANAGED_NEW,),
+            note=f"made {created[name]:%Y-%m-%d}; no entry of the tree names it",
+        )
+        for name in unmanaged_new(created, max(applies, default=None))
+    ]
+
+
+DRIFT_FORMAT = "lakeplan.drift/v1"
+
+
+def drift_document(report: DriftReport) -> dict[str, Any]:
+    """The report as plain JSON data (``schemas/drift.v1.json``): only what drifted or failed is listed."""
+    return {
+        "format": DRIFT_FORMAT,
+        "as_of": utc_text(report.as_of),
+        "tree_commit": report.tree_commit,
+        "repositories": [_repository(r) for r in report.drifted],
+        "failures": [
+            {
+                "repository": r.repository,
+                "owner": r.owner,
+                "message": r.failure.message,
+                "where": r.failure.where,
+                "hint": r.failure.hint,
+            }
+            for r in report.repositories
+            if r.failure is not None
+        ],
+        "recorded": [_recorded(r) for r in report.repositories],
+        "notes": list(report.notes),
+        "summary": {
+            "checked": len(report.repositories),
+            "drifted": len(report.drifted),
+            "failed": len(report.failed),
+            "classes": {c.value: sum(1 for r in report.drifted if c in r.classes) for c in DriftClass},
+        },
+    }
+
+
+def _repository(drift: RepositoryDrift) -> dict[str, Any]:
+    return {
+        "repository": drift.repository,
+        "owner": drift.owner,
+        "source": drift.source,
+        "classes": [c.value for c in drift.classes],
+        "values": [
+            {
+                "class": v.drift.value,
+                "path": v.path,
+                "applied": v.applied,
+                "stored": v.stored,
+                "wanted": v.wanted,
+            }
+            for v in drift.values
+        ],
+        "items": [
+            {
+                "class": i.drift.value,
+                "setting": i.setting.value,
+                "item": i.item,
+                "applied": dict(i.applied),
+                "stored": dict(i.stored),
+                "wanted": dict(i.wanted),
+            }
+            for i in drift.items
+        ],
+        "last_applied": None
+        if drift.last is None
+        else {"run_id": drift.last.run_id, "at": utc_text(drift.last.at)},
+        "note": drift.note,
+    }
+
+
+def _recorded(drift: RepositoryDrift) -> dict[str, Any]:
+    """What the state has of a repository, drifted or not."""
+    applied, sweeps = drift.last, drift.sweeps
+    return {
+        "repository": drift.repository,
+        "owner": drift.owner,
+        "failed": drift.failure is not None,
+        "last_apply": None if applied is None else {"run_id": applied.run_id, "at": utc_text(applied.at)},
+        "last_sweep": None if sweeps is None else _last_sweep(sweeps.last),
+        "quarantined": None if sweeps is None else _amount(sweeps.quarantined),
+        "reclaimed": None if sweeps is None else _amount(sweeps.reclaimed),
+    }
+
+
+def _last_sweep(last: LastSweep) -> dict[str, Any]:
+    return {
+        "mark_id": last.mark_id,
+        "at": utc_text(last.at),
+        "finished": last.finished,
+        **{status: _amount(amount) for status, amount in last.amounts.items()},
+    }
+
+
+def _amount(amount: Amount) -> dict[str, int]:
+    return {"objects": amount.objects, "size_bytes": amount.size_bytes}

@@ -1,0 +1,215 @@
+"""Reads what a diff of one repository needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import assert_never
+
+from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.plan.gather_settings import gather_settings, server_deletes_held, server_policies
+from lakeplan.retention.patterns import expand, matches
+from lakeplan.review.differences import action_of, diff_rules
+from lakeplan.review.selection import RefsReader
+from lakeplan.values.desired import Cleared, DesiredRepository, GcDesired, ServerConfig
+from lakeplan.values.plan import Failure, RepositoryPlan
+from lakeplan.values.repository import Branch, Repository
+from lakeplan.values.rules import Action, GcRules
+
+
+def idle_holds(
+    desired: DesiredRepository, reader: LakeFSReader, branches: Iterable[str] | None, today: date
+) -> list[str]:
+    """A warning for each hold on a branch or tag that matches none; ``branches`` None: not read yet. Asks
+    only for what holds name. Raises ServerError."""
+    held = [(n, hold) for n, hold in enumerate(desired.holds) if hold.holds_on(today)]
+    kinds = {hold.kind for _, hold in held}
+    names: dict[str, list[str]] = {}
+    if "branch" in kinds:
+        listed = (b.id for b in reader.list_branches(desired.name)) if branches is None else branches
+        names["branch"] = list(listed)
+    if "tag" in kinds:
+        names["tag"] = [tag.id for tag in reader.list_tags(desired.name)]
+    warnings = []
+    for number, hold in held:
+        if hold.kind in names and not any(matches(name, hold.name) for name in names[hold.kind]):
+            source = desired.values.get(f"/holds/{number}/{hold.kind}")
+            place = f"{source}: " if source else ""
+            warnings.append(
+                f"{place}the hold on {hold.kind} {hold.name!r} keeps nothing: the repository has none of that"
+                " name; correct it, or nothing is deleted here"
+            )
+    return warnings
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A repository's live state beside what the tree asks for, before any impact is known."""
+
+    desired: DesiredRepository
+    repository: Repository
+    plan: RepositoryPlan
+
+
+def gather(
+    desired: DesiredRepository,
+    reader: LakeFSReader,
+    server: ServerConfig,
+    *,
+    as_of: datetime,
+    known: bool,
+    read_refs: RefsReader,
+    expand_over: frozenset[str] | None = None,
+) -> Gathered:
+    """Reads what a diff needs. ``known``: an earlier apply recorded the repository. ``read_refs`` is called
+    where holds need the history. ``expand_over`` limits pattern expansion to those branches (an apply expands
+    over the branches of the plan file). Raises ServerError subclasses; ConfigError for policies that a server
+    would not take."""
+    repository = reader.get_repository(desired.name)
+    before = reader.get_gc_rules(desired.name)
+    listed: list[Branch] | None = None
+    if (
+        desired.gc is not None
+        or desired.object_lifecycle is not None
+        or server_policies(desired, server)
+        or server_deletes_held(desired, server, as_of)
+    ):
+        listed = list(reader.list_branches(desired.name))
+    unheld = idle_holds(desired, reader, None if listed is None else [b.id for b in listed], as_of.date())
+    listed = listed or []
+    branches = {b.id: b.commit_id for b in listed}
+    over = branches.keys() if expand_over is None else expand_over
+    after, warnings = _proposed(desired, before, over, branches.keys(), known=known)
+    later = _unexpanded(desired, over, branches.keys())
+    warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
+    settings = gather_settings(
+        desired,
+        reader,
+        server,
+        repository,
+        listed,
+        as_of,
+        read_refs=lambda: read_refs()[0],
+    )
+    warnings += (*settings.warnings, *unheld)
+    action = action_of(before, after)
+    plan = RepositoryPlan(
+        server=desired.server,
+        name=desired.name,
+        entry=desired.entry,
+        endpoint_url=server.endpoint_url,
+        config_hash=desired.config_hash,
+        action=action,
+        before=before,
+        after=after,
+        managed=desired.gc is not None,
+        owner=desired.owner,
+        source=str(desired.source) if desired.source else "",
+        changes=diff_rules(before, after),
+        branches=dict(sorted(branches.items())),
+        warnings=tuple(warnings),
+        unexpanded=later,
+        branch_lifecycle=settings.branch_lifecycle,
+        object_lifecycle=settings.object_lifecycle,
+        creation_date=repository.creation_date,
+        storage_namespace=repository.storage_namespace,
+        cost_per_gb_month=server.cost_per_gb_month,
+        held_deletions=settings.held_deletions,
+    )
+    plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
+    if repository.read_only and plan.writes:
+        plan = replace(
+            plan,
+            failure=Failure(
+                "the repository is read-only: its rules cannot be changed",
+                where=desired.key,
+                hint="take it out of the tree, or make it writable on the server",
+            ),
+        )
+    return Gathered(desired, repository, plan)
+
+
+def failed(desired: DesiredRepository, endpoint_url: str, failure: Failure) -> RepositoryPlan:
+    """A repository that could not be read at all."""
+    return RepositoryPlan(
+        server=desired.server,
+        name=desired.name,
+        entry=desired.entry,
+        endpoint_url=endpoint_url,
+        config_hash=desired.config_hash,
+        action=Action.NONE,
+        before=None,
+        after=None,
+        managed=desired.gc is not None,
+        owner=desired.owner,
+        source=str(desired.source) if desired.source else "",
+        failure=failure,
+    )
+
+
+def _proposed(
+    desired: DesiredRepository,
+    before: GcRules | None,
+    over: Iterable[str],
+    live: Iterable[str],
+    *,
+    known: bool,
+) -> tuple[GcRules | None, list[str]]:
+    """The rules the tree asks for, and what a reviewer should know of them."""
+    match desired.gc:
+        case None:
+            return before, []
+        case Cleared.CLEAR:
+            return None, []
+        case GcDesired() as gc:
+            expansion = expand(gc, over)
+            existing = set(live)
+            warnings = list(expansion.warnings)
+            warnings += [
+                f"{rule.source}: rule for branch {rule.name!r}, which does not exist"
+                for rule in gc.branches
+                if not rule.is_pattern and rule.name not in existing
+            ]
+            if known:
+                warnings += _not_yet_expanded(before, expansion.rules, gc)
+            return expansion.rules, warnings
+        case _:
+            assert_never(desired.gc)
+
+
+def _unexpanded(desired: DesiredRepository, planned: Iterable[str], live: Iterable[str]) -> dict[str, int]:
+    """Branches outside ``planned`` that a pattern would give a rule: reported, not written."""
+    if not isinstance(desired.gc, GcDesired):
+        return {}
+    known, every = set(planned), set(live)
+    rules = expand(desired.gc, every).rules
+    return {b: rules.branches[b] for b in sorted(every - known) if b in rules.branches}
+
+
+def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> list[str]:
+    """Branches that a pattern matches and the stored rules do not name: they appeared since an apply."""
+    exact = {rule.name for rule in gc.branches if not rule.is_pattern}
+    if before is None or not before.branches:
+        return []
+    found = [b for b in after.branches if b not in before.branches and b not in exact]
+    if not found:
+        return []
+    names = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+    return [f"unexpanded since the last apply, and written by this one: {names}"]
+
+
+def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:
+    """Values the server stored but should not have (api.md: nothing is validated)."""
+    if stored is None:
+        return []
+    existing = set(branches)
+    found = []
+    if stored.default_retention_days < 1:
+        found.append(f"the server stores {stored.default_retention_days} default days")
+    for branch, days in stored.branches.items():
+        if days < 1:
+            found.append(f"the server stores {days} days for branch {branch!r}")
+        if branch not in existing:
+            found.append(f"the server stores a rule for branch {branch!r}, which does not exist")
+    return found

@@ -1,0 +1,256 @@
+"""A tree from stored rules: files, entries, profiles of what several repositories share. Writes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lakeplan.errors import FeatureMissing, LakeplanError
+from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.retention.patterns import names_repository
+from lakeplan.tree.editing import gc_lines, quoted, setting_lines
+from lakeplan.values.progress import Progress
+from lakeplan.values.rules import GcRules
+from lakeplan.values.settings import SettingItem, SettingKind
+
+Split = Literal["repository", "server", "owner"]
+ROOT_FILE = "lakeplan.yaml"
+UNOWNED = "unowned"
+WORKERS = 8
+_MOST_DAYS = 36500
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One repository with what a server stores, or with the rules that a file of lakectl's has. ``rules``
+    None: it has none, but ``settings``: policies or object rules of a lakeFS Enterprise server."""
+
+    server: str
+    name: str
+    rules: GcRules | None
+    owner: str | None = None
+    settings: Mapping[SettingKind, tuple[SettingItem, ...]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return f"{self.server}/{self.name}"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A repository that the tree does not name, and why. ``is_problem``: it has rules all the same."""
+
+    repository: str
+    reason: str
+    is_problem: bool = True
+
+
+@dataclass(frozen=True)
+class Import:
+    """``files`` maps each path in the tree to its text."""
+
+    files: Mapping[str, str]
+    imported: tuple[Imported, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    profiles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Owners:
+    """``GLOB=OWNER`` pairs, the first that fits counts. Servers know no owners."""
+
+    pairs: tuple[tuple[str, str], ...] = field(default=())
+
+    def of(self, server: str, name: str) -> str | None:
+        return next((o for g, o in self.pairs if names_repository(g, server, name)), None)
+
+
+def read_servers(
+    servers: Iterable[str],
+    connect: Callable[[str], LakeFSReader],
+    owners: Owners,
+    progress: Progress,
+    *,
+    takes: Callable[[str, str], bool],
+) -> tuple[list[Imported], list[LeftOut]]:
+    """The rules, policies and object rules of every live repository that ``takes(server, name)``. What
+    cannot be read is left out by name; a server that does not answer raises ServerError."""
+    imported: list[Imported] = []
+    left_out: list[LeftOut] = []
+    for server in servers:
+        reader = connect(server)
+        names = [r.id for r in reader.list_repositories() if takes(server, r.id)]
+
+        with (
+            progress.task(f"reading {server}", len(names)) as step,
+            ThreadPoolExecutor(max_workers=WORKERS) as pool,
+        ):
+            look = _Look(server, reader, owners)
+
+            def one(name: str, look: _Look = look) -> tuple[Imported | None, list[LeftOut]]:
+                try:
+                    return look.read(name)
+                finally:
+                    step()
+
+            for found, missing in pool.map(one, names):
+                imported += [found] if found is not None else []
+                left_out += missing
+    return imported, left_out
+
+
+class _Look:
+    """Reads the repositories of one server. A feature that it lacks is not asked for again and again."""
+
+    def __init__(self, server: str, reader: LakeFSReader, owners: Owners) -> None:
+        self._server, self._reader, self._owners = server, reader, owners
+        self._lacking: set[SettingKind] = set()
+
+    def read(self, name: str) -> tuple[Imported | None, list[LeftOut]]:
+        key, owner = f"{self._server}/{name}", self._owners.of(self._server, name)
+        try:
+            rules = self._reader.get_gc_rules(name)
+        except LakeplanError as error:
+            return None, [LeftOut(key, error.message)]
+        settings: dict[SettingKind, tuple[SettingItem, ...]] = {}
+        left_out = []
+        for kind in SettingKind:
+            items = self._items(kind, name)
+            if isinstance(items, LakeplanError):
+                left_out.append(LeftOut(key, f"its {kind.label}: {items.message}"))
+            elif items:
+                settings[kind] = items
+        if rules is None and not settings:
+            missing = [] if left_out else [LeftOut(key, "it has no GC rules", is_problem=False)]
+            return None, [*left_out, *missing]
+        return Imported(self._server, name, rules, owner, settings), left_out
+
+    def _items(self, kind: SettingKind, name: str) -> tuple[SettingItem, ...] | LakeplanError | None:
+        if kind in self._lacking:
+            return None
+        try:
+            if kind is SettingKind.BRANCH_LIFECYCLE:
+                return self._reader.get_policies(name).items
+            return self._reader.get_object_rules(name).items
+        except FeatureMissing:
+            self._lacking.add(kind)
+            return None
+        except LakeplanError as error:
+            return error
+
+
+def make_tree(
+    endpoints: Mapping[str, str], repositories: Sequence[Imported], left_out: Sequence[LeftOut], split: Split
+) -> Import:
+    """The files of a tree that asks for exactly these rules. Repositories whose stored values no tree may ask
+    for are left out, with a comment that says so."""
+    good = []
+    out = list(left_out)
+    for repository in sorted(repositories, key=lambda r: r.key):
+        nonsense = _nonsense(repository.rules)
+        if nonsense:
+            out.append(LeftOut(repository.key, f"no tree may ask for what is stored: {nonsense}"))
+        else:
+            good.append(repository)
+    out.sort(key=lambda item: item.repository)
+    profiles = _profiles(good)
+    engines = {r.server for r in good if SettingKind.BRANCH_LIFECYCLE in r.settings}
+    files = {ROOT_FILE: _root(endpoints, engines, profiles, out)}
+    for path, group in _groups(good, split, several=len(endpoints) > 1).items():
+        files[path] = _file(group, profiles, several=len(endpoints) > 1)
+    return Import(files, tuple(good), tuple(out), tuple(profiles.values()))
+
+
+def _nonsense(rules: GcRules | None) -> str:
+    if rules is None:
+        return ""
+    days = {"the default": rules.default_retention_days, **rules.branches}
+    return ", ".join(f"{d} days for {name}" for name, d in days.items() if not 1 <= d <= _MOST_DAYS)
+
+
+def _profiles(repositories: Iterable[Imported]) -> dict[GcRules, str]:
+    """A name for all rules that more than one repository has."""
+    counts = Counter(r.rules for r in repositories if r.rules is not None)
+    shared = sorted(
+        (rules for rules, n in counts.items() if n > 1),
+        key=lambda r: (r.default_retention_days, len(r.branches), list(r.branches.items())),
+    )
+    names: dict[GcRules, str] = {}
+    for rules in shared:
+        name = f"days-{rules.default_retention_days}"
+        if len(rules.branches) == 1:
+            (branch, days), *_ = rules.branches.items()
+            name += f"-{_file_name(branch)}-{days}"
+        number, free = 2, name
+        while free in names.values():
+            free, number = f"{name}-{number}", number + 1
+        names[rules] = free
+    return names
+
+
+def _groups(repositories: Iterable[Imported], split: Split, *, several: bool) -> dict[str, list[Imported]]:
+    """Repositories by the file they go into. Names that differ in what a file name cannot hold share one."""
+    groups: dict[str, list[Imported]] = {}
+    for repository in repositories:
+        match split:
+            case "owner":
+                name = _file_name(repository.owner or UNOWNED)
+            case "server":
+                name = _file_name(repository.server)
+            case "repository":
+                name = _file_name(repository.name)
+                if several:
+                    name = f"{_file_name(repository.server)}/{name}"
+        groups.setdefault(f"repositories/{name}.yaml", []).append(repository)
+    return groups
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "-", text)
+
+
+def _root(
+    endpoints: Mapping[str, str],
+    engines: Collection[str],
+    profiles: Mapping[GcRules, str],
+    left_out: Iterable[LeftOut],
+) -> str:
+    lines = ["apiVersion: lakeplan/v1", "servers:"]
+    for name, url in endpoints.items():
+        engine = ", branch_lifecycle: {engine: server}" if name in engines else ""
+        lines.append(f"  {quoted(name)}: {{endpoint_url: {quoted(url)}{engine}}}")
+    if profiles:
+        lines.append("profiles:")
+        for rules, name in profiles.items():
+            lines += [f"  {quoted(name)}:", *(f"    {line}" for line in gc_lines(rules))]
+    lines.append("unmanaged: warn  # repositories that no entry names")
+    lines.append('include: ["repositories/**/*.yaml"]')
+    notes = [f"#   {item.repository}: {_comment(item.reason)}" for item in left_out]
+    if notes:
+        lines += ["", "# Not imported, and so not touched:", *notes]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _file(repositories: Iterable[Imported], profiles: Mapping[GcRules, str], *, several: bool) -> str:
+    lines = ["apiVersion: lakeplan/v1", "repositories:"]
+    for repository in repositories:
+        lines.append(f"  {quoted(repository.key if several else repository.name)}:")
+        if repository.owner is not None:
+            lines.append(f"    owner: {quoted(repository.owner)}")
+        body = _gc(repository.rules, profiles) if repository.rules is not None else []
+        for kind, items in repository.settings.items():
+            body += setting_lines(kind, items)
+        lines += [f"    {line}" for line in body]
+    return "\n".join(lines) + "\n"
+
+
+def _gc(rules: GcRules, profiles: Mapping[GcRules, str]) -> list[str]:
+    return [f"use: [{quoted(profiles[rules])}]"] if rules in profiles else gc_lines(rules)

@@ -1,0 +1,387 @@
+"""Planning: read every repository, diff, judge, simulate in one job, weigh the gates. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache, partial
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from lakeplan import __version__
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.plan import impact
+from lakeplan.plan.branches import (
+    BranchLook,
+    BranchPorts,
+    Look,
+    branches_plan,
+    is_ours,
+    look_at_branches,
+    with_losses,
+)
+from lakeplan.plan.gather import Gathered, failed, gather
+from lakeplan.plan.impact import Verdicts, expire_name, judge, named_transitions, shown_of, transitions
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.keep import active_holds
+from lakeplan.retention.patterns import matches
+from lakeplan.review import gates
+from lakeplan.review.selection import RefsReader, Selection, failure_of, read_all_refs
+from lakeplan.simulation.requests import ImpactRequest, Simulator
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import DesiredRepository, ServerConfig
+from lakeplan.values.plan import Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.values.plan_parts import Shown
+from lakeplan.values.progress import Progress
+from lakeplan.values.repository import Refs
+from lakeplan.values.simulation import Choice, ImpactResult
+
+SimulateMode = Literal["changed", "all", "none"]
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """``expand_over`` maps ``server/name`` to the branches its patterns may expand over (an apply's ceiling).
+    ``known`` are the repositories that an earlier apply recorded: others that a glob names are adopted.
+    ``judge`` limits the impact to these repositories (the others are only compared). ``workers`` bounds
+    concurrent repositories."""
+
+    as_of: datetime
+    selection: Selection = field(default_factory=Selection)
+    simulate: SimulateMode = "changed"
+    read_only: bool = False
+    backlog: bool = False
+    allowed: frozenset[str] = frozenset()
+    tree_commit: str | None = None
+    known: frozenset[str] = frozenset()
+    expand_over: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    judge: frozenset[str] | None = None
+    workers: int = 8
+    now: datetime | None = None
+    """The moment of the look at branches; None: ``as_of``."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Everything outside that planning needs. ``connect`` gives a reader by server name. Without ``branches``
+    no branch is looked at: an apply deletes none."""
+
+    connect: Callable[[str], LakeFSReader]
+    simulator: Simulator
+    progress: Progress
+    branches: BranchPorts | None = None
+
+
+@dataclass(frozen=True)
+class _Judged:
+    gathered: Gathered
+    request: ImpactRequest | None = None
+    verdicts: Verdicts | None = None
+    blind_to: tuple[str, ...] = ()
+    impact: Impact | None = None
+    branches: BranchLook | None = None
+
+    @property
+    def requests(self) -> list[ImpactRequest]:
+        """What the simulation is to answer."""
+        seen = self.branches
+        asked = (self.request, *((seen.request, seen.stale_request) if seen is not None else ()))
+        return [request for request in asked if request is not None]
+
+
+def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
+    """A plan of the selected repositories. Repositories that fail carry their failure; the others go on.
+    Raises UsageError for a selection that selects nothing."""
+    names: list[str] = []
+    lost: dict[str, LakeplanError] = {}
+    wanted: list[tuple[DesiredRepository, LakeFSReader]] = []
+    plans: list[RepositoryPlan] = []
+    for server in tree.servers:
+        if options.selection.server not in (None, server):
+            continue
+        selected, broken, unnamed = _select(tree, server, options, ports, lost)
+        wanted += selected
+        plans += broken
+        names += unnamed
+    if not wanted and not plans:
+        if lost:  # what a glob names there is not known: "no changes" would be a guess
+            raise next(iter(lost.values()))
+        _refuse_empty(tree, options.selection)
+    openers = gates.Openers(options.allowed, tuple(tree.overrides), options.as_of.date())
+    if not lost:  # what a glob names on a lost server is not known
+        openers.check_named([desired.key for desired, _ in wanted] + [p.key for p in plans])
+    planned, runner = _plan_all(tree, wanted, options, ports)
+    plans += planned
+    named = gates.one_by_one({p.key: p.gates for p in plans})
+    plans = [replace(p, gates=named[p.key]) for p in plans]
+    plans.sort(key=lambda p: p.key)
+    unmanaged = tuple(sorted(names)) if options.selection.everything else ()
+    return Plan(
+        as_of=options.as_of,
+        lakeplan_version=__version__,
+        tree_digest=tree.digest,
+        tree_commit=options.tree_commit,
+        repositories=tuple(plans),
+        gates=gates.plan_gates(
+            plans, tree.safety, openers, unmanaged=unmanaged, on_unmanaged=tree.unmanaged_policy
+        ),
+        allowed=tuple(sorted(options.allowed)),
+        warnings=tuple(
+            f"server {server} could not be asked: what only globs name there is not in this plan"
+            for server in lost
+        ),
+        targets=options.selection.targets,
+        unmanaged=unmanaged,
+        simulate=options.simulate,
+        read_only=options.read_only,
+        runner=runner,
+    )
+
+
+def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
+    """A misspelt selection must not read as "no changes". Raises UsageError when one selects nothing."""
+    if selection.server is not None and selection.server not in tree.servers:
+        names = ", ".join(sorted(tree.servers))
+        raise UsageError(f"the tree has no server {selection.server!r}", hint=f"one of {names}")
+    if not selection.everything:
+        raise UsageError(
+            "the selection names no repository of the tree",
+            hint="--target takes a name, server/name or a glob; --owner what the entries say",
+        )
+
+
+def _select(
+    tree: DesiredTree, server: str, options: PlanOptions, ports: Ports, lost: dict[str, LakeplanError]
+) -> tuple[list[tuple[DesiredRepository, LakeFSReader]], list[RepositoryPlan], list[str]]:
+    """The repositories of one server that are asked for; when the server does not answer broken ones, and in
+    ``lost`` why."""
+    try:
+        reader = ports.connect(server)
+        with ports.progress.task(f"listing the repositories of {server}", None):
+            live = [r.id for r in reader.list_repositories()]
+    except LakeplanError as error:
+        lost[server] = error
+        endpoint = tree.servers[server].endpoint_url
+        known = _names_on(server, options.known | (options.judge or frozenset()))
+        named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]
+        return [], [failed(d, endpoint, failure_of(error)) for d in named], []
+    # What a plan file names and a server lost is asked for all the same: it fails by its name.
+    expected = {*live, *_names_on(server, options.judge or frozenset())}
+    desired = [d for d in tree.resolve(server, expected) if options.selection.takes(d)]
+    unnamed = [f"{server}/{name}" for name in tree.unmanaged(server, live)]
+    return [(d, reader) for d in desired], [], unnamed
+
+
+def _names_on(server: str, keys: Iterable[str]) -> list[str]:
+    """Names of the repositories among ``server/name`` keys that are on a server."""
+    return [key.removeprefix(f"{server}/") for key in keys if key.startswith(f"{server}/")]
+
+
+def _plan_all(
+    tree: DesiredTree,
+    wanted: Iterable[tuple[DesiredRepository, LakeFSReader]],
+    options: PlanOptions,
+    ports: Ports,
+) -> tuple[list[RepositoryPlan], Choice | None]:
+    """And who read the ranges of all of them; None when nothing was read."""
+    work = list(wanted)
+    with (
+        ports.progress.task("reading repositories", len(work)) as step,
+        ThreadPoolExecutor(max_workers=max(1, options.workers)) as pool,
+    ):
+
+        def one(item: tuple[DesiredRepository, LakeFSReader]) -> _Judged | RepositoryPlan:
+            try:
+                return _judge_one(tree, *item, options, ports.branches)
+            finally:
+                step()
+
+        judged = list(pool.map(one, work))
+    requests = [request for j in judged if isinstance(j, _Judged) for request in j.requests]
+    results: Mapping[str, ImpactResult | LakeplanError] = {}
+    if requests:
+        repositories = len({request.key.partition("#")[0] for request in requests})
+        with ports.progress.task(f"simulating {repositories} repositories", None):
+            results = ports.simulator.impact(requests)
+    plans = []
+    openers = gates.Openers(options.allowed, tuple(tree.overrides), options.as_of.date())
+    for item in judged:
+        if isinstance(item, RepositoryPlan):
+            plans.append(item)
+            continue
+        folded = replace(_fold(item, results, backlog=options.backlog), shown=_shown(item, results))
+        plan = replace(item.gathered.plan, impact=folded)
+        if item.branches is not None:
+            plan = replace(plan, lifecycle=branches_plan(item.branches, results, _look(options)))
+        known = _inventory_warnings(item, results)
+        more = _collector_warnings(plan, item.gathered.desired, options.as_of)
+        plan = replace(plan, warnings=(*plan.warnings, *known, *more))
+        plans.append(replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, openers)))
+    read = (result.runner for result in results.values() if isinstance(result, ImpactResult))
+    return plans, next((runner for runner in read if runner is not None), None)
+
+
+def _look(options: PlanOptions) -> Look:
+    now = options.now or options.as_of
+    return Look(now, options.as_of, options.read_only, simulate=options.simulate != "none")
+
+
+def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of: datetime) -> list[str]:
+    """What only ``lakeplan sweep`` keeps: the official collector knows neither holds nor tags."""
+    warnings = []
+    if holds := active_holds(desired.holds, as_of):
+        named = f"{len(holds)} hold{'s' * (len(holds) != 1)}"
+        warnings.append(f"{named}: lakeplan sweep keeps what they name, the official collector ignores them")
+    protected = [
+        t.tag for t in plan.impact.tags if any(matches(t.tag, glob) for glob in desired.safety.protected_tags)
+    ]
+    if protected:
+        shown = ", ".join(protected[:5]) + (f" and {len(protected) - 5} more" if len(protected) > 5 else "")
+        warnings.append(
+            f"protected tags lose data only by the official collector, lakeplan sweep keeps it: {shown}"
+        )
+    return warnings
+
+
+def _inventory_warnings(
+    item: _Judged, results: Mapping[str, ImpactResult | LakeplanError]
+) -> tuple[str, ...]:
+    """What an S3 inventory adds. Gates judge what expires by the metadata, which is never less."""
+    result = results.get(item.request.key) if item.request is not None else None
+    stored = result.stored if isinstance(result, ImpactResult) else None
+    if item.request is None or stored is None:
+        return ()
+    if stored.problem:
+        return (f"the S3 inventory is not used: {stored.problem}",)
+    expires = item.request.transitions[item.request.detail]
+    assert isinstance(result, ImpactResult)
+    amount = stored.amount(expires)
+    return (
+        f"of {result.amount(expires).objects:,} objects that expire, {amount.objects:,} were stored"
+        f" ({amount.size_bytes:,} bytes) when the S3 inventory of {stored.created} was made",
+    )
+
+
+def _judge_one(
+    tree: DesiredTree,
+    desired: DesiredRepository,
+    reader: LakeFSReader,
+    options: PlanOptions,
+    ports: BranchPorts | None,
+) -> _Judged | RepositoryPlan:
+    server = tree.servers[desired.server]
+    read_refs = cache(partial(read_all_refs, reader, desired.name, read_only=options.read_only))
+    try:
+        gathered = gather(
+            desired,
+            reader,
+            server,
+            as_of=options.as_of,
+            known=desired.key in options.known,
+            read_refs=read_refs,
+            expand_over=options.expand_over.get(desired.key),
+        )
+    except LakeplanError as error:
+        return failed(desired, server.endpoint_url, failure_of(error))
+    if gathered.plan.failure is not None:
+        return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
+    seen = None
+    if ports is not None and is_ours(desired, server):
+        seen = look_at_branches(desired, server, ports, gathered.plan.after, _look(options))
+    judged = _judge_rules(gathered, reader, server, options, ports, seen, read_refs)
+    return replace(judged, branches=seen)
+
+
+def _judge_rules(
+    gathered: Gathered,
+    reader: LakeFSReader,
+    server: ServerConfig,
+    options: PlanOptions,
+    ports: BranchPorts | None,
+    seen: BranchLook | None,
+    read_refs: RefsReader,
+) -> _Judged:
+    """What changing the settings does: the verdict of every commit, and what to ask about objects."""
+    desired, plan = gathered.desired, gathered.plan
+    asked = plan.writes or (options.simulate == "all" and plan.managed)
+    left_out = options.judge is not None and desired.key not in options.judge
+    if left_out or not asked:
+        return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
+    try:
+        refs, graph, blind_to = _history(seen, read_refs)
+    except LakeplanError as error:
+        gathered = _with_losses(gathered, None, ports)
+        return _Judged(gathered, impact=impact.unknown(None, str(error)))
+    gathered = _with_losses(gathered, refs, ports)
+    verdicts = judge(
+        graph,
+        plan.before,
+        plan.after,
+        options.as_of,
+        ZoneInfo(server.time_zone),
+        backlog=options.backlog,
+        deleted=plan.branch_lifecycle.deleted if plan.branch_lifecycle is not None else None,
+    )
+    if not verdicts.changes_sides(backlog=options.backlog):
+        return _Judged(gathered, impact=impact.unaffected(verdicts, blind_to))
+    if options.simulate == "none":
+        unread = impact.unknown(verdicts, "not simulated (--no-simulate)", blind_to)
+        return _Judged(gathered, verdicts=verdicts, impact=unread)
+    request = ImpactRequest(
+        key=desired.key,
+        storage_namespace=gathered.repository.storage_namespace,
+        metadata=reader.metadata_reader(desired.name),
+        metaranges=verdicts.metaranges(),
+        transitions=transitions(backlog=options.backlog),
+        detail=expire_name(Horizon.NOW),
+        tags=impact.tag_metaranges(verdicts),
+        tag_transitions=tuple(expire_name(horizon) for horizon in Horizon),
+        shown=named_transitions(backlog=options.backlog),
+        storage_id=gathered.repository.storage_id,
+    )
+    return _Judged(gathered, request, verdicts, blind_to)
+
+
+def _history(seen: BranchLook | None, read_refs: RefsReader) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
+    """Refs, their graph, and what could not be seen; what a look at the branches read is not read again."""
+    found = seen.found if seen is not None else None
+    if found is not None and found.refs is not None and found.graph is not None:
+        return found.refs, found.graph, found.blind_to
+    refs, blind_to = read_refs()
+    return refs, CommitGraph.from_refs(refs), blind_to
+
+
+def _with_losses(gathered: Gathered, refs: Refs | None, ports: BranchPorts | None) -> Gathered:
+    """With what a server's own job takes along with the branches that it deletes."""
+    policies = gathered.plan.branch_lifecycle
+    if ports is None or policies is None or not policies.fates:
+        return gathered
+    default = gathered.repository.default_branch
+    readers = ports.readers(gathered.desired.server)
+    known = with_losses(policies, gathered.desired, readers, refs, default)
+    return replace(gathered, plan=replace(gathered.plan, branch_lifecycle=known))
+
+
+def _shown(item: _Judged, results: Mapping[str, ImpactResult | LakeplanError]) -> Shown | None:
+    """What expires, one by one; commits alone where no object was read."""
+    if item.verdicts is None:
+        return None
+    key = item.gathered.desired.key
+    result = results.get(key)
+    return shown_of(key, item.verdicts, result.shown if isinstance(result, ImpactResult) else b"")
+
+
+def _fold(item: _Judged, results: Mapping[str, ImpactResult | LakeplanError], *, backlog: bool) -> Impact:
+    if item.impact is not None:
+        return item.impact
+    assert item.verdicts is not None
+    assert item.request is not None
+    result = results.get(item.request.key)
+    if isinstance(result, LakeplanError):
+        return impact.unknown(item.verdicts, str(result), item.blind_to)
+    if result is None:
+        return impact.unknown(item.verdicts, "the simulation gave no answer", item.blind_to)
+    return impact.simulated(item.verdicts, result, backlog=backlog, blind_to=item.blind_to)

@@ -1,0 +1,178 @@
+"""The writes of an apply: lease, check, write, read back, record; one repository after the other.
+
+Every end is what was seen, not what was intended. Repositories fail one by one, the rest goes on; within a
+repository the first setting that fails ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lakeplan.errors import LakeplanError
+from lakeplan.plan.attempts import Attempt, RulesAttempt, SettingAttempt
+from lakeplan.plan.gather_settings import ENFORCED_BY_LAKEPLAN
+from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run
+from lakeplan.state.clocks import server_clock
+from lakeplan.state.store import History, Lease, check_lease, read_applied
+from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
+
+
+def gate_text(gate: GateResult) -> str:
+    """One gate as a line: scope, name and what it saw."""
+    return f"{gate.scope}: gate {gate.gate}: {gate.message}"
+
+
+def write(
+    plan: Plan,
+    steps: Iterable[RepositoryPlan],
+    live: Plan,
+    run: Run,
+    ports: ApplyPorts,
+    *,
+    plan_digest: str,
+    force: bool,
+) -> ApplyReport:
+    """Walks the steps: lease, check, write, read back, record. Failures are reported per repository. What
+    the state holds of every repository is read before the first write to any."""
+    again = {r.key: r for r in live.repositories}
+    work = list(steps)
+    history = History(ports.state, run.run_id, _history_head(plan, live, run, plan_digest, force))
+    history.save()
+    attempts = {r.key: _attempts(r, again.get(r.key), run, ports, history, force=force) for r in work}
+    ends = _with_damaged_state(attempts, ports)
+    with ports.progress.task("applying", len(work)) as step_done:
+        for repository in work:
+            key = repository.key
+            if key not in ends:
+                ends[key] = _write_one(repository, again.get(key), attempts[key], run, ports)
+            step_done()
+    results = [end for repository in work for end in ends[repository.key]]
+    history.record["finished_at"] = run.now().isoformat()
+    unrecorded = _save(history)
+    written = {r.key for r in plan.writes}
+    extra = tuple(sorted(r.key for r in live.writes if r.key not in written))
+    later = {r.key: tuple(sorted(_still_without(r, work))) for r in live.repositories if r.unexpanded}
+    return ApplyReport(
+        run.run_id,
+        tuple(results),
+        not_written=extra,
+        unexpanded={k: v for k, v in later.items() if v},
+        elsewhere=tuple(sorted(r.key for r in plan.repositories if ENFORCED_BY_LAKEPLAN in r.warnings)),
+        note=unrecorded,
+    )
+
+
+def _save(history: History) -> str:
+    """Why the end of the run could not be recorded, or "". What was written stays reported either way."""
+    try:
+        history.save()
+    except LakeplanError as error:
+        return f"the end of the run is not in the history: {error}"
+    return ""
+
+
+def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) -> set[str]:
+    """Branches that appeared since the plan and got no rule."""
+    given = {b for s in steps if s.key == repository.key and s.after for b in s.after.branches}
+    return set(repository.unexpanded) - given
+
+
+def _attempts(
+    repository: RepositoryPlan,
+    live: RepositoryPlan | None,
+    run: Run,
+    ports: ApplyPorts,
+    history: History,
+    *,
+    force: bool,
+) -> list[Attempt]:
+    """What is to be written, in order: GC rules, then policies, then object rules."""
+    found: list[Attempt] = []
+    if repository.action.writes:
+        found.append(RulesAttempt(repository, live, run, ports.state, history, force=force))
+    found += [
+        SettingAttempt(repository, live, setting, run, ports.state, history, force=force)
+        for setting in repository.settings
+        if setting.action.writes
+    ]
+    return found
+
+
+def _with_damaged_state(
+    attempts: Mapping[str, Sequence[Attempt]], ports: ApplyPorts
+) -> dict[str, list[Applied]]:
+    """The ends of repositories whose records in the state cannot be used, by ``server/name``."""
+    ends = {}
+    for key, of in attempts.items():
+        try:
+            _check_state(key, ports)
+        except LakeplanError as error:
+            ends[key] = _failed(of, 0, error)
+    return ends
+
+
+def _check_state(key: str, ports: ApplyPorts) -> None:
+    """Reads every record of a repository that this run needs. Raises LakeplanError for a damaged one."""
+    read_applied(ports.state, key)
+    check_lease(ports.state, key)
+    for read in ports.also_needs:
+        read(ports.state, key)
+
+
+def _failed(attempts: Sequence[Attempt], first: int, error: LakeplanError) -> list[Applied]:
+    """The ends from the attempt that failed on."""
+    failed, *rest = attempts[first:]
+    text = f"not tried, because {failed.called} failed"
+    code = int(error.exit_code)
+    return [failed.failed(error), *(a.ended(Outcome.FAILED, text, "", code) for a in rest)]
+
+
+def _write_one(
+    repository: RepositoryPlan,
+    live: RepositoryPlan | None,
+    attempts: Sequence[Attempt],
+    run: Run,
+    ports: ApplyPorts,
+) -> list[Applied]:
+    """Every setting of one repository under one lease. Never raises a LakeplanError: it ends in a report."""
+    if live is not None and live.failure is not None:
+        failure = live.failure
+        return [a.ended(Outcome.FAILED, failure.message, failure.hint, failure.exit_code) for a in attempts]
+    done: list[Applied] = []
+    try:
+        connection = ports.connect(repository.server)
+
+        # A lowering that is recorded with a wrong time would shorten sweep.settle.
+        clocks = server_clock(connection.reader, repository.name, run.now, where=repository.key)
+        _check_state(repository.key, ports)  # again: the repositories before may have taken long
+        lease = Lease(ports.state, repository.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest)
+        with lease:
+            for attempt in attempts:
+                outcome = attempt.run_it(connection, lease.renew)
+                done.append(attempt.ended(outcome))
+    except LakeplanError as error:
+        done = done[: len(attempts) - 1]  # all of them when the lease could not be given back
+        return [*done, *_failed(attempts, len(done), error)]
+    return done
+
+
+def _history_head(plan: Plan, live: Plan, run: Run, plan_digest: str, force: bool) -> dict[str, Any]:
+    """``live``: the plan made again, whose gates were judged."""
+    return {
+        "run_id": run.run_id,
+        "command": "apply",
+        "by": dict(run.holder),
+        "started_at": run.now().isoformat(),
+        "tree_commit": run.tree_commit,
+        "plan_digest": plan_digest,
+        "plan_as_of": plan.as_of.isoformat(),
+        "plan_tree_commit": plan.tree_commit,
+        "allowed": list(live.allowed),
+        "overridden": sorted(
+            f"{gate_text(g)} ({g.opens_with})"
+            for g in (*live.gates, *(g for r in live.repositories for g in r.gates))
+            if g.outcome is GateOutcome.OVERRIDDEN
+        ),
+        "force": force,
+    }

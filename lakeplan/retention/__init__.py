@@ -1,0 +1,1 @@
+"""Which commits are kept, by which rule, why and until when. Pure."""

@@ -1,0 +1,298 @@
+"""Drawn histories, as a test states them: commits with ages and parents, branches, tags, staged data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone, tzinfo
+from typing import Literal
+
+from lakeplan.errors import LakeplanError
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import documented_verdict, limit_us, to_us
+from lakeplan.values.desired import Source
+from lakeplan.values.repository import Branch, Commit, Refs, Tag
+from lakeplan.values.rules import GcRules
+
+Fate = Literal["survives", "goes", "at_risk"]
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class DrawnObject:
+    """``same_as``: ``path@REF`` whose data this path holds too; None: data of its own."""
+
+    path: str
+    source: Source
+    same_as: str | None = None
+
+
+@dataclass(frozen=True)
+class DrawnCommit:
+    name: str
+    age_seconds: int
+    source: Source
+    parents: tuple[str, ...] = ()
+    objects: tuple[DrawnObject, ...] = ()
+    removes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """``branches`` and ``tags`` map names to commits; ``staged`` branches to objects."""
+
+    as_of: datetime
+    commits: Mapping[str, DrawnCommit]
+    branches: Mapping[str, str]
+    tags: Mapping[str, str] = field(default_factory=dict)
+    staged: Mapping[str, tuple[DrawnObject, ...]] = field(default_factory=dict)
+
+    def graph(self) -> CommitGraph:
+        """Raises LakeplanError for what is no history: a cycle, a parent or HEAD that is not drawn."""
+        now = to_us(self.as_of)
+        commits = tuple(
+            Commit(c.name, now - c.age_seconds * SECOND_US, c.name, c.parents) for c in self.commits.values()
+        )
+        branches = tuple(Branch(name, commit) for name, commit in self.branches.items())
+        return CommitGraph.from_refs(
+            Refs(commits, branches, tuple(Tag(name, commit) for name, commit in self.tags.items()))
+        )
+
+    def commit_of(self, ref: str) -> str | None:
+        """The commit that a branch, a tag or a commit's own name means."""
+        for names in (self.branches, self.tags):
+            if ref in names:
+                return names[ref]
+        return ref if ref in self.commits else None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What every commit holds. A *version* is the data of one object: named ``path@commit`` after the commit
+    that brought it, or ``path@branch (staged)``. ``trees``: per commit, path to version; ``staged``: per
+    branch, path to version. ``unknown``: references to data that is not there, each with its place."""
+
+    trees: Mapping[str, Mapping[str, str]]
+    staged: Mapping[str, Mapping[str, str]]
+    unknown: tuple[tuple[Source, str], ...] = ()
+
+    def versions(self, drawing: Drawing, text: str) -> set[str]:
+        """The versions that ``path@REF`` or a path alone names; empty when there are none."""
+        path, at, ref = text.rpartition("@")
+        commit = drawing.commit_of(ref) if at else None
+        if commit is None:
+            everywhere = [*self.trees.values(), *self.staged.values()]
+            return {tree[text] for tree in everywhere if text in tree}
+        tree = {**self.trees[commit], **self.staged.get(ref, {})}
+        return {tree[path]} if path in tree else set()
+
+    def holders(self, version: str) -> list[str]:
+        """Commits that hold a version, at whatever path."""
+        return [commit for commit, tree in self.trees.items() if version in tree.values()]
+
+    def staged_on(self, version: str) -> list[str]:
+        return [branch for branch, tree in self.staged.items() if version in tree.values()]
+
+
+def contents_of(drawing: Drawing, graph: CommitGraph) -> Contents:
+    """Every commit's tree: its first parent's, without what it removes, with what it adds."""
+    trees: dict[str, dict[str, str]] = {}
+    unknown: list[tuple[Source, str]] = []
+    waiting: list[tuple[dict[str, str], DrawnObject]] = []
+    for number in reversed(graph.order):
+        commit = drawing.commits[graph.ids[number]]
+        tree = dict(trees[commit.parents[0]]) if commit.parents else {}
+        lacking = [path for path in commit.removes if tree.pop(path, None) is None]
+        unknown += [(commit.source, f"{commit.name} removes {path}, which is not there") for path in lacking]
+        for drawn in commit.objects:
+            tree[drawn.path] = f"{drawn.path}@{commit.name}"
+            if drawn.same_as is not None:
+                waiting.append((tree, drawn))
+        trees[commit.name] = tree
+    staged = {
+        branch: {drawn.path: f"{drawn.path}@{branch} (staged)" for drawn in objects}
+        for branch, objects in drawing.staged.items()
+    }
+    waiting += [
+        (staged[branch], drawn)
+        for branch, objects in drawing.staged.items()
+        for drawn in objects
+        if drawn.same_as is not None
+    ]
+    _share(drawing, trees, staged, waiting, unknown)
+    return Contents(trees, staged, tuple(unknown))
+
+
+def _share(
+    drawing: Drawing,
+    trees: dict[str, dict[str, str]],
+    staged: dict[str, dict[str, str]],
+    waiting: list[tuple[dict[str, str], DrawnObject]],
+    unknown: list[tuple[Source, str]],
+) -> None:
+    """Gives ``same_as`` paths the version of the other one, wherever the path was inherited too."""
+    for tree, drawn in waiting:
+        own = tree.get(drawn.path)
+        found = Contents(trees, staged).versions(drawing, drawn.same_as or "")
+        if len(found) != 1 or own is None:
+            unknown.append((drawn.source, f"same_as: {drawn.same_as!r} names no one object"))
+            continue
+        shared = found.pop()
+        for every in (*trees.values(), *staged.values()):
+            if every.get(drawn.path) == own:
+                every[drawn.path] = shared
+
+
+def check_history(drawing: Drawing) -> CommitGraph:
+    """The graph, with errors in words of a drawing."""
+    try:
+        return drawing.graph()
+    except LakeplanError as error:
+        raise LakeplanError(f"this is no history: {error.message}") from error
+
+
+Judge = Literal["server", "documented"]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """``ref``: a commit, branch or tag when ``kind`` is commit; ``path`` or ``path@REF`` for an object."""
+
+    kind: Literal["commit", "object"]
+    ref: str
+    fate: Fate
+    source: Source
+
+
+@dataclass(frozen=True)
+class ExpectedDays:
+    branch: str
+    days: int
+    source: Source
+
+
+@dataclass(frozen=True)
+class PolicyTest:
+    """``judge`` ``documented``: what is at risk counts as surviving."""
+
+    name: str
+    repository: str
+    drawing: Drawing
+    source: Source
+    judge: Judge = "server"
+    expected: tuple[Expected, ...] = ()
+    days: tuple[ExpectedDays, ...] = ()
+    repository_source: Source | None = None
+
+
+def fates(
+    graph: CommitGraph, rules: GcRules | None, as_of: datetime, zone: tzinfo = timezone.utc
+) -> list[Fate]:
+    """Per commit number. Without rules nothing is ever collected."""
+    if rules is None:
+        return ["survives"] * len(graph)
+    active = documented_verdict(graph, rules, as_of, zone).active
+    starts = _starts(graph, rules, as_of, zone)
+    found: list[Fate] = []
+    for commit in range(len(graph)):
+        if not active[commit]:
+            found.append("goes")
+        elif graph.is_head[commit] or _survives_every_order(graph, starts, commit):
+            found.append("survives")
+        else:
+            found.append("at_risk")
+    return found
+
+
+def _starts(graph: CommitGraph, rules: GcRules, as_of: datetime, zone: tzinfo) -> dict[int, int]:
+    """Per start, its oldest limit."""
+    limits: dict[int, int] = {}
+    for branch, head in zip(graph.branches, graph.heads, strict=True):
+        limit = limit_us(as_of, rules.days_for(branch.id), zone)
+        limits[head] = min(limit, limits.get(head, limit))
+    default = limit_us(as_of, rules.default_retention_days, zone)
+    for commit in graph.dangling:
+        limits[commit] = default
+    return limits
+
+
+def _survives_every_order(graph: CommitGraph, starts: dict[int, int], commit: int) -> bool:
+    """A walk that visits a commit without marking it, with a limit as old as any that would mark it, loses it
+    when its start sorts first: it is then stopped by none, and all the others are. If no walk is like that,
+    the oldest of those that mark it comes through in every order, or is stopped on its way only by one that
+    goes on with an older limit through the same child, and marks it."""
+    marking: list[int] = []
+    passing: list[int] = []
+    if commit in starts:
+        marking.append(starts[commit])  # a dangling commit: nothing is below it
+    for child in graph.children(commit):
+        created = graph.creation_us[child]
+        for start in graph.descendants(child):
+            if start in starts:
+                (marking if created > starts[start] else passing).append(starts[start])
+    return not passing or min(passing) > min(marking)
+
+
+def fate_of(commits: Sequence[Fate], *, staged: bool) -> Fate:
+    """An object's, out of those of the commits that hold it. It survives by one commit that does, or staged;
+    several that are at risk leave it at risk, though one order need not lose them all: when in doubt."""
+    if staged or "survives" in commits:
+        return "survives"
+    return "at_risk" if "at_risk" in commits else "goes"
+
+
+MARK = "*"
+
+
+@dataclass(frozen=True)
+class PictureRow:
+    """``lanes``: one character a lane and between lanes; ``*`` is the commit, ``|`` a lane that goes on,
+    ``/`` one that ends here: its child's main parent is this commit."""
+
+    commit: int
+    lanes: str
+
+
+def picture(graph: CommitGraph) -> list[PictureRow]:
+    """All commits along main parents, children before their parents, else the newest first."""
+    rows: list[PictureRow] = []
+    lanes: list[int | None] = []
+    for commit in _newest_first(graph):
+        mine = [n for n, expected in enumerate(lanes) if expected == commit]
+        if not mine:
+            free = next((n for n, expected in enumerate(lanes) if expected is None), len(lanes))
+            if free == len(lanes):
+                lanes.append(None)
+            mine = [free]
+        shown = []
+        for n, expected in enumerate(lanes):
+            if n == mine[0]:
+                shown.append(MARK)
+            elif n in mine:
+                shown.append("/")
+            else:
+                shown.append(" " if expected is None else "|")
+        rows.append(PictureRow(commit, " ".join(shown).rstrip()))
+        for n in mine:
+            lanes[n] = None
+        parent = graph.main_parent[commit]
+        lanes[mine[0]] = parent if parent >= 0 else None
+        while lanes and lanes[-1] is None:
+            lanes.pop()
+    return rows
+
+
+def _newest_first(graph: CommitGraph) -> list[int]:
+    waiting = list(graph.child_count)
+    ready = [n for n in range(len(graph)) if not waiting[n]]
+    order: list[int] = []
+    while ready:
+        commit = max(ready, key=lambda n: (graph.creation_us[n], -n))
+        ready.remove(commit)
+        order.append(commit)
+        parent = graph.main_parent[commit]
+        if parent >= 0:
+            waiting[parent] -= 1
+            if not waiting[parent]:
+                ready.append(parent)
+    return order

@@ -1,0 +1,291 @@
+"""What a sweep keeps: the union of rules, holds and protected tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, tzinfo
+from enum import IntFlag
+
+from lakeplan.errors import LakeplanError
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.patterns import matches
+from lakeplan.retention.rules import DocumentedRule, ServerWalk
+from lakeplan.values.repository import Branch, Commit, Refs
+from lakeplan.values.rules import GcRules
+from lakeplan.values.sweep import HeldCommit, Hold
+
+
+def reachable(commits: Mapping[str, Commit], heads: Iterable[str]) -> set[str]:
+    """Every commit that some head leads to, along all parents. Unknown commits are left out."""
+    found: set[str] = set()
+    pending = [head for head in heads if head in commits]
+    while pending:
+        commit_id = pending.pop()
+        if commit_id in found:
+            continue
+        found.add(commit_id)
+        pending.extend(p for p in commits[commit_id].parents if p in commits and p not in found)
+    return found
+
+
+def is_continued(graph: CommitGraph, first_head: str, head: str) -> bool:
+    """Whether ``head`` follows from ``first_head`` along main parents, as commits, merges and imports make
+    it. A hard reset and a branch made anew under the same name do not; False too where the commits are not
+    known. (A branch made anew further up the same line looks continued.)"""
+    target, commit = graph.index.get(first_head), graph.index.get(head)
+    while commit is not None and target is not None and commit >= 0:
+        if commit == target:
+            return True
+        commit = graph.main_parent[commit]
+    return False
+
+
+def tags_on(refs: Refs, default_branch: str) -> dict[str, tuple[str, ...]]:
+    """By branch: tags whose commit it leads to and the default branch does not, sorted."""
+    if not refs.tags:
+        return {}
+    commits = {commit.id: commit for commit in refs.commits}
+    heads = {branch.id: branch.commit_id for branch in refs.branches}
+    settled = reachable(commits, [heads[default_branch]] if default_branch in heads else [])
+    names: dict[str, set[str]] = {}
+    for tag in refs.tags:
+        names.setdefault(tag.commit_id, set()).add(tag.id)
+    found: dict[str, frozenset[str]] = {}
+    for commit_id in _parents_first(commits, refs.branches, settled):
+        own = names.get(commit_id, set())
+        sets = {found[p] for p in commits[commit_id].parents if found.get(p)}
+        # Most commits add nothing: they share their parent's set.
+        found[commit_id] = (
+            next(iter(sets), frozenset()) if len(sets) < 2 and not own else frozenset().union(own, *sets)
+        )
+    return {
+        branch.id: tuple(sorted(found[branch.commit_id]))
+        for branch in refs.branches
+        if found.get(branch.commit_id)
+    }
+
+
+def _parents_first(
+    commits: Mapping[str, Commit], branches: Sequence[Branch], settled: set[str]
+) -> Iterable[str]:
+    """Commits that branches lead to, outside ``settled``, each after all its parents."""
+    done: set[str] = set()
+    for branch in branches:
+        stack = [branch.commit_id]
+        while stack:
+            commit_id = stack[-1]
+            if commit_id in done or commit_id in settled or commit_id not in commits:
+                stack.pop()
+                continue
+            waiting = [
+                p for p in commits[commit_id].parents if p in commits and p not in done and p not in settled
+            ]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            done.add(commit_id)
+            stack.pop()
+            yield commit_id
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?P<rest>.*)", re.DOTALL)
+
+
+def active_holds(holds: Iterable[Hold], at: datetime) -> tuple[Hold, ...]:
+    """Those that have not expired (``until`` is the last day, UTC)."""
+    return tuple(hold for hold in holds if hold.holds_on(at.date()))
+
+
+def held_prefixes(holds: Iterable[Hold], at: datetime) -> tuple[str, ...]:
+    """Path prefixes that unexpired holds name."""
+    return tuple(sorted({hold.name for hold in active_holds(holds, at) if hold.kind == "prefix"}))
+
+
+def names_branch(holds: Iterable[Hold], branch_id: str) -> bool:
+    """Whether one of these holds names the branch itself."""
+    return any(hold.kind == "branch" and matches(branch_id, hold.name) for hold in holds)
+
+
+def commits_named(hold: Hold, refs: Refs) -> set[str]:
+    """Ids of the commits that a hold names now: HEADs of its branches, commits of its tags, its commit
+    (several where an abbreviated id is ambiguous); none for a prefix."""
+    match hold.kind:
+        case "branch":
+            return {branch.commit_id for branch in refs.branches if matches(branch.id, hold.name)}
+        case "tag":
+            return {tag.commit_id for tag in refs.tags if matches(tag.id, hold.name)}
+        case "commit":
+            found = {commit.id for commit in refs.commits if commit.id.startswith(hold.name)}
+            return {hold.name} if hold.name in found else found
+        case _:
+            return set()
+
+
+def hold_problem(hold: Hold, refs: Refs) -> str:
+    """Why a hold on a branch, a tag or a commit keeps nothing for certain; "" when it does."""
+    if hold.kind == "prefix":
+        return ""
+    named = commits_named(hold, refs)
+    if not named:
+        return f"the hold on {hold.kind} {hold.name!r} keeps nothing: the repository has none of that name"
+    if hold.kind == "commit" and len(named) > 1:
+        return f"the hold on commit {hold.name} is ambiguous: {len(named)} commits have ids that begin so"
+    return ""
+
+
+def needed_branches(refs: Refs, leaving: Collection[str], held: Iterable[str]) -> set[str]:
+    """Of the branches that would be deleted together (``leaving``), those that alone lead to a held commit:
+    no tag and no branch that stays does."""
+    commits = {commit.id: commit for commit in refs.commits}
+    lost = set(held) - _settled(refs, commits, leaving)
+    if not lost:
+        return set()
+    heads = {branch.id: branch.commit_id for branch in refs.branches if branch.id in leaving}
+    return {name for name, head in heads.items() if lost & reachable(commits, [head])}
+
+
+def own_commits(refs: Refs, leaving: Collection[str]) -> dict[str, set[str]]:
+    """By branch that would be deleted: commits that it leads to, and no tag and no branch that stays does."""
+    commits = {commit.id: commit for commit in refs.commits}
+    settled = _settled(refs, commits, leaving)
+    heads = {branch.id: branch.commit_id for branch in refs.branches if branch.id in leaving}
+    return {name: reachable(commits, [head]) - settled for name, head in heads.items()}
+
+
+def _settled(refs: Refs, commits: Mapping[str, Commit], leaving: Collection[str]) -> set[str]:
+    staying = [branch.commit_id for branch in refs.branches if branch.id not in leaving]
+    return reachable(commits, [*staying, *(tag.commit_id for tag in refs.tags)])
+
+
+def prefix_problem(prefix: str) -> str:
+    """Why no path of an object can begin so, with what to write instead; "" when one can. Paths begin without
+    a slash and contain no repository, no branch and no wildcards."""
+    if (url := _URL.match(prefix)) is not None:
+        # lakefs://repository/ref/path
+        path = url["rest"].split("/", 2)[-1] if url["rest"].count("/") >= 2 else ""
+        return _instead("a prefix is the beginning of a path, not a URL", path)
+    if prefix != prefix.strip():
+        return _instead("a prefix does not begin or end with white space", prefix.strip())
+    if "\\" in prefix:
+        return _instead("paths have slashes, not backslashes", prefix.replace("\\", "/"))
+    if prefix.startswith(("/", "./", "../")):
+        return _instead("paths of objects begin without a slash or dots", re.sub(r"^(\.{0,2}/)+", "", prefix))
+    if (wild := re.search(r"[*?]", prefix)) is not None:
+        return _instead(
+            "a prefix has no wildcards: it holds every path that begins so", prefix[: wild.start()]
+        )
+    return ""
+
+
+def _instead(problem: str, text: str) -> str:
+    nested = prefix_problem(text) if text else ""
+    return f"{problem}; write {text!r}" if text and not nested else f"{problem}; write one such as 'legal/'"
+
+
+class Keep(IntFlag):
+    """Verdict bits of a commit (model/simulation.py)."""
+
+    SERVER = 1
+    """The server's walk over the stored rules, now."""
+    DOCUMENTED = 2
+    """The documented rule over the stored rules, now."""
+    EXPANDED = 4
+    """Either, over the tree's rules expanded over the branches there are now."""
+    MARGIN = 8
+    """Any of these, as if it were ``margin`` earlier."""
+    PROTECTED = 16
+    """The commit of a protected tag, or one that a hold names."""
+    BEFORE = 32
+    """Either, over the rules that stood before their last change. Keeps nothing: it tells what is new."""
+
+
+KEEPS = Keep.SERVER | Keep.DOCUMENTED | Keep.EXPANDED | Keep.MARGIN | Keep.PROTECTED
+
+
+@dataclass(frozen=True)
+class KeepRules:
+    """What decides. ``stored`` are the server's rules, ``expanded`` the tree's (None: the tree manages
+    none), ``before`` those before their last recorded change (None: not known)."""
+
+    stored: GcRules
+    as_of: datetime
+    zone: tzinfo
+    margin_seconds: int
+    expanded: GcRules | None = None
+    before: GcRules | None = None
+    protected_tags: tuple[str, ...] = ()
+    holds: tuple[Hold, ...] = field(default=())
+    recorded: tuple[HeldCommit, ...] = field(default=())
+    """What holds kept at earlier marks, as the namespace records it."""
+
+
+def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
+    """Per commit number its ``Keep`` bits. ``graph`` is that of ``refs``. Raises LakeplanError for a hold
+    on a branch, a tag or a commit that keeps nothing for certain."""
+    if not graph.branches:
+        raise LakeplanError(
+            "the repository has no branches: nothing would be kept", hint="read its refs again; do not sweep"
+        )
+    earlier = rules.as_of - timedelta(seconds=rules.margin_seconds)
+    masks = [0] * len(graph)
+    walk, documented = ServerWalk(graph, rules.stored), DocumentedRule(graph, rules.stored)
+    _set(masks, walk.active(rules.as_of, rules.zone), Keep.SERVER)
+    _set(masks, documented.active(rules.as_of, rules.zone), Keep.DOCUMENTED)
+    _set(masks, walk.active(earlier, rules.zone), Keep.MARGIN)
+    _set(masks, documented.active(earlier, rules.zone), Keep.MARGIN)
+    for others, now, then in (
+        (rules.expanded, Keep.EXPANDED, Keep.MARGIN),
+        (rules.before, Keep.BEFORE, None),
+    ):
+        if others is None or others == rules.stored:
+            continue
+        walk, documented = ServerWalk(graph, others), DocumentedRule(graph, others)
+        _set(masks, walk.active(rules.as_of, rules.zone), now)
+        _set(masks, documented.active(rules.as_of, rules.zone), now)
+        if then is not None:
+            _set(masks, walk.active(earlier, rules.zone), then)
+            _set(masks, documented.active(earlier, rules.zone), then)
+    for commit in protected_commits(graph, refs, rules):
+        masks[commit] |= Keep.PROTECTED
+    return masks
+
+
+def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[int]:
+    """Numbers of the commits that protected tags and unexpired holds name (prefix holds name paths, not
+    commits), and those that records of holds name. A hold on a branch names all that its HEAD was made from,
+    along every parent. Raises LakeplanError for a hold that keeps nothing for certain."""
+    found = {
+        tag.commit_id for tag in refs.tags if any(matches(tag.id, glob) for glob in rules.protected_tags)
+    }
+    branches: set[str] = set()
+    for hold in active_holds(rules.holds, rules.as_of):
+        recorded = {r.commit_id for r in rules.recorded if (r.kind, r.name) == (hold.kind, hold.name)}
+        if problem := hold_problem(hold, refs):
+            raise LakeplanError(problem, hint=_instead_of(recorded))
+        (branches if hold.kind == "branch" else found).update(commits_named(hold, refs))
+    for record in rules.recorded:
+        if record.commit_id and record.commit_id not in graph.index:
+            raise LakeplanError(
+                f"the hold on {record.kind} {record.name!r} kept commit {record.commit_id}, which the"
+                " repository lacks now",
+                hint="find out where it is; when its data may be deleted, remove the hold from the tree",
+            )
+        if record.kind != "prefix":
+            (branches if record.kind == "branch" else found).add(record.commit_id)
+    commits = {commit.id: commit for commit in refs.commits}
+    return {graph.index[id] for id in found | reachable(commits, branches) if id in graph.index}
+
+
+def _instead_of(recorded: set[str]) -> str:
+    if not recorded:
+        return "correct the hold in the tree, or remove it"
+    ids = ", ".join(sorted(recorded)[:3])
+    return f"hold what it kept by its commit instead ({ids}), or remove the hold from the tree"
+
+
+def _set(masks: list[int], flags: Iterable[int], bit: int) -> None:
+    for commit, flag in enumerate(flags):
+        if flag:
+            masks[commit] |= bit

@@ -1,0 +1,223 @@
+"""Which branches keep a commit under the documented rule, why, and until when.
+
+A branch keeps its HEAD, and every main ancestor whose child on the way is younger than the branch's limit.
+For all commits at once, sets of branches are integers with one bit per branch, in order of name. The branches
+below a child change only at joints, and which of them have an old enough limit depends on one rank; so long
+runs of commits share one set, and the number of distinct sets stays near the number of joints.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone, tzinfo
+
+from lakeplan.errors import LakeplanError
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import NEVER_EXPIRES, limit_us, zone_clock
+from lakeplan.values.rules import GcRules
+
+NAMES_SHOWN = 10
+"""How many branch names a commit's row shows (the design's ``commits/`` table)."""
+
+
+@dataclass(frozen=True, eq=False)
+class BranchSets:
+    """The branches that keep each commit. ``names``: all branches, ascending; bit i of a mask is
+    ``names[i]``. ``of_commit``: per commit number, a position in ``masks``, the distinct sets (position 0:
+    no branch)."""
+
+    names: tuple[str, ...]
+    masks: list[int]
+    of_commit: array[int]
+
+    def count(self, commit: int) -> int:
+        """How many branches keep a commit."""
+        return self.masks[self.of_commit[commit]].bit_count()
+
+    def branches(self, commit: int, limit: int | None = None) -> tuple[str, ...]:
+        """The names of the branches that keep a commit, ascending; the first ``limit`` of them."""
+        return self.names_in(self.masks[self.of_commit[commit]], limit)
+
+    def names_in(self, mask: int, limit: int | None = None) -> tuple[str, ...]:
+        """The names in a mask, ascending; the first ``limit`` of them."""
+        found: list[str] = []
+        while mask and (limit is None or len(found) < limit):
+            lowest = mask & -mask
+            found.append(self.names[lowest.bit_length() - 1])
+            mask ^= lowest
+        return tuple(found)
+
+    def rows(self, limit: int = NAMES_SHOWN) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Per commit, in order of their numbers: ``branch_count`` and the first ``limit`` names. Tuples are
+        shared between commits with the same set."""
+        shown = [(mask.bit_count(), self.names_in(mask, limit)) for mask in self.masks]
+        return (shown[position] for position in self.of_commit)
+
+    def by_metarange(self, graph: CommitGraph) -> dict[str, int]:
+        """For every metarange that some branch keeps, the mask of the branches that do."""
+        masks: dict[str, int] = {}
+        for meta_range_id, position in zip(graph.meta_range_ids, self.of_commit, strict=True):
+            if position and meta_range_id:
+                known = masks.get(meta_range_id)
+                mask = self.masks[position]
+                masks[meta_range_id] = mask if known is None else known | mask
+        return masks
+
+
+def branch_sets(
+    graph: CommitGraph, rules: GcRules, as_of: datetime, zone: tzinfo = timezone.utc
+) -> BranchSets:
+    """The branches that keep each commit at ``as_of``, for all commits in one pass."""
+    days, old_enough = _branches_by_days(graph, rules)
+    limits = [limit_us(as_of, value, zone) for value in days]
+    youngest_first = [-limit for limit in limits]  # ascending, for bisect: limits fall as days grow
+    below = [0] * len(graph)
+    for bit, head in enumerate(graph.heads):
+        below[head] |= 1 << bit
+    keeping = list(below)
+    position_of: dict[int, int] = {0: 0}
+    of_commit = array("i", bytes(4 * len(graph)))
+    for commit in graph.order:
+        kept_by = keeping[commit]
+        of_commit[commit] = position_of.setdefault(kept_by, len(position_of))
+        branches, parent = below[commit], graph.main_parent[commit]
+        below[commit] = keeping[commit] = 0
+        if parent < 0 or not branches:
+            continue
+        below[parent] = below[parent] | branches if below[parent] else branches
+        # the first rank whose limit lies before the child's date; equal is not after
+        rank = bisect_right(youngest_first, -graph.creation_us[commit])
+        if rank < len(days):
+            keeping[parent] |= branches & old_enough[rank]
+    return BranchSets(tuple(branch.id for branch in graph.branches), list(position_of), of_commit)
+
+
+def _branches_by_days(graph: CommitGraph, rules: GcRules) -> tuple[list[int], list[int]]:
+    """Distinct days of branches, ascending, and per position the mask of branches with at least these."""
+    by_days: dict[int, int] = {}
+    for bit, branch in enumerate(graph.branches):
+        value = rules.days_for(branch.id)
+        by_days[value] = by_days.get(value, 0) | 1 << bit
+    days = sorted(by_days)
+    masks, at_least = [], 0
+    for value in reversed(days):
+        at_least |= by_days[value]
+        masks.append(at_least)
+    return days, masks[::-1]
+
+
+def kept_by_branch(
+    graph: CommitGraph,
+    rules: GcRules,
+    as_of: datetime,
+    branches: Iterable[str] | None = None,
+    zone: tzinfo = timezone.utc,
+) -> Iterator[tuple[str, array[int]]]:
+    """For each of ``branches`` (all when None; ascending by name), the numbers of the commits it keeps, HEAD
+    first. A walk ends where nothing further up is young enough, so the cost follows what is kept.
+
+    Raises LakeplanError for a branch that the graph does not have.
+    """
+    head_of = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
+    for name in sorted(head_of if branches is None else set(branches)):
+        if name not in head_of:
+            raise LakeplanError(f"there is no branch {name} in this history", hint="name one that exists")
+        yield name, _kept_from(graph, head_of[name], limit_us(as_of, rules.days_for(name), zone))
+
+
+def _kept_from(graph: CommitGraph, head: int, limit: int) -> array[int]:
+    created, parents, newest = graph.creation_us, graph.main_parent, graph.newest_ancestor_us
+    kept = array("i", [head])
+    child = head
+    while newest[child] > limit and (parent := parents[child]) >= 0:
+        if created[child] > limit:
+            kept.append(parent)
+        child = parent
+    return kept
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """One reason to keep a commit.
+
+    ``branch`` is None when the walk starts at a dangling commit; ``start`` is the id of the HEAD or dangling
+    commit. ``days`` come from the branch's own rule, or from the default when ``is_default``.
+    ``until_us``: the last instant it holds if nobody writes, UTC microseconds; None for the branch's HEAD.
+    """
+
+    branch: str | None
+    start: str
+    days: int
+    is_default: bool
+    until_us: int | None
+
+    @property
+    def rule(self) -> str:
+        """The rule in words: ``28 days (branch main)`` or ``21 days (default)``."""
+        unit = "day" if self.days == 1 else "days"
+        return f"{self.days} {unit} ({'default' if self.is_default else f'branch {self.branch}'})"
+
+
+def why(
+    graph: CommitGraph,
+    rules: GcRules,
+    commit: str,
+    as_of: datetime,
+    zone: tzinfo = timezone.utc,
+) -> list[Keeper]:
+    """Why the documented rule keeps a commit (by id) at ``as_of``; empty when it does not. Branches first,
+    ascending by name, then dangling starts, the longest first. Raises LakeplanError for an unknown commit."""
+    limits = {days: limit_us(as_of, days, zone) for days in {*rules.branches.values()}}
+    limits[rules.default_retention_days] = limit_us(as_of, rules.default_retention_days, zone)
+    return [
+        k
+        for k, created in _reaching(graph, rules, commit, zone)
+        if created is None or created > limits[k.days]
+    ]
+
+
+def reaching(graph: CommitGraph, rules: GcRules, commit: str, zone: tzinfo = timezone.utc) -> list[Keeper]:
+    """Every branch and dangling start whose walk comes to a commit, those whose time is over too: until when
+    each keeps or kept it. Ordered as in ``why``."""
+    return [keeper for keeper, _ in _reaching(graph, rules, commit, zone)]
+
+
+def _reaching(
+    graph: CommitGraph, rules: GcRules, commit: str, zone: tzinfo
+) -> list[tuple[Keeper, int | None]]:
+    """Keepers, each with the date that must be after its limit (None: it is the branch's HEAD)."""
+    number = graph.number_of(commit)
+    branches_at: dict[int, list[str]] = {}
+    for branch, head in zip(graph.branches, graph.heads, strict=True):
+        branches_at.setdefault(head, []).append(branch.id)
+    dangling = set(graph.dangling)
+    clock = zone_clock(zone)
+    found: list[tuple[Keeper, int | None]] = []
+
+    def add(branch: str | None, start: int, created: int | None) -> None:
+        own = branch is not None and branch in rules.branches
+        days = rules.default_retention_days if branch is None else rules.days_for(branch)
+        until = None if created is None else clock.expiry(created, days)
+        found.append((Keeper(branch, graph.ids[start], days, not own, until), created))
+
+    for branch_id in branches_at.get(number, ()):
+        add(branch_id, number, None)
+    if number in dangling:
+        add(None, number, graph.creation_us[number])
+    for child in graph.children(number):
+        created = graph.creation_us[child]
+        for start in graph.descendants(child):
+            for branch_id in branches_at.get(start, ()):
+                add(branch_id, start, created)
+            if start in dangling:
+                add(None, start, created)
+    found.sort(key=lambda item: _order(item[0]))
+    return found
+
+
+def _order(keeper: Keeper) -> tuple[bool, str, int, str]:
+    until = NEVER_EXPIRES if keeper.until_us is None else keeper.until_us
+    return (keeper.branch is None, keeper.branch or "", -until, keeper.start)

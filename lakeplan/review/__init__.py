@@ -1,0 +1,1 @@
+"""What plans, branches and sweeps share: selection, gates, overrides, ceiling, strictness."""

@@ -1,0 +1,146 @@
+"""Planning against a base: the checked-out tree, held to the stricter limits of both versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lakeplan.errors import ConfigError
+from lakeplan.review.strictness import (
+    POLICY,
+    Guards,
+    Policy,
+    all_holds,
+    held_to_guard,
+    outside_bounds,
+    stricter_lifecycle,
+    stricter_safety,
+)
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import DesiredRepository, Override, Safety, ServerConfig
+from lakeplan.values.plan import SweepGuard
+from lakeplan.values.settings import LifecycleSettings
+
+
+@dataclass(frozen=True)
+class _Wrapped:
+    """A ``DesiredTree`` that says what another one says; subclasses say some of it otherwise."""
+
+    tree: DesiredTree
+
+    @property
+    def servers(self) -> Mapping[str, ServerConfig]:
+        return self.tree.servers
+
+    @property
+    def safety(self) -> Safety:
+        return self.tree.safety
+
+    @property
+    def overrides(self) -> Sequence[Override]:
+        """The checked-out tree's: they are reviewed openings, and new ones are listed as loosenings."""
+        return self.tree.overrides
+
+    @property
+    def unmanaged_policy(self) -> Policy:
+        return self.tree.unmanaged_policy
+
+    @property
+    def digest(self) -> str:
+        return self.tree.digest
+
+    def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
+        return self.tree.unmanaged(server, live_repositories)
+
+
+@dataclass(frozen=True)
+class HeldTree(_Wrapped):
+    """A ``DesiredTree`` whose limits are the stricter ones of ``tree`` and ``base``, and that holds what
+    either holds. ``name`` is how the base is called in messages."""
+
+    base: Guards
+    name: str
+    before: Callable[[str, set[str]], Mapping[str, Sequence[DesiredRepository]]]
+    """The base's repositories on a server of ``tree``, by name."""
+
+    @property
+    def safety(self) -> Safety:
+        return stricter_safety(self.base.safety, self.tree.safety)
+
+    @property
+    def unmanaged_policy(self) -> Policy:
+        found: Policy = POLICY.combine(self.base.unmanaged, self.tree.unmanaged_policy)
+        return found
+
+    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
+        """Raises ConfigError when days are outside the base's bounds, as the tree does for its own."""
+        found = self.tree.resolve(server, live_repositories)
+        low, high = self.base.min_retention_days, self.base.max_retention_days
+        outside = {
+            f"{source}: {name}: {days} days is outside the bounds at {self.name}, {low} to {high}": None
+            for desired in found
+            for source, name, days in outside_bounds(desired, low, high)
+        }
+        if outside:
+            raise ConfigError(
+                f"the tree has retention outside the bounds at {self.name}",
+                problems=tuple(outside),
+                hint="widen bounds in a pull request of its own first: a change does not widen its own",
+            )
+        before = self.before(server, {desired.name for desired in found})
+        return [
+            replace(
+                desired,
+                safety=stricter_safety(self.base.safety, desired.safety),
+                holds=all_holds(desired.holds, *(one.holds for one in before.get(desired.name, ()))),
+            )
+            for desired in found
+        ]
+
+
+@dataclass(frozen=True)
+class GuardedTree(_Wrapped):
+    """A ``DesiredTree`` whose repositories are swept no looser than a plan was reviewed for
+    (``Plan.sweep_guards``)."""
+
+    guards: Mapping[str, SweepGuard]
+
+    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
+        found = self.tree.resolve(server, live_repositories)
+        return [held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in found]
+
+
+@dataclass(frozen=True)
+class ReviewedSettings:
+    """What a lifecycle plan was made with."""
+
+    lifecycle: LifecycleSettings
+    safety: Safety
+
+
+@dataclass(frozen=True)
+class ReviewedTree(_Wrapped):
+    """A ``DesiredTree`` whose repositories keep at least what they kept when a lifecycle plan was reviewed.
+    ``reviewed`` by ``server/name``."""
+
+    reviewed: Mapping[str, ReviewedSettings]
+
+    @property
+    def safety(self) -> Safety:
+        found = self.tree.safety
+        for then in self.reviewed.values():
+            found = stricter_safety(then.safety, found)
+        return found
+
+    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
+        return [self._held(desired) for desired in self.tree.resolve(server, live_repositories)]
+
+    def _held(self, desired: DesiredRepository) -> DesiredRepository:
+        then = self.reviewed.get(desired.key)
+        if then is None:
+            return desired
+        return replace(
+            desired,
+            lifecycle=stricter_lifecycle(then.lifecycle, desired.lifecycle),
+            safety=stricter_safety(then.safety, desired.safety),
+        )

@@ -1,0 +1,255 @@
+"""The ceiling of an apply: nothing beyond what was reviewed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from lakeplan.review.differences import same_setting, what_changed
+from lakeplan.values.desired import Safety
+from lakeplan.values.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.values.plan_parts import Bit, ObjectRulesPlan, PoliciesPlan
+from lakeplan.values.rules import GcRules
+
+MAX_DETAILS = 5
+
+
+def explain_rules(before: GcRules | None, after: GcRules | None) -> str:
+    """What became of stored rules, such as ``default_retention_days 21 → 30; branch dev set to 7``.
+
+    At most five differences are named; "" when there are none.
+    """
+    if before is None or after is None:
+        return "" if before == after else ("they were not set before" if before is None else "they are gone")
+    found = _differences(_flat(before), _flat(after))
+    more = f"; and {len(found) - MAX_DETAILS} more" if len(found) > MAX_DETAILS else ""
+    return "; ".join(found[:MAX_DETAILS]) + more
+
+
+def _flat(rules: GcRules) -> dict[str, int]:
+    branches = {f"branch {name}": days for name, days in rules.branches.items()}
+    return {"default_retention_days": rules.default_retention_days, **branches}
+
+
+def _differences(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    # Imported where it is needed: it takes longer to load than most commands take to run.
+    from deepdiff import DeepDiff
+
+    # By default DeepDiff passes over keys that begin with "__", which are legal branch names, and takes
+    # mappings that share few keys for one changed value.
+    delta: Mapping[str, Any] = DeepDiff(
+        before, after, view="tree", ignore_private_variables=False, threshold_to_diff_deeper=0
+    )
+    keys = sorted(str(item.path(output_format="list")[0]) for kind in delta.values() for item in kind)
+    return [_text(key, before.get(key), after.get(key)) for key in keys]
+
+
+def _text(key: str, before: int | None, after: int | None) -> str:
+    if after is None:
+        return f"{key} taken out"
+    return f"{key} set to {after}" if before is None else f"{key} {before} → {after}"
+
+
+SettingPlans = PoliciesPlan | ObjectRulesPlan
+DAY = timedelta(days=1)
+OBJECTS_FILE = "PLAN.objects"
+"""How messages call the file beside a plan file."""
+CLOCK_SKEW = timedelta(hours=1)
+"""How far the clock of the machine that planned may be ahead of the one that applies."""
+
+
+def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, check_etag: bool) -> list[str]:
+    """Why a reviewed repository no longer is what it was; empty when it is, or when it was applied before.
+
+    ``live`` is the same repository planned again from the checked-out tree, over the branches of the plan.
+    """
+    if live is None:
+        return ["the checked-out tree does not name it any more"]
+    if live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
+        return [f"the tree's server is {live.endpoint_url} and the plan's {reviewed.endpoint_url}"]
+    if not reviewed.is_of(live.creation_date, live.storage_namespace):
+        return ["it is another repository of the same name, made since the plan"]
+    reasons = []
+    if live.config_hash != reviewed.config_hash:
+        reasons.append("its configuration in the tree differs from the reviewed one")
+    # Whether rules are managed is the tree's to say: a plan file that denies it may still have some to write.
+    written = reviewed.managed or reviewed.action.writes
+    if live.managed != reviewed.managed or (written and live.after_etag != reviewed.after_etag):
+        reasons.append("the rules that would be written differ from the reviewed ones")
+    left_out = _left_out(live)
+    if left_out:
+        reasons.append(f"its list of branches lacks {left_out}, which have longer retention on the server")
+    if (
+        reviewed.managed
+        and check_etag
+        and live.before_etag not in (reviewed.before_etag, reviewed.after_etag)
+    ):
+        reasons.append(
+            f"the rules on the server changed: ETag {live.before_etag[:12]} is not the plan's"
+            f" {reviewed.before_etag[:12]} ({explain_rules(reviewed.before, live.before)})"
+        )
+    now = {setting.kind: setting for setting in live.settings}
+    for setting in reviewed.settings:
+        current = now.get(setting.kind)
+        if current is None:
+            reasons.append(f"the tree does not manage its {setting.kind.label} on the server any more")
+        else:
+            reasons += _setting_reasons(setting, current, check_etag=check_etag)
+    return reasons
+
+
+def _left_out(live: RepositoryPlan) -> str:
+    """Branches that the plan file does not list although the server has a rule for them, and whose pattern
+    would give them more days: they were there before the plan."""
+    if live.before is None or live.after is None:
+        return ""
+    ruled, days = live.before.branches, live.after.days_for
+    names = sorted(b for b, more in live.unexpanded.items() if b in ruled and more > days(b))
+    return ", ".join(names[:5])
+
+
+def _setting_reasons(reviewed: SettingPlans, live: SettingPlans, *, check_etag: bool) -> list[str]:
+    """The server's ETag tells a change, and what changed is said; the reviewed list itself is no change."""
+    what = reviewed.kind.label
+    if live.after_etag != reviewed.after_etag:
+        return [f"the {what} that would be written differ from the reviewed ones"]
+    if not check_etag or same_setting(live.before, reviewed.after):
+        return []
+    if live.server_etag == reviewed.server_etag and same_setting(live.before, reviewed.before):
+        return []
+    changed = what_changed(reviewed.before, live.before)
+    return [f"the {what} on the server changed: {changed}"]
+
+
+def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
+    """The server already has all that was reviewed: an earlier, interrupted run wrote it."""
+    now = {setting.kind: setting for setting in live.settings}
+    rules = not reviewed.managed or live.before_etag == reviewed.after_etag
+    return rules and all(
+        setting.kind in now and same_setting(now[setting.kind].before, setting.after)
+        for setting in reviewed.settings
+    )
+
+
+def growth(
+    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
+) -> list[str]:
+    """In what the impact now exceeds what was reviewed by more than the tolerance: in figures, and in
+    objects, commits and branches that the plan did not name.
+
+    Objects at risk may not grow at all. A plan older than a day is held against what it showed for +7 days
+    as well, since time alone lets commits expire.
+    """
+    found = _branch_growth(reviewed, live, safety, age, now)
+    if reviewed.impact.status is ImpactStatus.UNKNOWN:
+        # its objects were let through their own gate, unknown as they were; what was known still counts
+        return found + _more_commits(reviewed, live, safety, age) + _new_tags(reviewed, live)
+    if live.impact.status is ImpactStatus.UNKNOWN:
+        return [*found, f"what expires is not known any more: {live.impact.reason}"]
+    current = live.impact.now
+    if current is None:
+        return found
+    for name, measure in (("objects", "objects_expire"), ("bytes", "bytes_expire")):
+        ceiling = _ceiling(reviewed.impact, measure, age) * (1 + safety.impact_tolerance_percent / 100)
+        value = getattr(current, measure) or 0
+        if value > ceiling:
+            found.append(
+                f"{value:,} {name} would expire, {_ceiling(reviewed.impact, measure, age):,} were reviewed"
+            )
+    found += _not_named(reviewed, live, safety, age, "objects", (Bit.NOW, Bit.WEEK))
+    at_risk = _ceiling(reviewed.impact, "objects_at_risk", age)
+    if (current.objects_at_risk or 0) > at_risk:
+        found.append(f"{current.objects_at_risk:,} objects would be at risk, {at_risk:,} were reviewed")
+    return found + _new_tags(reviewed, live)
+
+
+def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:
+    """A tag that was moved to another commit is a new one."""
+    known = {(t.tag, t.commit_id) for t in reviewed.impact.tags}
+    new = sorted(t.tag for t in live.impact.tags if (t.tag, t.commit_id) not in known)
+    return [f"tags would lose data that were not reviewed: {', '.join(new)}"] if new else []
+
+
+def _more_commits(
+    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta
+) -> list[str]:
+    """The commits that expire, where the graph was read at the review."""
+    if reviewed.impact.now is None or live.impact.now is None:
+        return []
+    ceiling = _ceiling(reviewed.impact, "commits_expire", age)
+    value = live.impact.now.commits_expire
+    if value > ceiling * (1 + safety.impact_tolerance_percent / 100):
+        return [f"{value:,} commits would expire, {ceiling:,} were reviewed"]
+    return _not_named(reviewed, live, safety, age, "commits", (Bit.COMMIT_NOW, Bit.COMMIT_WEEK))
+
+
+def _not_named(
+    reviewed: RepositoryPlan,
+    live: RepositoryPlan,
+    safety: Safety,
+    age: timedelta,
+    what: str,
+    bits: tuple[Bit, Bit],
+) -> list[str]:
+    """Objects or commits that expire now and that the plan did not name. As many others prove nothing."""
+    current = live.impact.shown.read() if live.impact.shown is not None else None
+    shown = reviewed.impact.shown
+    if (
+        current is None
+        and shown is not None
+        and live.impact.now is not None
+        and live.impact.now.objects_expire
+    ):
+        return [f"the {what} that would expire now are too many to compare with those of the plan one by one"]
+    if current is None or not current.count(bits[0]):
+        return []
+    named = shown.read() if shown is not None else None
+    if named is None:
+        return [f"the plan does not name the {what} that expire, or the file {OBJECTS_FILE} is not beside it"]
+    either = bits[0] if age <= DAY else bits[0] | bits[1]
+    others, known = named.lacks(current.of(bits[0]), either), named.count(either)
+    if others <= known * safety.impact_tolerance_percent / 100:
+        return []
+    return [f"{others:,} {what} would expire that are not among the {known:,} reviewed ones"]
+
+
+def _branch_growth(
+    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta, now: datetime
+) -> list[str]:
+    """Branches that the policies would let go now, beyond what was reviewed and the tolerance."""
+    if live.branch_lifecycle is None:
+        return []
+    shown = reviewed.branch_lifecycle.deletions if reviewed.branch_lifecycle is not None else {}
+    horizons = [Horizon.NOW] if age <= DAY else [Horizon.NOW, Horizon.WEEK]
+    most = max(shown.get(h.value, 0) for h in horizons)
+    value = live.branch_lifecycle.deletions.get(Horizon.NOW.value, 0)
+    if value > most * (1 + safety.impact_tolerance_percent / 100):
+        return [f"{value:,} branches would be deleted, {most:,} were reviewed"]
+    last = now - age + timedelta(days=max(h.days for h in horizons))
+    fates = reviewed.branch_lifecycle.fates if reviewed.branch_lifecycle is not None else ()
+    named = {(f.branch_id, f.created) for f in fates if f.newly(last)}
+    others = [
+        f.branch_id
+        for f in live.branch_lifecycle.fates
+        if f.newly(now) and (f.branch_id, f.created) not in named
+    ]
+    if len(others) <= len(named) * safety.impact_tolerance_percent / 100:
+        return []
+    return [f"branches would be deleted that were not reviewed: {', '.join(sorted(others)[:5])}"]
+
+
+def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:
+    horizons = [Horizon.NOW] if age <= DAY else [Horizon.NOW, Horizon.WEEK]
+    shown: Iterable[HorizonImpact | None] = (impact.horizons.get(h.value) for h in horizons)
+    return max((getattr(h, measure) or 0 for h in shown if h is not None), default=0)
+
+
+def too_old(plan: Plan, safety: Safety, now: datetime) -> str | None:
+    """Why a plan may not be applied for its age: too old, or made for a later moment."""
+    age = now - plan.as_of
+    if -age > CLOCK_SKEW:
+        return "the plan shows a moment that is still to come (--as-of): it can be read, not applied"
+    if age.total_seconds() <= safety.max_plan_age_seconds:
+        return None
+    return f"the plan is {age.days} days old; max_plan_age is {safety.max_plan_age_seconds / 86400:g} days"

@@ -1,0 +1,220 @@
+"""Stored against wanted: rules and settings, as changes. No client inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+
+from lakeplan.values.plan import ValueChange
+from lakeplan.values.plan_parts import SettingChange
+from lakeplan.values.rules import Action, GcRules
+from lakeplan.values.settings import ObjectRule, Policy, SettingItem, canonical, duration_text
+
+DEFAULT_PATH = "default_retention_days"
+
+
+def action_of(before: GcRules | None, after: GcRules | None) -> Action:
+    """Which write, if any, takes a repository from ``before`` to ``after`` (None: not set)."""
+    if before == after:
+        return Action.NONE
+    if before is None:
+        return Action.ADD
+    return Action.CLEAR if after is None else Action.CHANGE
+
+
+def branch_path(branch_id: str) -> str:
+    return f"branches/{branch_id}"
+
+
+def diff_rules(before: GcRules | None, after: GcRules | None) -> tuple[ValueChange, ...]:
+    """Every value that differs, the default first, then branches by id. Order and representation of
+    branches on the server never show."""
+    changes = []
+    default_before = before.default_retention_days if before else None
+    default_after = after.default_retention_days if after else None
+    if default_before != default_after:
+        changes.append(ValueChange(DEFAULT_PATH, default_before, default_after))
+    branches_before = before.branches if before else {}
+    branches_after = after.branches if after else {}
+    for branch in sorted({*branches_before, *branches_after}):
+        old, new = branches_before.get(branch), branches_after.get(branch)
+        if old != new:
+            changes.append(ValueChange(branch_path(branch), old, new))
+    return tuple(changes)
+
+
+ORDER = "order"
+"""What a change is called that moves items and nothing else, and its only value: no item has one so named."""
+Items = Sequence[SettingItem]
+Pair = tuple[SettingItem | None, SettingItem | None]
+
+
+def same_setting(stored: Items | None, wanted: Items | None) -> bool:
+    """Whether ``stored`` is what ``wanted`` asks for: equal durations however written, patterns and branches
+    in any order, ids that the tree leaves to the server whatever they are. The order of policies counts,
+    that of object rules does not. Nothing set and an empty list are the same."""
+    have, want = _ordered(stored), _ordered(wanted)
+    return len(have) == len(want) and all(fits(h, w) for h, w in zip(have, want, strict=True))
+
+
+def is_reordering(stored: Items | None, wanted: Items | None) -> bool:
+    """The same policies in another order: no effect on which branches go (branch-lifecycle.md)."""
+    if same_setting(stored, wanted):
+        return False
+    pairs = pair_items(stored or (), wanted or ())
+    return all(old is not None and new is not None and fits(old, new) for old, new in pairs)
+
+
+def action_of_setting(stored: Items | None, wanted: Items | None) -> Action:
+    """Which write, if any, takes a server from ``stored`` to ``wanted``."""
+    if same_setting(stored, wanted):
+        return Action.NONE
+    if not stored:
+        return Action.ADD
+    return Action.CHANGE if wanted else Action.CLEAR
+
+
+def with_server_ids(wanted: Items, stored: Items | None) -> tuple[SettingItem, ...]:
+    """The items to send: a policy without an id of its own keeps the id that the server gave it before."""
+    found: list[SettingItem] = []
+    for item, (old, _) in zip(wanted, pair_items(stored or (), wanted), strict=False):
+        if isinstance(item, Policy) and item.id is None and old is not None:
+            item = replace(item, id=old.id)
+        found.append(item)
+    return tuple(found)
+
+
+def diff_setting(stored: Items | None, wanted: Items | None) -> tuple[SettingChange, ...]:
+    """One entry per item that differs, in the order of ``wanted``, then what is removed. Values are in wire
+    form; None is "not set". A reordering is one entry of its own."""
+    changes = []
+    for old, new in pair_items(stored or (), wanted or ()):
+        if old is None or new is None or not fits(old, new):
+            changes.append(_change(old, new))
+    if not changes and not same_setting(stored, wanted):
+        changes.append(SettingChange(ORDER, Action.CHANGE, _names(stored), _names(wanted)))
+    return tuple(changes)
+
+
+def what_changed(planned: Items | None, stored: Items | None) -> str:
+    """In one line, what somebody did to a list since it was planned."""
+    changes = diff_setting(planned, stored)
+    if not changes:
+        return "its ETag is another, its content the same"
+    words = {Action.ADD: "added", Action.CHANGE: "changed", Action.CLEAR: "removed"}
+    return "; ".join(
+        "the order" if ORDER in change.after else f"{change.item!r} {words[change.action]}{_details(change)}"
+        for change in changes
+    )
+
+
+def _details(change: SettingChange) -> str:
+    if change.action is not Action.CHANGE:
+        return ""
+    keys = sorted({*change.before, *change.after})
+    values = (f"{k} {change.before.get(k, 'not set')} to {change.after.get(k, 'not set')}" for k in keys)
+    return f" ({', '.join(values)})"
+
+
+def _change(old: SettingItem | None, new: SettingItem | None) -> SettingChange:
+    name = item_name(new if new is not None else old)
+    action = Action.ADD if old is None else Action.CLEAR if new is None else Action.CHANGE
+    before, after = item_values(old), item_values(new)
+    if new is not None and new.id is None:
+        before.pop("id", None)  # the server's to give: it stays
+    if action is Action.CHANGE:
+        differ = {k for k in {*before, *after} if before.get(k) != after.get(k)}
+        before = {k: v for k, v in before.items() if k in differ}
+        after = {k: v for k, v in after.items() if k in differ}
+    return SettingChange(name, action, before, after)
+
+
+def item_name(item: SettingItem | None) -> str:
+    """How people call an item: its id, or else its patterns."""
+    if item is None:
+        return ""
+    return item.id if item.id is not None else ", ".join(getattr(item, "patterns", ()))
+
+
+def item_values(item: SettingItem | None) -> dict[str, str]:
+    """An item's values as text, under the names of the tree; durations as ``1w3d``."""
+    match item:
+        case None:
+            return {}
+        case Policy():
+            values = {
+                "id": item.id or "",
+                "patterns": ", ".join(sorted(set(item.patterns))),
+                "max_age": duration_text(item.max_age_seconds),
+                "max_idle_age": duration_text(item.max_idle_seconds),
+                "description": item.description,
+            }
+        case ObjectRule():
+            values = {
+                "id": item.id,
+                "branches": ", ".join(sorted(set(item.branches))),
+                "prefix": item.prefix or "everything",
+                "expire_after_days": str(item.expire_after_days),
+                "description": item.description,
+            }
+    return {key: value for key, value in values.items() if value}
+
+
+def _names(items: Items | None) -> dict[str, str]:
+    return {"order": " | ".join(item_name(item) for item in items or ())}
+
+
+def _ordered(items: Items | None) -> list[SettingItem]:
+    found = [canonical(item) for item in items or ()]
+    if all(isinstance(item, ObjectRule) for item in found):
+        found.sort(key=lambda item: item.id or "")
+    return found
+
+
+def fits(stored: SettingItem, wanted: SettingItem) -> bool:
+    """Whether one stored item is what is asked for, an id that the tree leaves to the server apart."""
+    have, want = canonical(stored), canonical(wanted)
+    if isinstance(have, Policy) and isinstance(want, Policy) and want.id is None:
+        have = replace(have, id=None)
+    return have == want
+
+
+def pair_items(stored: Items, wanted: Items) -> list[Pair]:
+    """(stored, wanted) for every item, in the order of ``wanted``; then what nobody wants any more."""
+    left = list(stored)
+    partner: dict[int, SettingItem] = {}
+    for key in _KEYS:
+        for number, new in enumerate(wanted):
+            wished = key(new)
+            if number in partner or wished is None:
+                continue
+            found = next((i for i, old in enumerate(left) if key(old) == wished), None)
+            if found is not None:
+                partner[number] = left.pop(found)
+    pairs: list[Pair] = [(partner.get(number), new) for number, new in enumerate(wanted)]
+    return [*pairs, *((old, None) for old in left)]
+
+
+def _id(item: SettingItem) -> Hashable:
+    return item.id
+
+
+def _content(item: SettingItem) -> Hashable:
+    return _nameless(item) if isinstance(item, Policy) else None
+
+
+def _nameless(policy: Policy) -> Policy:
+    return Policy(
+        None,
+        tuple(sorted(set(policy.patterns))),
+        policy.max_age_seconds,
+        policy.max_idle_seconds,
+        policy.description,
+    )
+
+
+def _patterns(item: SettingItem) -> Hashable:
+    return tuple(sorted(set(item.patterns))) if isinstance(item, Policy) else None
+
+
+_KEYS: tuple[Callable[[SettingItem], Hashable], ...] = (_id, _content, _patterns)

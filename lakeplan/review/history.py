@@ -1,0 +1,298 @@
+"""The history that applies left in the state: who, when, what (``history/<run id>.json``). Read only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lakeplan.errors import FormatError, LakeplanError, UsageError
+from lakeplan.review.differences import diff_rules, diff_setting
+from lakeplan.stores.protocols import StateReader
+from lakeplan.values import records
+from lakeplan.values.plan_document import rules_from_body
+from lakeplan.values.records import utc_text
+from lakeplan.values.rules import GcRules
+from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
+
+HISTORY_FORMAT = "lakeplan.history/v1"
+LAST = "last"
+_PREFIX = "history/"
+_WORST_FIRST = ("failed", "uncertain", "pending", "applied", "already")
+
+
+@dataclass(frozen=True)
+class SettingStep:
+    """The policies or object rules of one repository, as ``RunStep`` has its GC rules; empty: none.
+    ``found``: what was read after a write that did not end as planned, in wire form under ``body``."""
+
+    kind: SettingKind
+    status: str
+    message: str = ""
+    replaced: bool = False
+    before: tuple[SettingItem, ...] = ()
+    after: tuple[SettingItem, ...] = ()
+    found: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class RunStep:
+    """One repository of a run. ``replaced`` is whether the run recorded the GC rules that it was about to
+    replace: then ``before`` and ``after`` hold them (None: no rules). ``status`` is applied, already, failed,
+    uncertain, or pending when the run was killed in the middle of it; over ``settings`` too, the worst.
+    ``found`` as of a ``SettingStep``."""
+
+    repository: str
+    status: str
+    message: str = ""
+    replaced: bool = False
+    before: GcRules | None = None
+    after: GcRules | None = None
+    settings: tuple[SettingStep, ...] = ()
+    found: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run. ``finished_at`` None: it was killed, or is still at work."""
+
+    run_id: str
+    command: str
+    by: Mapping[str, Any]
+    started_at: datetime
+    finished_at: datetime | None
+    tree_commit: str | None
+    plan_digest: str
+    plan_as_of: datetime
+    allowed: tuple[str, ...]
+    overridden: tuple[str, ...]
+    force: bool
+    steps: tuple[RunStep, ...]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Newest first. ``damaged`` are keys of records that cannot be read."""
+
+    runs: tuple[RunRecord, ...]
+    damaged: tuple[str, ...] = ()
+
+
+def list_runs(state: StateReader, *, repository: str | None = None, limit: int | None = None) -> Runs:
+    """The newest ``limit`` runs, or all; with ``repository`` (``server/name`` or name) those of it."""
+    runs: list[RunRecord] = []
+    damaged = []
+    for run_id in reversed(_run_ids(state)):
+        if limit is not None and len(runs) >= limit:
+            break
+        try:
+            run = _read(state, run_id)
+        except LakeplanError:
+            damaged.append(f"{_PREFIX}{run_id}.json")
+            continue
+        if repository is None or any(_is_called(s.repository, repository) for s in run.steps):
+            runs.append(run)
+    return Runs(tuple(runs), tuple(damaged))
+
+
+@dataclass(frozen=True)
+class RunSince:
+    """A run by the time in its id. ``record`` None: it is damaged."""
+
+    began: datetime
+    record: RunRecord | None
+
+
+def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
+    """Runs that began at a moment or later, newest first. Older ones are not read."""
+    found = []
+    for run_id in reversed(_run_ids(state)):
+        began = began_at(run_id) or moment
+        if began < moment.replace(microsecond=0):
+            break
+        try:
+            found.append(RunSince(began, _read(state, run_id)))
+        except LakeplanError:
+            found.append(RunSince(began, None))
+    return found
+
+
+def find_run(state: StateReader, name: str) -> RunRecord:
+    """A run by its id, by what only its id begins with, or ``last``. Raises UsageError when there is none or
+    several, LakeplanError when its record is damaged."""
+    ids = _run_ids(state)
+    found = (
+        ids[-1:] if name == LAST else [i for i in ids if i == name] or [i for i in ids if i.startswith(name)]
+    )
+    if len(found) != 1:
+        what = f"no run {name!r} is recorded" if not found else f"{name!r} begins {len(found)} run ids"
+        raise UsageError(what, hint="lakeplan history lists the runs")
+    return _read(state, found[0])
+
+
+def find_change(state: StateReader, name: str) -> RunRecord:
+    """As ``find_run``, but ``last`` is the newest run that replaced something: one that found everything as
+    planned has nothing to restore. A damaged record is an error, since it may be that run's."""
+    if name != LAST:
+        return find_run(state, name)
+    for run_id in reversed(_run_ids(state)):
+        run = _read(state, run_id)
+        if any(step.replaced or any(s.replaced for s in step.settings) for step in run.steps):
+            return run
+    raise UsageError("no run that replaced anything is recorded", hint="List the runs: lakeplan history.")
+
+
+def began_at(run_id: str) -> datetime | None:
+    """The time that a run id begins with, UTC to the second; None for one that has none."""
+    try:
+        return datetime.strptime(f"{run_id[: len('20260301T000000')]}Z", "%Y%m%dT%H%M%S%z")
+    except ValueError:
+        return None
+
+
+def _is_called(key: str, name: str) -> bool:
+    return name in (key, key.partition("/")[2])
+
+
+def _run_ids(state: StateReader) -> list[str]:
+    """Run ids begin with their time, so they sort by it."""
+    keys = state.list_keys(_PREFIX)
+    return sorted(k.removeprefix(_PREFIX).removesuffix(".json") for k in keys if k.endswith(".json"))
+
+
+def _read(state: StateReader, run_id: str) -> RunRecord:
+    key = f"{_PREFIX}{run_id}.json"
+    found = state.read(key)
+    if found is None:
+        raise LakeplanError("the run's record is gone", where=key)
+    what, hint = "the record of this run", "inspect the repositories to see what it changed"
+    record = records.read_record(found.data, RUN, what=what, where=key, hint=hint)
+    try:
+        return _parse(run_id, record)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"{what} is damaged", where=key, hint=hint, detail=repr(error)) from None
+
+
+RUN = records.record(
+    {
+        "command": records.text,
+        "by": records.record({}),
+        "started_at": records.moment,
+        "plan_digest": records.text,
+        "plan_as_of": records.moment,
+    },
+    {
+        "finished_at": records.moment,
+        "tree_commit": records.text,
+        "allowed": records.list_of(records.text),
+        "overridden": records.list_of(records.text),
+        "force": records.flag,
+        "repositories": records.map_of(records.record({})),
+    },
+)
+
+
+def _parse(run_id: str, record: Any) -> RunRecord:
+    finished = record.get("finished_at")
+    return RunRecord(
+        run_id=run_id,
+        command=str(record["command"]),
+        by=dict(record["by"]),
+        started_at=_moment(record["started_at"]),
+        finished_at=None if finished is None else _moment(finished),
+        tree_commit=record.get("tree_commit"),
+        plan_digest=str(record["plan_digest"]),
+        plan_as_of=_moment(record["plan_as_of"]),
+        allowed=tuple(record.get("allowed", ())),
+        overridden=tuple(record.get("overridden", ())),
+        force=bool(record.get("force", False)),
+        steps=tuple(_step(k, v) for k, v in sorted(record.get("repositories", {}).items())),
+    )
+
+
+def _step(repository: str, values: Any) -> RunStep:
+    settings = tuple(_setting(kind, values[kind.value]) for kind in SettingKind if kind.value in values)
+    # A run that wrote policies alone has no status of GC rules.
+    statuses = [s.status for s in settings] + ([str(values["status"])] if "status" in values else [])
+    status = min(statuses, key=_WORST_FIRST.index) if settings else str(values["status"])
+    message = str(values.get("message", "")) or next((s.message for s in settings if s.message), "")
+    if "before" not in values:
+        return RunStep(repository, status, message, settings=settings)
+    before, after = (_rules(values[key]) for key in ("before", "after"))
+    return RunStep(repository, status, message, True, before, after, settings, values.get("found"))
+
+
+def _setting(kind: SettingKind, values: Any) -> SettingStep:
+    status, message = str(values["status"]), str(values.get("message", ""))
+    if "before" not in values:
+        return SettingStep(kind, status, message)
+    before, after = (items_from_body(kind, values[key] or ()) for key in ("before", "after"))
+    return SettingStep(kind, status, message, True, before, after, values.get("found"))
+
+
+def _rules(body: Any) -> GcRules | None:
+    return None if body is None else rules_from_body(body)
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def history_document(runs: Sequence[RunRecord], damaged: Sequence[str] = ()) -> dict[str, Any]:
+    """Runs as plain JSON data (``schemas/history.v1.json``)."""
+    return {"format": HISTORY_FORMAT, "runs": [_run(r) for r in runs], "damaged": list(damaged)}
+
+
+def _run(run: RunRecord) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "command": run.command,
+        "by": {str(k): v for k, v in run.by.items()},
+        "started_at": utc_text(run.started_at),
+        "finished_at": None if run.finished_at is None else utc_text(run.finished_at),
+        "tree_commit": run.tree_commit,
+        "plan_digest": run.plan_digest,
+        "plan_as_of": utc_text(run.plan_as_of),
+        "allowed": list(run.allowed),
+        "overridden": list(run.overridden),
+        "force": run.force,
+        "repositories": [_step_document(s) for s in run.steps],
+    }
+
+
+def _step_document(step: RunStep) -> dict[str, Any]:
+    return {
+        "repository": step.repository,
+        "status": step.status,
+        "message": step.message,
+        "replaced": step.replaced,
+        "before": None if step.before is None else step.before.to_body(),
+        "after": None if step.after is None else step.after.to_body(),
+        "found": step.found,
+        "changes": [
+            {"path": c.path, "before": c.before, "after": c.after}
+            for c in diff_rules(step.before, step.after)
+        ],
+        "settings": [
+            {
+                "setting": s.kind.value,
+                "status": s.status,
+                "message": s.message,
+                "replaced": s.replaced,
+                "before": [item_body(item) for item in s.before],
+                "after": [item_body(item) for item in s.after],
+                "found": s.found,
+                "changes": [
+                    {
+                        "item": c.item,
+                        "action": c.action.value,
+                        "before": dict(c.before),
+                        "after": dict(c.after),
+                    }
+                    for c in diff_setting(s.before, s.after)
+                ],
+            }
+            for s in step.settings
+        ],
+    }

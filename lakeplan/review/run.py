@@ -1,0 +1,128 @@
+"""One run of a command that writes: who runs it, when, and what is read back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from lakeplan.errors import LakeplanError
+from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader, SettingsWriter
+from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.values.branches import LiveBranch
+from lakeplan.values.progress import Progress
+
+
+class Outcome(str, Enum):
+    """How one setting of a repository ended. ``already`` is the work of an earlier, interrupted run;
+    ``uncertain``: nothing could show whether the write took effect, or whether it still will."""
+
+    APPLIED = "applied"
+    ALREADY = "already"
+    FAILED = "failed"
+    UNCERTAIN = "uncertain"
+
+
+GC = "gc"
+"""The setting that GC rules are, beside the values of ``SettingKind``."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One setting's end, as seen and not as intended. ``exit_code`` is 0, or that of an error, which may have
+    come after the write. ``setting`` is ``gc``, ``branch_lifecycle`` or ``object_lifecycle``."""
+
+    repository: str
+    action: str
+    outcome: Outcome
+    before_etag: str
+    after_etag: str
+    message: str = ""
+    hint: str = ""
+    exit_code: int = 0
+    setting: str = GC
+
+
+@dataclass(frozen=True)
+class ApplyReport:
+    """``elsewhere`` are repositories whose policies this apply does not write: ``lifecycle run`` enforces
+    them. ``note`` is what else a person should know of the run; "" for nothing."""
+
+    run_id: str
+    results: tuple[Applied, ...]
+    not_written: tuple[str, ...] = ()
+    unexpanded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    elsewhere: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def failed(self) -> tuple[Applied, ...]:
+        """What did not end as planned: failed, uncertain, or applied and not recorded."""
+        return tuple(r for r in self.results if r.exit_code)
+
+
+class HeadsReader(Protocol):
+    def list_live(self, repository: str) -> list[LiveBranch]:
+        """All branches with their hidden flag."""
+
+
+class Connection(Protocol):
+    """A server to write to: readers and, apart from them, writers."""
+
+    @property
+    def reader(self) -> LakeFSReader: ...
+    @property
+    def writer(self) -> GcRulesWriter: ...
+    @property
+    def settings_writer(self) -> SettingsWriter: ...
+    @property
+    def branches(self) -> HeadsReader: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """Who runs, when and where: recorded in the history and in leases. ``sleep`` waits so many seconds."""
+
+    run_id: str
+    holder: Mapping[str, Any]
+    now: Callable[[], datetime]
+    is_gone: Callable[[Mapping[str, Any]], bool]
+    tree_commit: str | None = None
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True)
+class ApplyPorts:
+    """``also_needs`` reads further records of ``server/name`` that what follows the apply needs, and raises
+    LakeplanError for a damaged one."""
+
+    connect: Callable[[str], Connection]
+    state: StateWriter
+    progress: Progress
+    also_needs: tuple[Callable[[StateReader, str], object], ...] = ()
+
+
+T = TypeVar("T")
+
+PAUSES = (0.5, 1.0, 2.0, 5.0)
+"""Seconds between two reads. Together longer than a lakeFS server was measured to answer with what was there
+before a write (3 to 7.5 seconds)."""
+
+
+def read_back(read: Callable[[], T], is_expected: Callable[[T], bool], sleep: Callable[[float], None]) -> T:
+    """The first value read that is expected, else the last one. One stale answer, or one read that fails, is
+    no evidence. Raises the error of the last read when that failed and nothing expected was read."""
+    for pause in (*PAUSES, None):
+        try:
+            value = read()
+        except LakeplanError:
+            if pause is None:
+                raise
+        else:
+            if pause is None or is_expected(value):
+                return value
+        sleep(pause)
+    raise AssertionError("the last read returns or raises")

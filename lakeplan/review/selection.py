@@ -1,0 +1,109 @@
+"""Which repositories a command is for, and what is read of their histories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from lakeplan.errors import LakeplanError
+from lakeplan.formats.refs import read_refs
+from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
+from lakeplan.retention.graph import CommitGraph, missing_heads
+from lakeplan.retention.patterns import names_repository
+from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.plan import Failure
+from lakeplan.values.repository import Commit, Refs, RefsDumpIds
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which repositories: globs over ``name`` or ``server/name``, an owner, a server. Empty selects all."""
+
+    targets: tuple[str, ...] = ()
+    owner: str | None = None
+    server: str | None = None
+
+    def takes(self, repository: DesiredRepository) -> bool:
+        return self.takes_named(repository.server, repository.name, repository.owner)
+
+    def takes_named(self, server: str, name: str, owner: str | None) -> bool:
+        if self.server is not None and server != self.server:
+            return False
+        if self.owner is not None and owner != self.owner:
+            return False
+        return not self.targets or any(names_repository(t, server, name) for t in self.targets)
+
+    def takes_key(self, key: str) -> bool:
+        """Whether ``server/name`` is selected, its owner apart."""
+        server, _, name = key.partition("/")
+        return self.takes_named(server, name, self.owner)
+
+    @property
+    def everything(self) -> bool:
+        return not self.targets and self.owner is None and self.server is None
+
+
+def failure_of(error: LakeplanError) -> Failure:
+    return Failure(error.message, where=error.where, hint=error.hint, exit_code=int(error.exit_code))
+
+
+RefsReader: TypeAlias = Callable[[], tuple[Refs, tuple[str, ...]]]
+"""Refs, and what could not be seen, in words (see ``read_all_refs``)."""
+
+
+def read_graph(
+    reader: LakeFSReader, repository: str, *, read_only: bool
+) -> tuple[CommitGraph, tuple[str, ...]]:
+    """The commit graph, and what could not be seen, in words (see ``read_all_refs``)."""
+    refs, blind_to = read_all_refs(reader, repository, read_only=read_only)
+    return CommitGraph.from_refs(refs), blind_to
+
+
+def read_all_refs(reader: LakeFSReader, repository: str, *, read_only: bool) -> tuple[Refs, tuple[str, ...]]:
+    """Commits, branches and tags, and what could not be seen, in words.
+
+    A refs dump lists everything, dangling commits too; under load a HEAD can be missing from the dumped
+    commits and is then fetched (api.md). ``read_only`` asks for no dump and reads the logs instead.
+    Raises ServerError, StorageError or FormatError.
+    """
+    if read_only:
+        return _refs_from_logs(reader, repository), (DANGLING_UNSEEN,)
+    ids = reader.dump_refs(repository)
+    return read_dump(reader, repository, ids, reader.metadata_reader(repository)), ()
+
+
+def read_dump(reader: LakeFSReader, repository: str, ids: RefsDumpIds, metadata: MetadataReader) -> Refs:
+    """The refs of a dump, with HEADs that it lacks. Raises as ``read_all_refs``."""
+    return _with_missing_heads(reader, repository, read_refs(ids, metadata.read_metadata))
+
+
+DANGLING_UNSEEN = "commits that no branch or tag reaches (no refs dump under --read-only)"
+
+
+def _with_missing_heads(reader: LakeFSReader, repository: str, refs: Refs) -> Refs:
+    """Fetches HEADs (and their ancestors) that were made while the dump was written."""
+    known = {c.id for c in refs.commits}
+    added: list[Commit] = []
+    wanted = list(missing_heads(refs))
+    while wanted:
+        commit_id = wanted.pop()
+        if commit_id in known:
+            continue
+        commit = reader.get_commit(repository, commit_id)
+        known.add(commit.id)
+        added.append(commit)
+        wanted.extend(parent for parent in commit.parents if parent not in known)
+    return replace(refs, commits=(*refs.commits, *added)) if added else refs
+
+
+def _refs_from_logs(reader: LakeFSReader, repository: str) -> Refs:
+    branches = tuple(reader.list_branches(repository))
+    tags = tuple(reader.list_tags(repository))
+    commits: dict[str, Commit] = {}
+    for head in (*(b.commit_id for b in branches), *(t.commit_id for t in tags)):
+        if head in commits:
+            continue
+        for commit in reader.log_commits(repository, head):
+            commits[commit.id] = commit
+    return Refs(tuple(commits.values()), branches, tags)

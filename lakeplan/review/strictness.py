@@ -1,0 +1,425 @@
+"""Which value of a setting is stricter, and how two values combine: the one table.
+
+A value is stricter when less is deleted, later, or with more inspection. ``plan --base`` lists what a change
+weakens and is judged by the stricter of both trees; ``apply --sweep`` sweeps by it. ``sweep run`` keeps to
+the stricter of the approval's and today's settings, ``lifecycle run`` to that of a reviewed plan and today's.
+A setting of the schemas without an entry fails a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from enum import Enum
+from itertools import chain
+from typing import Any, Literal, TypeVar
+
+from lakeplan.values.desired import DesiredRepository, GcDesired, Override, Safety, ServerConfig, Source
+from lakeplan.values.plan import Loosening, Plan, SweepGuard
+from lakeplan.values.settings import LifecycleSettings, duration_text
+from lakeplan.values.sweep import Hold, SweepSettings, Versions
+
+Block = TypeVar("Block")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``combine(then, now)`` is the stricter of two values; where there is none, the one ``now``.
+    ``ordered`` is False when neither of two different values is stricter, so that any change is listed.
+    ``why`` explains a rule that is not an order."""
+
+    combine: Callable[[Any, Any], Any]
+    ordered: bool = True
+    why: str = ""
+
+    def weakens(self, before: Any, after: Any) -> bool:
+        """Whether ``after`` is weaker than ``before`` anywhere."""
+        return bool(self.combine(before, after) != after) if self.ordered else bool(before != after)
+
+
+def least(one: Any, other: Any) -> Any:
+    """The lower of two limits; None is no limit."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+def one_of(*words: Any) -> Rule:
+    """One of these words, from the strictest to the weakest."""
+    return Rule(lambda then, now: min(then, now, key=words.index))
+
+
+def neutral(why: str) -> Rule:
+    """Neither value is stricter: today's counts, and a change is not listed."""
+    return Rule(lambda then, now: now, why=why)
+
+
+def unordered(why: str) -> Rule:
+    """Neither value is stricter: today's counts, and every change is listed."""
+    return Rule(lambda then, now: now, ordered=False, why=why)
+
+
+def _union(then: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*now, *(item for item in then if item not in now))
+
+
+def all_holds(*several: Iterable[Hold]) -> tuple[Hold, ...]:
+    """Every hold of any of them; of two on the same thing the one that ends later."""
+    found: dict[tuple[str, str], Hold] = {}
+    for hold in (hold for holds in several for hold in holds):
+        known = found.get((hold.kind, hold.name))
+        if known is None or ends(hold) > ends(known):
+            found[hold.kind, hold.name] = hold
+    return tuple(found.values())
+
+
+def ends(hold: Hold) -> date:
+    """The last day of a hold; the last day there is where it has no end."""
+    return hold.until if hold.until is not None else date.max
+
+
+MORE = Rule(max)
+LESS = Rule(least)
+ON = one_of(True, False)
+OFF = one_of(False, True)
+ALL_OF_BOTH = Rule(_union)
+POLICY = one_of("fail", "warn", "ignore")
+
+
+class SinceMark(Enum):
+    """What ``sweep run`` does about a setting that the tree has stricter now than at the mark."""
+
+    COMBINED = "the stricter value counts from the next round on"
+    GATE = "the whole mark is judged by it again; a gate may refuse it"
+    NEW_MARK = "the mark was made for something else: mark again"
+    ANY_CHANGE = "a change in either direction needs a new mark"
+    PERSON = "an automatic approval no longer counts: a person has to approve the mark"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``path`` as the tree writes it. ``field`` is the attribute of the typed block that holds its value; ""
+    where the value is judged elsewhere (``rule.why`` says where). ``unit`` is how messages show it."""
+
+    path: str
+    field: str
+    rule: Rule
+    unit: str = ""
+    since_mark: SinceMark = SinceMark.COMBINED
+
+
+def _sweep(key: str, rule: Rule, since_mark: SinceMark, unit: str = "") -> Setting:
+    return Setting(f"sweep.{key}", f"{key}_seconds" if unit == "seconds" else key, rule, unit, since_mark)
+
+
+SWEEP = (
+    # lakeplan inspects again before every round and can save single objects; lakeFS's own job cannot.
+    _sweep("engine", one_of("builtin", "lakefs-spark-client"), SinceMark.ANY_CHANGE),
+    _sweep("automatic", OFF, SinceMark.PERSON),
+    # Half a sweep in quarantine could neither be restored nor reported as one.
+    _sweep("mode", one_of("quarantine", "delete"), SinceMark.NEW_MARK),
+    # A mark does not record when its objects were written, only that they are older than its cutoff.
+    _sweep("min_age", MORE, SinceMark.NEW_MARK, "seconds"),
+    _sweep("settle", MORE, SinceMark.COMBINED, "seconds"),
+    _sweep("margin", MORE, SinceMark.COMBINED, "seconds"),
+    _sweep("never_committed", one_of("keep", "collect"), SinceMark.COMBINED),
+    _sweep("versions", one_of(Versions.MARKER, Versions.ALL), SinceMark.NEW_MARK),
+    _sweep("verify", one_of("all", "sample"), SinceMark.COMBINED),
+    _sweep("max_objects", LESS, SinceMark.GATE),
+    _sweep("max_bytes", LESS, SinceMark.GATE, "bytes"),
+    _sweep("quarantine_age", MORE, SinceMark.COMBINED, "seconds"),
+    _sweep("rate", neutral("how fast objects are deleted changes none of them"), SinceMark.COMBINED),
+)
+SAFETY = (
+    Setting(
+        "safety.max_expired_objects_percent",
+        "max_expired_objects_percent",
+        LESS,
+        "percent",
+        SinceMark.GATE,
+    ),
+    Setting("safety.max_expired_bytes", "max_expired_bytes", LESS, "bytes", SinceMark.GATE),
+    Setting("safety.max_deleted_branches", "max_deleted_branches", LESS),
+    Setting("safety.impact_tolerance_percent", "impact_tolerance_percent", LESS, "percent"),
+    Setting("safety.max_plan_age", "max_plan_age_seconds", LESS, "seconds"),
+    Setting("safety.on_tag_loss", "on_tag_loss", POLICY),
+    Setting("safety.on_server_divergence", "on_server_divergence", POLICY),
+    Setting("safety.protected_tags", "protected_tags", ALL_OF_BOTH),
+)
+LIFECYCLE = (
+    Setting("lifecycle.exempt", "exempt", ALL_OF_BOTH),
+    Setting("lifecycle.require_merged", "require_merged", ON),
+    Setting("lifecycle.min_keep", "min_keep", MORE),
+    Setting("lifecycle.keep_with_uncommitted", "keep_with_uncommitted", ON),
+    Setting("lifecycle.keep_with_open_pull_request", "keep_with_open_pull_request", ON),
+    Setting("lifecycle.keep_protected", "keep_protected", ON),
+    Setting("lifecycle.assume_created", "assume_created", one_of("never", "head_commit")),
+)
+TREE = (
+    Setting("bounds.min_retention_days", "min_retention_days", MORE),
+    Setting("bounds.max_retention_days", "max_retention_days", LESS),
+    Setting("unmanaged", "unmanaged", POLICY),
+    Setting(
+        "state.url",
+        "state_url",
+        unordered(
+            "the state knows which repositories were applied before; others that globs name are a gate"
+        ),
+    ),
+)
+SERVER = (
+    Setting(
+        "servers.branch_lifecycle.engine",
+        "branch_lifecycle_engine",
+        unordered("each engine deletes branches by rules of its own"),
+    ),
+    Setting(
+        "servers.time_zone",
+        "time_zone",
+        unordered("retention days end at another hour, so that other commits may expire"),
+    ),
+)
+_SAME_HOLD = "identifies the hold; one that is missing at the head is listed as dropped"
+_DAYS = Rule(max, why="a plan simulates a change; a sweep keeps what the server's or the tree's days keep")
+_NAMES = "names what the days are for; a plan expands and simulates it"
+_SIMULATED = "a plan shows every change and what it deletes, and gates judge it"
+_ENTRIES = "decides which settings an entry gets; the resolved settings are compared"
+_ELSEWHERE = {
+    "holds.prefix": neutral(_SAME_HOLD),
+    "holds.branch": neutral(_SAME_HOLD),
+    "holds.tag": neutral(_SAME_HOLD),
+    "holds.commit": neutral(_SAME_HOLD),
+    "holds.until": Rule(max, why="of two holds on the same thing the one that ends later (all_holds)"),
+    "holds.reason": neutral("people read it; nothing is decided by it"),
+    "holds.remove": neutral("drops an inherited hold, which is listed as dropped"),
+    "gc.default_retention_days": _DAYS,
+    "gc.branches": neutral(_NAMES),
+    "gc.branches.branch_id": neutral(_NAMES),
+    "gc.branches.pattern": neutral(_NAMES),
+    "gc.branches.retention_days": _DAYS,
+    "gc.branches.remove": neutral("drops inherited days; a plan simulates the days that are left"),
+    "gc.file": neutral("the rules in the file are compared like those in the tree"),
+    "branch_lifecycle": neutral(_SIMULATED),
+    "object_lifecycle": neutral(_SIMULATED),
+    "overrides": neutral("new or wider ones are listed one by one (loosening._opened)"),
+    "servers": neutral("servers are paired by their endpoints; one that is lost is listed (base_pairs)"),
+    "servers.endpoint_url": neutral("pairs the servers of both trees (base_pairs)"),
+    "servers.branch_lifecycle": neutral("its settings have entries of their own"),
+    "servers.branch_lifecycle.schedule": neutral(
+        "forecasts when the server's own job runs; nothing is decided by it"
+    ),
+    "servers.cost_per_gb_month": neutral("figures for people; nothing is decided by it"),
+    "servers.storages": neutral("where storage is read; a sweep checks that it is the repository's"),
+    "defaults": neutral(_ENTRIES),
+    "profiles": neutral(_ENTRIES),
+    "include": neutral(_ENTRIES),
+    "repositories": neutral(_ENTRIES),
+    "server": neutral(_ENTRIES),
+    "use": neutral(_ENTRIES),
+    "owner": neutral("selects repositories for a command; nothing is decided by it"),
+    "simulation": neutral("both runners give the same answers; nothing is decided by it"),
+    "apiVersion": neutral("there is one version"),
+}
+JUDGED_ELSEWHERE = tuple(Setting(path, "", rule) for path, rule in _ELSEWHERE.items())
+EVERY = (*SWEEP, *SAFETY, *LIFECYCLE, *TREE, *SERVER, *JUDGED_ELSEWHERE)
+
+
+def stricter(table: Iterable[Setting], then: Block, now: Block) -> Block:
+    """``now``, with the stricter of both values in every setting of the table."""
+    values = {s.field: s.rule.combine(getattr(then, s.field), getattr(now, s.field)) for s in table}
+    return replace(now, **values)  # type: ignore[type-var]  # a block is a dataclass
+
+
+def weakened(table: Iterable[Setting], before: Block, after: Block) -> Iterator[tuple[Setting, Any, Any]]:
+    """Every setting that ``after`` has weaker than ``before``, with both values."""
+    for setting in table:
+        old, new = getattr(before, setting.field), getattr(after, setting.field)
+        if setting.rule.weakens(old, new):
+            yield setting, old, new
+
+
+def stricter_safety(then: Safety, now: Safety) -> Safety:
+    return stricter(SAFETY, then, now)
+
+
+def stricter_sweep(then: SweepSettings, now: SweepSettings) -> SweepSettings:
+    return stricter(SWEEP, then, now)
+
+
+def stricter_lifecycle(then: LifecycleSettings, now: LifecycleSettings) -> LifecycleSettings:
+    return stricter(LIFECYCLE, then, now)
+
+
+def since_mark(
+    marked: SweepSettings, tree_then: SweepSettings, tree_now: SweepSettings
+) -> tuple[SweepSettings, tuple[Setting, ...]]:
+    """The settings that a sweep of a mark keeps to, and those because of which the mark cannot be swept.
+    ``marked``: what the mark was made with, which a person's options may have changed; what the tree has
+    not tightened since stays as they chose it. Limits are today's: gates judge the mark by them."""
+    settings, refused = marked, []
+    for setting in SWEEP:
+        name, rule = setting.field, setting.rule
+        then, now, used = (getattr(block, name) for block in (tree_then, tree_now, marked))
+        if rule.why or setting.since_mark is SinceMark.GATE:
+            settings = replace(settings, **{name: now})
+            continue
+        changed = setting.since_mark is SinceMark.ANY_CHANGE and now != used
+        if not changed and not (rule.weakens(now, then) and rule.weakens(now, used)):
+            continue
+        if setting.since_mark in (SinceMark.NEW_MARK, SinceMark.ANY_CHANGE):
+            refused.append(setting)
+        else:
+            settings = replace(settings, **{name: rule.combine(used, now)})
+    return settings, tuple(refused)
+
+
+Policy = Literal["ignore", "warn", "fail"]
+WHOLE_TREE = "tree"
+UNLIMITED = "unlimited"
+ABSENT = "not there"
+
+
+@dataclass(frozen=True)
+class Guards:
+    """What of a tree decides how much a plan may do. Days are inclusive; ``places`` maps a path such as
+    ``safety.max_expired_bytes`` to where it stands."""
+
+    safety: Safety = field(default_factory=Safety)
+    min_retention_days: int = 1
+    max_retention_days: int = 36500
+    unmanaged: Policy = "warn"
+    state_url: str | None = None
+    overrides: tuple[Override, ...] = ()
+    places: Mapping[str, Source] = field(default_factory=dict)
+
+
+def held_to(plan: Plan, safety: Safety) -> Safety:
+    """A tree's limits, but for an apply of ``plan`` no looser than those it was reviewed with."""
+    return replace(
+        safety,
+        impact_tolerance_percent=least(plan.impact_tolerance_percent, safety.impact_tolerance_percent),
+        max_plan_age_seconds=least(plan.max_plan_age_seconds, safety.max_plan_age_seconds),
+    )
+
+
+def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[tuple[Source, str, int]]:
+    """Every retention outside ``low`` to ``high`` days: where it stands, its name, its days."""
+    if not isinstance(desired.gc, GcDesired):
+        return
+    if not low <= desired.gc.default_retention_days <= high:
+        yield desired.gc.source, "gc.default_retention_days", desired.gc.default_retention_days
+    for rule in desired.gc.branches:
+        if not low <= rule.retention_days <= high:
+            yield rule.source, f"gc.branches[{rule.name}].retention_days", rule.retention_days
+
+
+def loosened(base: Guards, head: Guards, today: date) -> tuple[Loosening, ...]:
+    """Everything of the tree as a whole that ``head`` weakens, in fixed order."""
+    found = chain(weakened(SAFETY, base.safety, head.safety), weakened(TREE, base, head))
+    return tuple(
+        Loosening(WHOLE_TREE, setting.path, *_shown(setting, before, after), _place(head, setting.path))
+        for setting, before, after in found
+    ) + tuple(_opened(base, head, today))
+
+
+def _opened(base: Guards, head: Guards, today: date) -> Iterator[Loosening]:
+    """Overrides that allow more than the base's do. One that expired allows nothing."""
+    for note in head.overrides:
+        if note.expires < today:
+            continue
+        same = [n for n in base.overrides if (n.repository, n.gate) == (note.repository, note.gate)]
+        if any(_covers(old, note) for old in same):
+            continue
+        before = "; ".join(_opening(old) for old in same) or ABSENT
+        path = f"overrides: {note.gate} of {note.repository}"
+        yield Loosening(WHOLE_TREE, path, before, f"{_opening(note)}: {note.reason}", str(note.source))
+
+
+def _covers(old: Override, new: Override) -> bool:
+    enough = old.max is None or (new.max is not None and new.max <= old.max)
+    return enough and new.expires <= old.expires
+
+
+def _opening(note: Override) -> str:
+    ceiling = "without a ceiling" if note.max is None else f"up to {note.max:,}"
+    return f"{ceiling}, until {note.expires}"
+
+
+def changed_server(base: ServerConfig, head: ServerConfig) -> Iterator[Loosening]:
+    """Settings of a server that decide what is deleted there, where they are others than at the base."""
+    where = str(head.source) if head.source else ""
+    for setting, before, after in weakened(SERVER, base, head):
+        path = f"servers.{head.name}.{setting.path.removeprefix('servers.')}"
+        yield Loosening(WHOLE_TREE, path, *_shown(setting, before, after), where)
+
+
+def loosened_repository(
+    base: DesiredRepository, head: DesiredRepository | None, today: date
+) -> Iterator[Loosening]:
+    """Holds that are dropped or end sooner (not those that are over anyway), and settings of ``sweep`` and
+    ``lifecycle`` that are weaker. ``head`` is None when no entry names the repository any more."""
+    where = str(head.source) if head is not None and head.source else ""
+    mine = {(hold.kind, hold.name): hold for hold in all_holds(head.holds if head is not None else ())}
+    for hold in all_holds(base.holds):
+        now = mine.get((hold.kind, hold.name))
+        if hold.holds_on(today) and (now is None or ends(now) < ends(hold)):
+            after = ABSENT if now is None else _hold_end(now)
+            yield Loosening(base.key, f"holds[{hold.kind} {hold.name}]", _hold_end(hold), after, where)
+    if head is None:
+        return
+    for setting, old, new in chain(
+        weakened(SWEEP, base.sweep, head.sweep), weakened(LIFECYCLE, base.lifecycle, head.lifecycle)
+    ):
+        place = head.values.get("/" + setting.path.replace(".", "/"))
+        yield Loosening(base.key, setting.path, *_shown(setting, old, new), str(place) if place else where)
+
+
+def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | None:
+    """What a sweep of ``head`` keeps to until its tree is the base itself; None where it is as strict."""
+    guard = SweepGuard(
+        stricter_safety(base.safety, head.safety),
+        all_holds(head.holds, base.holds),
+        stricter_sweep(base.sweep, head.sweep),
+    )
+    alone = SweepGuard(head.safety, all_holds(head.holds), head.sweep)
+    return None if guard == alone else guard
+
+
+def held_to_guard(desired: DesiredRepository, guard: SweepGuard) -> DesiredRepository:
+    """The repository, with the stricter of it and the guard where a sweep is concerned."""
+    return replace(
+        desired,
+        safety=stricter_safety(guard.safety, desired.safety),
+        holds=all_holds(desired.holds, guard.holds),
+        sweep=stricter_sweep(guard.settings, desired.sweep),
+    )
+
+
+def _hold_end(hold: Hold) -> str:
+    return f"until {hold.until}" if hold.until is not None else "without an end"
+
+
+def _shown(setting: Setting, before: Any, after: Any) -> tuple[str, str]:
+    """Both values of a setting as messages show them; of lists only what is missing."""
+    if isinstance(before, tuple):
+        return ", ".join(item for item in before if item not in after), ABSENT
+    return _figure(setting, before), _figure(setting, after)
+
+
+def _figure(setting: Setting, value: Any) -> str:
+    if value is None:
+        return "the default" if setting.path == "state.url" else UNLIMITED
+    if setting.unit == "seconds":
+        return duration_text(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return f"{value:,}{ {'percent': ' %', 'bytes': ' bytes'}.get(setting.unit, '') }"
+    return str(value.value if isinstance(value, Enum) else value)
+
+
+def _place(head: Guards, path: str) -> str:
+    """Where the value stands; where it was left out, its block; without one, nothing."""
+    found = head.places.get(path) or head.places.get(path.partition(".")[0])
+    return str(found) if found else ""

@@ -1,1 +1,0 @@
-"""Handlers by resource; each module lists its routes."""

@@ -1,0 +1,300 @@
+"""Fills a lakeFS server with histories."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import singledispatchmethod
+from typing import Any
+from urllib.parse import quote
+
+import requests
+
+from lakeplan.errors import AuthenticationFailed, NotFound, ServerUnreachable, UnexpectedAnswer, UsageError
+from lakeplan.sandbox import seed_document
+
+_TIMEOUT = (5.0, 60.0)
+
+
+class SeedClient:
+    """Calls ``endpoint_url`` with basic auth. Follows no redirect: its credentials go nowhere else.
+
+    Every call raises ServerUnreachable, AuthenticationFailed, NotFound (404) or UnexpectedAnswer.
+    """
+
+    def __init__(self, endpoint_url: str, access_key_id: str, secret_access_key: str) -> None:
+        base = endpoint_url.rstrip("/")
+        self.endpoint_url = base
+        self._api = base if base.endswith("/api/v1") else f"{base}/api/v1"
+        self._session = requests.Session()
+        # Without this, requests would look for other credentials in ~/.netrc.
+        self._session.trust_env = False
+        self._session.auth = (access_key_id, secret_access_key)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        data: bytes | None = None,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        place: str = "",
+    ) -> requests.Response:
+        """One request. ``path`` is quoted already; ``place`` is where the seed file asks for it."""
+        where = place or self.endpoint_url
+        try:
+            answer = self._session.request(
+                method,
+                self._api + path,
+                json=json,
+                data=data,
+                params=query,
+                headers=headers,
+                timeout=_TIMEOUT,
+                allow_redirects=False,
+            )
+        except (requests.RequestException, ValueError) as error:
+            raise ServerUnreachable(
+                "the server does not answer",
+                where=where,
+                hint="is the server running there? `lakeplan sandbox up` starts one",
+                detail=str(error),
+            ) from error
+        if answer.status_code >= 300:
+            raise self._error(method, path, answer, where)
+        return answer
+
+    def exists(self, repository: str) -> bool:
+        try:
+            self.call("GET", f"/repositories/{quote(repository, safe='')}")
+        except NotFound:
+            return False
+        return True
+
+    def _error(
+        self, method: str, path: str, answer: requests.Response, where: str
+    ) -> AuthenticationFailed | NotFound | UnexpectedAnswer:
+        message = _message(answer)
+        if answer.status_code == 401:
+            return AuthenticationFailed(
+                f"the server refuses the credentials: {message}",
+                where=where,
+                hint="--access-key and --secret-key, or LAKEPLAN_ACCESS_KEY and LAKEPLAN_SECRET_KEY",
+            )
+        if answer.status_code == 404:
+            return NotFound(f"{method} {path}: {message}", where=where)
+        status = answer.status_code
+        return UnexpectedAnswer(f"{method} {path}: {status} {message}", status=status, where=where)
+
+
+def _message(answer: requests.Response) -> str:
+    try:
+        body = answer.json()
+    except requests.JSONDecodeError:
+        return answer.text[:200].strip()
+    return str(body.get("message", body)) if isinstance(body, dict) else str(body)[:200]
+
+
+_PARALLEL_UPLOADS = 4
+_SORTING_COMMITS = 200
+_MAX_SORTING_ROUNDS = 5
+_PAGE = "1000"
+
+
+def run_seed(
+    seed: seed_document.Seed,
+    client: SeedClient,
+    *,
+    as_of: int,
+    namespace_prefix: str = "local://",
+    skip_existing: bool = False,
+    report: Callable[[str], None] = lambda _: None,
+) -> list[str]:
+    """Makes the repositories and returns their names. ``as_of``: epoch seconds that ages count back from.
+
+    Nothing is written when one of the repositories exists already (UsageError), unless ``skip_existing``
+    leaves those as they are. ``report`` gets a line for each repository made.
+    """
+    existing = [r.name for r in seed.repositories if client.exists(r.name)]
+    if existing and not skip_existing:
+        raise UsageError(
+            f"already there: {', '.join(existing)}",
+            where=client.endpoint_url,
+            hint="--skip-existing leaves them as they are and makes the others",
+        )
+    made = []
+    for repository in seed.repositories:
+        if repository.name not in existing:
+            _Runner(client, repository.name, as_of).run(repository, namespace_prefix)
+            steps = len(repository.steps)
+            report(f"{repository.name}: {steps} step{'' if steps == 1 else 's'}")
+            made.append(repository.name)
+    return made
+
+
+class _Runner:
+    """The steps of one repository."""
+
+    def __init__(self, client: SeedClient, repository: str, as_of: int) -> None:
+        self._client = client
+        self._name = repository
+        self._as_of = as_of
+        self._place = ""
+        self._number = 0
+
+    def run(self, seed: seed_document.RepositorySeed, namespace_prefix: str) -> None:
+        body = {
+            "name": seed.name,
+            "storage_namespace": seed.storage_namespace or f"{namespace_prefix}{seed.name}",
+            "default_branch": seed.default_branch,
+        }
+        self._client.call("POST", "/repositories", json=body)
+        for placed in seed.steps:
+            self._place, self._number = placed.place, self._number + 1
+            self._do(placed.step)
+
+    @singledispatchmethod
+    def _do(self, step: seed_document.Step) -> None:
+        raise TypeError(f"no way to run {type(step).__name__}")
+
+    @_do.register
+    def _(self, step: seed_document.Upload) -> None:
+        if len(step.paths) == 1:
+            self._upload(step, step.paths[0])
+            return
+        with ThreadPoolExecutor(_PARALLEL_UPLOADS) as pool:
+            for _ in pool.map(lambda path: self._upload(step, path), step.paths):
+                pass
+
+    def _upload(self, step: seed_document.Upload, path: str) -> None:
+        if step.content is not None:
+            data = step.content.encode()
+        else:
+            data = _unique_bytes(f"{self._name}\n{path}\n{self._number}", step.size)
+        headers = {"Content-Type": "application/octet-stream"}
+        headers |= {f"x-lakefs-meta-{key}": value for key, value in step.metadata.items()}
+        self._call(
+            "POST", self._branch(step.branch, "objects"), data=data, query={"path": path}, headers=headers
+        )
+
+    @_do.register
+    def _(self, step: seed_document.Copy) -> None:
+        body = {"src_path": step.source, **({"src_ref": step.ref} if step.ref else {})}
+        query = {"dest_path": step.destination}
+        self._call("POST", self._branch(step.branch, "objects/copy"), json=body, query=query)
+
+    @_do.register
+    def _(self, step: seed_document.Delete) -> None:
+        paths = self._paths_under(step.branch, step.path) if step.path.endswith("/") else [step.path]
+        for start in range(0, len(paths), 1000):
+            chunk = paths[start : start + 1000]
+            self._call("POST", self._branch(step.branch, "objects/delete"), json={"paths": chunk})
+
+    def _paths_under(self, branch: str, prefix: str) -> list[str]:
+        found: list[str] = []
+        query = {"prefix": prefix, "amount": _PAGE}
+        while True:
+            page = self._call("GET", f"/refs/{quote(branch, safe='')}/objects/ls", query=query)
+            found.extend(item["path"] for item in page["results"])
+            if not page["pagination"]["has_more"]:
+                return found
+            query["after"] = page["pagination"]["next_offset"]
+
+    @_do.register
+    def _(self, step: seed_document.Commit) -> None:
+        self._commit(step.branch, step.message, step.age, dict(step.metadata), allow_empty=step.allow_empty)
+
+    def _commit(
+        self, branch: str, message: str, age: int | None, metadata: dict[str, str], *, allow_empty: bool
+    ) -> str:
+        body: dict[str, object] = {"message": message, "metadata": metadata, "allow_empty": allow_empty}
+        if age is not None:
+            body["date"] = self._as_of - age
+        return str(self._call("POST", self._branch(branch, "commits"), json=body)["id"])
+
+    @_do.register
+    def _(self, step: seed_document.SortHeads) -> None:
+        for _ in range(_MAX_SORTING_ROUNDS):
+            first, then = (self._head(branch) for branch in (step.first, step.then))
+            for number in range(_SORTING_COMMITS):
+                if first < then:
+                    return
+                message = f"checkpoint {number + 1}"
+                first = self._commit(step.first, message, step.age, {}, allow_empty=True)
+            # Ids are random: one in 200 is so small that none of 200 others is smaller.
+            age = self._as_of - int(self._call("GET", f"/commits/{then}")["creation_date"])
+            self._commit(step.then, "another id", age, {}, allow_empty=True)
+        raise UsageError(
+            f"no commit on {step.first} got an id that sorts before the HEAD of {step.then}",
+            where=self._place,
+            hint="Run `lakeplan sandbox seed` again on a new sandbox: the ids of commits are random.",
+        )
+
+    def _head(self, branch: str) -> str:
+        return str(self._call("GET", self._branch(branch))["commit_id"])
+
+    @_do.register
+    def _(self, step: seed_document.MakeBranch) -> None:
+        body = {"name": step.name, "source": step.source, "hidden": step.hidden}
+        self._call("POST", "/branches", json=body)
+
+    @_do.register
+    def _(self, step: seed_document.DropBranch) -> None:
+        self._call("DELETE", self._branch(step.name))
+
+    @_do.register
+    def _(self, step: seed_document.Merge) -> None:
+        path = f"/refs/{quote(step.source, safe='')}/merge/{quote(step.into, safe='')}"
+        self._call("POST", path, json={"message": step.message, "strategy": step.strategy})
+
+    @_do.register
+    def _(self, step: seed_document.Revert) -> None:
+        body = {"ref": step.ref, "parent_number": step.parent}
+        self._call("POST", self._branch(step.branch, "revert"), json=body)
+
+    @_do.register
+    def _(self, step: seed_document.CherryPick) -> None:
+        self._call("POST", self._branch(step.branch, "cherry-pick"), json={"ref": step.ref})
+
+    @_do.register
+    def _(self, step: seed_document.HardReset) -> None:
+        self._call("PUT", self._branch(step.branch, "hard_reset"), query={"ref": step.to})
+
+    @_do.register
+    def _(self, step: seed_document.DropStaged) -> None:
+        self._call("PUT", self._branch(step.branch), json={"type": "reset"})
+
+    @_do.register
+    def _(self, step: seed_document.Tag) -> None:
+        self._call("POST", "/tags", json={"id": step.name, "ref": step.ref})
+
+    @_do.register
+    def _(self, step: seed_document.SetGcRules) -> None:
+        branches = [{"branch_id": b, "retention_days": d} for b, d in step.branches.items()]
+        body = {"default_retention_days": step.default_retention_days, "branches": branches}
+        self._call("PUT", "/settings/gc_rules", json=body)
+
+    @_do.register
+    def _(self, step: seed_document.Protect) -> None:
+        rules = [{"pattern": pattern} for pattern in step.patterns]
+        self._call("PUT", "/settings/branch_protection", json=rules)
+
+    def _branch(self, branch: str, rest: str = "") -> str:
+        return f"/branches/{quote(branch, safe='')}" + (f"/{rest}" if rest else "")
+
+    def _call(self, method: str, path: str, **parts: Any) -> Any:
+        """A call below the repository; the JSON of the answer, or None when it is none."""
+        answer = self._client.call(
+            method, f"/repositories/{quote(self._name, safe='')}{path}", place=self._place, **parts
+        )
+        is_json = answer.headers.get("Content-Type", "").startswith("application/json")
+        return answer.json() if is_json and answer.content else None
+
+
+def _unique_bytes(label: str, size: int) -> bytes:
+    """``size`` bytes that depend on the label alone."""
+    block = hashlib.sha256(label.encode()).digest()
+    return (block * (size // len(block) + 1))[:size]

@@ -1,1 +1,0 @@
-"""Histories from a small YAML, made through the lakeFS API only: they seed a real server as well."""

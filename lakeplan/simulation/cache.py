@@ -1,0 +1,196 @@
+"""Where what was computed from ranges is kept, so that no range is read twice: a folder or a store."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from lakeplan import limits
+from lakeplan.errors import StorageError, WriteConflict
+from lakeplan.stores.documents import open_state
+from lakeplan.stores.protocols import StateWriter
+from lakeplan.stores.urls import FolderLocation, parse_location
+from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
+
+
+class RangeCache(Protocol):
+    """Small files by key (parts between ``/``). Picklable: Spark workers use it themselves, several at once.
+
+    Nothing in it is needed: a cache that cannot be read or written is as good as an empty one, so neither
+    method raises for that. Whoever reads must check what it gets.
+    """
+
+    def get(self, key: str) -> bytes | None:
+        """What stands there, or None."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Stores it whole or not at all, in place of what stands there."""
+
+    def trim(self) -> None:
+        """Brings it back to its size, least recently used out. Called at the end of a run."""
+
+
+LEFTOVER = ".new-"
+LEFTOVER_SECONDS = 3600
+"""A file of this age that was never given its name belongs to a process that was killed."""
+USED_SECONDS = 600
+"""How exactly the time of last use is kept: at most one write to the folder per file in this time."""
+ROOM = 0.9
+"""Share of the limit that is left when it was passed, so that not every run has to sort all files."""
+
+
+class FolderCache:
+    """``lakeplan.simulation.cache.RangeCache``. Files are written beside their place and renamed: a reader
+    finds a whole file or none. The time of last use is the file's modification time."""
+
+    def __init__(self, root: str, limit_bytes: int) -> None:
+        self._root = root
+        self._limit = limit_bytes
+        self._put = 0
+
+    def __repr__(self) -> str:
+        return f"FolderCache({self._root!r})"
+
+    def get(self, key: str) -> bytes | None:
+        path = self._path(key)
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) or status.st_size > limits.OBJECT_BYTES:
+                    return None
+                data = file.read()
+                used = status.st_mtime
+        except OSError:
+            return None
+        if time.time() - used > USED_SECONDS:
+            with contextlib.suppress(OSError):  # somebody else's cache, for reading only
+                os.utime(path)
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        folder = os.path.dirname(path)
+        new = os.path.join(folder, LEFTOVER + secrets.token_hex(8))
+        try:
+            # paths in it are not for other people of the machine
+            os.makedirs(folder, mode=PRIVATE_FOLDER, exist_ok=True)
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
+                file.write(data)
+            os.replace(new, path)
+            self._put += len(data)
+        except OSError:  # a full disk is no reason to stop
+            with contextlib.suppress(OSError):
+                os.unlink(new)
+        if self._put > self._limit * (1 - ROOM):
+            self.trim()
+
+    def trim(self) -> None:
+        self._put = 0
+        files = sorted(self._files())
+        total = sum(size for _, size, _ in files)
+        if total <= self._limit:
+            return
+        for _, size, path in files:
+            if total <= self._limit * ROOM:
+                return
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            total -= size
+
+    def _files(self) -> Iterator[tuple[float, int, str]]:
+        """Time of last use, bytes and path of each file."""
+        now = time.time()
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                path = os.path.join(folder, name)
+                with contextlib.suppress(OSError):  # another process was quicker
+                    found = os.stat(path)
+                    if not name.startswith(LEFTOVER):
+                        yield found.st_mtime, found.st_size, path
+                    elif now - found.st_mtime > LEFTOVER_SECONDS:
+                        os.unlink(path)
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._root, *key.split("/"))
+
+
+_log = logging.getLogger(__name__)
+
+
+class StoreCache:
+    """``lakeplan.simulation.cache.RangeCache`` over conditional puts: of two processes that write the same
+    thing, one does. Only the URL travels in a pickle; every process opens the store from its environment."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._store: StateWriter | None = None
+
+    def __repr__(self) -> str:
+        return f"StoreCache({self._url!r})"
+
+    def __getstate__(self) -> str:
+        return self._url
+
+    def __setstate__(self, url: str) -> None:
+        self._url, self._store = url, None
+
+    def get(self, key: str) -> bytes | None:
+        try:
+            found = self._opened().read(key)
+        except StorageError as error:
+            _log.debug("the cache was not read: %s", error)
+            return None
+        return found.data if found is not None else None
+
+    def put(self, key: str, data: bytes) -> None:
+        # a WriteConflict is a StorageError: another process put it there
+        with contextlib.suppress(StorageError):
+            store = self._opened()
+            try:
+                store.write(key, data, if_version=None)
+            except WriteConflict:
+                found = store.read(key)
+                if found is not None and found.data != data:
+                    store.write(key, data, if_version=found.version)
+
+    def trim(self) -> None:
+        """Nothing is listed, and nothing deleted."""
+
+    def _opened(self) -> StateWriter:
+        if self._store is None:  # opened twice by two threads: no harm
+            self._store = open_state(self._url)
+        return self._store
+
+
+CACHE_OFF = "off"
+DEFAULT_LIMIT = 20 * 10**9
+"""Bytes: 25 an entry of a range and of a group, so some 800 million entries."""
+
+
+def open_cache(
+    where: str | None, *, limit_bytes: int = DEFAULT_LIMIT, environ: Mapping[str, str]
+) -> RangeCache | None:
+    """A folder, or a URL of ``storage.open_namespace``; None for the user's cache directory
+    (``XDG_CACHE_HOME``, else ``~/.cache``), ``off`` for none. Nothing is made before the first put.
+
+    Raises StorageError for a URL of another kind or one that carries credentials.
+    """
+    if where == CACHE_OFF:
+        return None
+    if where is None:
+        base = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME", ""), ".cache")
+        if not os.path.isabs(base):
+            return None  # nobody's home: nowhere to keep it
+        return FolderCache(os.path.join(base, "lakeplan", "ranges"), limit_bytes)
+    if "://" not in where:
+        return FolderCache(os.path.abspath(where), limit_bytes)
+    location = parse_location(where)
+    if isinstance(location, FolderLocation):
+        return FolderCache(location.path, limit_bytes)
+    return StoreCache(where)

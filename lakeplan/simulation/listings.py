@@ -1,0 +1,362 @@
+"""What the store lists as columns, from a listing or an S3 Inventory, and runs of uncommitted data."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeplan import limits
+from lakeplan.errors import (
+    FormatError,
+    LakeplanError,
+    StorageDenied,
+    StorageError,
+    StorageNotFound,
+    UsageError,
+)
+from lakeplan.formats.inventory import InventoryFile, Manifest, read_inventory_file, read_inventory_manifest
+from lakeplan.formats.namespace import (
+    DATA_PREFIX,
+    GC_UNCOMMITTED_PREFIX,
+    METADATA_PREFIX,
+    check_not_nested,
+    is_candidate_key,
+)
+from lakeplan.formats.range_arrays import WORD, Hashes, Ints, hash_spans
+from lakeplan.formats.uncommitted import files_of_run, newest_run, run_time
+from lakeplan.simulation.inputs import iso
+from lakeplan.simulation.work import Kind, WorkItem
+from lakeplan.stores.protocols import ColumnReader, NamespaceReader, StoredColumns
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.urls import BadUrl, parse_bucket_url, shown_url
+
+AT_ONCE = 1 << 16
+"""Listed objects that become rows together, at least where there are so many."""
+
+
+def list_stored(
+    reader: NamespaceReader, prefix: str = "", *, recursive: bool = True
+) -> Iterator[StoredColumns]:
+    """``list_objects`` as columns, ``AT_ONCE`` rows and more at a time."""
+    if not isinstance(reader, ColumnReader):
+        objects = reader.list_objects(prefix, recursive=recursive)
+        while some := list(islice(objects, AT_ONCE)):
+            yield columns_of(some)
+        return
+    waiting: list[StoredColumns] = []
+    for columns in reader.list_columns(prefix, recursive=recursive):
+        waiting.append(columns)
+        if sum(map(len, waiting)) >= AT_ONCE:
+            yield joined(waiting)
+            waiting = []
+    if waiting:
+        yield joined(waiting)
+
+
+def columns_of(objects: Iterable[StoredObject]) -> StoredColumns:
+    some = list(objects)
+    return StoredColumns(
+        pa.array([stored.key.encode(errors="surrogateescape") for stored in some], pa.binary()),
+        np.array([stored.size for stored in some], np.int64),
+        np.array([stored.modified_us for stored in some], np.int64),
+        pa.array([stored.e_tag for stored in some], pa.string()),
+    )
+
+
+def joined(columns: list[StoredColumns]) -> StoredColumns:
+    return StoredColumns(
+        pa.concat_arrays([one.keys for one in columns]),
+        np.concatenate([one.sizes for one in columns]),
+        np.concatenate([one.modified_us for one in columns]),
+        pa.concat_arrays([one.e_tags for one in columns]),
+    )
+
+
+def chosen(columns: StoredColumns, mask: npt.NDArray[np.bool_]) -> StoredColumns:
+    """The rows of a mask."""
+    if mask.all():
+        return columns
+    rows = pa.array(mask)
+    return StoredColumns(
+        columns.keys.filter(rows),
+        columns.sizes[mask],
+        columns.modified_us[mask],
+        columns.e_tags.filter(rows),
+    )
+
+
+def candidates(keys: pa.Array) -> npt.NDArray[np.bool_]:
+    """``namespace.is_candidate_key`` of each."""
+    below = pc.and_(
+        pc.starts_with(keys, DATA_PREFIX.encode()),
+        pc.greater(pc.binary_length(keys), len(DATA_PREFIX)),
+    )
+    # A folder named by dots alone makes no candidate.
+    plain = pc.and_not(below, pc.match_substring(keys, b"/."))
+    found: npt.NDArray[np.bool_] = np.array(plain.to_numpy(zero_copy_only=False))
+    others = np.flatnonzero(~found)
+    found[others] = [is_candidate_key(key) for key in _texts(keys.take(others))]
+    return found
+
+
+def check_none_nested(keys: pa.Array) -> None:
+    """``namespace.check_not_nested`` of each."""
+    for key in _texts(keys.filter(pc.match_substring(keys, f"/{METADATA_PREFIX}".encode()))):
+        check_not_nested(key)
+
+
+def is_text(keys: pa.Array) -> npt.NDArray[np.bool_]:
+    """Whether each key is UTF-8."""
+    try:
+        keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return np.array([_is_utf8(key) for key in keys.to_pylist()], np.bool_)
+    return np.ones(len(keys), np.bool_)
+
+
+def strings_of(keys: pa.Array) -> pa.Array:
+    """Keys as text that Arrow takes, always the same; bytes that are not UTF-8 show as ``\\xNN``."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode(errors="backslashreplace") for key in keys.to_pylist()], pa.string())
+
+
+def hash_strings(strings: pa.Array) -> Hashes:
+    """``hashing.hash_texts``."""
+    if not len(strings):
+        return np.zeros(0, np.uint64)
+    _, offsets, data = strings.buffers()
+    ends: Ints = np.frombuffer(offsets, np.int32)[strings.offset :][: len(strings) + 1].astype(np.int64)
+    buffer = np.zeros(ends[-1] + WORD, np.uint8)
+    buffer[: ends[-1]] = np.frombuffer(data or b"", np.uint8)[: ends[-1]]
+    return hash_spans(buffer, ends[:-1], ends[1:])[0]
+
+
+def _is_utf8(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _texts(keys: pa.Array) -> list[str]:
+    return [key.decode(errors="surrogateescape") for key in keys.to_pylist()]
+
+
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class StagedRun:
+    """``run_id`` None: no run is at hand (a run that finds nothing staged leaves no file at all)."""
+
+    run_id: str | None = None
+    created_us: int | None = None
+    files: tuple[str, ...] = ()
+
+    def items(self) -> list[WorkItem]:
+        return [WorkItem(Kind.UNCOMMITTED, 0, key) for key in self.files]
+
+
+def find_run(namespace: NamespaceReader, *, as_of_us: int, max_age_seconds: int) -> StagedRun:
+    """The newest run of the namespace; only the newest counts (golden/README.md, risk-2).
+
+    Raises LakeplanError for a run that is older than ``max_age_seconds`` at ``as_of_us``: what was staged
+    since would be shown as garbage.
+    """
+    try:
+        keys = [o.key for o in namespace.list_objects(GC_UNCOMMITTED_PREFIX)]
+    except StorageDenied:
+        return StagedRun()
+    run_id = newest_run(keys)
+    if run_id is None:
+        return StagedRun()
+    created_us = run_time(run_id) * SECOND_US
+    age = as_of_us - created_us
+    if age > max_age_seconds * SECOND_US:
+        raise LakeplanError(
+            f"the newest run of uncommitted addresses, {run_id}, is {timedelta(microseconds=age)} old",
+            where=f"{namespace.url}/{GC_UNCOMMITTED_PREFIX}{run_id}",
+            hint="what was staged since is not in it: make a new one, or raise --max-uncommitted-age",
+        )
+    return StagedRun(run_id, created_us, tuple(files_of_run(keys, run_id)))
+
+
+MANIFEST = "manifest.json"
+CHECKSUM = "manifest.checksum"
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What was stored in a bucket at ``created_us``. Can be pickled. ``base``: what keys of the namespace
+    begin with in the bucket."""
+
+    url: str
+    bucket: str
+    base: str
+    created_us: int
+    age_seconds: int
+    files: tuple[InventoryFile, ...]
+    reader: NamespaceReader
+
+    def items(self) -> list[WorkItem]:
+        return [
+            WorkItem(Kind.INVENTORY, 0, file.key, file.size, sort_key=bytes.fromhex(file.md5))
+            for file in self.files
+        ]
+
+    def read(self, key: str, md5: str) -> StoredColumns:
+        """What one file has of the namespace. Raises FormatError and StorageError."""
+        table = self._table(key, md5)
+        keys = table["key"].combine_chunks()
+        longest = pc.max(pc.binary_length(keys)).as_py()
+        if longest is not None and longest > limits.KEY_BYTES:
+            raise FormatError("has a key that is longer than keys can be", where=f"{self.url}: {key}")
+        stored = StoredColumns(
+            keys,
+            table["size"].to_numpy(),
+            table["modified_us"].to_numpy(),
+            table["e_tag"].combine_chunks(),
+        )
+        inside = pc.and_(
+            pc.starts_with(keys, self.base.encode()),
+            pc.greater(pc.binary_length(keys), len(self.base.encode())),
+        )
+        markers = pc.and_(pc.ends_with(keys, b"/"), pa.array(stored.sizes == 0))
+        found = chosen(stored, np.array(pc.and_not(inside, markers).to_numpy(zero_copy_only=False), np.bool_))
+        # Without an end, Arrow counts bytes below zero for more than one key.
+        relative = pc.binary_slice(found.keys, len(self.base.encode()), limits.KEY_BYTES)
+        return StoredColumns(relative, found.sizes, found.modified_us, found.e_tags)
+
+    def document(self) -> dict[str, object]:
+        return {"url": self.url, "created": iso(self.created_us), "age_seconds": self.age_seconds}
+
+    def warning(self) -> str:
+        age = timedelta(seconds=self.age_seconds)
+        return (
+            f"what is stored is as the S3 inventory of {iso(self.created_us)} has it ({age} old): "
+            "objects written or deleted since are not considered"
+        )
+
+    def check_covers(self) -> None:
+        """Raises LakeplanError unless its keys prove that the namespace is in it.
+
+        An inventory does not say which prefix it was made of. All its keys begin with that prefix; so when
+        what they have in common is the beginning of the namespace, the prefix is too.
+        """
+        shared: bytes | None = None
+        base = self.base.encode()
+        # The first and the last are read first: files may be in the order of keys.
+        for file in (*self.files[:1], *self.files[:0:-1]):
+            keys = self._table(file.key, file.md5)["key"]
+            if len(keys):
+                ends = [pc.min(keys).as_py(), pc.max(keys).as_py(), *(() if shared is None else (shared,))]
+                shared = os.path.commonprefix(ends)  # noqa: RUF071 - of keys, which are no paths
+            if shared is not None and base.startswith(shared):
+                return
+        raise LakeplanError(
+            "the inventory does not cover the namespace: "
+            + ("it is empty" if shared is None else "all its keys are elsewhere, or in a part of it"),
+            where=self.url,
+            hint=f"Use an inventory of the bucket {self.bucket} without a prefix, or with one that the "
+            "namespace begins with.",
+        )
+
+    def _table(self, key: str, md5: str) -> pa.Table:
+        name = f"{self.url.rpartition('/')[0]}: {key}"
+        return read_inventory_file(self.reader.read(key), bucket=self.bucket, md5=md5, name=name)
+
+
+def parse_inventory_url(url: str) -> tuple[str, str]:
+    """Bucket and key of a manifest. Raises UsageError for what is no ``s3://…/manifest.json``."""
+    try:
+        found = parse_bucket_url(url)
+    except BadUrl as error:
+        raise UsageError(f"{shown_url(url)}: {error}", hint=f"s3://bucket/…/{MANIFEST}") from None
+    if found.prefix.rpartition("/")[2] != MANIFEST:
+        raise UsageError(f"{shown_url(url)} does not name a {MANIFEST}", hint=f"s3://bucket/…/{MANIFEST}")
+    return found.bucket, found.prefix
+
+
+def open_inventory(
+    url: str, reader: NamespaceReader, namespace_url: str, *, as_of_us: int, max_age_seconds: int
+) -> Inventory:
+    """The inventory whose manifest is at ``url``; ``reader`` reads the bucket that it is in.
+
+    Raises LakeplanError for one that is too old at ``as_of_us`` or does not cover the namespace, FormatError
+    for one that is damaged, StorageError for what cannot be read.
+    """
+    bucket, key = parse_inventory_url(url)
+    source, base = _place_of(namespace_url)
+    manifest = _manifest(reader, key, url)
+    if manifest.destination != bucket:
+        raise FormatError(
+            f"the manifest says that its files are in another bucket, {manifest.destination}",
+            where=url,
+            hint="Give the address where the inventory was delivered.",
+        )
+    if manifest.bucket != source:
+        raise LakeplanError(
+            f"the inventory is of the bucket {manifest.bucket[:100]}, and the namespace is in {source}",
+            where=url,
+            hint="Use an inventory of the namespace's bucket.",
+        )
+    # A manifest cannot be younger than its file.
+    written = next((o.modified_us for o in reader.list_objects(key) if o.key == key), manifest.created_us)
+    created = min(manifest.created_us, written)
+    age = max(0, as_of_us - created) // SECOND_US
+    if age > max_age_seconds:
+        raise LakeplanError(
+            f"the inventory is {timedelta(seconds=age)} old, and at most {timedelta(seconds=max_age_seconds)}"
+            " is allowed",
+            where=url,
+            hint="Use a newer inventory, or raise its maximum age (inventory_max_age, --max-inventory-age).",
+        )
+    found = Inventory(url, source, base, created, age, manifest.files, reader)
+    for file in manifest.files:
+        if file.size > limits.OBJECT_BYTES:
+            raise StorageError(
+                f"{file.key} is larger than {limits.size_text(limits.OBJECT_BYTES)}",
+                where=url,
+                hint="docs/limits.md has the limits",
+            )
+    found.check_covers()
+    return found
+
+
+def _manifest(reader: NamespaceReader, key: str, url: str) -> Manifest:
+    data = reader.read(key)
+    try:
+        checksum = reader.read(key.removesuffix(MANIFEST) + CHECKSUM).decode("ascii", "replace").strip()
+    except StorageNotFound:
+        checksum = ""
+    if checksum and checksum != hashlib.md5(data, usedforsecurity=False).hexdigest():
+        raise FormatError(
+            f"does not have the checksum in {CHECKSUM} beside it",
+            where=url,
+            hint="Copy the whole inventory again, or use another one.",
+        )
+    return read_inventory_manifest(data, name=url)
+
+
+def _place_of(namespace_url: str) -> tuple[str, str]:
+    """The bucket of a namespace, and what its keys begin with there."""
+    try:
+        found = parse_bucket_url(namespace_url)
+    except BadUrl:
+        raise UsageError(
+            f"an S3 inventory is of a bucket, and the namespace is {shown_url(namespace_url)}",
+            hint="Leave the inventory out: what is stored is listed then.",
+        ) from None
+    return found.bucket, f"{found.prefix}/" if found.prefix else ""

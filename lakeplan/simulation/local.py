@@ -1,0 +1,155 @@
+"""Steps in threads of this process: no JVM, and what does not fit into memory waits on disk."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from threading import Lock
+from typing import IO, Any
+
+import pyarrow as pa
+
+from lakeplan.errors import SimulationFailed
+from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.runners import LOCAL, Step
+from lakeplan.simulation.work import ahead
+
+MEMORY_BYTES = 128 << 20
+"""What waits between two steps in memory; the rest waits on disk."""
+_HEAD = struct.Struct("<iiiiq")
+
+
+class LocalRunner:
+    """``Runner`` in threads."""
+
+    name = LOCAL
+
+    def __init__(self, threads: int | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._memory = memory_bytes
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def parallelism(self) -> int:
+        return self._threads
+
+    def run(self, bins: Sequence[bytes], steps: Sequence[Step], shared: Any) -> Iterator[Piece]:
+        """See ``Runner``. Ctrl-C does not wait for the threads: they read, for long perhaps, and what they
+        write is nobody's without an answer."""
+        with ExitStack() as stack, _threads(self._threads) as pool:
+            waiting = _Waiting(0)
+            for number, data in enumerate(bins):
+                waiting.add(Piece(number, 0, 0, Of.BIN, data))
+            for step in steps[:-1]:
+                following = stack.enter_context(closing(_Waiting(self._memory)))
+
+                def task(
+                    place: int, step: Step = step, waiting: _Waiting = waiting, to: _Waiting = following
+                ) -> None:
+                    for piece in pieces_in(step.run(waiting.take(place), shared)):
+                        to.add(piece)
+
+                for _, done in ahead(waiting.places(), task, pool, 2 * self._threads):
+                    done()
+                waiting = following
+
+            def last(place: int) -> list[pa.RecordBatch]:
+                return list(steps[-1].run(waiting.take(place), shared))
+
+            for _, found in ahead(waiting.places(), last, pool, self._threads):
+                yield from pieces_in(found())
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    pool = ThreadPoolExecutor(count, thread_name_prefix="lakeplan-local")
+    is_wanted = False
+    try:
+        yield pool
+        is_wanted = True
+    except Exception:
+        is_wanted = True
+        raise
+    finally:
+        pool.shutdown(wait=is_wanted, cancel_futures=True)
+
+
+@contextmanager
+def _disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SimulationFailed(
+            f"a temporary file cannot be written: {error.strerror or error}",
+            where=tempfile.gettempdir(),
+            hint="Free space there, or set TMPDIR to a folder with more; or run it with --runner spark.",
+        ) from error
+
+
+class _Waiting:
+    """Pieces between two steps, by place. Used by several threads. What does not fit into memory is in a file
+    that no folder names: nothing of it stays, however this process ends."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory = memory_bytes
+        self._pieces: defaultdict[int, list[Piece]] = defaultdict(list)
+        self._places: set[int] = set()
+        self._held = 0
+        self._lock = Lock()
+        self._file: IO[bytes] | None = None
+        self._runs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        """By place, where in the file its pieces begin and end."""
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def places(self) -> list[int]:
+        return sorted(self._places)
+
+    def add(self, piece: Piece) -> None:
+        with self._lock:
+            self._places.add(piece.place)
+            self._pieces[piece.place].append(piece)
+            self._held += len(piece.data)
+            if self._memory and self._held > self._memory:
+                self._spill()
+
+    def take(self, place: int) -> Iterator[pa.RecordBatch]:
+        """Every piece of a place, once."""
+        with self._lock:
+            pieces, runs = self._pieces.pop(place, []), self._runs.pop(place, [])
+            self._held -= sum(len(piece.data) for piece in pieces)
+        for start, end in runs:
+            yield from self._read(start, end)
+        while pieces:
+            yield to_batch(pieces.pop())
+
+    def _read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        assert self._file is not None
+        while start < end:
+            place, source, part, of, size = _HEAD.unpack(os.pread(self._file.fileno(), _HEAD.size, start))
+            data = os.pread(self._file.fileno(), size, start + _HEAD.size)
+            yield to_batch(Piece(place, source, part, of, data))
+            start += _HEAD.size + size
+
+    def _spill(self) -> None:
+        with _disk():
+            file = self._file = self._file or tempfile.TemporaryFile(prefix="lakeplan-")  # noqa: SIM115
+            for place, pieces in self._pieces.items():
+                start = file.tell()
+                for piece in pieces:
+                    file.write(_HEAD.pack(*piece[:4], len(piece.data)))
+                    file.write(piece.data)
+                self._runs[place].append((start, file.tell()))
+            file.flush()
+        self._pieces.clear()
+        self._held = 0

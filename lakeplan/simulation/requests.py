@@ -1,0 +1,189 @@
+"""What planning and sweeps ask of a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol
+
+from lakeplan.errors import LakeplanError
+from lakeplan.lakefs.protocols import MetadataReader
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.plan_parts import Bit
+from lakeplan.values.simulation import Choice, ImpactResult, Transition
+from lakeplan.values.sweep import Deletion, Marked, Part, PartEnd, UncommittedRun, Versions
+
+
+@dataclass(frozen=True)
+class ImpactRequest:
+    """One repository. ``key`` is ``server/name``; ``storage_namespace`` the URL the server uses for it (full
+    addresses inside it count as relative); ``metaranges`` maps the metarange id of every commit that any
+    verdict keeps to its mask (OR over the commits that share it); ``transitions`` are the changes asked
+    about, by name. ``tags`` maps a tag to the metarange
+    of its commit: for these, what they lose in any of ``tag_transitions`` is counted. Prefixes are broken
+    down for ``detail``. ``shown``: transitions whose objects are named one by one, with their ``Bit``."""
+
+    key: str
+    storage_namespace: str
+    metadata: MetadataReader
+    metaranges: Mapping[str, int]
+    transitions: Mapping[str, Transition]
+    detail: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    tag_transitions: tuple[str, ...] = ()
+    shown: Mapping[str, Bit] = field(default_factory=dict)
+    storage_id: str | None = None
+    """Whose inventory says which of the objects are stored; None: that is not asked."""
+
+
+class Simulator(Protocol):
+    def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
+        """All repositories in one job. A repository that cannot be read gets its error; the others go on."""
+
+
+class UncommittedPreparer(Protocol):
+    """The two requests of a mark beside the refs dump."""
+
+    def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
+        """Has the server list every uncommitted address, to its last continuation token. Returns the
+        distinct runs and folders of its answers (usually one). Raises ServerError."""
+
+    def grace_period_seconds(self) -> int | None:
+        """How long the server asks collectors to leave young objects alone; None when it does not say."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a metarange passes on: ``Keep`` bits of its commits, and the position of the last of them."""
+
+    mask: int
+    last: int = -1
+
+
+@dataclass(frozen=True)
+class ForeignRanges:
+    """Another repository of the server: full addresses in its metaranges may lie in this namespace."""
+
+    name: str
+    metadata: MetadataReader
+    metaranges: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MarkRequest:
+    """``prefix`` is the mark's own folder in the namespace, with its final slash. ``listing`` are the parts
+    that ``list_candidates`` wrote; ``uncommitted`` keys of the server's run. ``metaranges`` are those of all
+    commits, with their ``Keep`` bits; ``last_commits`` maps a position to a commit id.
+    ``storage_namespace`` is the URL the server uses. Unless ``collect_never_committed``, what was never
+    committed stands among what is kept."""
+
+    store: SweepStore
+    prefix: str
+    storage_namespace: str
+    metadata: MetadataReader
+    listing: tuple[Part, ...]
+    uncommitted: tuple[str, ...]
+    metaranges: Mapping[str, Facts]
+    last_commits: Mapping[int, str]
+    held_prefixes: tuple[str, ...] = ()
+    foreign: tuple[ForeignRanges, ...] = ()
+    collect_never_committed: bool = False
+
+
+@dataclass(frozen=True)
+class RecheckRequest:
+    """What a later inspection asks: which objects of the mark's ``parts`` does anything hold? ``metaranges``
+    are those of kept commits, ``foreign`` those of other repositories: all, or what the mark did not know.
+    ``other_metaranges``, of commits that nothing keeps, hold what is below ``held_prefixes``."""
+
+    store: SweepStore
+    parts: tuple[Part, ...]
+    prefix: str
+    storage_namespace: str
+    metadata: MetadataReader
+    uncommitted: tuple[str, ...]
+    metaranges: tuple[str, ...]
+    foreign: tuple[ForeignRanges, ...] = ()
+    other_metaranges: tuple[str, ...] = ()
+    held_prefixes: tuple[str, ...] = ()
+
+
+class Marker(Protocol):
+    def list_candidates(self, store: SweepStore, prefix: str, *, older_than: datetime) -> tuple[Part, ...]:
+        """Lists the namespace in parallel and writes what may be garbage at all and is older into parts
+        below ``prefix``. Returns when everything is listed and written."""
+
+    def mark(self, request: MarkRequest) -> Marked:
+        """Writes the mark's parts. Raises the error of anything that cannot be read."""
+
+    def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
+        """Addresses of the mark that something holds; at most ``limit + 1`` of them."""
+
+
+@dataclass(frozen=True)
+class DeleteSettings:
+    """``mode`` ``close`` deletes nothing: it looks what an interrupted sweep deleted. ``cutoff_us``: objects
+    of the mark were last modified before it; one that is younger is another. ``rate`` is objects a second
+    over all workers. Waits are seconds."""
+
+    mode: Literal["delete", "quarantine", "close"]
+    versions: Versions
+    verify_all: bool
+    cutoff_us: int
+    rate: float | None = None
+    least_wait: float = 1.0
+    most_wait: float = 120.0
+    tries: int = 10
+
+
+@dataclass(frozen=True)
+class DeleteRequest:
+    """A round of deletions. ``prefix`` is the sweep's folder, ``quarantine_prefix`` where copies are put.
+    ``saved`` maps addresses of these parts that must stay to why. ``attempts`` maps the names of parts that
+    have records already, with objects that failed, to the number of the record that is written now.
+    ``until``: no part is begun later. ``keep_never_committed``: why nothing that was never committed may be
+    deleted yet; "" when it may. ``keep``: to be called now and then by who takes longer than a round; it
+    raises when the sweep must not go on."""
+
+    store: SweepStore
+    parts: tuple[Part, ...]
+    mark_prefix: str
+    prefix: str
+    quarantine_prefix: str
+    settings: DeleteSettings
+    saved: Mapping[str, str]
+    keep_never_committed: str = ""
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    until: datetime | None = None
+    keep: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True)
+class RoundEnd:
+    """What a round did: ends of finished parts. ``problem``: why it stopped early; "" when it did not.
+    ``prepared``: it deleted nothing, and asks for a fresh look before it does. ``runner``: who deleted."""
+
+    ends: Sequence[PartEnd]
+    problem: str = ""
+    prepared: bool = False
+    runner: Choice | None = None
+
+
+class Sweeper(Protocol):
+    def delete_objects(
+        self,
+        store: SweepStore,
+        objects: Sequence[StoredObject],
+        settings: DeleteSettings,
+        *,
+        before_each: Callable[[], None],
+    ) -> list[Deletion]:
+        """Deletes objects that no mark names (a quarantine's), as they were listed and in that order, from
+        here, waiting while the store is busy. ``before_each`` is called before every request, and may raise.
+        One answer an object. Raises StorageError."""
+
+    def delete(self, request: DeleteRequest) -> RoundEnd:
+        """Deletes in parallel what the parts name, but ``saved``; every finished part has its record below
+        ``prefix`` before it counts. Parts that could not be finished are not in the answer."""

@@ -1,0 +1,121 @@
+"""What a runner is asked, and which one it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lakeplan.errors import UsageError
+from lakeplan.values.simulation import Choice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeplan.simulation.exchange import Piece
+
+
+Batches = Iterable["pa.RecordBatch"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """``run`` gets batches of ``exchange.PIECES`` and what is shared, and gives such batches. Pieces with one
+    ``place`` come to one call; ``places`` says how many there are. ``run`` may carry credentials: runners
+    write it to no file. What is shared carries none."""
+
+    run: Callable[[Batches, Any], Iterator[pa.RecordBatch]]
+    places: int
+
+
+class Runner(Protocol):
+    name: str
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Of the programs that take part, beside Python's packages."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at the same time."""
+
+    def run(self, bins: Sequence[bytes], steps: Sequence[Step], shared: Any) -> Iterator[Piece]:
+        """Each bin becomes a piece for the first step; gives the pieces of the last. Raises LakeplanError."""
+
+
+_log = logging.getLogger(__name__)
+
+AUTO, LOCAL, SPARK = "auto", "local", "spark"
+NAMES = (AUTO, LOCAL, SPARK)
+
+LOCAL_ENTRIES = 20_000_000
+"""Up to so many entries to read, ``auto`` is ``local``: Spark starts in the time in which threads read
+millions."""
+
+
+def choose(asked: str, entries: int | None, *, master: str | None) -> Choice:
+    """The same for the same input, on every machine. ``entries``: None for what reads none, such as
+    deletions. Raises UsageError for a master without Spark."""
+    if asked == LOCAL and master is not None:
+        raise UsageError("--runner local has no --master", hint="Leave one of them out.")
+    if asked in (LOCAL, SPARK):
+        return Choice(asked, "asked for")
+    if master is not None:
+        return Choice(SPARK, "--master is given")
+    if entries is not None and entries > LOCAL_ENTRIES:
+        return Choice(SPARK, f"{entries:,} entries are more than {LOCAL_ENTRIES:,}")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return Choice(SPARK, "spark-submit started this")
+    if entries is None:
+        return Choice(LOCAL, "it reads no entries")
+    return Choice(LOCAL, f"{entries:,} entries are at most {LOCAL_ENTRIES:,}")
+
+
+@dataclass(frozen=True)
+class Runners:
+    """What a person, else a tree, chose: one of ``NAMES`` (None: nothing). ``master``, ``conf`` and
+    ``spark_home`` are Spark's, and never the tree's."""
+
+    asked: str | None = None
+    master: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+    spark_home: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.asked is not None and self.asked not in NAMES:
+            raise UsageError(f"{self.asked} is no runner", hint=f"One of {', '.join(NAMES)}.")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether workers see the folders of this machine."""
+        return self.master is None or self.master.startswith("local")
+
+    def or_else(self, asked: str | None) -> Runners:
+        """With what the tree says, where nobody else does."""
+        return self if self.asked is not None else replace(self, asked=asked)
+
+    def choose(self, entries: int | None) -> Choice:
+        """Which runner it is for so many entries; logged."""
+        choice = choose(self.asked or AUTO, entries, master=self.master)
+        _log.info("runner %s: %s", choice.name, choice.reason)
+        return choice
+
+    @contextmanager
+    def open(self, entries: int, size_bytes: int) -> Iterator[tuple[Runner, Choice]]:
+        """Raises SimulationFailed when Spark is asked for and does not start."""
+        choice = self.choose(entries)
+        # Arrow takes long to import, and pyspark longer than most local runs take.
+        if choice.name == LOCAL:
+            from lakeplan.simulation.local import LocalRunner
+
+            yield LocalRunner(), choice
+            return
+        from lakeplan.simulation.session import SparkOptions, open_session
+        from lakeplan.simulation.spark import SparkRunner
+
+        options = SparkOptions(master=self.master, conf=dict(self.conf), home=self.spark_home)
+        with open_session(options, estimated_bytes=size_bytes, light=True) as session:
+            yield SparkRunner(session), choice

@@ -1,0 +1,1 @@
+"""What lakeplan remembers: leases, applied records, records of sweeps."""

@@ -1,0 +1,1 @@
+"""Object stores by URL: list, read, delete, copy, and documents that are written on a condition."""

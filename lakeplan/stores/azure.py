@@ -1,0 +1,140 @@
+"""Deleting, looking, copying and recording in Azure blob storage, or in Azurite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from azure.core.exceptions import AzureError
+
+from lakeplan.errors import StorageDenied, StorageError, WriteConflict
+from lakeplan.stores.azure_changes import BATCH, BLOCK, AzureCopier, AzureDeleter, facts_of, unusable
+from lakeplan.stores.azure_client import AzureClient, AzureReader, find
+from lakeplan.stores.faults import is_missing_object, translate_azure_error
+from lakeplan.stores.urls import AzureLocation
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
+
+
+class AzureStore(AzureReader):
+    """``lakeplan.stores.protocols.SweepStore`` under a path of a container."""
+
+    def __init__(
+        self,
+        location: AzureLocation,
+        *,
+        connect_seconds: float | None = None,
+        read_seconds: float | None = None,
+        block: int = BLOCK,
+    ) -> None:
+        super().__init__(location, connect_seconds=connect_seconds, read_seconds=read_seconds)
+        once = AzureClient(location, connect_seconds=connect_seconds, read_seconds=read_seconds, once=True)
+        self._deleter = AzureDeleter(once, self._client, self._base, self.url)
+        self._copier = AzureCopier(self._client, self._base, self.url, block=block)
+
+    @property
+    def batch_size(self) -> int:
+        return BATCH
+
+    def delete(
+        self,
+        keys: Sequence[str],
+        *,
+        versions: Versions,
+        expected: Mapping[str, StoredObject] | None = None,
+    ) -> list[Deletion]:
+        return self._deleter.delete(keys, versions=versions, expected=expected or {})
+
+    def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
+        return find(self._client, self._base, keys, self.url)
+
+    def stat(self, key: str) -> StoredFacts | None:
+        try:
+            found = self._client.get().get_blob_client(self._name(key)).get_blob_properties()
+        except AzureError as error:
+            translated = translate_azure_error(error, self._where(key))
+            if is_missing_object(translated):
+                return None
+            raise translated from None
+        return facts_of(key, found)
+
+    def is_gone(self, key: str) -> bool:
+        """By GET of the first byte. Only Azure's own word for a missing blob is taken for one."""
+        try:
+            self._client.get().download_blob(self._name(key), offset=0, length=1).readall()
+        except AzureError as error:
+            code = getattr(error, "error_code", None)
+            if (code := str(getattr(code, "value", code) or "")) == "BlobNotFound":
+                return True
+            if code in ("BlobArchived", "BlobBeingRehydrated"):
+                return False
+            translated = translate_azure_error(error, self._where(key))
+            if is_missing_object(translated):
+                raise StorageError(
+                    "the answer does not tell whether the blob is there", where=self._where(key)
+                ) from None
+            raise translated from None
+        return False
+
+    def facts(self) -> StoreFacts:
+        """Whether versions are kept is a setting outside the blob service's reach: it is known only where a
+        listing shows one."""
+        return StoreFacts(versioned=self._shows_versions() or None, soft_delete=self._soft_delete())
+
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
+        self._name(source)
+        self._name(target)
+        return self._copier.copy(source, target, create=create)
+
+    def put(self, key: str, data: bytes) -> None:
+        try:
+            self._client.get().upload_blob(self._name(key), data, overwrite=True)
+        except AzureError as error:
+            raise translate_azure_error(error, self._where(key)) from None
+
+    def create(self, key: str, data: bytes) -> None:
+        repeated = False
+
+        def note_retry(**_: object) -> None:
+            nonlocal repeated
+            repeated = True
+
+        try:
+            self._client.get().upload_blob(self._name(key), data, overwrite=False, retry_hook=note_retry)
+        except AzureError as error:
+            translated = translate_azure_error(error, self._where(key))
+            # The try before may have been ours and its answer lost: then the record is what we wrote.
+            if isinstance(translated, WriteConflict) and repeated and self.read(key) == data:
+                return
+            raise translated from None
+
+    def _soft_delete(self) -> bool | None:
+        try:
+            with self._client.service() as service:
+                policy = service.get_service_properties().get("delete_retention_policy")
+        except AzureError as error:
+            translated = translate_azure_error(error, self.url)
+            unsupported = translated.message.startswith("the storage answered")
+            if isinstance(translated, StorageDenied) or unsupported:
+                return None
+            raise translated from None
+        return None if policy is None else bool(policy.enabled)
+
+    def _shows_versions(self) -> bool:
+        try:
+            pages = self._client.get().list_blobs(
+                name_starts_with=self._base, include=["versions"], results_per_page=100
+            )
+            return any(item.version_id for item in next(pages.by_page(), ()))
+        except AzureError as error:
+            translated = translate_azure_error(error, self.url)
+            if translated.message.startswith("the storage answered"):
+                return False
+            raise translated from None
+
+    def _name(self, key: str) -> str:
+        if reason := unusable(key):
+            raise StorageError(reason, where=self._where(key))
+        return self._base + key
+
+    def _where(self, key: str) -> str:
+        return f"{self.url}/{key}"

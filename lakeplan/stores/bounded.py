@@ -1,0 +1,180 @@
+"""Answers of object stores within limits of size, rate and time, whatever the vendor's library would read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from lakeplan import limits
+from lakeplan.errors import StorageError
+from lakeplan.values.bodies import TooSlow, within
+from lakeplan.values.urls import shown_url
+
+T = TypeVar("T")
+_PIECE = limits.MIB
+HINT = "check the address of the store; docs/limits.md has the limits"
+
+
+class BoundedRaw:
+    """urllib3's response, with a most, a least rate and a total time for its body. Everything else is the
+    response's."""
+
+    def __init__(self, raw: Any, limit: int, where: str, *, has_body: bool = True) -> None:
+        self._raw = raw
+        self._left = limit
+        self._limit = limit
+        self._where = where
+        self._started = time.monotonic()
+        announced = raw.headers.get("Content-Length", "")
+        # azure-core makes a list of as many places as bytes are announced.
+        if has_body and announced.isdecimal() and (len(announced) > 18 or int(announced) > limit):
+            raise self._beyond(f"an answer is larger than {limits.size_text(limit)}")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+    def stream(self, amt: int | None = None, decode_content: bool | None = None) -> Iterator[bytes]:
+        while piece := self._next(amt or _PIECE, decode_content):
+            yield piece
+
+    def read(self, amt: int | None = None, decode_content: bool | None = None, **_: Any) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        while amt is None or size < amt:
+            piece = self._next(_PIECE if amt is None else amt - size, decode_content)
+            if not piece:
+                break
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
+
+    def _next(self, amount: int, decode_content: bool | None) -> bytes:
+        piece: bytes = self._raw.read1(min(amount, _PIECE), decode_content)
+        self._left -= len(piece)
+        elapsed = time.monotonic() - self._started
+        if self._left < 0:
+            raise self._beyond(f"an answer is larger than {limits.size_text(self._limit)}")
+        if elapsed > limits.FILE_SECONDS:
+            raise self._beyond(f"an answer takes longer than {limits.FILE_SECONDS:g} seconds")
+        if elapsed > limits.RATE_GRACE_SECONDS and self._limit - self._left < limits.RATE_BYTES * elapsed:
+            raise self._beyond(f"an answer brings less than {limits.RATE_BYTES:,} bytes a second")
+        return piece
+
+    def _beyond(self, message: str) -> StorageError:
+        self._raw.close()
+        return StorageError(message, where=self._where, hint=HINT)
+
+
+def bound_s3(client: Any) -> None:
+    """Makes a boto3 client read within limits."""
+    session = client._endpoint.http_session
+
+    def send(request: Any, **_: object) -> Any:
+        whole, where = not request.stream_output, shown_url(request.url)
+        request.stream_output = True
+
+        def fetch() -> Any:
+            response = session.send(request)
+            limit = limits.LISTING_BYTES if whole else limits.OBJECT_BYTES
+            response.raw = BoundedRaw(response.raw, limit, where, has_body=request.method != "HEAD")
+            if whole:
+                _read_content(response, request.url)
+            return response
+
+        try:
+            return in_time(fetch, where)
+        finally:
+            request.stream_output = not whole
+
+    client.meta.events.register("before-send.s3", send)
+
+
+def _read_content(response: Any, url: str) -> None:
+    """The errors are those of botocore's own session, so that they are tried again as these are."""
+    from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
+    from urllib3.exceptions import ProtocolError
+    from urllib3.exceptions import ReadTimeoutError as SlowError
+
+    try:
+        _ = response.content
+    except SlowError as error:
+        raise ReadTimeoutError(endpoint_url=shown_url(url), error=error) from error
+    except ProtocolError as error:
+        raise ConnectionClosedError(endpoint_url=shown_url(url), error=error) from error
+
+
+def azure_session() -> Any:
+    """A session for azure-core's transport that reads within limits."""
+    import requests
+
+    class Bounded(requests.Session):
+        def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+            whole, where = not options.get("stream"), shown_url(str(request.url))
+            limit = limits.LISTING_BYTES if whole else limits.OBJECT_BYTES
+
+            def fetch() -> requests.Response:
+                response = super(Bounded, self).send(request, **{**options, "stream": True})
+                has_body = request.method != "HEAD"
+                response.raw = BoundedRaw(response.raw, limit, where, has_body=has_body)
+                if whole:
+                    _ = response.content
+                return response
+
+            return in_time(fetch, where)
+
+        def get_redirect_target(self, resp: requests.Response) -> str | None:
+            return None
+
+    return Bounded()
+
+
+def in_time(call: Callable[[], T], where: str, seconds: float | None = None) -> T:
+    """What ``call`` returns; StorageError when it takes longer than ``seconds``. By default these are of an
+    answer's head, or of a whole small answer."""
+    try:
+        return within(limits.ANSWER_SECONDS if seconds is None else seconds, call)
+    except TooSlow as error:
+        raise StorageError(f"an answer is not taken: {error}", where=where, hint=HINT) from None
+
+
+def too_large(where: str) -> StorageError:
+    return StorageError(
+        f"the object is larger than {limits.size_text(limits.OBJECT_BYTES)}", where=where, hint=HINT
+    )
+
+
+def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: str) -> Iterator[T]:
+    """The pages of a listing. ``first_of`` names the first entry of a page; None for an empty one.
+
+    Raises StorageError for a listing that goes on without showing anything, that shows an entry first on two
+    pages, or that does not end. Of the pages before, the one whose number is the last power of two is
+    compared: that finds every circle, however long, and needs no memory.
+    """
+    empty, shown, known = 0, 0, None
+    started = time.monotonic()
+    for number, page in enumerate(pages, start=1):
+        first = first_of(page)
+        empty = 0 if first is not None else empty + 1
+        if first is not None:
+            shown += 1
+            if first == known:
+                raise StorageError("the listing goes round in a circle", where=where, hint=HINT)
+            if shown & (shown - 1) == 0:
+                known = first
+        late = time.monotonic() - started > limits.STORE_LISTING_SECONDS
+        if late or empty > limits.EMPTY_PAGES or number > limits.STORE_PAGES:
+            raise StorageError("the listing does not end", where=where, hint=HINT)
+        yield page
+
+
+def whole_listing(pages: Iterable[Any], where: str) -> Iterator[Any]:
+    """The pages of a listing of S3. Raises StorageError when more follow and the last one does not say where:
+    botocore takes it for the end."""
+    page: Any = {}
+    for page in pages:
+        yield page
+    if page.get("IsTruncated"):
+        raise StorageError(
+            "a page of a listing is not the last, and says not what follows", where=where, hint=HINT
+        )

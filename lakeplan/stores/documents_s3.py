@@ -1,0 +1,150 @@
+"""State in S3: conditional puts (``If-None-Match``, ``If-Match``), refused where a store ignores them."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from lakeplan.errors import StorageError, WriteConflict
+from lakeplan.stores.faults import (
+    Kind,
+    check_data,
+    check_key,
+    error_of,
+    is_missing_object,
+    translate_boto_error,
+)
+from lakeplan.stores.protocols import Versioned
+from lakeplan.stores.s3_client import S3Client
+from lakeplan.stores.s3_reader import S3Reader
+from lakeplan.stores.urls import S3Location
+
+PROBES = ".lakeplan-probe"
+
+
+class S3State:
+    """``lakeplan.stores.protocols.StateWriter`` under a prefix of a bucket. A version is the store's ETag.
+
+    A deleted record is an empty object: fewer stores have conditional deletes than conditional puts. Before
+    its first write a store is asked whether it keeps to the conditions; one that does not is refused.
+    """
+
+    def __init__(
+        self, location: S3Location, *, endpoint_url: str | None = None, region: str | None = None
+    ) -> None:
+        self._location = location
+        self._base = f"{location.prefix}/" if location.prefix else ""
+        self._client = S3Client(endpoint_url, region)
+        self._listing = S3Reader(location, endpoint_url=endpoint_url, region=region)
+        self._probing = threading.Lock()
+        self._trusted = False
+
+    def __repr__(self) -> str:
+        return f"S3State({self._location.url!r})"
+
+    def read(self, key: str) -> Versioned | None:
+        check_key(key, self._location.url)
+        found = self._get(key)
+        return found if found is not None and found.data else None
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        return sorted(
+            found.key
+            for found in self._listing.list_objects(prefix)
+            if found.size and not found.key.startswith(PROBES)
+        )
+
+    def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
+        check_key(key, self._location.url)
+        check_data(data, self._where(key))
+        self._probe()
+        if if_version is not None:
+            return self._put(key, data, {"IfMatch": if_version})
+        try:
+            return self._put(key, data, {"IfNoneMatch": "*"})
+        except WriteConflict:
+            deleted = self._get(key)
+            if deleted is None or deleted.data:
+                raise
+            return self._put(key, data, {"IfMatch": deleted.version})
+
+    def delete(self, key: str, *, if_version: str) -> None:
+        check_key(key, self._location.url)
+        self._probe()
+        self._put(key, b"", {"IfMatch": if_version})
+
+    def _get(self, key: str) -> Versioned | None:
+        where = self._where(key)
+        try:
+            answer = self._client.get().get_object(Bucket=self._location.bucket, Key=self._base + key)
+            return Versioned(answer["Body"].read(), str(answer["ETag"]))
+        except ClientError as error:
+            translated = translate_boto_error(error, where)
+            if is_missing_object(translated):
+                return None
+            raise translated from error
+        except BotoCoreError as error:
+            raise translate_boto_error(error, where) from error
+
+    def _put(self, key: str, data: bytes, condition: dict[str, str]) -> str:
+        where = self._where(key)
+        try:
+            answer = self._client.get().put_object(
+                Bucket=self._location.bucket, Key=self._base + key, Body=data, **condition
+            )
+            return str(answer["ETag"])
+        except ClientError as error:
+            translated = translate_boto_error(error, where)
+            if is_missing_object(translated):
+                # If-Match on a record that is gone.
+                translated = error_of(Kind.CONFLICT, where)
+            if isinstance(translated, WriteConflict) and _was_sent_before(error):
+                # The try before may have been ours and its answer lost: then the record is what we wrote.
+                present = self._get(key)
+                if present is not None and present.data == data:
+                    return present.version
+            raise translated from error
+        except BotoCoreError as error:
+            raise translate_boto_error(error, where) from error
+
+    def _probe(self) -> None:
+        """One new object, put again under conditions that must fail; once per opened store."""
+        with self._probing:
+            if self._trusted:
+                return
+            key = f"{PROBES}/{secrets.token_hex(8)}"
+            self._put(key, b"1", {"IfNoneMatch": "*"})
+            try:
+                self._must_conflict(key, {"IfNoneMatch": "*"}, "If-None-Match")
+                self._must_conflict(key, {"IfMatch": '"00000000000000000000000000000000"'}, "If-Match")
+            finally:
+                self._remove(key)
+            self._trusted = True
+
+    def _must_conflict(self, key: str, condition: dict[str, str], name: str) -> None:
+        try:
+            self._put(key, b"2", condition)
+        except WriteConflict:
+            return
+        raise StorageError(
+            f"this store ignores {name}, so two writers could lose each other's records",
+            where=self._location.url,
+            hint="keep the state in AWS S3, a store that has conditional writes, Azure blob or a folder",
+        )
+
+    def _remove(self, key: str) -> None:
+        try:
+            self._client.get().delete_object(Bucket=self._location.bucket, Key=self._base + key)
+        except (BotoCoreError, ClientError) as error:
+            raise translate_boto_error(error, self._where(key)) from error
+
+    def _where(self, key: str) -> str:
+        return f"{self._location.url}/{key}"
+
+
+def _was_sent_before(error: Any) -> bool:
+    """Whether botocore had tried this request before."""
+    return int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) > 0

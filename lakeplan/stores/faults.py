@@ -1,0 +1,278 @@
+"""Vendors' errors become ours in one table; and what every store checks of an answer."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy, WriteConflict
+from lakeplan.values.sweep import Deletion
+
+
+@dataclass(frozen=True)
+class Meaning:
+    error: type[StorageError]
+    message: str
+    hint: str = ""
+
+
+class Kind(Enum):
+    """What a vendor's error means to a person."""
+
+    MISSING = Meaning(StorageNotFound, "there is no such object")
+    NO_CONTAINER = Meaning(StorageNotFound, "there is no such bucket or container", "check the URL")
+    DENIED = Meaning(
+        StorageDenied, "the storage refused access", "check the credentials and what they may read or write"
+    )
+    NO_CREDENTIALS = Meaning(
+        StorageDenied,
+        "no usable credentials for the storage",
+        "set them as the vendor's tools expect them (environment, profile or role)",
+    )
+    CONFLICT = Meaning(
+        WriteConflict, "another writer was first", "nothing was written; run the command again"
+    )
+    # A repeated request may get through these three. What the store did of the one before is not known.
+    UNREACHABLE = Meaning(
+        StoreBusy, "the storage cannot be reached", "check the endpoint, the network and proxy settings"
+    )
+    TLS = Meaning(StorageError, "the storage's TLS certificate was not accepted", "check the CA bundle")
+    BROKEN = Meaning(StoreBusy, "the answer of the storage was cut short or damaged", "try again")
+    BUSY = Meaning(StoreBusy, "the storage is overloaded or failing", "try again later")
+    REGION = Meaning(StorageError, "the bucket is in another region", "set the region")
+    ARCHIVED = Meaning(StorageError, "the object is archived and cannot be read", "restore it first")
+    UNSUPPORTED = Meaning(StorageError, "the storage does not support this request")
+    SETTINGS = Meaning(
+        StorageError, "the storage client's settings are wrong", "check region, profile, endpoint"
+    )
+    MISUSE = Meaning(StorageError, "the storage client refused the request", "please report this as a bug")
+
+
+OS_ERRORS = {
+    errno.ENOENT: Kind.MISSING,
+    errno.ENOTDIR: Kind.MISSING,
+    errno.EISDIR: Kind.MISSING,
+    errno.ELOOP: Kind.MISSING,
+    errno.ENAMETOOLONG: Kind.MISSING,
+    errno.EACCES: Kind.DENIED,
+    errno.EPERM: Kind.DENIED,
+    errno.EROFS: Kind.DENIED,
+    errno.EBUSY: Kind.BUSY,
+    errno.EAGAIN: Kind.BUSY,
+    errno.ESTALE: Kind.BUSY,
+}
+
+
+def error_of(kind: Kind, where: str, *, detail: str = "", message: str = "") -> StorageError:
+    """The error of one kind at one URL; ``detail`` must not carry secrets."""
+    meaning = kind.value
+    return meaning.error(message or meaning.message, where=where, hint=meaning.hint, detail=detail)
+
+
+def translate_os_error(error: OSError, where: str) -> StorageError:
+    """Of a folder of this machine; the system's own words are safe to show."""
+    kind = OS_ERRORS.get(error.errno or 0)
+    if kind is None:
+        return StorageError(f"cannot be used: {error.strerror or type(error).__name__}", where=where)
+    return error_of(kind, where, detail=f"{type(error).__name__}: {error.strerror}")
+
+
+def _named(groups: Mapping[Kind, str]) -> dict[str, Kind]:
+    return {name: kind for kind, names in groups.items() for name in names.split()}
+
+
+S3_CODES = _named(
+    {
+        Kind.MISSING: "NoSuchKey NoSuchVersion NotFound 404",
+        Kind.NO_CONTAINER: "NoSuchBucket",
+        Kind.DENIED: "AccessDenied AllAccessDisabled AccountProblem InvalidAccessKeyId InvalidSecurity"
+        " SignatureDoesNotMatch Forbidden Unauthorized 401 403 InvalidPayer NotSignedUp",
+        Kind.NO_CREDENTIALS: "ExpiredToken InvalidToken TokenRefreshRequired ExpiredTokenException"
+        " RequestExpired CredentialsNotSupported",
+        Kind.CONFLICT: "PreconditionFailed ConditionalRequestConflict 409 412",
+        Kind.BUSY: "SlowDown Throttling ThrottlingException RequestLimitExceeded TooManyRequests Busy"
+        " InternalError ServiceUnavailable OperationAborted RequestTimeout 500 502 503 504",
+        Kind.REGION: "PermanentRedirect TemporaryRedirect IllegalLocationConstraintException"
+        " AuthorizationHeaderMalformed 301 307",
+        Kind.ARCHIVED: "InvalidObjectState",
+        Kind.UNSUPPORTED: "NotImplemented MethodNotAllowed 405 501",
+        Kind.BROKEN: "BadDigest XAmzContentSHA256Mismatch IncompleteBody",
+        Kind.SETTINGS: "InvalidBucketName RequestTimeTooSkewed InvalidRequest 400",
+    }
+)
+"""Error codes of S3's answers; a code that is not here is a StorageError that names it."""
+
+BOTO_CLASSES = _named(
+    {
+        Kind.UNREACHABLE: "EndpointConnectionError ConnectTimeoutError ConnectionError"
+        " ConnectionClosedError ReadTimeoutError HTTPClientError ProxyConnectionError",
+        Kind.TLS: "SSLError",
+        Kind.BROKEN: "IncompleteReadError ResponseStreamingError ChecksumError FlexibleChecksumError"
+        " AwsChunkedWrapperError MD5UnavailableError EventStreamError",
+        Kind.NO_CREDENTIALS: "NoCredentialsError PartialCredentialsError CredentialRetrievalError"
+        " UnknownCredentialError TokenRetrievalError NoAuthTokenError MetadataRetrievalError"
+        " UnauthorizedSSOTokenError SSOError SSOTokenLoadError LoginError LoginRefreshRequired"
+        " LoginInsufficientPermissions LoginTokenLoadError LoginAuthorizationCodeError"
+        " RefreshWithMFAUnsupportedError UnknownTokenProviderError InvalidIMDSEndpointError"
+        " InvalidIMDSEndpointModeError",
+        Kind.SETTINGS: "NoRegionError InvalidRegionError UnknownRegionError ProfileNotFound ConfigNotFound"
+        " ConfigParseError InvalidConfigError InfiniteLoopConfigError InvalidChecksumConfigError"
+        " InvalidRetryConfigurationError InvalidRetryModeError InvalidMaxRetryAttemptsError"
+        " InvalidProxiesConfigError InvalidS3AddressingStyleError InvalidDefaultsMode"
+        " InvalidS3UsEast1RegionalEndpointConfigError InvalidSTSRegionalEndpointsConfigError"
+        " InvalidEndpointConfigurationError InvalidEndpointDiscoveryConfigurationError"
+        " BaseEndpointResolverError UnknownEndpointError UnknownFIPSEndpointError EndpointVariantError"
+        " EndpointProviderError EndpointResolutionError UnknownEndpointResolutionBuiltInName"
+        " InvalidDNSNameError InvalidHostLabelError ServiceNotInRegionError UnsupportedS3ArnError"
+        " UnsupportedS3AccesspointConfigurationError UnsupportedS3ConfigurationError"
+        " UnsupportedS3ControlArnError UnsupportedS3ControlConfigurationError"
+        " UnsupportedOutpostResourceError UnknownSignatureVersionError UnsupportedSignatureVersionError"
+        " MissingDependencyException UnsupportedServiceProtocolsError",
+        Kind.MISUSE: "ParamValidationError ValidationError AliasConflictParameterError RangeError"
+        " UnknownKeyError UnknownParameterError MissingParametersError OperationNotPageableError"
+        " PaginationError UnseekableStreamError UnknownClientMethodError InvalidExpressionError"
+        " ApiVersionNotFoundError DataNotFoundError UnknownServiceError UnknownServiceStyle"
+        " MissingServiceIdError UndefinedModelAttributeError StubResponseError StubAssertionError"
+        " UnStubbedResponseError WaiterError WaiterConfigError CapacityNotAvailableError"
+        " BotoCoreError ClientError",
+    }
+)
+"""Every error class of botocore (``ClientError`` by its code, above)."""
+
+AZURE_CODES = _named(
+    {
+        Kind.MISSING: "BlobNotFound ResourceNotFound",
+        Kind.NO_CONTAINER: "ContainerNotFound ContainerBeingDeleted ContainerDisabled AccountNotFound",
+        Kind.DENIED: "AuthenticationFailed AuthorizationFailure AuthorizationPermissionMismatch"
+        " AuthorizationProtocolMismatch AuthorizationResourceTypeMismatch AuthorizationServiceMismatch"
+        " AuthorizationSourceIPMismatch InsufficientAccountPermissions AccountIsDisabled"
+        " NoAuthenticationInformation InvalidAuthenticationInfo PublicAccessNotPermitted",
+        Kind.CONFLICT: "ConditionNotMet TargetConditionNotMet BlobAlreadyExists ResourceAlreadyExists"
+        " UnauthorizedBlobOverwrite BlobImmutableDueToPolicy LeaseIdMissing",
+        Kind.BUSY: "ServerBusy InternalError OperationTimedOut",
+        Kind.ARCHIVED: "BlobArchived BlobBeingRehydrated",
+        Kind.BROKEN: "Md5Mismatch Crc64Mismatch",
+        Kind.UNSUPPORTED: "UnsupportedHttpVerb FeatureVersionMismatch UnsupportedHeader"
+        " ConditionHeadersNotSupported MultipleConditionHeadersNotSupported",
+    }
+)
+"""Error codes of Azure's answers; a code that is not here is told by the class of its error."""
+
+AZURE_CLASSES = _named(
+    {
+        Kind.MISSING: "ResourceNotFoundError",
+        Kind.DENIED: "ClientAuthenticationError",
+        Kind.CONFLICT: "ResourceExistsError ResourceModifiedError",
+        Kind.UNREACHABLE: "ServiceRequestError ServiceRequestTimeoutError ServiceResponseTimeoutError",
+        Kind.BROKEN: "ServiceResponseError IncompleteReadError DecodeError DeserializationError",
+        Kind.UNSUPPORTED: "TooManyRedirectsError HttpResponseError ODataV4Error",
+        Kind.MISUSE: "AzureError ResourceNotModifiedError ResponseNotReadError SerializationError"
+        " StreamClosedError StreamConsumedError",
+    }
+)
+"""Every error class of azure-core."""
+
+
+def translate_boto_error(error: Exception, where: str) -> StorageError:
+    """Of botocore. The code and the class are shown, never the library's text."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        code = str(response.get("Error", {}).get("Code", ""))
+        status = str(response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
+        kind = S3_CODES.get(code) or S3_CODES.get(status)
+        if kind is None:
+            return StorageError(f"the storage answered {code or status or 'an error'}", where=where)
+        return error_of(kind, where, detail=f"{code} (status {status})")
+    return error_of(_by_class(error, BOTO_CLASSES, Kind.SETTINGS), where, detail=type(error).__name__)
+
+
+def translate_azure_error(error: Exception, where: str) -> StorageError:
+    """Of azure-core and azure-storage-blob, by the storage's code, then by the class."""
+    known = getattr(error, "error_code", None)  # an enum's member, or a text that the library does not know
+    code = str(getattr(known, "value", known) or "")
+    status = getattr(error, "status_code", None)
+    kind = AZURE_CODES.get(code) or _azure_status(status) or _by_class(error, AZURE_CLASSES, Kind.SETTINGS)
+    detail = f"{code or type(error).__name__}" + (f" (status {status})" if status else "")
+    if kind is Kind.UNSUPPORTED:
+        return error_of(kind, where, detail=detail, message=f"the storage answered {detail}")
+    return error_of(kind, where, detail=detail)
+
+
+def _azure_status(status: object) -> Kind | None:
+    if isinstance(status, int) and status >= 500:
+        return Kind.BUSY
+    return {401: Kind.DENIED, 403: Kind.DENIED, 404: Kind.MISSING, 412: Kind.CONFLICT, 429: Kind.BUSY}.get(
+        status if isinstance(status, int) else 0
+    )
+
+
+def _by_class(error: Exception, table: Mapping[str, Kind], otherwise: Kind) -> Kind:
+    return next((table[c.__name__] for c in type(error).__mro__ if c.__name__ in table), otherwise)
+
+
+def is_missing_object(error: StorageError) -> bool:
+    """An object is not there. A bucket or container that is not there is something else."""
+    return isinstance(error, StorageNotFound) and error.message != Kind.NO_CONTAINER.value.message
+
+
+def is_unsupported(error: StorageError) -> bool:
+    """The store does not know this kind of request at all."""
+    return error.message == Kind.UNSUPPORTED.value.message
+
+
+NOT_NAMED = "the answer does not name this key; not known to be deleted"
+CHANGED = "changed since it was listed"
+TOO_MANY_VERSIONS = "it has more versions than lakeplan lists; delete old ones with a rule of the store"
+NO_KEY = "an empty key names no object"
+
+
+def check_batch(keys: Sequence[str], limit: int, where: str) -> None:
+    """Raises StorageError for more keys than one request may name."""
+    if len(keys) > limit:
+        raise StorageError(f"{len(keys)} keys in one batch, the most is {limit}", where=where)
+
+
+def in_order(keys: Iterable[str], failed: dict[str, Deletion], deleted: set[str]) -> list[Deletion]:
+    """One answer a key. ``deleted`` has only what the store confirmed; a key of neither has failed."""
+    answers = []
+    for key in keys:
+        if key in failed:
+            answers.append(failed[key])
+        elif key in deleted:
+            answers.append(Deletion(key))
+        else:
+            answers.append(Deletion(key, NOT_NAMED, transient=True))
+    return answers
+
+
+def reason_of(code: str, kind: Kind | None) -> str:
+    """A store's code with our words for it; its own text may carry what must not be shown."""
+    return f"{code}: {kind.value.message}" if kind is not None else code or "no reason given"
+
+
+def check_copy(source: str, target: str, where: str) -> None:
+    """A copy that is found to be bad is removed: it must never be the source."""
+    if source == target or not target:
+        raise StorageError("an object cannot be copied to its own place", where=where)
+
+
+def not_equal(source: str, where: str) -> StorageError:
+    return StorageError(
+        f"the copy of {source} does not equal it and was removed", where=where, hint="try again"
+    )
+
+
+def check_key(key: str, url: str) -> None:
+    """A key is relative, has ``/`` between parts, and no part that is empty or begins with a dot (names that
+    begin with a dot are the stores' own). Raises StorageError."""
+    parts = key.split("/")
+    if any(not part or part.startswith(".") for part in parts) or not key.isprintable() or "\\" in key:
+        raise StorageError(f"{key!r} cannot be the key of a state record", where=url)
+
+
+def check_data(data: bytes, where: str) -> None:
+    """An empty record is how S3 remembers a deleted one, so no store takes one. Raises StorageError."""
+    if not data:
+        raise StorageError("a state record cannot be empty", where=where)

@@ -1,0 +1,468 @@
+"""A folder as a store: files are whole or not there, whoever is killed and whenever."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import BinaryIO
+
+from lakeplan import limits
+from lakeplan.errors import StorageError, StorageNotFound
+from lakeplan.stores.bounded import too_large
+from lakeplan.stores.faults import (
+    CHANGED,
+    NO_KEY,
+    OS_ERRORS,
+    Kind,
+    check_batch,
+    check_copy,
+    error_of,
+    not_equal,
+    translate_os_error,
+)
+from lakeplan.stores.urls import FolderLocation
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
+
+UNFINISHED = ".lakeplan-unfinished-"
+"""How names of records begin while they are written. Readers of a namespace do not list them."""
+
+
+def make_folders(path: str, mode: int = 0o777) -> None:
+    """Like makedirs, and each new folder's name is on the disk before anything is put into it."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    make_folders(parent, mode)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, mode)
+    flush_folder(parent)
+
+
+def flush_folder(path: str) -> None:
+    """A rename survives a power cut only when the folder is flushed too."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def written_beside(path: str, *, prefix: str = UNFINISHED) -> Iterator[BinaryIO]:
+    """A new file in the folder of ``path``, which the caller renames or links to ``path`` (its name is the
+    file's ``name``). What is still under that name at the end is removed; a kill leaves it behind."""
+    folder = os.path.dirname(path)
+    make_folders(folder)
+    new = os.path.join(folder, prefix + secrets.token_hex(8))
+    try:
+        with open(new, "x+b") as file:
+            yield file
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)
+
+
+def flush_file(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def stored_object(key: str, status: os.stat_result) -> StoredObject:
+    """A file, with its number and the time of its last change for an ETag: both times of a file can be the
+    same before and after somebody wrote it, but nobody can set this one."""
+    tag = f"{status.st_ino:x}-{status.st_ctime_ns:x}"
+    return StoredObject(key, status.st_size, status.st_mtime_ns // 1000, tag)
+
+
+class FolderReader:
+    """Reads and lists one folder. Nothing outside it is read: a symbolic link that leads out of the folder
+    is no object. Linked folders are not listed at all, so a link cannot make a listing endless.
+
+    Keys are file names with ``/`` between; names that are not UTF-8 carry Python's surrogate escapes.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._root = path
+        self._url = FolderLocation(path).url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url!r})"
+
+    def read(self, key: str) -> bytes:
+        where = f"{self._url}/{key}"
+        try:
+            with self._open(key) as file:
+                status = os.fstat(file.fileno())
+                if status.st_size > limits.OBJECT_BYTES:
+                    raise too_large(where)
+                data = file.read()
+        except OSError as error:
+            raise translate_os_error(error, where) from error
+        if len(data) != status.st_size:
+            raise StorageError(
+                f"read {len(data)} of {status.st_size} bytes: the file changed meanwhile", where=where
+            )
+        return data
+
+    def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
+        folder, start = self._start(prefix)
+        yield from self._list(folder, start, recursive)
+
+    def list_prefixes(self, prefix: str = "") -> list[str]:
+        folder, start = self._start(prefix)
+        return sorted(
+            f"{folder}{entry.name}/"
+            for entry in self._scan(folder)
+            if entry.name.startswith(start) and entry.is_dir(follow_symlinks=False)
+        )
+
+    def _list(self, folder: str, start: str, recursive: bool) -> Iterator[StoredObject]:
+        for entry in self._scan(folder):
+            if not entry.name.startswith(start) or entry.name.startswith(UNFINISHED):
+                continue
+            key = folder + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if recursive:
+                    yield from self._list(key + "/", "", recursive)
+            elif (found := self._object(entry, key)) is not None:
+                yield found
+
+    def _object(self, entry: os.DirEntry[str], key: str) -> StoredObject | None:
+        try:
+            if entry.is_symlink() and not self._inside(entry.path):
+                return None
+            status = entry.stat()
+        except FileNotFoundError:
+            return None  # removed since the folder was read, or a link to nothing
+        except OSError as error:
+            raise translate_os_error(error, f"{self._url}/{key}") from error
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return stored_object(key, status)
+
+    def _scan(self, folder: str) -> list[os.DirEntry[str]]:
+        where = f"{self._url}/{folder}".rstrip("/")
+        if folder.count("/") > limits.FOLDER_DEPTH:
+            raise StorageError(
+                f"there are more than {limits.FOLDER_DEPTH} folders, one in another",
+                where=f"{where[:200]}…",
+                hint="Move them out of the namespace: lakeFS writes no such folders.",
+            )
+        try:
+            path = self._path(folder) if folder else self._root
+            with os.scandir(path) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError, StorageNotFound) as error:
+            # Like an object store: under a prefix that nothing has there is nothing. But no root is an error.
+            if folder and os.path.isdir(self._root):
+                return []
+            raise StorageNotFound(
+                "there is no such folder", where=where, hint="check the path of the namespace"
+            ) from error
+        except OSError as error:
+            raise translate_os_error(error, where) from error
+
+    @contextlib.contextmanager
+    def _open(self, key: str) -> Iterator[BinaryIO]:
+        where = f"{self._url}/{key}"
+        try:
+            # Not blocking: opening a pipe would wait for a writer.
+            handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise translate_os_error(error, where) from error
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise StorageNotFound("there is no such object", where=where)
+        with open(handle, "rb") as file:
+            yield file
+
+    def _start(self, prefix: str) -> tuple[str, str]:
+        """A prefix as the folder to begin at ("" or ending in ``/``) and the start of the names in it."""
+        folder, slash, start = prefix.rpartition("/")
+        return folder + slash, start
+
+    def _path(self, key: str) -> str:
+        parts = key.removesuffix("/").split("/")
+        if ".." in parts or "\0" in key:
+            raise StorageError("a key cannot lead out of its namespace", where=f"{self._url}/{key}")
+        if "" in parts or "." in parts:
+            raise StorageNotFound("there is no such object", where=f"{self._url}/{key}")
+        path = os.path.join(self._root, *parts)
+        if not self._inside(path):
+            raise StorageNotFound(
+                "there is no such object", where=f"{self._url}/{key}", hint="a link leads out of the folder"
+            )
+        return path
+
+    def _inside(self, path: str) -> bool:
+        root = os.path.realpath(self._root)
+        return os.path.commonpath((os.path.realpath(path), root)) == root
+
+
+BATCH = 1_000
+CHUNK = 1 << 20
+COPY = ".lakeplan-copy-"
+"""How names of unfinished copies begin. They are listed: what a kill leaves behind is seen, and collected as
+any object that nobody committed."""
+NO_NAMES = frozenset(("", ".", ".."))
+NO_FILE = "no file can have this key"
+ALREADY = "there is something already"
+LINKED = "a link is in its path: what it leads to is another object's place"
+
+
+class FolderStore(FolderReader):
+    """``lakeplan.stores.protocols.SweepStore`` in a folder.
+
+    Deletes files and links that are objects, and nothing else: no folder (empty ones stay), and nothing that
+    is reached through a linked folder. The path is walked without following links, so that one put there
+    meanwhile leads nowhere.
+    """
+
+    @property
+    def batch_size(self) -> int:
+        return BATCH
+
+    def delete(
+        self,
+        keys: Sequence[str],
+        *,
+        versions: Versions,
+        expected: Mapping[str, StoredObject] | None = None,
+    ) -> list[Deletion]:
+        """Files have no versions: ``versions`` changes nothing. Without the root folder (a disk that is not
+        mounted, say) nothing is known to be deleted: StorageNotFound."""
+        check_batch(keys, BATCH, self.url)
+        with _Folders(self._root, self.url) as folders:
+            return [self._delete(key, folders, (expected or {}).get(key)) for key in keys]
+
+    def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
+        with _Folders(self._root, self.url) as folders:
+            found = {key: self._find(key, folders) for key in keys}
+        return {key: stored for key, stored in found.items() if stored is not None}
+
+    def _find(self, key: str, folders: _Folders) -> StoredObject | None:
+        folder, _, name = key.rpartition("/")
+        try:
+            status = os.stat(name, dir_fd=folders.open(folder), follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):  # nearly always
+                return stored_object(key, status)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            pass
+        # Links and everything odd: as any reader finds it.
+        facts = self.stat(key)
+        return None if facts is None else StoredObject(key, facts.size, facts.modified_us)
+
+    def stat(self, key: str) -> StoredFacts | None:
+        try:
+            status = os.stat(self._path(key))
+        except StorageNotFound:
+            self._require_root()
+            return None
+        except OSError as error:
+            if OS_ERRORS.get(error.errno or 0) is not Kind.MISSING:
+                raise translate_os_error(error, self._where(key)) from error
+            self._require_root()
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return StoredFacts(key, status.st_size, status.st_mtime_ns // 1000)
+
+    def is_gone(self, key: str) -> bool:
+        try:
+            with self._open(key) as file:
+                file.read(1)
+        except StorageNotFound:
+            self._require_root()
+            return True
+        except OSError as error:
+            raise translate_os_error(error, self._where(key)) from error
+        return False
+
+    def facts(self) -> StoreFacts:
+        return StoreFacts(versioned=False, soft_delete=False)
+
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
+        """The copy is written beside ``target``, flushed, read again, and takes its name only when its
+        SHA-256 is the source's. Its modification time is new, as it is in an object store."""
+        check_copy(source, target, self._where(target))
+        place = self._place(target)
+        try:
+            with self._open(source) as file, written_beside(place, prefix=COPY) as new:
+                wanted = _copy(file, new)
+                os.fchmod(new.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+                flush_file(new)
+                new.seek(0)
+                if _copy(new, None) != wanted:
+                    raise not_equal(source, self._where(target))
+                self._name(new.name, place, create=create)
+            flush_folder(os.path.dirname(place))
+        except FileExistsError:
+            raise error_of(Kind.CONFLICT, self._where(target), message=ALREADY) from None
+        except OSError as error:
+            raise translate_os_error(error, self._where(target)) from error
+        found = self.stat(target)
+        if found is None:
+            raise error_of(Kind.CONFLICT, self._where(target), message="the copy was removed at once")
+        return found
+
+    def put(self, key: str, data: bytes) -> None:
+        self._write(key, data, create=False)
+
+    def create(self, key: str, data: bytes) -> None:
+        self._write(key, data, create=True)
+
+    def _write(self, key: str, data: bytes, *, create: bool) -> None:
+        place = self._place(key)
+        try:
+            with written_beside(place) as new:
+                new.write(data)
+                flush_file(new)
+                self._name(new.name, place, create=create)
+            flush_folder(os.path.dirname(place))
+        except FileExistsError:
+            raise error_of(Kind.CONFLICT, self._where(key), message=ALREADY) from None
+        except OSError as error:
+            raise translate_os_error(error, self._where(key)) from error
+
+    @staticmethod
+    def _name(new: str, place: str, *, create: bool) -> None:
+        """Raises FileExistsError when ``create`` finds something at the place."""
+        if create:
+            os.link(new, place, follow_symlinks=False)
+        else:
+            os.replace(new, place)
+
+    def _delete(self, key: str, folders: _Folders, expected: StoredObject | None) -> Deletion:
+        folder, slash, name = key.rpartition("/")
+        if name in NO_NAMES or "\0" in key or (slash and not folder):
+            return Deletion(key, NO_FILE if key else NO_KEY)
+        try:
+            place = folders.open(folder)
+            status = os.stat(name, dir_fd=place, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):  # nearly always: asked first
+                if expected is not None and stored_object(key, status) != expected:
+                    return Deletion(key, CHANGED, changed=True)
+                os.unlink(name, dir_fd=place)
+            elif stat.S_ISLNK(status.st_mode):
+                if not self._inside(os.path.join(self._root, folder, name)):
+                    return Deletion(key, "a link leads out of the folder")
+                if expected is not None and self._find(key, folders) != expected:
+                    return Deletion(key, CHANGED, changed=True)
+                os.unlink(name, dir_fd=place)
+            # Under a folder's or a pipe's name there is no object.
+        except (OSError, ValueError) as error:
+            return self._failed(key, error)
+        return Deletion(key)
+
+    def _failed(self, key: str, error: OSError | ValueError) -> Deletion:
+        if isinstance(error, ValueError):
+            return Deletion(key, NO_FILE)
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            parts = key.split("/")
+            paths = (os.path.join(self._root, *parts[:n]) for n in range(1, len(parts)))
+            return Deletion(key, LINKED) if any(map(os.path.islink, paths)) else Deletion(key)
+        if error.errno == errno.ENOENT:
+            return Deletion(key)
+        reason = error.strerror or type(error).__name__
+        return Deletion(key, reason, transient=OS_ERRORS.get(error.errno or 0) is Kind.BUSY)
+
+    def _place(self, key: str) -> str:
+        """The path that a new file gets. Raises StorageError when another key's place is meant, or none."""
+        self._require_root()
+        try:
+            place = self._path(key)
+        except StorageNotFound as error:
+            raise StorageError(NO_FILE, where=self._where(key), hint=error.hint) from None
+        folders = key.split("/")[:-1]
+        if os.path.realpath(os.path.dirname(place)) != os.path.join(os.path.realpath(self._root), *folders):
+            raise StorageError(LINKED, where=self._where(key))
+        return place
+
+    def _require_root(self) -> None:
+        """Nothing is known of a key in a folder that is not there."""
+        if not os.path.isdir(self._root):
+            raise _no_root(self.url)
+
+    def _where(self, key: str) -> str:
+        return f"{self.url}/{key}"
+
+
+class _Folders:
+    """Opens folders below a root, one after the other, following no link. The last one stays open: the keys
+    of a batch are mostly neighbours."""
+
+    def __init__(self, root: str, url: str) -> None:
+        try:
+            self._root = os.open(root, _FOLDER)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _no_root(url) from error
+        except OSError as error:
+            raise translate_os_error(error, url) from error
+        self._path = ""
+        self._last = self._root
+
+    def __enter__(self) -> _Folders:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close_last()
+        os.close(self._root)
+
+    def open(self, path: str) -> int:
+        """A handle of the folder ("" is the root), valid until the next call. Raises OSError, and ValueError
+        for a path that no folder below the root can have."""
+        if path == self._path:
+            return self._last
+        names = path.split("/") if path else []
+        if not NO_NAMES.isdisjoint(names):
+            raise ValueError(NO_FILE)
+        self._close_last()
+        at = self._root
+        for name in names:
+            try:
+                below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+            finally:
+                if at != self._root:
+                    os.close(at)
+            at = below
+        # Only now: a path that failed half-way must not stand for the folder it came to.
+        self._last, self._path = at, path
+        return at
+
+    def _close_last(self) -> None:
+        if self._last != self._root:
+            os.close(self._last)
+        self._last, self._path = self._root, ""
+
+
+# Where the system can, a handle that needs no right to read the folder.
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def _no_root(url: str) -> StorageNotFound:
+    return StorageNotFound("there is no such folder", where=url, hint="check the path of the namespace")
+
+
+def _copy(source: BinaryIO, target: BinaryIO | None) -> bytes:
+    """Copies to the end, or only reads; the SHA-256 of what was read."""
+    digest = hashlib.sha256()
+    while data := source.read(CHUNK):
+        digest.update(data)
+        if target is not None:
+            target.write(data)
+    return digest.digest()

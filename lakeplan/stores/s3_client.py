@@ -1,0 +1,289 @@
+"""Clients of S3, made lazily, and listings as columns: regular pages are taken apart before botocore
+makes ten Python objects of each entry."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+from urllib.parse import unquote_plus, urlsplit
+
+import botocore.session
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+from botocore.loaders import Loader, create_loader
+
+from lakeplan.stores.bounded import bound_s3
+from lakeplan.stores.faults import Kind, error_of, translate_boto_error
+from lakeplan.stores.protocols import StoredColumns
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+ROWS = "LakeplanRows"
+"""Where the entries of a page are in botocore's answer when they were taken apart here."""
+_BEGIN, _END = b"<Contents>", b"</Contents>"
+_FIELD = re.compile(r"<(Key|LastModified|Size|ETag)>")
+_PATTERNS = {
+    "Key": r"<Key>([^<&\x00-\x1f]+)</Key>",
+    "LastModified": r"<LastModified>((?!0000)[0-9]{4}-[0-9-]{5}T[0-9:]{8}(?:\.[0-9]{1,6})?Z)</LastModified>",
+    "Size": r"<Size>([0-9]{1,18})</Size>",
+    "ETag": r"<ETag>([^<&]*(?:&(?:quot|#34);[^<&]*)*)</ETag>",
+}
+_OTHERS = "(?:{})*".format(
+    "|".join(
+        rf"<{name}>[^<&\x00-\x1f]*</{name}>"
+        for name in ("StorageClass", "ChecksumAlgorithm", "ChecksumType", "Type")
+    )
+)
+"""Elements that stores add to entries. With one that is not known here, a page is left to botocore."""
+_UTF8 = re.compile(
+    rb"""(?:\s*<\?xml version=["']1\.0["'](?: encoding=["'](?i:utf-8)["'])? ?\?>)?\s*<[A-Za-z]"""
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Entries of a page; keys as the page writes them."""
+
+    keys: list[str]
+    sizes: Ints
+    modified_us: Ints
+    e_tags: list[str]
+
+
+def take_rows(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
+    """Handles botocore's ``before-parse`` of a listing: moves the entries out of its body."""
+    body = response_dict["body"]
+    announced = response_dict["headers"].get("Content-Length", "")
+    if response_dict["status_code"] != 200 or not isinstance(body, bytes):
+        return
+    if announced.isdecimal() and int(announced) != len(body):
+        return  # it was cut
+    begin, end = body.find(_BEGIN), body.rfind(_END) + len(_END)
+    if b"<!" in body[: max(begin, 0)]:
+        return  # entries may be in a comment
+    if 0 <= begin < end and _UTF8.match(body) and (rows := _rows(body[begin:end])) is not None:
+        customized_response_dict[ROWS] = rows
+        response_dict["body"] = body[:begin] + body[end:]
+
+
+def _rows(section: bytes) -> Rows | None:
+    """None for anything that a regular page would not have."""
+    try:
+        text = section.decode()
+    except UnicodeDecodeError:
+        return None
+    first = text[: text.index(_END.decode())]
+    names = tuple(_FIELD.findall(first))
+    if sorted(names) not in (sorted(_PATTERNS), sorted(_PATTERNS.keys() - {"ETag"})):
+        return None
+    # What is between two entries, then the fields of an entry, and so on.
+    parts = _pattern(names).split(text)
+    width = 1 + len(names)
+    if any(parts[::width]):
+        return None
+    columns = {name: parts[n::width] for n, name in enumerate(names, start=1)}
+    try:
+        modified = pa.array(columns["LastModified"], pa.string()).cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid:
+        return None
+    e_tags = columns.get("ETag", [""] * len(columns["Key"]))
+    if "&" in text:
+        e_tags = [e_tag.replace("&quot;", '"').replace("&#34;", '"') for e_tag in e_tags]
+    sizes = np.array(list(map(int, columns["Size"])), np.int64)
+    return Rows(columns["Key"], sizes, modified.cast(pa.int64()).to_numpy(), e_tags)
+
+
+@cache
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Of an entry with these elements in this order and others between them."""
+    fields = "".join(_OTHERS + _PATTERNS[name] for name in names)
+    return re.compile(f"<Contents>{fields}{_OTHERS}</Contents>")
+
+
+def rows_of(answer: dict[str, Any]) -> Rows:
+    """The entries of one answer, whoever took it apart, with their whole keys."""
+    rows: Rows | None = answer.get(ROWS)
+    if rows is None:
+        items = answer.get("Contents", [])
+        modified = [round(item["LastModified"].timestamp() * 1_000_000) for item in items]
+        sizes = np.array([item["Size"] for item in items], np.int64)
+        e_tags = [str(item.get("ETag", "")) for item in items]
+        return Rows([item["Key"] for item in items], sizes, np.array(modified, np.int64), e_tags)
+    if answer.get("EncodingType") != "url" or not any("%" in key or "+" in key for key in rows.keys):
+        return rows
+    keys = [unquote_plus(key, errors="surrogateescape") for key in rows.keys]
+    return Rows(keys, rows.sizes, rows.modified_us, rows.e_tags)
+
+
+def columns_of(answer: dict[str, Any], base: str, start: str, where: str) -> StoredColumns:
+    """The objects of one answer, with keys relative to ``base``. Raises StorageError for a key that does not
+    begin with ``start``, which was asked for: cut at the wrong place it would be the key of another object.
+
+    What consoles and file tools leave to show a folder is no object."""
+    rows = rows_of(answer)
+    check_inside(rows.keys, start, where)
+    cut = len(base)
+    keys = [key[cut:] for key in rows.keys]
+    folders = [n for n, key in enumerate(keys) if (not key or key[-1] == "/") and not (key and rows.sizes[n])]
+    found = StoredColumns(binary(keys), rows.sizes, rows.modified_us, pa.array(rows.e_tags, pa.string()))
+    if not folders:
+        return found
+    kept = np.delete(np.arange(len(keys)), folders)
+    return StoredColumns(
+        found.keys.take(kept), found.sizes[kept], found.modified_us[kept], found.e_tags.take(kept)
+    )
+
+
+def check_inside(keys: Sequence[str], start: str, where: str) -> None:
+    if not all(key.startswith(start) for key in keys):
+        raise error_of(Kind.BROKEN, where, detail="a key outside of the prefix that was asked for")
+
+
+def binary(keys: Sequence[str]) -> pa.Array:
+    """Keys as Arrow's binary."""
+    try:
+        return pa.array(keys, pa.string()).cast(pa.binary())
+    except (UnicodeEncodeError, pa.ArrowException):
+        return pa.array([key.encode(errors="surrogateescape") for key in keys], pa.binary())
+
+
+CONNECT_SECONDS = 10
+READ_SECONDS = 60
+TRIES = 4
+Limits = tuple[float | None, float | None, int | None]
+AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+
+
+class S3Client:
+    """Makes the boto3 client on first use, in whichever process that is. Thread-safe; a pickle carries
+    endpoint, region and limits only, never credentials.
+
+    ``tries`` is how often one request is sent at most; None takes this module's constant, and so do the
+    limits of time.
+    """
+
+    def __init__(
+        self,
+        endpoint_url: str | None,
+        region: str | None,
+        *,
+        connect_seconds: float | None = None,
+        read_seconds: float | None = None,
+        tries: int | None = None,
+    ) -> None:
+        self._endpoint_url = endpoint_url
+        self._region = region
+        self._limits = (connect_seconds, read_seconds, tries)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._client: Any = None
+
+    def __getstate__(self) -> tuple[str | None, str | None, Limits]:
+        return (self._endpoint_url, self._region, self._limits)
+
+    def __setstate__(self, state: tuple[str | None, str | None, Limits]) -> None:
+        self._endpoint_url, self._region, self._limits = state
+        self._reset()
+
+    def get(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                try:
+                    self._client = self._make()
+                except (BotoCoreError, ValueError) as error:
+                    where = self._endpoint_url or "s3"
+                    raise translate_boto_error(error, where) from None
+            return self._client
+
+    def _make(self) -> Any:
+        quiet_vendor_logs()
+        session = botocore.session.Session()
+        session.register_component("data_loader", _data(session.get_config_variable("data_path")))
+        client = session.create_client(
+            "s3",
+            region_name=self._region,
+            endpoint_url=self._endpoint_url,
+            config=_config(self._limits, custom=False),
+        )
+        # The endpoint can also come from AWS_ENDPOINT_URL(_S3) or a profile: only the client knows.
+        host = urlsplit(client.meta.endpoint_url).hostname or ""
+        if not host.endswith(AWS_HOSTS):
+            client = session.create_client(
+                "s3",
+                region_name=self._region,
+                endpoint_url=self._endpoint_url,
+                config=_config(self._limits, custom=True),
+            )
+            client.meta.events.register_last("before-call.s3.DeleteObjects", _add_content_md5)
+        client.meta.events.register("before-parse.s3", _refuse_cut_answer)
+        # By this name it runs before botocore's own handler, which parses the whole page to find an error.
+        client.meta.events.register("before-parse.*.ListObjectsV2", take_rows)
+        bound_s3(client)
+        return client
+
+
+@cache
+def _data(path: str | None) -> Loader:
+    """botocore's descriptions of services. Each session would read megabytes of them again, and a sweep opens
+    the storage of every repository of a server."""
+    return create_loader(path)
+
+
+def _refuse_cut_answer(
+    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
+    """botocore takes an answer whose body never came for an empty one: a listing would have no object, a
+    bucket no versions, a batch no failure. Here it becomes an answer to try again. (It checks itself the
+    bodies that it streams; an answer to HEAD announces a body and has none.)"""
+    body = response_dict["body"]
+    announced = response_dict["headers"].get("Content-Length", "")
+    if operation_model.http.get("method") == "HEAD" or not isinstance(body, bytes):
+        return
+    if ROWS in customized_response_dict:
+        return  # the body was whole before its entries were taken out
+    if response_dict["status_code"] < 300 and announced.isdecimal() and int(announced) != len(body):
+        response_dict["status_code"] = 500
+
+
+def _add_content_md5(params: dict[str, Any], **_: object) -> None:
+    """botocore sends a CRC32 here, whatever ``request_checksum_calculation`` says: this request needs a
+    checksum. Older stores know the older header only, and refuse the request without it."""
+    digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
+    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
+
+
+def _config(limits: Limits, *, custom: bool) -> Config:
+    connect_seconds, read_seconds, tries = limits
+    settings: dict[str, Any] = {
+        "connect_timeout": connect_seconds or CONNECT_SECONDS,
+        "read_timeout": read_seconds or READ_SECONDS,
+        "retries": {"mode": "standard", "total_max_attempts": tries or TRIES},
+        "max_pool_connections": 32,
+    }
+    if custom:
+        # Other stores know buckets by path, and often not the newer checksum headers.
+        settings |= {
+            "s3": {"addressing_style": "path"},
+            "request_checksum_calculation": "when_required",
+            "response_checksum_validation": "when_required",
+        }
+    return Config(**settings)
+
+
+def quiet_vendor_logs() -> None:
+    """At debug botocore logs headers, session tokens included, and urllib3 signed URLs: never shown."""
+    for name in ("botocore", "boto3", "s3transfer", "urllib3", "urllib3.connectionpool"):
+        logger = logging.getLogger(name)
+        if logger.level < logging.WARNING:
+            logger.setLevel(logging.WARNING)

@@ -1,0 +1,294 @@
+"""Deleting from S3: batches of 1,000, every key's own result seen, one attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from lakeplan import limits
+from lakeplan.errors import StorageDenied, StorageError, StoreBusy, WriteConflict
+from lakeplan.stores.bounded import bounded_pages, whole_listing
+from lakeplan.stores.faults import (
+    CHANGED,
+    NO_KEY,
+    NOT_NAMED,
+    S3_CODES,
+    TOO_MANY_VERSIONS,
+    Kind,
+    check_batch,
+    error_of,
+    in_order,
+    is_unsupported,
+    reason_of,
+    translate_boto_error,
+)
+from lakeplan.stores.s3_client import S3Client
+from lakeplan.stores.s3_reader import stored_object
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.sweep import Deletion, Versions
+
+BATCH = 1_000
+LISTERS = 16
+CURRENT = ""
+"""Stands for no version id: the current version is meant."""
+
+Version = tuple[str, str]
+"""A whole key of the bucket, and the id of one of its versions."""
+Failure = tuple[str, bool]
+"""A reason, and whether the same request may succeed later."""
+Tags = Mapping[str, str]
+"""By whole key: the ETag that an object must still have to be deleted."""
+UNCONDITIONAL = ("MalformedXML", "NotImplemented")
+"""How stores answer that know no condition for deletions."""
+GONE = ("NoSuchKey", "NoSuchVersion")
+T = TypeVar("T")
+
+
+class S3Deleter:
+    """Deletes keys below ``base`` of one bucket. ``once`` sends each request one time only, so that a store
+    which asks to slow down is heard by the caller; ``client`` is for reading. Picklable."""
+
+    def __init__(self, once: S3Client, client: S3Client, bucket: str, base: str, url: str) -> None:
+        self._once = once
+        self._client = client
+        self._bucket = bucket
+        self._base = base
+        self._url = url
+        self._conditional = True
+
+    def delete(
+        self, keys: Sequence[str], *, versions: Versions, expected: Mapping[str, StoredObject]
+    ) -> list[Deletion]:
+        """``lakeplan.stores.protocols.ObjectDeleter.delete``. With ``Versions.ALL`` every version and
+        delete marker of a key is deleted, unless the bucket never kept versions; a key of which some version
+        could not be deleted has failed, and its reason says how many."""
+        check_batch(keys, BATCH, self._url)
+        failed = {key: Deletion(key, reason) for key in keys if (reason := _unusable(key))}
+        wanted = list(dict.fromkeys(key for key in keys if key not in failed))
+        if versions is Versions.ALL and self._may_keep_versions():
+            with ThreadPoolExecutor(LISTERS) as pool:
+                listed = pool.map(lambda key: self._versions_of(key, expected.get(key)), wanted)
+                all_of = dict(zip(wanted, listed, strict=True))
+            named = {key: found for key, found in all_of.items() if not isinstance(found, Deletion)}
+            failed |= {key: found for key, found in all_of.items() if isinstance(found, Deletion)}
+        else:
+            named = {key: [(self._base + key, CURRENT)] for key in wanted}
+        tags = {self._base + key: expected[key].e_tag for key in wanted if key in expected}
+        asked = [version for found in named.values() for version in found]
+        failures = self._delete_versions(asked, tags)
+        for key, found in named.items():
+            bad = [failures[version] for version in found if version in failures]
+            if bad:
+                failed[key] = _deletion(key, bad, len(found))
+        return in_order(keys, failed, set(wanted) - set(failed))
+
+    def _may_keep_versions(self) -> bool:
+        """Whether a key may have older versions. Asked for every batch: the setting can change. A store that
+        knows neither the setting nor the listing of versions has none."""
+        client = self._client.get()
+        try:
+            answer = self._call(lambda: client.get_bucket_versioning(Bucket=self._bucket))
+        except StorageDenied:
+            return True  # listing the versions may still be allowed
+        except StorageError as error:
+            if not is_unsupported(error):
+                raise
+        else:
+            return bool(answer.get("Status"))
+        try:
+            self._call(lambda: client.list_object_versions(Bucket=self._bucket, MaxKeys=1))
+        except StorageError as error:
+            if not is_unsupported(error):
+                raise
+            return False
+        return True
+
+    def _versions_of(self, key: str, expected: StoredObject | None) -> list[Version] | Deletion:
+        """Every version and delete marker of exactly this key. In a listing it comes before all keys that
+        only begin with it. A failure when one of them is newer than the expected object, or took its place,
+        and when there are too many."""
+        full = self._base + key
+        found: list[Version] = []
+        pages = self._client.get().get_paginator("list_object_versions")
+        pages = pages.paginate(Bucket=self._bucket, Prefix=full)
+        where = f"{self._url}/{key}"
+        pages = bounded_pages(whole_listing(pages, where), _first_version, where)
+        while (page := self._call(lambda: next(pages, None))) is not None:
+            items = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
+            if expected is not None and any(
+                _replaces(item, stored_object(item, self._base), expected)
+                for item in page.get("Versions", ())
+                if item["Key"] == full
+            ):
+                return Deletion(key, CHANGED, changed=True)
+            found += [(full, item["VersionId"]) for item in items if item["Key"] == full]
+            if any(item["Key"] != full for item in items):
+                break
+            if len(found) > limits.STORE_VERSIONS:
+                return Deletion(key, TOO_MANY_VERSIONS)
+        return found
+
+    def _delete_versions(self, versions: list[Version], tags: Tags) -> dict[Version, Failure]:
+        """Those that were not deleted."""
+        failures: dict[Version, Failure] = {}
+        batched = [version for version in versions if _fits_xml(version[0])]
+        for start in range(0, len(batched), BATCH):
+            batch = batched[start : start + BATCH]
+            failed = self._delete_batch(batch, tags)
+            if failed is None:  # the store knows no condition: the listing of a moment ago has to do
+                self._conditional = False
+                failed = self._delete_batch(batch, tags) or {}
+            failures |= failed
+        for version in versions:
+            if not _fits_xml(version[0]) and (failure := self._delete_alone(*version, tags)) is not None:
+                failures[version] = failure
+        return failures
+
+    def _delete_batch(self, versions: list[Version], tags: Tags) -> dict[Version, Failure] | None:
+        """Those that were not deleted; None when the store cannot delete under a condition."""
+        objects = [
+            {"Key": key, **_version_id(version), **self._condition("ETag", key, version, tags)}
+            for key, version in versions
+        ]
+        conditional = any("ETag" in one for one in objects)
+        client = self._once.get()
+        request = {"Objects": objects, "Quiet": False}
+        try:
+            answer = self._call(lambda: client.delete_objects(Bucket=self._bucket, Delete=request))
+        except StorageDenied as error:
+            # Some stores refuse the whole batch for one locked object: then each is asked for alone.
+            if not _tells_of_lock(_answer_of(error.__cause__)):
+                raise
+            alone = ((version, self._delete_alone(*version, tags)) for version in versions)
+            return {version: failure for version, failure in alone if failure is not None}
+        except StorageError as error:
+            if conditional and _answer_of(error.__cause__).get("Code") in UNCONDITIONAL:
+                return None
+            raise
+        if conditional and any(item.get("Code") in UNCONDITIONAL for item in answer.get("Errors", ())):
+            return None
+        if not answer.get("Deleted") and not answer.get("Errors"):
+            raise error_of(Kind.BROKEN, self._url, detail="an answer that names no key")
+        left = dict.fromkeys(versions, (NOT_NAMED, True))
+        for item in answer.get("Deleted", ()):
+            named = _named_in(item, left)
+            if len(named) == 1:
+                left.pop(named[0])
+        for item in answer.get("Errors", ()):
+            named = _named_in(item, left)
+            if item.get("Code") in GONE and len(named) == 1:  # stores differ on what is not there any more
+                left.pop(named[0])
+            else:
+                left |= dict.fromkeys(named, _failure(item))
+        return left
+
+    def _condition(self, name: str, key: str, version: str, tags: Tags) -> dict[str, str]:
+        """That the current version still has its ETag. A version named by its id is the same for ever."""
+        tag = tags.get(key) if self._conditional and version == CURRENT else None
+        return {name: tag} if tag else {}
+
+    def _delete_alone(self, key: str, version: str, tags: Tags) -> Failure | None:
+        """By a request of its own: the key travels in the URL, where it can be escaped."""
+        client = self._once.get()
+        options = {**_version_id(version), **self._condition("IfMatch", key, version, tags)}
+        try:
+            self._call(lambda: client.delete_object(Bucket=self._bucket, Key=key, **options))
+        except WriteConflict:
+            return CHANGED, False
+        except StoreBusy as error:
+            return error.message, True
+        except StorageError as error:
+            if "IfMatch" in options and is_unsupported(error):
+                self._conditional = False
+                return self._delete_alone(key, version, tags)
+            if not isinstance(error, StorageDenied) or error.message != Kind.DENIED.value.message:
+                raise  # without credentials the whole batch has ended
+            return _failure(_answer_of(error.__cause__))
+        return None
+
+    def _call(self, request: Callable[[], T]) -> T:
+        try:
+            return request()
+        except (BotoCoreError, ClientError) as error:
+            raise translate_boto_error(error, self._url) from error
+        except ResponseParserError as error:
+            raise error_of(Kind.BROKEN, self._url, detail=type(error).__name__) from error
+
+
+def _first_version(page: Any) -> tuple[Any, ...] | None:
+    shown = tuple(page[kind][0] for kind in ("Versions", "DeleteMarkers") if page.get(kind))
+    return tuple((item["Key"], item["VersionId"]) for item in shown) or None
+
+
+def _unusable(key: str) -> str:
+    """Why no object can have this key, or ""."""
+    if not key:
+        return NO_KEY
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return "the key is not valid Unicode, so no object can have it"
+    return ""
+
+
+def _fits_xml(key: str) -> bool:
+    """XML cannot carry most control characters at all, and parsers may trim or change white space: a batch
+    would then name another object."""
+    return key.isprintable() and key == key.strip()
+
+
+def _replaces(item: dict[str, Any], version: StoredObject, expected: StoredObject) -> bool:
+    """Whether a version is newer than the expected object, or is current in its place. The times of S3 are
+    whole seconds: another object of the same second may be newer."""
+    if version.modified_us > expected.modified_us:
+        return True
+    other = (version.size, version.e_tag) != (expected.size, expected.e_tag)
+    return other and (version.modified_us == expected.modified_us or bool(item.get("IsLatest")))
+
+
+def _version_id(version: str) -> dict[str, str]:
+    return {} if version == CURRENT else {"VersionId": version}
+
+
+def _named_in(item: dict[str, Any], asked: dict[Version, Failure]) -> list[Version]:
+    """Which of the versions that were asked for an answer speaks of. Some stores name the key alone: then it
+    can be any of its versions."""
+    key = str(item.get("Key", ""))
+    ids = (item.get("VersionId"), item.get("DeleteMarkerVersionId"), CURRENT)
+    exact = [(key, one) for one in ids if one is not None and (key, one) in asked]
+    if exact or item.get("VersionId"):
+        return exact[:1]
+    return [version for version in asked if version[0] == key]
+
+
+def _answer_of(error: BaseException | None) -> dict[str, Any]:
+    answer: dict[str, Any] = error.response.get("Error", {}) if isinstance(error, ClientError) else {}
+    return answer
+
+
+def _failure(item: dict[str, Any]) -> Failure:
+    """The store's own text is not shown, but a lock is worth knowing of."""
+    code = str(item.get("Code", ""))
+    if code == "PreconditionFailed":
+        return CHANGED, False
+    kind = S3_CODES.get(code)
+    reason = f"{code}: the object is locked" if _tells_of_lock(item) else reason_of(code, kind)
+    return reason, kind is Kind.BUSY or code == "ConditionalRequestConflict"
+
+
+def _tells_of_lock(item: dict[str, Any]) -> bool:
+    text = str(item.get("Message", "")).lower()
+    return "object lock" in text or "worm" in text
+
+
+def _deletion(key: str, failures: list[Failure], versions: int) -> Deletion:
+    reason = failures[0][0]
+    if reason == CHANGED:
+        return Deletion(key, reason, changed=True)
+    if versions > 1:
+        reason = f"{len(failures)} of {versions} versions not deleted: {reason}"
+    return Deletion(key, reason, transient=all(transient for _, transient in failures))

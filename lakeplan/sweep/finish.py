@@ -1,0 +1,263 @@
+"""What a sweep leaves behind: its summary, the report that other tools read, the record in the state."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from lakeplan.errors import LakeplanError, StorageNotFound, WriteConflict
+from lakeplan.formats.collector import ADDRESSES_A_FILE, UnifiedRun, read_deleted, read_summary
+from lakeplan.formats.namespace import (
+    OFFICIAL_FILE,
+    OLD_RUNS_PREFIX,
+    SUMMARY_FILE,
+    UNIFIED_PREFIX,
+    sweep_prefix,
+)
+from lakeplan.review.run import Run
+from lakeplan.review.selection import Selection
+from lakeplan.state.store import History
+from lakeplan.state.sweeps import record_sweep
+from lakeplan.sweep.neighbours import official_run
+from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
+from lakeplan.sweep.records import deleted
+from lakeplan.sweep.rules import ENGINE
+from lakeplan.sweep.run import SweepEnd
+from lakeplan.sweep.values import settings_document
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.records import utc_text
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import SWEEP_FORMAT, Status, Versions
+
+Json = dict[str, Any]
+
+
+def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None = None) -> Json:
+    """A run's outcome as JSON (``schemas/sweep.v1.json``): what was seen, nothing that was only meant."""
+    mark = end.mark
+    reasons: dict[str, int] = {}
+    for one in end.ends:
+        for reason, count in one.reasons.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    return {
+        "format": SWEEP_FORMAT,
+        "mark_id": mark.mark_id,
+        "repository": mark.key,
+        "storage_namespace": mark.storage_namespace,
+        "at": utc_text(at),
+        "finished": end.finished,
+        "closed": end.closed,
+        "problem": end.problem,
+        **{status.value: _amount(end.amount(status)) for status in Status},
+        "pending": _amount(end.pending),
+        "reasons": dict(sorted(reasons.items())),
+        "verified": end.verified,
+        "came_back": end.came_back,
+        "looks": end.looks,
+        "approval": None if end.approval is None else end.approval.to_row(),
+        "runner": None if end.runner is None else end.runner.to_row(),
+        "settings": settings_document(end.settings),
+        "settings_from": _settings_from(end),
+        "not_yet_reclaimed": _not_yet(end, facts_versioned),
+    }
+
+
+def _settings_from(end: SweepEnd) -> dict[str, str]:
+    """Where each setting comes from: the approval, today's tree where it is another there, or the mark when
+    there is no approval."""
+    if end.approval is None:
+        return dict.fromkeys(vars(end.settings), "mark")
+    approved = vars(end.approval.judged.sweep)
+    return {
+        name: "approval" if value == approved[name] else "tree" for name, value in vars(end.settings).items()
+    }
+
+
+def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
+    """Why deleted bytes may still be paid for; "" when they are not."""
+    deleted = end.amount(Status.DELETED)
+    if not deleted.objects:
+        return ""
+    notes = []
+    if end.mark.settings.mode == "quarantine":
+        notes.append("copies are in quarantine until lakeplan sweep purge")
+    if end.mark.settings.versions is Versions.MARKER:
+        if versioned:
+            notes.append("the store keeps versions: older versions of what was deleted are still there")
+        elif versioned is None:
+            notes.append("the store does not say whether it keeps versions of what was deleted")
+    return "; ".join(notes)
+
+
+def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: str) -> Json:
+    """Writes the summary; when the sweep is finished also the official report. ``run_id`` is a descending
+    xid. Returns the document. Raises StorageError: what was deleted is in the parts' records all the same."""
+    versioned = site.store.facts().versioned
+    document = sweep_document(end, at=ports.now(), facts_versioned=versioned)
+    prefix = sweep_prefix(end.mark.mark_id)
+    deletes = end.mark.settings.mode == "delete"
+    # what a record says that the state does not know proves no deletion to anybody else
+    if end.stored.recorded and end.finished and end.amount(Status.DELETED).objects and deletes:
+        document["official_run_id"] = _official(site, end, run_id, ports.now())
+    data = (json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
+    site.store.put(prefix + SUMMARY_FILE, data)
+    kept = end.mark.settings.versions is Versions.MARKER and versioned is not False
+    _record(end, ports, run, document, versions_kept=kept)
+    return document
+
+
+def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
+    """One report a sweep, however often it was killed: the id is noted before the first file is written."""
+    key = sweep_prefix(end.mark.mark_id) + OFFICIAL_FILE
+    try:
+        site.store.create(key, (json.dumps({"run_id": run_id}) + "\n").encode())
+    except WriteConflict:
+        run_id = official_run(site.store, end.mark.mark_id) or run_id
+    if end.mark.settings.engine == ENGINE:
+        return run_id  # the collector's own report stands there
+    report = UnifiedRun(run_id)
+    count, number, waiting = 0, 0, list[str]()
+    for address, _ in deleted(site, end.mark):
+        waiting.append(address)
+        if len(waiting) == ADDRESSES_A_FILE:
+            number = _write(site, report, number, waiting)
+            count, waiting = count + len(waiting), []
+    if waiting:
+        _write(site, report, number, waiting)
+        count += len(waiting)
+    summary = report.summary(
+        started=end.mark.marked_at, cutoff=end.mark.cutoff, first_slice=run_id, deleted=count, now=now
+    )
+    site.store.put(report.summary_key, summary)
+    return run_id
+
+
+def _write(site: Site, report: UnifiedRun, number: int, addresses: list[str]) -> int:
+    for key, data in report.files(number, addresses):
+        site.store.put(key, data)
+    return number + 1
+
+
+def _record(end: SweepEnd, ports: SweepPorts, run: Run, document: Json, *, versions_kept: bool) -> None:
+    """One more line of the history, and the figures for drift; losing them loses no safety, so they come
+    last."""
+    status = "applied" if end.finished and not end.amount(Status.FAILED).objects else "failed"
+    counts = ", ".join(f"{document[s.value]['objects']} {s.value}" for s in Status)
+    history = History(
+        ports.state,
+        run.run_id,
+        {
+            "run_id": run.run_id,
+            "command": "sweep run",
+            "by": dict(run.holder),
+            "started_at": run.now().isoformat(),
+            "finished_at": run.now().isoformat(),
+            "tree_commit": run.tree_commit,
+            "plan_digest": end.stored.digest,
+            "plan_as_of": end.mark.marked_at.isoformat(),
+        },
+    )
+    try:
+        history.step(
+            end.mark.key,
+            status=status,
+            message=f"mark {end.mark.mark_id}: {counts}",
+            mark_id=end.mark.mark_id,
+        )
+        record_sweep(ports.state, document, versions_kept=versions_kept)
+    except LakeplanError as error:
+        document["note"] = f"the state could not be written: {error}"
+
+
+def _amount(amount: Amount) -> dict[str, int]:
+    return {"objects": amount.objects, "size_bytes": amount.size_bytes}
+
+
+RUNS_FORMAT = "lakeplan.collector-runs/v1"
+
+
+def collector_reports(tree: DesiredTree, selection: Selection, ports: SweepPorts) -> Json:
+    """Every run of every selected repository. ``objects``: how many addresses a report names, which for
+    lakeFS's jobs is what they marked; null when it does not tell. Raises UsageError when none is selected."""
+    wanted, failed = select(tree, selection, ports)
+    repositories: dict[str, list[Json]] = {}
+    for desired in wanted:
+        found = _runs(desired, tree, ports)
+        if isinstance(found, LakeplanError):
+            failed[desired.key] = found
+        else:
+            repositories[desired.key] = found
+    return {
+        "format": RUNS_FORMAT,
+        "repositories": repositories,
+        "failed": {
+            key: {"message": error.message, "where": error.where, "hint": error.hint}
+            for key, error in failed.items()
+        },
+    }
+
+
+def _runs(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) -> list[Json] | LakeplanError:
+    try:
+        return _of_site(open_site(desired, tree, ports))
+    except LakeplanError as error:
+        return error
+
+
+def _of_site(site: Site) -> list[Json]:
+    unified = [_unified(site, _name(prefix)) for prefix in site.store.list_prefixes(UNIFIED_PREFIX)]
+    old = [_old(site, prefix) for prefix in site.store.list_prefixes(OLD_RUNS_PREFIX)]
+    return sorted([*unified, *old], key=lambda run: str(run["started"]), reverse=True)
+
+
+def _unified(site: Site, run_id: str) -> Json:
+    run = UnifiedRun(run_id)
+    try:
+        data = site.store.read(run.summary_key)
+    except StorageNotFound:
+        return _row(run_id, "", note="it has no summary: it did not finish, or a sweep refused it")
+    summary = read_summary(data, name=f"{site.store.url}/{run.summary_key}")
+    return _row(
+        run_id,
+        summary.written_by or "lakefs-spark-client",
+        objects=summary.objects,
+        success=summary.success,
+        started=summary.started,
+        cutoff=summary.cutoff,
+    )
+
+
+def _old(site: Site, prefix: str) -> Json:
+    objects = sum(
+        len(read_deleted(site.store.read(stored.key), name=f"{site.store.url}/{stored.key}"))
+        for stored in site.store.list_objects(prefix)
+        if stored.key.endswith(".parquet")
+    )
+    return _row(_name(prefix).rpartition("=")[2], "the old collector", objects=objects)
+
+
+def _row(
+    run_id: str,
+    by: str,
+    *,
+    objects: int | None = None,
+    success: bool | None = None,
+    started: str = "",
+    cutoff: str = "",
+    note: str = "",
+) -> Json:
+    return {
+        "run_id": run_id,
+        "by": by,
+        "objects": objects,
+        "success": success,
+        "started": started,
+        "cutoff": cutoff,
+        "note": note,
+    }
+
+
+def _name(prefix: str) -> str:
+    return prefix.removesuffix("/").rpartition("/")[2]

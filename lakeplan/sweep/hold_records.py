@@ -1,0 +1,214 @@
+"""What holds kept, recorded in the namespace: one small file per hold and commit. A prefix that
+no path begins with yet is recorded without a commit.
+
+A hold on a branch or a tag names nothing more once somebody deletes or moves it, and state can be lost. So
+every inspection of a mark or a sweep records the commits that holds name, and keeps what was recorded before.
+
+A record ends with its hold: when the hold expires, or when it has been out of the tree for ``sweep.settle``,
+at least a day, since an inspection first missed it. Only inspections remove records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+
+from lakeplan.errors import FormatError, StorageError
+from lakeplan.formats.namespace import HOLDS_PREFIX
+from lakeplan.formats.ranges import read_metarange, read_range_columns
+from lakeplan.lakefs.protocols import MetadataReader
+from lakeplan.limits import parse_json
+from lakeplan.retention.keep import active_holds, commits_named, reachable
+from lakeplan.sweep.ports import Site
+from lakeplan.values.repository import Refs
+from lakeplan.values.sweep import HeldCommit, Hold, Versions
+
+_log = logging.getLogger(__name__)
+RELEASED_FILE = "released.json"
+NO_COMMIT = "none"
+"""Names the file of a prefix that no path of recent commits begins with."""
+LEAST_GRACE = timedelta(days=1)
+MAX_METARANGES = 30
+"""The newest different states in which a path below a prefix is searched for."""
+MAX_RANGES = 30
+LAST_YEAR = 9000
+"""Of a moment at which lakeplan can have missed a hold."""
+
+HoldName = tuple[str, str]
+"""Kind and name: what makes a hold the same one."""
+
+
+@dataclass
+class _Record:
+    """Of one hold. ``released_at``: since when it is known not to be in the tree."""
+
+    commits: dict[str, HeldCommit] = field(default_factory=dict)
+    released_at: datetime | None = None
+
+
+def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
+    """Records what unexpired holds of the tree name by ``refs``, and returns all that is recorded and not
+    released. ``now`` is the safest clock. Raises StorageError; FormatError for a damaged record."""
+    active: dict[HoldName, Hold] = {
+        (hold.kind, hold.name): hold for hold in active_holds(site.desired.holds, now)
+    }
+    records = _read(site, active)
+    for name, hold in active.items():
+        _record(site, hold, records.setdefault(name, _Record()), refs, now)
+    expired = {(hold.kind, hold.name) for hold in site.desired.holds} - active.keys()
+    for name, record in list(records.items()):
+        if name not in active and (name in expired or _is_over(site, name, record, now)):
+            # First, and alone: left behind, it would end the next hold of this name at once.
+            _drop(site, name, [RELEASED_FILE])
+            _drop(site, name, map(_file, record.commits))
+            del records[name]
+    return tuple(commit for record in records.values() for commit in record.commits.values())
+
+
+def _is_over(site: Site, name: HoldName, record: _Record, now: datetime) -> bool:
+    """Whether a hold that is not in the tree keeps nothing more."""
+    if all(c.until is not None and c.until < now.date() for c in record.commits.values()):
+        return True
+    if record.released_at is None:
+        _put(site, _folder(name) + RELEASED_FILE, {"at": now.isoformat()})
+        record.released_at = now
+    grace = max(LEAST_GRACE, timedelta(seconds=site.desired.sweep.settle_seconds))
+    if now - record.released_at >= grace:
+        return True
+    kind, text = name
+    _log.warning(
+        "%s: the hold on %s %r is not in the tree any more; what it kept is kept until %s",
+        site.key,
+        kind,
+        text,
+        f"{record.released_at + grace:%Y-%m-%d %H:%M} UTC",
+    )
+    return False
+
+
+def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) -> None:
+    folder = _folder((hold.kind, hold.name))
+    if record.released_at is not None:
+        _drop(site, (hold.kind, hold.name), [RELEASED_FILE])
+        record.released_at = None
+    named = commits_named(hold, refs)
+    if hold.kind == "prefix" and not any(record.commits):
+        named = _first_with_path(site.reader.metadata_reader(site.desired.name), refs, hold.name)
+        if not named:
+            _log.warning("%s: the hold on prefix %r matches no path of recent commits", site.key, hold.name)
+            named = {""}
+        elif record.commits.pop("", None) is not None:
+            _drop(site, (hold.kind, hold.name), [_file("")])
+    for id in named | {id for id, known in record.commits.items() if known.until != hold.until}:
+        if id in record.commits and record.commits[id].until == hold.until:
+            continue
+        record.commits[id] = HeldCommit(hold.kind, hold.name, id, hold.until)
+        content = {
+            "kind": hold.kind,
+            "name": hold.name,
+            "commit": id,
+            "until": None if hold.until is None else hold.until.isoformat(),
+            "reason": hold.reason,
+            "at": now.isoformat(),
+        }
+        _put(site, folder + _file(id), content)
+    if hold.kind == "branch":  # what it was made from is kept with it
+        commits = {commit.id: commit for commit in refs.commits}
+        parents = {p for id in named if id in commits for p in commits[id].parents}
+        older = (record.commits.keys() - named) & reachable(commits, parents)
+        _drop(site, (hold.kind, hold.name), map(_file, older))
+        for id in older:
+            del record.commits[id]
+
+
+def _first_with_path(metadata: MetadataReader, refs: Refs, prefix: str) -> set[str]:
+    """The newest commit that has a path below the prefix; none when the newest of them have none."""
+    key = prefix.encode(errors="surrogateescape")
+    seen: set[str] = set()
+    ranges: set[str] = set()
+    for commit in sorted(refs.commits, key=lambda commit: (-commit.creation_us, commit.id)):
+        id = commit.meta_range_id
+        if not id or id in seen:
+            continue
+        if len(seen) == MAX_METARANGES:
+            break
+        seen.add(id)
+        for info in read_metarange(metadata.read_metadata("meta_range", id), name=id):
+            if info.min_key.startswith(key) or info.max_key.startswith(key):
+                return {commit.id}
+            if info.min_key < key < info.max_key and info.id not in ranges and len(ranges) < MAX_RANGES:
+                ranges.add(info.id)
+                data = metadata.read_metadata("range", info.id)
+                columns = read_range_columns(data, name=info.id, verify_id=info.id)
+                if any(path.startswith(prefix) for path in columns.paths):
+                    return {commit.id}
+    return set()
+
+
+# ---- files
+def _read(site: Site, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
+    """All records by hold. A release without commits counts only for holds of the tree (``active``)."""
+    found: dict[str, _Record] = {}
+    names = {_folder(name): name for name in active}
+    for stored in site.store.list_objects(HOLDS_PREFIX):
+        file = stored.key.rpartition("/")[2]
+        folder = stored.key.removesuffix(file)
+        record = found.setdefault(folder, _Record())
+        try:
+            content = parse_json(site.store.read(stored.key))
+            if file == RELEASED_FILE:
+                record.released_at = _moment(content["at"])
+                continue
+            until = None if content["until"] is None else date.fromisoformat(content["until"])
+            kept = HeldCommit(content["kind"], str(content["name"]), str(content["commit"]), until)
+            if _folder((kept.kind, kept.name)) + _file(kept.commit_id) != stored.key:
+                raise ValueError("is not where it belongs")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(
+                "the record of what a hold keeps is damaged",
+                where=f"{site.store.url}/{stored.key}",
+                hint="restore it; remove it only when what the hold kept may be deleted",
+                detail=repr(error),
+            ) from None
+        record.commits[kept.commit_id] = kept
+        names[folder] = (kept.kind, kept.name)
+    return {names[folder]: record for folder, record in found.items() if folder in names}
+
+
+def _moment(text: str) -> datetime:
+    """Raises ValueError for one without a zone, or with which nobody can calculate."""
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None or at.year > LAST_YEAR:
+        raise ValueError("is no moment")
+    return at
+
+
+def _folder(name: HoldName) -> str:
+    kind, text = name
+    return f"{HOLDS_PREFIX}{kind}-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:32]}/"
+
+
+def _file(commit_id: str) -> str:
+    return f"{commit_id or NO_COMMIT}.json"
+
+
+def _put(site: Site, key: str, content: Mapping[str, object]) -> None:
+    site.store.put(key, (json.dumps(content, sort_keys=True) + "\n").encode())
+
+
+def _drop(site: Site, name: HoldName, files: Iterable[str]) -> None:
+    """Raises StorageError for a file that the store does not delete."""
+    keys = [_folder(name) + file for file in files]
+    for start in range(0, len(keys), site.store.batch_size):
+        some = keys[start : start + site.store.batch_size]
+        for answer in site.store.delete(some, versions=Versions.MARKER):
+            if not answer.deleted:
+                raise StorageError(
+                    f"the record of what a hold keeps cannot be deleted: {answer.reason}",
+                    where=f"{site.store.url}/{answer.key}",
+                    hint="Run the command again; check that the credentials may delete below _lakeplan/.",
+                )

@@ -1,0 +1,364 @@
+"""Inspects what holds objects, in the only order that is safe: uncommitted data first, then a refs dump
+of our own, then other repositories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from lakeplan.errors import GateRefused, LakeplanError, StalePlan
+from lakeplan.formats.namespace import mark_prefix, metadata_key
+from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.retention.graph import CommitGraph, by_date
+from lakeplan.retention.keep import KEEPS, KeepRules, held_prefixes, keep_masks
+from lakeplan.retention.patterns import expand
+from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
+from lakeplan.sweep.hold_records import keep_held
+from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.rules import place_of
+from lakeplan.sweep.values import Mark
+from lakeplan.values.desired import Cleared, GcDesired
+from lakeplan.values.repository import Refs, Repository
+from lakeplan.values.rules import GcRules
+from lakeplan.values.sweep import Part, UncommittedRun
+
+
+@dataclass(frozen=True)
+class Look:
+    """``at``: when it began. ``uncommitted``: keys of the server's run. ``masks``: ``Keep`` bits per commit
+    number of ``graph``."""
+
+    at: datetime
+    rules: KeepRules
+    uncommitted: tuple[str, ...]
+    uncommitted_runs: tuple[str, ...]
+    refs: Refs
+    graph: CommitGraph
+    masks: list[int]
+
+    def metaranges(self) -> dict[str, Facts]:
+        """Of all commits: their bits, and the position of the last of them by creation date, then id."""
+        dates = by_date(self.graph)
+        found: dict[str, Facts] = {}
+        for commit, id in enumerate(self.graph.meta_range_ids):
+            if not id:
+                continue
+            known = found.get(id, Facts(0))
+            found[id] = Facts(known.mask | self.masks[commit], max(known.last, dates[commit]))
+        return found
+
+    def last_commits(self) -> Mapping[int, str]:
+        return dict(zip(by_date(self.graph), self.graph.ids, strict=True))
+
+    @property
+    def held_prefixes(self) -> tuple[str, ...]:
+        """Those of unexpired holds, and of holds that have left the tree and still keep what they kept."""
+        recorded = {one.name for one in self.rules.recorded if one.kind == "prefix"}
+        return tuple(sorted(recorded.union(held_prefixes(self.rules.holds, self.rules.as_of))))
+
+    def kept_metaranges(self) -> set[str]:
+        """Metaranges of commits that anything keeps."""
+        keeps = int(KEEPS)
+        pairs = zip(self.graph.meta_range_ids, self.masks, strict=True)
+        return {id for id, mask in pairs if id and mask & keeps}
+
+
+def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | None) -> Look:
+    """``stored``: the rules as ``read_rules`` gave them just before; ``before``: those before their last
+    recorded change. Raises LakeplanError, by name, for anything that makes a collection unsafe: no branches,
+    a HEAD that cannot be had, rules that are gone or others by the time the refs are read."""
+    name = site.desired.name
+    _check_not_cleared(site)
+    runs = site.preparer.prepare_uncommitted(name)
+    uncommitted = tuple(key for run in runs for key in _files(site, run))
+    run_ids = tuple(dict.fromkeys(run.run_id for run in runs))
+    refs = site.refs.read(site.server.name, site.reader, site.repository)
+    if read_rules(site).etag != stored.etag:
+        raise StalePlan("the GC rules changed meanwhile", where=site.key, hint="run the command again")
+    try:
+        graph = CommitGraph.from_refs(refs)
+        _check_tags(graph)
+        rules = _keep_rules(site, stored, refs, now=now, before=before)
+        masks = keep_masks(graph, refs, rules)
+    except LakeplanError as error:
+        error.where = error.where or site.key
+        raise
+    _check_storage(site, graph)
+    return Look(now, rules, uncommitted, run_ids, refs, graph, masks)
+
+
+def read_rules(site: Site) -> GcRules:
+    """The stored rules. Raises LakeplanError when none are set."""
+    stored = site.reader.get_gc_rules(site.desired.name)
+    if stored is None:
+        raise LakeplanError(
+            "no GC rules are set: a collection without rules may take everything",
+            where=site.key,
+            hint="write gc rules in the tree and run lakeplan apply",
+        )
+    return stored
+
+
+def _check_not_cleared(site: Site) -> None:
+    """The tree may remove rules that the server still has: without rules nothing expires."""
+    if site.desired.gc is Cleared.CLEAR:
+        raise GateRefused(
+            "the tree removes the GC rules (gc: clear): without rules nothing expires",
+            where=site.key,
+            hint="run `lakeplan apply` to remove them, or write gc rules in the tree again",
+        )
+
+
+def _files(site: Site, run: UncommittedRun) -> list[str]:
+    """Keys of the files of a run; none when it found nothing, and wrote nothing (api.md). Raises
+    LakeplanError when the server wrote where this storage is not, or wrote what nobody here understands: what
+    is staged would be taken for garbage."""
+    if not run.location:
+        return []
+    folder = _relative(site, run.location)
+    keys = sorted(stored.key for stored in site.store.list_objects(folder))
+    odd = [key for key in keys if key.rpartition("/")[2][:1] in ("", ".", "_")]
+    if not keys or odd:
+        what = f"holds {odd[0]}" if odd else "is empty"
+        raise LakeplanError(
+            f"the server wrote uncommitted addresses to {run.location}; in this storage that folder {what}",
+            where=f"{site.key}: {site.store.url}",
+            hint="check that servers.<name>.storages is the storage that the server itself uses",
+        )
+    return keys
+
+
+def _relative(site: Site, location: str) -> str:
+    """A location of the server's, relative to the namespace, ending in a slash."""
+    for base in (site.repository.storage_namespace, site.store.url):
+        base = base.rstrip("/") + "/"
+        if location.startswith(base):
+            return location[len(base) :].strip("/") + "/"
+    raise LakeplanError(
+        f"the server wrote uncommitted addresses outside the repository's namespace ({location})",
+        where=f"{site.key}: {site.repository.storage_namespace}",
+        hint="this repository cannot be swept",
+    )
+
+
+def _check_storage(site: Site, graph: CommitGraph) -> None:
+    """The metadata of a HEAD has to be in the storage that is about to be swept: else it is not the server's,
+    and nothing that is read of it proves anything."""
+    heads = {graph.meta_range_ids[head] for head in graph.heads}
+    held = next((id for id in sorted(heads) if id), None)
+    if held is not None and site.store.stat(metadata_key(held)) is None:
+        raise LakeplanError(
+            f"this storage does not hold metarange {held} of a branch's HEAD: it is not the server's",
+            where=f"{site.key}: {site.store.url}",
+            hint="check servers.<name>.storages",
+        )
+
+
+def _check_tags(graph: CommitGraph) -> None:
+    """A tag of a commit that was made while the dump was written: its protection would go unseen."""
+    for tag in graph.tags:
+        if tag.commit_id not in graph.index:
+            raise StalePlan(
+                f"tag {tag.id} names commit {tag.commit_id}, which the refs dump lacks",
+                hint="run the command again",
+            )
+
+
+def _keep_rules(
+    site: Site, stored: GcRules, refs: Refs, *, now: datetime, before: GcRules | None
+) -> KeepRules:
+    desired = site.desired
+    expanded = None
+    if isinstance(desired.gc, GcDesired):
+        expanded = expand(desired.gc, [branch.id for branch in refs.branches]).rules
+    return KeepRules(
+        stored=stored,
+        as_of=now,
+        zone=ZoneInfo(site.server.time_zone),
+        margin_seconds=desired.sweep.margin_seconds,
+        expanded=expanded,
+        before=before,
+        protected_tags=desired.safety.protected_tags,
+        holds=desired.holds,
+        recorded=keep_held(site, refs, now),
+    )
+
+
+REPOSITORIES_AT_ONCE = 8
+"""Refs dumps that are asked for at the same time."""
+
+
+@dataclass(frozen=True)
+class Others:
+    """Metaranges of other repositories, and those that could not be read, with why."""
+
+    foreign: tuple[ForeignRanges, ...]
+    unreadable: dict[str, str]
+
+
+@dataclass
+class _Server:
+    """Its repositories as they are now, or why they cannot be listed."""
+
+    reader: LakeFSReader
+    repositories: tuple[Repository, ...] = ()
+    error: LakeplanError | None = None
+    found: dict[str, ForeignRanges | str] = field(default_factory=dict)
+    """By repository: what it has, or why it cannot be read."""
+
+    def list(self) -> None:
+        try:
+            self.repositories = tuple(self.reader.list_repositories())
+        except LakeplanError as error:
+            self.error = error
+
+
+def foreign_ranges(
+    site: Site, *, keep: Callable[[], None] = lambda: None
+) -> tuple[tuple[ForeignRanges, ...], dict[str, str]]:
+    """``Others`` of one repository. ``keep`` is called after each of them. Raises the error of its server."""
+    found = read_others([site], keep=keep)[0]
+    if isinstance(found, LakeplanError):
+        raise found
+    return found.foreign, found.unreadable
+
+
+def read_others(
+    sites: Sequence[Site], *, keep: Callable[[], None] = lambda: None
+) -> list[Others | LakeplanError]:
+    """What each of some repositories has to know of all others, asked for now and once for all of them."""
+    servers: dict[str, _Server] = {}
+    for site in sites:
+        servers.setdefault(site.server.name, _Server(site.reader))
+        for server, reader in site.other_servers:
+            servers.setdefault(server.name, _Server(reader))
+    for each in servers.values():
+        each.list()
+    wanted = dict.fromkeys(
+        (name, repository)
+        for site in sites
+        for name, server in servers.items()
+        for repository in server.repositories
+        if _concerns(site, name, repository)
+    )
+    memory = sites[0].refs
+
+    def read(one: tuple[str, Repository]) -> ForeignRanges | str:
+        name, repository = one
+        reader = servers[name].reader
+        try:
+            metaranges = memory.metaranges(name, reader, repository)
+            metadata = memory.metadata(name, reader, repository)
+        except LakeplanError as error:
+            return error.message
+        return ForeignRanges(f"{name}/{repository.id}", metadata, metaranges)
+
+    with ThreadPoolExecutor(REPOSITORIES_AT_ONCE) as pool:
+        for (name, repository), found in zip(wanted, pool.map(read, wanted), strict=True):
+            keep()
+            servers[name].found[repository.id] = found
+    return [_of_site(site, servers) for site in sites]
+
+
+def _concerns(site: Site, server: str, repository: Repository) -> bool:
+    """Of other servers, only repositories on the same kind of storage."""
+    if server == site.server.name:
+        return repository.id != site.desired.name
+    if all(other.name != server for other, _ in site.other_servers):
+        return False
+    return place_of(repository.storage_namespace).scheme == place_of(site.repository.storage_namespace).scheme
+
+
+def _of_site(site: Site, servers: Mapping[str, _Server]) -> Others | LakeplanError:
+    own = servers[site.server.name]
+    if own.error is not None:
+        return own.error
+    foreign: list[ForeignRanges] = []
+    unreadable: dict[str, str] = {}
+    for name, server in servers.items():
+        if server.error is not None and any(other.name == name for other, _ in site.other_servers):
+            unreadable[f"of server {name}"] = server.error.message
+        for repository in server.repositories:
+            if not _concerns(site, name, repository):
+                continue
+            found = server.found[repository.id]
+            if isinstance(found, str):
+                unreadable[repository.id if server is own else f"{name}/{repository.id}"] = found
+            elif found.metaranges:
+                foreign.append(found)
+    return Others(tuple(foreign), unreadable)
+
+
+def only_new(
+    foreign: tuple[ForeignRanges, ...], seen: Mapping[str, frozenset[str]]
+) -> tuple[ForeignRanges, ...]:
+    """What appeared since a mark looked (``seen``: metarange ids by repository)."""
+    fresh = (
+        replace(other, metaranges=tuple(id for id in other.metaranges if id not in seen.get(other.name, ())))
+        for other in foreign
+    )
+    return tuple(other for other in fresh if other.metaranges)
+
+
+MOST_NEEDED = 1_000_000
+
+
+@dataclass(frozen=True)
+class Needed:
+    """Addresses of a mark that something needs. ``inspected_at``: when this machine began to inspect the
+    repository itself."""
+
+    addresses: frozenset[str]
+    inspected_at: datetime
+
+
+def needed_now(
+    site: Site,
+    mark: Mark,
+    ports: SweepPorts,
+    *,
+    now: datetime,
+    keep: Callable[[], None],
+    parts: tuple[Part, ...] | None = None,
+) -> Needed:
+    """Inspects as a mark does: other repositories (those of the tree's other servers too), uncommitted data,
+    then a refs dump; with protected tags and holds. ``now`` is the safest of all clocks; ``keep`` is called
+    now and then. ``parts``: only what these name; None for the whole mark. Raises GateRefused for a
+    repository that cannot be read, and LakeplanError for whatever makes an inspection unsafe."""
+    foreign, unreadable = foreign_ranges(site, keep=keep)
+    if unreadable:
+        name, why = next(iter(unreadable.items()))
+        raise GateRefused(
+            f"repository {name} cannot be read, and may need objects of this one: {why}",
+            where=site.key,
+            hint="grant the user of this tree read access (retention and List permissions)",
+        )
+    inspected_at = ports.now()
+    look = take_look(site, read_rules(site), now=now, before=None)
+    keep()
+    kept, prefixes = look.kept_metaranges(), look.held_prefixes
+    addresses = ports.marker.held_again(
+        RecheckRequest(
+            store=site.store,
+            parts=mark.marked.going if parts is None else parts,
+            prefix=mark_prefix(mark.mark_id),
+            storage_namespace=site.repository.storage_namespace,
+            metadata=site.reader.metadata_reader(site.desired.name),
+            uncommitted=look.uncommitted,
+            metaranges=tuple(sorted(kept)),
+            other_metaranges=tuple(sorted(look.metaranges().keys() - kept)) if prefixes else (),
+            held_prefixes=prefixes,
+            foreign=foreign,
+        ),
+        limit=MOST_NEEDED,
+    )
+    if len(addresses) > MOST_NEEDED:
+        raise LakeplanError(
+            f"more than {MOST_NEEDED:,} objects of the mark are needed again",
+            where=f"{site.key}: mark {mark.mark_id}",
+            hint=f"run `lakeplan sweep restore {mark.mark_id} --path PATH`, part by part",
+        )
+    return Needed(addresses, inspected_at)

@@ -1,0 +1,171 @@
+"""Approvals: the gates of a mark are judged by an approval, and again before every round of its sweep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+
+from lakeplan.errors import GateRefused, StalePlan, UsageError
+from lakeplan.review.gates import Openers
+from lakeplan.review.run import Run
+from lakeplan.review.strictness import since_mark, stricter_safety, stricter_sweep
+from lakeplan.stores.protocols import StateWriter
+from lakeplan.sweep.mark import by_text
+from lakeplan.sweep.ports import Site, approval_key
+from lakeplan.sweep.records import StoredMark
+from lakeplan.sweep.rules import GRACE_SECONDS, mark_gates
+from lakeplan.sweep.values import Allowance, Approval, Judged, Mark
+from lakeplan.values.plan import GateOutcome, GateResult
+from lakeplan.values.plan_document import encode
+from lakeplan.values.records import utc_text
+from lakeplan.values.sweep import SweepSettings
+
+
+def settings_today(site: Site, mark: Mark) -> SweepSettings:
+    """The settings that a sweep of the mark keeps to by today's tree. Raises StalePlan when the mark was made
+    for weaker ones that nothing can make up for."""
+    settings, refused = since_mark(mark.settings, mark.tree_settings, site.desired.sweep)
+    if refused:
+        raise StalePlan(
+            f"{refused[0].path} in the tree differs from the mark's",
+            where=f"{site.key}: mark {mark.mark_id}",
+            hint="mark again",
+        )
+    return settings
+
+
+def judge_for_approval(
+    site: Site, mark: Mark, openers: Openers, *, automatic: bool
+) -> tuple[Judged, list[GateResult]]:
+    """The gates by today's tree, and what they were judged by, for the record."""
+    judged = Judged(
+        site.desired.safety,
+        settings_today(site, mark),
+        site.preparer.grace_period_seconds(),
+        (),
+        automatic,
+    )
+    gates = _gates(site, mark, judged, openers)
+    allowed = tuple(
+        Allowance(g.gate, g.unit, g.value, g.limit) for g in gates if g.outcome is GateOutcome.ALLOWED
+    )
+    return replace(judged, allowed=allowed), gates
+
+
+def held_to_approval(site: Site, mark: Mark, approval: Approval) -> Site:
+    """The site, with the stricter of the approval's and today's settings. Raises StalePlan, and GateRefused
+    when a mark that was approved automatically now needs a person."""
+    judged = approval.judged
+    if judged.automatic and not site.desired.sweep.automatic:
+        raise GateRefused(
+            "the mark was approved automatically, and sweep.automatic is false in the tree now",
+            where=f"{site.key}: mark {mark.mark_id}",
+            hint=f"have a person inspect it, then run `lakeplan sweep approve {mark.mark_id} --reason …`",
+        )
+    desired = replace(
+        site.desired,
+        safety=stricter_safety(judged.safety, site.desired.safety),
+        sweep=stricter_sweep(judged.sweep, settings_today(site, mark)),
+    )
+    return replace(site, desired=desired)
+
+
+def judge_again(held: Site, mark: Mark, approval: Approval, today: date) -> None:
+    """Raises GateRefused when the whole mark no longer passes. ``held`` comes from ``held_to_approval``. What
+    ``--allow`` overrode stays overridden until its limit is tightened; overrides in the tree count while they
+    are there and have not expired."""
+    graces = [
+        GRACE_SECONDS if grace is None else grace
+        for grace in (approval.judged.grace_period_seconds, held.preparer.grace_period_seconds())
+    ]
+    judged = replace(
+        approval.judged,
+        safety=held.desired.safety,
+        sweep=held.desired.sweep,
+        grace_period_seconds=max(graces),
+    )
+    gates = _gates(held, mark, judged, Openers(frozenset(), held.overrides, today))
+    given = {(a.gate, a.unit, a.value, a.limit) for a in approval.judged.allowed}
+    refuse_shut((g for g in gates if (g.gate, g.unit, g.value, g.limit) not in given), mark, again=True)
+
+
+def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False) -> None:
+    """Raises GateRefused, naming every gate that refuses."""
+    shut = [gate for gate in gates if gate.outcome is GateOutcome.REFUSED]
+    if not shut:
+        return
+    opens = " ".join(dict.fromkeys(f"--allow {gate.gate}" for gate in shut))
+    raise GateRefused(
+        f"a gate refuses: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
+        where=f"{mark.key}: mark {mark.mark_id}",
+        hint=f"approve it again with {opens} at a terminal, or list the gate under overrides in the tree"
+        if again
+        else f"{opens} at a terminal, or list the gate under overrides in the tree",
+    )
+
+
+def _gates(site: Site, mark: Mark, judged: Judged, openers: Openers) -> list[GateResult]:
+    return list(
+        mark_gates(
+            site.desired,
+            mark.goes,
+            mark.candidates,
+            judged.sweep,
+            judged.safety,
+            grace_period_seconds=judged.grace_period_seconds,
+            openers=openers,
+        )
+    )
+
+
+def approve(
+    site: Site,
+    stored: StoredMark,
+    state: StateWriter,
+    run: Run,
+    *,
+    reason: str,
+    openers: Openers,
+    automatic: bool = False,
+) -> Approval:
+    """Records who approves which bytes, and by what they were judged. Raises GateRefused while a gate
+    refuses or a repository of the server could not be read, StalePlan for a mark made with weaker settings
+    than the tree has now, UsageError without a reason or for an empty mark."""
+    mark = stored.mark
+    openers.check_named([mark.key])
+    if not reason.strip():
+        raise UsageError("an approval needs a reason", hint='--reason "quarterly clean-up, ticket 42"')
+    if not mark.goes.objects:
+        raise UsageError("there is nothing to approve: the mark lets nothing go", where=mark.key)
+    check_readable(mark)
+    judged, gates = judge_for_approval(site, mark, openers, automatic=automatic)
+    refuse_shut(gates, mark)
+    key = approval_key(mark.mark_id)
+    current = state.read(key)
+    approval = Approval(
+        mark.mark_id,
+        stored.digest,
+        mark.goes.objects,
+        mark.goes.size_bytes,
+        by_text(run),
+        utc_text(run.now()),
+        reason.strip(),
+        judged,
+    )
+    data = (json.dumps(encode(approval), indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    state.write(key, data, if_version=current.version if current else None)
+    return approval
+
+
+def check_readable(mark: Mark) -> None:
+    """Raises GateRefused when some repository of the server could not be read: it may hold addresses here."""
+    if mark.unreadable:
+        named = ", ".join(sorted(mark.unreadable)[:5])
+        raise GateRefused(
+            f"{len(mark.unreadable)} other repositories of the server could not be read ({named}):"
+            " they may hold full addresses into this namespace",
+            where=f"{mark.key}: mark {mark.mark_id}",
+            hint="let the user of this tree read them (retention and List permissions), then mark again",
+        )

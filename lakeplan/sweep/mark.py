@@ -1,0 +1,266 @@
+"""``sweep mark``: what a sweep would take, written down in the namespace for somebody to approve.
+
+Strictly in this order: list; have uncommitted addresses prepared; have refs dumped; have those of all other
+repositories dumped; judge. Nothing is deleted but the mark's own listing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lakeplan.errors import LakeplanError, StorageError
+from lakeplan.formats.namespace import CLOCK_FILE, COLLECTOR_RUNS, MARK_FILE, SEEN_FILE, mark_prefix
+from lakeplan.review.gates import Openers
+from lakeplan.review.run import Run
+from lakeplan.simulation.requests import ForeignRanges, MarkRequest
+from lakeplan.sweep.inspection import Look, Others, read_others, read_rules, take_look
+from lakeplan.sweep.neighbours import Probes, begun_sweeps, check_no_open_sweep, check_site
+from lakeplan.sweep.ports import Site, SweepPorts, mark_index_key
+from lakeplan.sweep.rules import mark_gates
+from lakeplan.sweep.rules_seen import see_rules, site_clocks
+from lakeplan.sweep.values import Mark, digest_of
+from lakeplan.values.records import utc_text
+from lakeplan.values.repository import Repository
+from lakeplan.values.settings import duration_text
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import Part, SweepSettings, Versions, going_classes
+
+GROUP_COMMITS = 200_000
+"""More commits than these are not held in memory until the others are read."""
+GROUP_TIME = timedelta(minutes=10)
+"""Marks of a group are written at its end: a command that is killed loses no more than this."""
+
+
+@dataclass(frozen=True)
+class MarkOptions:
+    """``settings`` replaces the tree's where a person gave options. ``mark_id`` is new."""
+
+    mark_id: str
+    settings: SweepSettings
+    openers: Openers
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A repository that was listed and inspected; what others hold of it is not known yet. ``now``: when the
+    mark began; ``looked_at``: when the inspection did."""
+
+    site: Site
+    options: MarkOptions
+    listing: tuple[Part, ...]
+    now: datetime
+    cutoff: datetime
+    looked_at: datetime
+    collectors: tuple[str, ...]
+    lowered_at: datetime
+    look: Look
+
+
+Made = Mark | LakeplanError | str
+"""A mark, why there is none, or why none is needed."""
+
+
+def make_marks(
+    wanted: Sequence[tuple[Site, MarkOptions]], ports: SweepPorts, run: Run
+) -> Iterator[tuple[Site, Made]]:
+    """Marks repositories in groups: all of one are listed and inspected, then the others are read once for
+    all of them (``read_others``), then each is judged. Each fails on its own."""
+    marker = _Marker(ports, run)
+    for site, _ in wanted:
+        marker.probe(site)
+    group: list[Begun] = []
+    try:
+        for site, options in wanted:
+            try:
+                begun = marker.begin(site, options)
+            except LakeplanError as error:
+                yield site, error
+                continue
+            if isinstance(begun, str):
+                yield site, begun
+                continue
+            group.append(begun)
+            if _is_full(group, ports.now()):
+                yield from marker.finish(group)
+        yield from marker.finish(group)
+    finally:
+        for begun in group:
+            _drop_listing(begun.site, begun.listing)
+
+
+def _is_full(group: Sequence[Begun], now: datetime) -> bool:
+    commits = sum(len(begun.look.graph.ids) for begun in group)
+    return commits > GROUP_COMMITS or now - group[0].looked_at > GROUP_TIME
+
+
+class _Marker:
+    def __init__(self, ports: SweepPorts, run: Run) -> None:
+        self._ports = ports
+        self._run = run
+        self._probes = Probes()
+        self._listed: dict[str, tuple[Repository, ...]] = {}
+
+    def probe(self, site: Site) -> None:
+        """What cannot be written is met again by the check."""
+        if not site.repository.read_only:
+            with suppress(LakeplanError):
+                self._probes.write(site)
+
+    def begin(self, site: Site, options: MarkOptions) -> Begun | str:
+        """Raises LakeplanError, by name, for whatever makes a collection unsafe."""
+        ports, prefix, by = self._ports, mark_prefix(options.mark_id), by_text(self._run)
+        if site.server.name not in self._listed:
+            self._listed[site.server.name] = tuple(site.reader.list_repositories())
+        listed = self._listed[site.server.name]
+        check_site(site, ports.now().date(), listed=listed, probes=self._probes)
+        check_no_open_sweep(site)
+        now = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by).earliest
+        cutoff = now - timedelta(seconds=options.settings.min_age_seconds)
+        collectors = collector_runs(site)
+        listing = ports.marker.list_candidates(site.store, prefix, older_than=cutoff)
+        # an inspection writes down what a hold keeps, whether or not there is anything to delete
+        if not listing and not site.desired.holds:
+            return f"no object of it is older than {duration_text(options.settings.min_age_seconds)}"
+        try:
+            clocks = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by)
+            stored = read_rules(site)
+            settle = options.settings.settle_seconds
+            seen = see_rules(site, ports.state, stored, clocks, settle_seconds=settle)
+            looked_at = clocks.earliest
+            look = take_look(site, stored, now=looked_at, before=seen.before)
+        except BaseException:
+            _drop_listing(site, listing)
+            raise
+        return Begun(site, options, listing, now, cutoff, looked_at, collectors, seen.lowered_at, look)
+
+    def finish(self, group: list[Begun]) -> Iterator[tuple[Site, Made]]:
+        """Leaves the group empty."""
+        if not group:
+            return
+        others = read_others([begun.site for begun in group])
+        for found in others:
+            begun = group[0]
+            made: Made
+            try:
+                made = found if isinstance(found, LakeplanError) else self._judge(begun, found)
+            except LakeplanError as error:
+                made = error
+            _drop_listing(begun.site, begun.listing)
+            del group[0]
+            yield begun.site, made
+
+    def _judge(self, begun: Begun, others: Others) -> Mark:
+        site, options, look = begun.site, begun.options, begun.look
+        marked = self._ports.marker.mark(_request(begun, others))
+        candidates = Amount(sum(p.rows for p in begun.listing), sum(p.size_bytes for p in begun.listing))
+        gates = mark_gates(
+            site.desired,
+            marked.amount(*going_classes(options.settings.never_committed)),
+            candidates,
+            options.settings,
+            site.desired.safety,
+            grace_period_seconds=site.preparer.grace_period_seconds(),
+            openers=options.openers,
+        )
+        mark = Mark(
+            mark_id=options.mark_id,
+            server=site.desired.server,
+            repository=site.desired.name,
+            endpoint_url=site.server.endpoint_url,
+            storage_namespace=site.repository.storage_namespace,
+            repository_created=site.repository.creation_date,
+            marked_at=begun.now,
+            cutoff=begun.cutoff,
+            looked_at=begun.looked_at,
+            lowered_at=begun.lowered_at,
+            rules=look.rules.stored,
+            settings=options.settings,
+            tree_settings=site.desired.sweep,
+            held_prefixes=look.held_prefixes,
+            marked=marked,
+            candidates=candidates,
+            seen_sha256=_write_seen(site, mark_prefix(options.mark_id), look, others.foreign),
+            collector_runs=begun.collectors,
+            unreadable=others.unreadable,
+            gates=gates,
+            by=by_text(self._run),
+            tree_commit=self._run.tree_commit,
+        )
+        self._write(site, mark)
+        return mark
+
+    def _write(self, site: Site, mark: Mark) -> None:
+        """Last: a mark without its document is none."""
+        data = mark.to_bytes()
+        site.store.create(mark_prefix(mark.mark_id) + MARK_FILE, data)
+        index = {
+            "repository": site.key,
+            "marked_at": utc_text(mark.marked_at),
+            "by": mark.by,
+            "digest": digest_of(data),
+        }
+        self._ports.state.write(mark_index_key(mark.mark_id), _json(index), if_version=None)
+
+
+def collector_runs(site: Site) -> tuple[str, ...]:
+    """Ids of all runs in which a collector deleted something, and of marks whose sweep began, sorted."""
+    theirs = [
+        prefix.removesuffix("/").rpartition("/")[2].removeprefix("run_id=")
+        for place in COLLECTOR_RUNS
+        for prefix in site.store.list_prefixes(place)
+    ]
+    return tuple(sorted([*theirs, *begun_sweeps(site)]))
+
+
+def _request(begun: Begun, others: Others) -> MarkRequest:
+    site, look = begun.site, begun.look
+    return MarkRequest(
+        store=site.store,
+        prefix=mark_prefix(begun.options.mark_id),
+        storage_namespace=site.repository.storage_namespace,
+        metadata=site.refs.metadata(site.server.name, site.reader, site.repository),
+        listing=begun.listing,
+        uncommitted=look.uncommitted,
+        metaranges=look.metaranges(),
+        last_commits=look.last_commits(),
+        held_prefixes=look.held_prefixes,
+        foreign=others.foreign,
+        collect_never_committed=begun.options.settings.never_committed == "collect",
+    )
+
+
+def _write_seen(site: Site, prefix: str, look: Look, foreign: tuple[ForeignRanges, ...]) -> str:
+    """What the mark knew to be kept, and what it read elsewhere: a sweep reads only what is new since."""
+    kept = look.kept_metaranges()
+    data = _json(
+        {
+            "kept_metaranges": sorted(kept),
+            "other_metaranges": sorted(look.metaranges().keys() - kept),
+            "foreign": {other.name: list(other.metaranges) for other in foreign},
+        }
+    )
+    site.store.create(prefix + SEEN_FILE, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _drop_listing(site: Site, listing: tuple[Part, ...]) -> None:
+    """It is large and has served; one that cannot be deleted harms nobody."""
+    keys = [part.name for part in listing]
+    with suppress(StorageError):
+        for start in range(0, len(keys), site.store.batch_size):
+            site.store.delete(keys[start : start + site.store.batch_size], versions=Versions.MARKER)
+
+
+def by_text(run: Run) -> str:
+    """Who runs, as records say it."""
+    holder: Mapping[str, object] = run.holder
+    return "@".join(str(holder[k]) for k in ("user", "host") if k in holder) or "unknown"
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, sort_keys=True) + "\n").encode()

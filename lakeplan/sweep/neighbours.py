@@ -1,0 +1,428 @@
+"""Other repositories in the storage of the one that is swept: none of it may be shared."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from lakeplan.errors import GateRefused, LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
+from lakeplan.formats.namespace import (
+    METADATA_PREFIX,
+    OFFICIAL_FILE,
+    OWNER_KEY,
+    PROBE_KEY,
+    SUMMARY_FILE,
+    SWEEPS_PREFIX,
+    mark_prefix,
+    sweep_prefix,
+)
+from lakeplan.limits import parse_json
+from lakeplan.review.gates import Openers
+from lakeplan.stores.protocols import NamespaceReader, SweepStore
+from lakeplan.sweep.ports import Neighbour, Site
+from lakeplan.sweep.rules import overlapping, place_of
+from lakeplan.values import records
+from lakeplan.values.gate_names import UNREAD_NEIGHBOURS
+from lakeplan.values.plan import GateOutcome, GateResult
+from lakeplan.values.repository import Repository
+from lakeplan.values.sweep import Status
+
+AT_ONCE = 8
+FILE = "file://"
+MOVE = "neither can be swept; move one of them to a namespace of its own"
+
+
+class Probes:
+    """A small file in every namespace that a command is about to mark or sweep, looked for in its neighbours:
+    each of them is read once, whatever the number of repositories. Those that share one ``Probes`` are
+    written before the first is looked for; what could not be is written later, and all are read again."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, bytes] = {}
+        self._stores: dict[Neighbour, SweepStore] = {}
+        self._read: dict[tuple[Neighbour, str], bytes | LakeplanError | None] = {}
+
+    def write(self, site: Site) -> bytes:
+        """Once. What it wrote."""
+        if site.key not in self._tokens:
+            token = json.dumps({"probe": secrets.token_hex(16)}).encode()
+            site.store.put(PROBE_KEY, token)
+            self._tokens[site.key] = token
+            self._read.clear()  # it may be where another one was read before
+        return self._tokens[site.key]
+
+    def store(self, site: Site, neighbour: Neighbour) -> SweepStore:
+        if neighbour not in self._stores:
+            self._stores[neighbour] = site.open_store(neighbour.server, neighbour.repository)
+        return self._stores[neighbour]
+
+    def read(self, site: Site, neighbour: Neighbour, key: str) -> bytes | None:
+        """None where nothing is. Raises LakeplanError."""
+        one = (neighbour, key)
+        if one not in self._read:
+            try:
+                self._read[one] = self.store(site, neighbour).read(key)
+            except StorageNotFound:
+                self._read[one] = None
+            except LakeplanError as error:
+                self._read[one] = error
+        found = self._read[one]
+        if isinstance(found, LakeplanError):
+            raise found
+        return found
+
+    def check(self, site: Site) -> None:
+        """Writes the site's, and sees whether it is there. Raises LakeplanError where another run inspects,
+        and for what was written into another namespace later: both are one then, whatever their names say."""
+        self.write(site)
+        found = site.store.read(PROBE_KEY)
+        other = next((key for key, theirs in self._tokens.items() if theirs == found), None)
+        if other is None:
+            raise LakeplanError(
+                "another run is inspecting this namespace",
+                where=f"{site.key}: {site.store.url}",
+                hint="Wait for it, then run the command again.",
+            )
+        if other != site.key:
+            raise _shared(site, other, "shares this storage by another name of it")
+
+    def is_shared(self, site: Site, neighbour: Neighbour, key: str) -> bool:
+        """Whether the neighbour's storage has what was written into the site's."""
+        return self.read(site, neighbour, key) == self._tokens[site.key]
+
+
+def check_neighbours(
+    site: Site,
+    today: date,
+    *,
+    listed: Iterable[Repository] | None = None,
+    probes: Probes | None = None,
+) -> None:
+    """Raises LakeplanError for storage that another repository shares, GateRefused while it is not known
+    whether one does. ``listed``: the server's repositories; without them they are listed now."""
+    repositories = site.reader.list_repositories() if listed is None else listed
+    same_server = [Neighbour(site.server, r.id, r, site.reader) for r in repositories]
+    same_server = [one for one in same_server if one.repository.id != site.desired.name]
+    _check_names(site, same_server)
+    _check_ancestors(site)
+    related = _related(site)
+    unread = dict(site.unread_servers)
+    for neighbour, how in _probed(site, same_server, related, probes or Probes()):
+        if isinstance(how, LakeplanError):
+            # of the same server, only names that overlap could be one place, and these were refused above
+            if neighbour in related:
+                unread[neighbour.name] = how.message
+        elif how:
+            _refuse(site, neighbour, how)
+    _check_unread(site, unread, today)
+
+
+def _check_names(site: Site, same_server: Iterable[Neighbour]) -> None:
+    storage = site.server.storages.get(site.repository.storage_id)
+    certain = [
+        *same_server,
+        *(n for n in site.neighbours if n.server.storages.get(n.repository.storage_id) == storage),
+    ]
+    for neighbour in certain:
+        other = replace(neighbour.repository, id=neighbour.name)
+        for _, how in overlapping(site.repository, [other]):
+            _refuse(site, neighbour, how)
+
+
+def _related(site: Site) -> list[Neighbour]:
+    """Repositories of other servers that share storage if their endpoint means this one's."""
+    return [
+        neighbour
+        for neighbour in site.neighbours
+        if overlapping(site.repository, [replace(neighbour.repository, id=neighbour.name)], any_store=True)
+    ]
+
+
+def _probed(
+    site: Site, same_server: Iterable[Neighbour], related: Iterable[Neighbour], probes: Probes
+) -> Iterator[tuple[Neighbour, str | LakeplanError]]:
+    """How each lies to this namespace, as their storage shows: "" for apart; why it could not be read."""
+    probes.check(site)
+    # a folder of this machine may be reached by any path
+    local = [n for n in site.neighbours if site.store.url.startswith(FILE) and _is_local(n)]
+    chosen = list(dict.fromkeys([*same_server, *related, *local]))
+
+    def look(neighbour: Neighbour) -> str | LakeplanError:
+        try:
+            return _how(site, neighbour, probes)
+        except LakeplanError as error:
+            return error
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield from zip(chosen, pool.map(look, chosen), strict=True)
+
+
+def _is_local(neighbour: Neighbour) -> bool:
+    return neighbour.repository.storage_namespace.startswith("local://")
+
+
+def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:
+    store = probes.store(site, neighbour)
+    if site.store.url.startswith(FILE) and store.url.startswith(FILE):
+        own, theirs = _real(site.store.url), _real(store.url)
+        if own == theirs or _same_folder(own, theirs):
+            return "has the same folder by another path"
+        if f"{theirs}/".startswith(f"{own}/"):
+            return "has its folder inside this one's"
+        if f"{own}/".startswith(f"{theirs}/"):
+            return "has a folder that contains this one's"
+    ours = place_of(site.repository.storage_namespace).parts
+    other = place_of(neighbour.repository.storage_namespace).parts
+    if len(other) > len(ours) and other[: len(ours)] == ours:
+        inside = "/".join(other[len(ours) :])
+        if next(iter(site.store.list_objects(f"{inside}/{METADATA_PREFIX}")), None) is not None:
+            return "has its storage namespace inside this one's, by another name of the storage"
+        return ""
+    below = "/".join((*ours[len(other) :], PROBE_KEY)) if ours[: len(other)] == other else PROBE_KEY
+    for key in dict.fromkeys((PROBE_KEY, below)):
+        if probes.is_shared(site, neighbour, key):
+            return "shares this storage by another name of it"
+    return ""
+
+
+def _real(url: str) -> str:
+    return os.path.realpath(unquote(url.removeprefix(FILE)))
+
+
+def _same_folder(one: str, other: str) -> bool:
+    """By the file system itself: names may differ in case only, or lead over another mount."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def _check_ancestors(site: Site) -> None:
+    """A lakeFS namespace in a folder above, as far as that can be read, contains this one whoever has it."""
+    scheme, _, rest = site.repository.storage_namespace.rstrip("/").partition("://")
+    parts = [part for part in rest.split("/") if part]
+    least = 2 if scheme.startswith("http") else 0 if scheme == "local" else 1
+    for count in range(least, len(parts)):
+        above = f"{scheme}://{'/'.join(parts[:count])}"
+        if _is_namespace(site, above):
+            raise _contained(site, above)
+    if site.store.url.startswith(FILE):  # a link may lead into another one, and so may the storage's own path
+        for folder in Path(_real(site.store.url)).parents:
+            if _has_entries(folder / METADATA_PREFIX):
+                raise _contained(site, str(folder))
+
+
+def _contained(site: Site, above: str) -> LakeplanError:
+    return LakeplanError(
+        f"a repository has its storage namespace at {above}, which contains this one's: a sweep by one would"
+        " delete the other's data",
+        where=f"{site.key} ({site.repository.storage_namespace})",
+        hint=MOVE,
+    )
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        return next(folder.iterdir(), None) is not None
+    except OSError:
+        return False  # there is none, or it may not be read: nothing is known of it
+
+
+def _is_namespace(site: Site, url: str) -> bool:
+    try:
+        store = site.open_store(site.server, replace(site.repository, storage_namespace=url))
+        return next(iter(store.list_objects(METADATA_PREFIX)), None) is not None
+    except LakeplanError:
+        return False  # it may not be read: nothing is known of it
+
+
+def _refuse(site: Site, neighbour: Neighbour, how: str) -> None:
+    raise _shared(site, neighbour.name, how)
+
+
+def _shared(site: Site, name: str, how: str) -> LakeplanError:
+    return LakeplanError(
+        f"repository {name} {how}: a sweep by one would delete the other's data",
+        where=f"{site.key} ({site.repository.storage_namespace})",
+        hint=MOVE,
+    )
+
+
+def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
+    if not unread:
+        return
+    name, why = next(iter(sorted(unread.items())))
+    more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
+    text = f"it is not known whether {name}{more} has data in this storage: {why}"
+    gate = GateResult(UNREAD_NEIGHBOURS, site.key, GateOutcome.REFUSED, text, len(unread), 0, "neighbours")
+    if Openers(frozenset(), site.overrides, today).decide(gate, site.desired).outcome is GateOutcome.REFUSED:
+        raise GateRefused(
+            f"{UNREAD_NEIGHBOURS}: {text}",
+            where=f"{site.key} ({site.repository.storage_namespace})",
+            hint="make it readable; or, when it has no data there, list the gate under overrides in the tree:"
+            f" {{repository: {site.key}, gate: {UNREAD_NEIGHBOURS}, reason: …, expires: …}}",
+        )
+
+
+def check_site(
+    site: Site,
+    today: date,
+    *,
+    listed: Iterable[Repository] | None = None,
+    probes: Probes | None = None,
+) -> None:
+    """Raises ReadOnlyRepository (a mark skips it), and LakeplanError for shared namespaces, a namespace that
+    another server or repository owns, and stores that keep deleted data. ``listed`` and ``probes``: see
+    ``check_neighbours``."""
+    if site.repository.read_only:
+        raise ReadOnlyRepository(
+            "the repository is read-only: nothing is collected", where=site.key, hint="make it writable first"
+        )
+    check_neighbours(site, today, listed=listed, probes=probes)
+    _check_soft_delete(site)
+    _check_owner(site)
+
+
+def _check_soft_delete(site: Site) -> None:
+    if site.store.facts().soft_delete:
+        raise LakeplanError(
+            "soft delete is on in this storage account: deleting frees nothing until it lapses",
+            where=site.store.url,
+            hint="turn blob soft delete off for the account, then mark again",
+        )
+
+
+def _check_owner(site: Site) -> None:
+    """The first mark of a namespace writes whose it is; a copy of a server, or a second one over the same
+    bucket, finds another name there."""
+    owner = {"server": site.server.endpoint_url, "repository": site.desired.name}
+    try:
+        site.store.create(OWNER_KEY, (json.dumps(owner, sort_keys=True) + "\n").encode())
+        return
+    except WriteConflict:
+        pass
+    where = f"{site.store.url}/{OWNER_KEY}"
+    try:
+        found = parse_json(site.store.read(OWNER_KEY))
+        _OWNER(found, "")
+        same = found["server"] == owner["server"] and found["repository"] == owner["repository"]
+        named = f"repository {found['repository']} of {found['server']}"
+    except (ValueError, KeyError, TypeError, StorageNotFound):
+        raise LakeplanError(
+            "the record of this namespace's owner cannot be read", where=where, hint="look at it by hand"
+        ) from None
+    if not same:
+        raise LakeplanError(
+            f"this namespace belongs to {named}, not to {site.key}",
+            where=where,
+            hint="if the server only moved to another address, correct the record by hand",
+        )
+
+
+def check_no_open_sweep(site: Site) -> None:
+    """Raises LakeplanError while a sweep of an earlier mark is not finished: what it has deleted and what was
+    brought back meanwhile cannot be told apart by a new mark."""
+    for mark_id in begun_sweeps(site):
+        summary = read_summary(site, mark_id)
+        if summary is None or not is_over(summary):
+            raise LakeplanError(
+                f"the sweep of mark {mark_id} is not finished",
+                where=site.key,
+                hint=f"lakeplan sweep run {mark_id} goes on with it; with --close it deletes nothing more",
+            )
+
+
+def begun_sweeps(site: Site) -> list[str]:
+    """Marks of this namespace whose sweep began to delete, sorted."""
+    found = site.store.list_prefixes(SWEEPS_PREFIX)
+    return sorted(
+        prefix.removeprefix(SWEEPS_PREFIX).rstrip("/")
+        for prefix in found
+        if f"{prefix}begun/" in site.store.list_prefixes(prefix)
+    )
+
+
+def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:
+    """What the last run of a mark left behind; None when there is nothing. Raises FormatError."""
+    key = sweep_prefix(mark_id) + SUMMARY_FILE
+    try:
+        data = site.store.read(key)
+    except StorageNotFound:
+        return None
+    hint = f"restore it, or run `lakeplan sweep run {mark_id}` again, which writes it"
+    where = f"{site.store.url}/{key}"
+    return records.read_record(data, _SUMMARY, what="the summary of this sweep", where=where, hint=hint)
+
+
+_OWNER = records.record({"server": records.text, "repository": records.text})
+_SUMMARY = records.record(
+    {
+        "mark_id": records.text,
+        "repository": records.text,
+        "at": records.moment,
+        "finished": records.flag,
+        **dict.fromkeys((*(status.value for status in Status), "pending"), records.AMOUNT),
+        "reasons": records.map_of(records.count),
+        "verified": records.count,
+        "came_back": records.or_null(records.count),
+        "problem": records.text,
+        "settings": records.record({"mode": records.text}),
+        "not_yet_reclaimed": records.text,
+    }
+)
+
+
+def _run_id(value: Any, name: str) -> None:
+    """It becomes part of keys."""
+    records.text(value, name)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", value):
+        raise records.Misshapen(f"{name} is not the id of a run")
+
+
+_RUN_ID = records.record({"run_id": _run_id})
+_RUNS = records.record({"runs": records.list_of(_run_id)})
+
+
+def official_run(store: NamespaceReader, mark_id: str) -> str | None:
+    """The run id under which a sweep writes the official report; None before it got that far. Raises
+    FormatError."""
+    found = _official(store, sweep_prefix(mark_id), _RUN_ID)
+    return None if found is None else str(found["run_id"])
+
+
+def noted_runs(store: NamespaceReader, mark_id: str) -> list[str]:
+    """Runs in which the official collector marked for this very mark, oldest first. Raises FormatError."""
+    found = _official(store, mark_prefix(mark_id), _RUNS)
+    return [] if found is None else list(found["runs"])
+
+
+def _official(store: NamespaceReader, prefix: str, shape: records.Shape) -> dict[str, Any] | None:
+    key = prefix + OFFICIAL_FILE
+    try:
+        data = store.read(key)
+    except StorageNotFound:
+        return None
+    what, where = "the record of the official report", f"{store.url}/{key}"
+    return records.read_record(data, shape, what=what, where=where, hint="restore it, or mark again")
+
+
+def is_over(summary: Mapping[str, Any]) -> bool:
+    """Whether nothing more is deleted: every object has an end, and what of that is held again is known, or
+    the sweep was closed."""
+    return bool(summary["finished"]) and (summary["came_back"] is not None or bool(summary.get("closed")))
+
+
+def may_delete(summary: Mapping[str, Any] | None) -> bool:
+    """Whether ``sweep run`` has something left to delete, or to try again."""
+    if summary is None or not is_over(summary):
+        return True
+    return bool(summary["failed"]["objects"]) and not summary.get("closed")

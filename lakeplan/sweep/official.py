@@ -1,0 +1,313 @@
+"""``sweep run`` with ``sweep.engine: lakefs-spark-client``: lakeFS's own job deletes, under lakeplan's rules.
+
+Told to do everything at once, that job would delete by a verdict nobody has seen. So it runs twice, in the
+documented way. It marks only; its mark must name nothing that the approved mark does not. Then, after one
+more look at what the repository holds, it sweeps that mark only, without marking again. Its word is no
+proof (it only logs what a store refused, retention.md): every object is asked for by GET afterwards.
+A mark of it that was refused is made unusable: anybody could sweep it without approval.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakeplan.errors import FormatError, GateRefused, LakeplanError, StalePlan, StorageError
+from lakeplan.formats.collector import UnifiedRun, read_deleted, read_summary
+from lakeplan.formats.marks import end_of, read_part, write_results
+from lakeplan.formats.namespace import OFFICIAL_FILE, begun_key, mark_prefix, result_key, sweep_prefix
+from lakeplan.review.run import Run
+from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.collector import Collector, CollectorJob
+from lakeplan.sweep.mark import collector_runs
+from lakeplan.sweep.neighbours import noted_runs, official_run
+from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.records import StoredMark
+from lakeplan.sweep.rules import check_collectable, min_age_seconds
+from lakeplan.sweep.run import SweepEnd, run_sweep
+from lakeplan.sweep.values import Mark
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, Part, PartEnd, Status, Versions
+
+THREADS = 32
+"""Requests in flight while objects are asked for."""
+NOT_MARKED = "the official collector did not mark it"
+STILL_THERE = "still there after the official collector's run"
+NOT_FINISHED = "not deleted: others of the mark must stay, and the official collector cannot leave them out"
+
+
+def run_official(
+    site: Site, stored: StoredMark, ports: SweepPorts, run: Run, collector: Collector
+) -> SweepEnd:
+    """As ``run_sweep``. Raises GateRefused while the mark keeps what the collector would delete, UsageError
+    for settings it cannot follow."""
+    check_collectable(stored.mark)
+    collector.check()
+    sweeper = OfficialSweeper(site, stored.mark, collector, ports)
+    try:
+        return run_sweep(site, stored, replace(ports, sweeper=sweeper), run)
+    finally:
+        sweeper.close()
+
+
+def withdraw(site: Site, mark: Mark) -> None:
+    """Makes the collector's marks for this mark unusable: the sweep is closed, what is left shall stay.
+    Raises StorageError."""
+    for run_id in noted_runs(site.store, mark.mark_id):
+        site.store.delete([UnifiedRun(run_id).summary_key], versions=Versions.MARKER)
+
+
+class OfficialSweeper:
+    """``lakeplan.simulation.requests.Sweeper`` by lakeFS's own job. The first round marks, the second sweeps:
+    ``run_sweep`` takes a fresh look before each."""
+
+    def __init__(self, site: Site, mark: Mark, collector: Collector, ports: SweepPorts) -> None:
+        self._site = site
+        self._store = site.store
+        self._mark = mark
+        self._where = f"{mark.key}: mark {mark.mark_id}"
+        self._collector = collector
+        self._ports = ports
+        self._run: UnifiedRun | None = None
+        self._addresses: frozenset[str] = frozenset()
+
+    def delete_objects(
+        self,
+        store: SweepStore,
+        objects: Sequence[StoredObject],
+        settings: DeleteSettings,
+        *,
+        before_each: Callable[[], None],
+    ) -> list[Deletion]:
+        """See the port: what no mark names is not the collector's."""
+        return self._ports.sweeper.delete_objects(store, objects, settings, before_each=before_each)
+
+    def delete(self, request: DeleteRequest) -> RoundEnd:
+        """See the port. Raises GateRefused, StalePlan when it may not go on; nothing was deleted then."""
+        if (begun := self._recorded()) is not None:
+            return self._go_on(begun, request)
+        self._check_look(request)
+        if self._run is None:
+            self._have_marked(request)
+            return RoundEnd((), prepared=True)
+        self._addresses = self._checked(self._run)  # as it lies there now: the job reads it again
+        self._check_unchanged(request)
+        self._begin(self._run, request)
+        run, self._run = self._run, None
+        return self._sweep(run, request)
+
+    def close(self) -> None:
+        """Makes a mark of the collector that was not swept unusable."""
+        if self._run is not None:
+            self._retract(self._run)
+            self._run = None
+
+    # ---- before anything is deleted
+    def _check_look(self, request: DeleteRequest) -> None:
+        if request.saved:
+            address, why = next(iter(sorted(request.saved.items())))
+            raise GateRefused(
+                f"{len(request.saved):,} marked objects must stay ({address}: {why}), and the official"
+                " collector cannot leave them out",
+                where=self._where,
+                hint="mark again",
+            )
+        if why := self._kept_now(request):
+            raise GateRefused(
+                why, where=self._where, hint="run it again when that has changed, or mark again"
+            )
+
+    def _check_unchanged(self, request: DeleteRequest) -> None:
+        """The job deletes by address, whatever is there by now."""
+        if changed := self._changed(request):
+            raise GateRefused(
+                f"{len(changed):,} marked objects were written again since the mark ({min(changed)}), and the"
+                " official collector would delete them all the same",
+                where=self._where,
+                hint="mark again",
+            )
+
+    def _changed(self, request: DeleteRequest) -> dict[str, str]:
+        """Of what the collector's mark names, the objects that are others than the approved mark listed."""
+        changed: dict[str, str] = {}
+        for part in request.parts:
+            request.keep()
+            known = {key: of for key, of in self._versions(part).items() if key in self._addresses}
+            for key, stored in self._store.find(sorted(known)).items():
+                if stored.version != known[key] or stored.modified_us >= request.settings.cutoff_us:
+                    changed[key] = CHANGED
+        return changed
+
+    def _kept_now(self, request: DeleteRequest) -> str:
+        """Why what was never committed must not be deleted now; "" when the mark names no such object."""
+        named = self._mark.settings.never_committed == "collect" and self._mark.marked.amount(
+            MarkClass.NEVER_COMMITTED
+        )
+        return request.keep_never_committed if named and named.objects else ""
+
+    def _have_marked(self, request: DeleteRequest) -> None:
+        """The collector's own mark, which names nothing but what was approved."""
+        for run_id in noted_runs(self._store, self._mark.mark_id):
+            self._retract(UnifiedRun(run_id))  # of a run that was killed before it could
+        before = set(collector_runs(self._site))
+        try:
+            self._collector.run(self._job(), keep=request.keep, stop=self._ports.stop)
+        except BaseException:
+            # Whatever it was: a mark that the job may have finished must not lie about.
+            with suppress(LakeplanError):
+                self._run = self._note(self._only_new(before))
+            raise
+        self._run = self._note(self._only_new(before))
+        self._addresses = self._checked(self._run)
+
+    def _note(self, run: UnifiedRun) -> UnifiedRun:
+        """So that this run is not taken for another collector's. Beside the mark: no sweep has begun yet."""
+        runs = [*noted_runs(self._store, self._mark.mark_id), run.run_id]
+        key = mark_prefix(self._mark.mark_id) + OFFICIAL_FILE
+        self._store.put(key, (json.dumps({"runs": runs}) + "\n").encode())
+        return run
+
+    def _begin(self, run: UnifiedRun, request: DeleteRequest) -> None:
+        """Notes that from now on objects may be gone; ``sweep run --close`` goes by it too."""
+        prefix = sweep_prefix(self._mark.mark_id)
+        for part in request.parts:
+            self._store.put(begun_key(prefix, part.name), b"{}\n")
+        self._store.create(prefix + OFFICIAL_FILE, (json.dumps({"run_id": run.run_id}) + "\n").encode())
+
+    def _only_new(self, before: set[str]) -> UnifiedRun:
+        new = sorted(set(collector_runs(self._site)) - before - {self._mark.mark_id})
+        if len(new) == 1:
+            return UnifiedRun(new[0])
+        raise StalePlan(
+            f"the collector left {len(new)} reports where one was expected"
+            + (f" ({', '.join(new[:3])}): another one ran meanwhile" if new else ""),
+            where=self._where,
+            hint="see that no other collector runs, then mark again",
+        )
+
+    def _checked(self, run: UnifiedRun) -> frozenset[str]:
+        """What the collector's mark names: nothing but what was approved, or GateRefused."""
+        named = self._named_by(run)
+        foreign = set(named)
+        for part in self._mark.marked.going:
+            foreign.difference_update(self._rows(part)[0])
+        if foreign:
+            raise GateRefused(
+                f"the official collector would delete {len(foreign):,} objects that the approved mark does"
+                f" not name, such as {min(foreign)}",
+                where=self._where,
+                hint="mark again and look at the difference, or use sweep.engine: builtin",
+            )
+        return named
+
+    # ---- deleting
+    def _go_on(self, begun: UnifiedRun, request: DeleteRequest) -> RoundEnd:
+        """With a sweep that an earlier run began. When something is held again by now, or was written again,
+        nothing more is deleted: what is gone and what is not is written down."""
+        self._addresses = self._checked(begun)
+        request = replace(request, saved=self._changed(request) | dict(request.saved))
+        if not request.saved and not self._kept_now(request):
+            return self._sweep(begun, request)
+        end = self._record_all(request, NOT_FINISHED)
+        if not end.problem:
+            self._retract(begun)
+        return end
+
+    def _sweep(self, run: UnifiedRun, request: DeleteRequest) -> RoundEnd:
+        if self._addresses:
+            try:
+                self._collector.run(self._job(run.run_id), keep=request.keep, stop=self._ports.stop)
+            except LakeplanError as error:
+                # Some objects may be gone: the next run sweeps the same mark to its end.
+                return RoundEnd((), _told(error))
+        return self._record_all(request, STILL_THERE)
+
+    def _record_all(self, request: DeleteRequest, reason: str) -> RoundEnd:
+        ends: list[PartEnd] = []
+        try:
+            for part in request.parts:
+                request.keep()
+                ends.append(self._record(part, request.saved, reason))
+        except LakeplanError as error:
+            return RoundEnd(ends, _told(error))
+        return RoundEnd(ends)
+
+    def _record(self, part: Part, saved: Mapping[str, str], reason: str) -> PartEnd:
+        """Writes down what is gone of a part: what the collector was to delete is asked for one by one, the
+        rest is listed. ``reason``: why others are still there."""
+        keys, sizes = self._rows(part)
+        marked = [key for key in keys if key in self._addresses]
+        there = self._store.find(sorted(set(keys) - self._addresses))
+        status = {
+            key: (Status.SAVED, saved.get(key, NOT_MARKED)) if key in there else (Status.DELETED, GONE)
+            for key in keys
+        }
+        with ThreadPoolExecutor(THREADS) as pool:
+            for key, gone in zip(marked, pool.map(self._store.is_gone, marked), strict=True):
+                if gone:
+                    status[key] = (Status.DELETED, "")
+                else:
+                    known = key in saved
+                    status[key] = (Status.SAVED, saved[key]) if known else (Status.FAILED, reason)
+        data = write_results(status, dict(zip(keys, sizes, strict=True)), verified=len(marked))
+        self._store.put(result_key(sweep_prefix(self._mark.mark_id), part.name), data)
+        return end_of(part.name, data)
+
+    # ---- reports and records
+    def _job(self, mark_id: str = "") -> CollectorJob:
+        age = min_age_seconds(cutoff=self._mark.cutoff, now=self._ports.now())
+        return CollectorJob(self._mark.repository, age, mark_id)
+
+    def _recorded(self) -> UnifiedRun | None:
+        """The collector's mark whose sweep has begun."""
+        run_id = official_run(self._store, self._mark.mark_id)
+        return None if run_id is None else UnifiedRun(run_id)
+
+    def _named_by(self, run: UnifiedRun) -> frozenset[str]:
+        where = f"{self._store.url}/{run.summary_key}"
+        summary = read_summary(self._store.read(run.summary_key), name=where)
+        if not summary.success:
+            raise FormatError("is the report of a run that failed", where=where, hint="mark again")
+        named = frozenset(address for data in self._files(run) for address in data)
+        if len(named) != summary.objects:
+            raise FormatError(
+                f"says {summary.objects:,} objects, and its files name {len(named):,}",
+                where=where,
+                hint="mark again",
+            )
+        return named
+
+    def _files(self, run: UnifiedRun) -> Iterator[list[str]]:
+        for stored in self._store.list_objects(f"{run.prefix}deleted/"):
+            if stored.key.endswith(".parquet"):
+                yield read_deleted(self._store.read(stored.key), name=f"{self._store.url}/{stored.key}")
+
+    def _rows(self, part: Part) -> tuple[list[str], list[int]]:
+        table = self._table(part)
+        return table.column("address").to_pylist(), table.column("size_bytes").to_pylist()
+
+    def _versions(self, part: Part) -> dict[str, int]:
+        """Which object the approved mark listed, by address."""
+        table = self._table(part)
+        pairs = zip(table.column("address").to_pylist(), table.column("version").to_pylist(), strict=True)
+        return dict(pairs)
+
+    def _table(self, part: Part) -> pa.Table:
+        key = mark_prefix(self._mark.mark_id) + part.name
+        return read_part(self._store.read(key), name=f"{self._store.url}/{key}", sha256=part.sha256)
+
+    def _retract(self, run: UnifiedRun) -> None:
+        """Without its summary a mark cannot be swept (the job looks for it first). Best effort: it is the
+        reason of the refusal that must reach a person."""
+        with suppress(StorageError):
+            self._store.delete([run.summary_key], versions=Versions.MARKER)
+
+
+def _told(error: LakeplanError) -> str:
+    return error.message + (f"\n{error.hint}" if error.hint else "")

@@ -1,0 +1,227 @@
+"""What sweeps need, the place of a repository, and where a sweep's files lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.formats.namespace import checked_mark_id
+from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
+from lakeplan.review.selection import Selection, read_dump
+from lakeplan.simulation.requests import Marker, Sweeper, UncommittedPreparer
+from lakeplan.state.store import repository_key
+from lakeplan.stores.protocols import StateWriter, SweepStore
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import DesiredRepository, Override, ServerConfig
+from lakeplan.values.progress import Progress
+from lakeplan.values.repository import Refs, RefsDumpIds, Repository
+
+
+class RefsMemory:
+    """One for a command. Every question has the refs dumped anew. May be used from several threads, each for
+    repositories of its own."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], tuple[RefsDumpIds, tuple[str, ...]]] = {}
+        self._metadata: dict[tuple[str, Repository], MetadataReader] = {}
+
+    def read(self, server: str, reader: LakeFSReader, repository: Repository) -> Refs:
+        """All refs as they are now. Raises as ``read_all_refs``."""
+        ids = reader.dump_refs(repository.id)
+        return self._read(server, reader, repository, ids)
+
+    def metaranges(self, server: str, reader: LakeFSReader, repository: Repository) -> tuple[str, ...]:
+        """Those of all commits as they are now, sorted. Raises as ``read_all_refs``."""
+        ids = reader.dump_refs(repository.id)
+        known = self._known.get((server, repository.id))
+        if known is None or known[0] != ids:
+            self._read(server, reader, repository, ids)
+        return self._known[server, repository.id][1]
+
+    def metadata(self, server: str, reader: LakeFSReader, repository: Repository) -> MetadataReader:
+        """Raises ServerError."""
+        key = (server, repository)
+        if key not in self._metadata:
+            self._metadata[key] = reader.metadata_reader(repository.id)
+        return self._metadata[key]
+
+    def _read(self, server: str, reader: LakeFSReader, repository: Repository, ids: RefsDumpIds) -> Refs:
+        metadata = self.metadata(server, reader, repository)
+        refs = read_dump(reader, repository.id, ids, metadata)
+        metaranges = {commit.meta_range_id for commit in refs.commits if commit.meta_range_id}
+        self._known[server, repository.id] = ids, tuple(sorted(metaranges))
+        return refs
+
+
+@dataclass(frozen=True)
+class SweepPorts:
+    """``store`` opens a repository's namespace; ``stop`` is asked between rounds (SIGTERM)."""
+
+    reader: Callable[[str], LakeFSReader]
+    preparer: Callable[[str], UncommittedPreparer]
+    store: Callable[[ServerConfig, Repository], SweepStore]
+    marker: Marker
+    sweeper: Sweeper
+    state: StateWriter
+    progress: Progress
+    now: Callable[[], datetime]
+    stop: Callable[[], bool] = lambda: False
+    refs: RefsMemory = field(default_factory=RefsMemory)
+    """What the command read of refs."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another repository; ``name`` as messages call it."""
+
+    server: ServerConfig
+    name: str
+    repository: Repository
+    reader: LakeFSReader = field(compare=False, repr=False)
+
+    def __hash__(self) -> int:
+        return hash((self.server.name, self.repository))
+
+
+@dataclass(frozen=True)
+class Site:
+    """A repository to mark or sweep, its server, and its namespace opened."""
+
+    desired: DesiredRepository
+    server: ServerConfig
+    repository: Repository
+    reader: LakeFSReader
+    preparer: UncommittedPreparer
+    store: SweepStore
+    open_store: Callable[[ServerConfig, Repository], SweepStore]
+    neighbours: tuple[Neighbour, ...] = ()
+    """Repositories of the tree's other servers, as they were when the command began."""
+    other_servers: tuple[tuple[ServerConfig, LakeFSReader], ...] = ()
+    """Those of the tree's other servers that answered."""
+    unread_servers: Mapping[str, str] = field(default_factory=dict)
+    """Those of the other servers that could not be asked, with why."""
+    overrides: tuple[Override, ...] = ()
+    """Of the whole tree."""
+    refs: RefsMemory = field(default_factory=RefsMemory, compare=False, repr=False)
+
+    @property
+    def key(self) -> str:
+        return self.desired.key
+
+
+OtherServers = tuple[list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]], dict[str, str]]
+"""The tree's other servers with their repositories, and those that could not be asked, with why."""
+
+
+def open_site(
+    desired: DesiredRepository,
+    tree: DesiredTree,
+    ports: SweepPorts,
+    others: Callable[[ServerConfig], OtherServers] | None = None,
+) -> Site:
+    """``others``: see ``other_servers``, for those who open several. Raises ServerError,
+    StorageError, CredentialsError; LakeplanError for storage that is not swept."""
+    server = tree.servers[desired.server]
+    reader = ports.reader(desired.server)
+    repository = reader.get_repository(desired.name)
+    namespace = repository.storage_namespace
+    if namespace.startswith(("gs://", "mem://")):
+        raise LakeplanError(
+            f"lakeplan does not sweep {namespace.partition('://')[0]}:// namespaces",
+            where=desired.key,
+            hint="plan works; reclaim storage with the official collector",
+        )
+    store = ports.store(server, repository)
+    listed, unread = other_servers(server, tree, ports) if others is None else others(server)
+    return Site(
+        desired,
+        server,
+        repository,
+        reader,
+        ports.preparer(desired.server),
+        store,
+        ports.store,
+        tuple(neighbour for _, _, neighbours in listed for neighbour in neighbours),
+        tuple((other, reader) for other, reader, _ in listed),
+        unread,
+        tuple(tree.overrides),
+        ports.refs,
+    )
+
+
+def other_servers(server: ServerConfig, tree: DesiredTree, ports: SweepPorts) -> OtherServers:
+    """All but ``server``, asked now."""
+    found: list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]] = []
+    unread: dict[str, str] = {}
+    for name, other in tree.servers.items():
+        if name == server.name:
+            continue
+        try:
+            reader = ports.reader(name)
+            found.append((other, reader, list_neighbours(other, reader)))
+        except LakeplanError as error:
+            unread[f"server {name}"] = error.message
+    return found, unread
+
+
+def list_neighbours(server: ServerConfig, reader: LakeFSReader) -> list[Neighbour]:
+    """The repositories of another server as they are now. Raises ServerError."""
+    return [
+        Neighbour(server, f"{server.name}/{repository.id}", repository, reader)
+        for repository in reader.list_repositories()
+    ]
+
+
+def select(
+    tree: DesiredTree, selection: Selection, ports: SweepPorts
+) -> tuple[list[DesiredRepository], dict[str, LakeplanError]]:
+    """The selected repositories that an entry names, and those of servers that do not answer, with why.
+    Raises UsageError when nothing is selected."""
+    wanted: list[DesiredRepository] = []
+    failed: dict[str, LakeplanError] = {}
+    lost: list[LakeplanError] = []
+    for name in tree.servers:
+        if selection.server not in (None, name):
+            continue
+        try:
+            live = [r.id for r in ports.reader(name).list_repositories()]
+        except LakeplanError as error:
+            lost.append(error)
+            failed |= {d.key: error for d in tree.resolve(name, ()) if selection.takes(d)}
+            continue
+        wanted += [d for d in tree.resolve(name, live) if selection.takes(d)]
+    if not wanted and not failed:
+        if lost:  # what a glob names there is not known
+            raise lost[0]
+        raise UsageError("no repository of the tree is selected", hint="check --target, --owner and --server")
+    return wanted, failed
+
+
+def select_one(tree: DesiredTree, repository: str, ports: SweepPorts) -> DesiredRepository:
+    """The repository of a mark, ``server/name``. Raises UsageError when the tree does not name it."""
+    server, _, name = repository.partition("/")
+    if server in tree.servers:
+        for desired in tree.resolve(server, [name]):
+            if desired.name == name:
+                return desired
+    raise UsageError(
+        f"no entry of the tree names {repository}, which the mark belongs to",
+        hint="run it in the tree that the mark was made with",
+    )
+
+
+MARK_INDEX = "sweep/marks/"
+
+
+def mark_index_key(mark_id: str) -> str:
+    return f"{MARK_INDEX}{checked_mark_id(mark_id)}.json"
+
+
+def approval_key(mark_id: str) -> str:
+    return f"sweep/approvals/{checked_mark_id(mark_id)}.json"
+
+
+def rules_key(repository: str) -> str:
+    return repository_key("sweep/rules", repository)

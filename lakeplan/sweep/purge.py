@@ -1,0 +1,268 @@
+"""``sweep purge``: the end of a quarantine. What it deletes cannot come back."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from lakeplan.errors import GateRefused, LakeplanError, StorageError
+from lakeplan.formats.marks import read_part
+from lakeplan.formats.namespace import (
+    CLOCK_FILE,
+    QUARANTINE_PREFIX,
+    mark_prefix,
+    quarantine_prefix,
+    sweep_prefix,
+)
+from lakeplan.retention.rules import to_us
+from lakeplan.review.run import Run
+from lakeplan.simulation.requests import DeleteSettings
+from lakeplan.state.clocks import Clocks
+from lakeplan.state.sweeps import record_purge
+from lakeplan.sweep.inspection import needed_now
+from lakeplan.sweep.mark import by_text
+from lakeplan.sweep.neighbours import check_site, is_over, read_summary
+from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.records import load_mark
+from lakeplan.sweep.rules_seen import site_clocks, site_lease
+from lakeplan.sweep.run import ROUND, check_same_repository
+from lakeplan.sweep.values import Mark
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.records import utc_text
+from lakeplan.values.simulation import Amount
+
+_log = logging.getLogger(__name__)
+PURGE_FORMAT = "lakeplan.purge/v1"
+COPIES_AT_ONCE = 50_000
+"""Copies that are checked and deleted together."""
+KEEP = timedelta(minutes=1)
+"""Between two renewals of the lease."""
+NAMED = 100
+"""Failures that the document names; all are counted."""
+NEEDED = "needed again, and not at its address"
+YOUNG = "not old enough"
+NOT_NAMED = "not named by the mark"
+NOT_TRIED = "not tried: the purge stopped before its turn"
+STILL_THERE = "still there after it was deleted"
+SLOW = "inspecting the repository took longer than ten minutes: nothing was deleted by that inspection"
+NONE_DELETED = "the store deleted no copy within ten minutes"
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """The copies that one sweep made. ``newest``: when the last of them was written."""
+
+    site: Site
+    mark_id: str
+    amount: Amount
+    newest: datetime
+
+
+def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
+    """Quarantines whose last copy was written before a moment, oldest first."""
+    found = []
+    for prefix in site.store.list_prefixes(QUARANTINE_PREFIX):
+        objects, size, newest = 0, 0, 0
+        for stored in site.store.list_objects(prefix):
+            objects, size, newest = objects + 1, size + stored.size, max(newest, stored.modified_us)
+        at = datetime.fromtimestamp(0, tz=timezone.utc) + timedelta(microseconds=newest)
+        if objects and at < older_than:
+            mark_id = prefix.removeprefix(QUARANTINE_PREFIX).removesuffix("/")
+            found.append(Quarantine(site, mark_id, Amount(objects, size), at))
+    return sorted(found, key=lambda quarantine: quarantine.newest)
+
+
+def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> dict[str, Any]:
+    """Deletes the copies of one quarantine that nothing needs, and says what became of all of them, as the
+    store shows it. Copies stay that were written after ``older_than``, or less than
+    ``sweep.quarantine_age`` ago.
+
+    Raises LakeplanError while the end of its sweep is not known (it may be about to copy, or to be closed) or
+    objects of it came back, and for whatever makes an inspection unsafe: nothing was deleted then.
+    """
+    site, mark_id = quarantine.site, quarantine.mark_id
+    clocks = site_clocks(site, sweep_prefix(mark_id) + CLOCK_FILE, ports.now, by=by_text(run))
+    age = timedelta(seconds=site.desired.sweep.quarantine_age_seconds)
+    before_us = to_us(min(older_than, clocks.earliest - age))
+    lease = site_lease(site, ports.state, run)
+    with lease:
+        check_site(site, clocks.latest.date())
+        _check_over(site, mark_id)
+        mark = load_mark(site, ports.state, mark_id).mark
+        check_same_repository(site, mark)
+        end = _Purge(site, mark, ports, clocks, lease.renew, before_us).purge()
+    try:
+        record_purge(ports.state, site.key, mark_id, end.deleted)
+    except LakeplanError as error:
+        # Figures only, and the copies are gone: what became of them must still be reported.
+        _log.warning("the state does not know of this purge: %s", error)
+    return {
+        "repository": site.key,
+        "mark_id": mark_id,
+        "deleted": end.deleted.objects,
+        "size_bytes": end.deleted.size_bytes,
+        "kept": len(end.kept),
+        "kept_reasons": dict(sorted(Counter(end.kept.values()).items())),
+        "needed": sum(why == NEEDED for why in end.kept.values()),
+        "failed": len(end.failed),
+        "failures": dict(list(end.failed.items())[:NAMED]),
+        "problem": end.problem,
+        "newest": utc_text(quarantine.newest),
+    }
+
+
+@dataclass
+class _End:
+    """``kept`` and ``failed`` map keys of copies to why."""
+
+    deleted: Amount = field(default_factory=Amount)
+    kept: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+class _TooOld(Exception):
+    """The inspection that a deletion relies on."""
+
+
+class _Purge:
+    def __init__(
+        self,
+        site: Site,
+        mark: Mark,
+        ports: SweepPorts,
+        clocks: Clocks,
+        keep: Callable[[], None],
+        before_us: int,
+    ) -> None:
+        self._site = site
+        self._mark = mark
+        self._ports = ports
+        self._clocks = clocks
+        self._keep = keep
+        self._before_us = before_us
+        self._prefix = quarantine_prefix(mark.mark_id)
+        self._asked: dict[str, StoredObject] = {}
+        self._answers: dict[str, str] = {}
+        self._end = _End()
+
+    def purge(self) -> _End:
+        waiting = self._waiting()
+        while waiting:
+            needed = needed_now(
+                self._site, self._mark, self._ports, now=self._clocks.earliest, keep=self._keep
+            )
+            until = needed.inspected_at + ROUND
+            if self._ports.now() >= until:
+                self._end.problem = SLOW
+            while waiting and not self._end.problem and self._ports.now() < until:
+                some, waiting = waiting[:COPIES_AT_ONCE], waiting[COPIES_AT_ONCE:]
+                waiting = self._delete(self._unneeded(some, needed.addresses), until) + waiting
+            if self._end.problem:
+                break
+        untried = (copy.key for copy in waiting if copy.key not in self._asked)
+        self._end.kept |= dict.fromkeys(untried, NOT_TRIED)
+        return self._ended()
+
+    def _waiting(self) -> list[StoredObject]:
+        """Copies that are old enough, in order; the others are kept, and so is what the mark does not name:
+        no inspection would say whether anything needs it."""
+        named = set()
+        for part in self._mark.marked.going:
+            key = mark_prefix(self._mark.mark_id) + part.name
+            rows = read_part(self._site.store.read(key), name=key, sha256=part.sha256)
+            named.update(rows.column("address").to_pylist())
+        waiting = []
+        for copy in self._site.store.list_objects(self._prefix):
+            if copy.modified_us >= self._before_us:
+                self._end.kept[copy.key] = YOUNG
+            elif copy.key.removeprefix(self._prefix) not in named:
+                self._end.kept[copy.key] = NOT_NAMED
+            else:
+                waiting.append(copy)
+        return sorted(waiting, key=lambda copy: copy.key)
+
+    def _unneeded(self, copies: list[StoredObject], needed: frozenset[str]) -> list[StoredObject]:
+        """Copies of what nothing needs, or of what is at its address again."""
+        wanted = [key for copy in copies if (key := copy.key.removeprefix(self._prefix)) in needed]
+        there = self._site.store.find(wanted)
+        found = []
+        for copy in copies:
+            key = copy.key.removeprefix(self._prefix)
+            back = there.get(key)
+            if key in needed and (back is None or back.size != copy.size):
+                self._end.kept[copy.key] = NEEDED
+                self._asked.pop(copy.key, None)
+            else:
+                found.append(copy)
+        return found
+
+    def _delete(self, copies: list[StoredObject], until: datetime) -> list[StoredObject]:
+        """Those that are left because the inspection is too old by now: another one is needed for them."""
+        sweep = self._site.desired.sweep
+        settings = DeleteSettings(
+            mode="delete", versions=sweep.versions, verify_all=False, cutoff_us=0, rate=sweep.rate
+        )
+        self._asked |= {copy.key: copy for copy in copies}
+        self._keep()
+        kept = self._ports.now()
+
+        def check() -> None:
+            nonlocal kept
+            if (now := self._ports.now()) >= until:
+                raise _TooOld
+            if now - kept >= KEEP:
+                self._keep()
+                kept = now
+
+        try:
+            answers = self._ports.sweeper.delete_objects(
+                self._site.store, copies, settings, before_each=check
+            )
+        except _TooOld:
+            there = {copy.key for copy in self._site.store.list_objects(self._prefix)}
+            left = [copy for copy in copies if copy.key in there]
+            if len(left) == len(copies):
+                self._end.problem = NONE_DELETED
+            return left
+        except StorageError as error:
+            self._end.problem = f"{error}"
+            return []
+        self._answers |= {answer.key: answer.reason for answer in answers if not answer.deleted}
+        return []
+
+    def _ended(self) -> _End:
+        """What became of the copies that were to be deleted, as the store shows it."""
+        left = {copy.key for copy in self._site.store.list_objects(self._prefix)}
+        for key, copy in self._asked.items():
+            if key in left:
+                self._end.failed[key] = self._answers.get(key) or self._end.problem or STILL_THERE
+            else:
+                self._end.deleted += Amount(1, copy.size)
+        return self._end
+
+
+def _check_over(site: Site, mark_id: str) -> None:
+    summary = read_summary(site, mark_id)
+    if summary is None or not is_over(summary):
+        raise LakeplanError(
+            f"the sweep of mark {mark_id} is not finished: its copies may be all there is",
+            where=site.key,
+            hint=f"run `lakeplan sweep run {mark_id}`, or with --close to delete nothing more",
+        )
+    if summary["came_back"] is None:
+        raise LakeplanError(
+            f"the sweep of mark {mark_id} ended without knowing what is held again",
+            where=site.key,
+            hint=f"run `lakeplan sweep run {mark_id} --close`",
+        )
+    if summary["came_back"]:
+        raise GateRefused(
+            f"{summary['came_back']:,} objects that the sweep of mark {mark_id} moved are held again",
+            where=site.key,
+            hint=f"run `lakeplan sweep restore {mark_id}`, then `lakeplan sweep run {mark_id} --close`",
+        )

@@ -1,0 +1,216 @@
+"""Reads marks, approvals and results back: nothing is taken on trust that a checksum can tell."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lakeplan.errors import FormatError, LakeplanError, StalePlan, StorageNotFound, UsageError
+from lakeplan.formats.marks import end_of, read_deleted
+from lakeplan.formats.namespace import (
+    MARK_FILE,
+    SEEN_FILE,
+    attempt_of,
+    mark_prefix,
+    part_id,
+    quarantine_prefix,
+    result_key,
+    sweep_prefix,
+)
+from lakeplan.limits import parse_json
+from lakeplan.stores.protocols import NamespaceReader, StateReader
+from lakeplan.sweep.ports import Site, approval_key, mark_index_key
+from lakeplan.sweep.values import Approval, Mark, digest_of, read_mark
+from lakeplan.values import records
+from lakeplan.values.plan_document import decode
+from lakeplan.values.sweep import Part, PartEnd
+
+
+@dataclass(frozen=True)
+class StoredMark:
+    """A mark as the namespace has it now. ``recorded``: the state knows these very bytes; else only what
+    deletes nothing may use it."""
+
+    mark: Mark
+    digest: str
+    recorded: bool = True
+
+
+def repository_of(state: StateReader, mark_id: str) -> str:
+    """The repository (``server/name``) a mark belongs to. Raises UsageError for an unknown mark."""
+    index = read_mark_index(state, mark_id)
+    if index is None:
+        raise UsageError(
+            f"the state knows no mark {mark_id}",
+            hint="run `lakeplan sweep report` to list the marks that it knows; if the state was lost, run"
+            f" `lakeplan sweep run {mark_id} --close` or `lakeplan sweep restore {mark_id}`, then mark again",
+        )
+    return str(index["repository"])
+
+
+_INDEX = records.record(
+    {
+        "repository": records.text,
+        "digest": records.text,
+        "marked_at": records.text,
+        "by": records.text,
+    }
+)
+
+
+def read_mark_index(state: StateReader, mark_id: str) -> dict[str, Any] | None:
+    """What the state knows of a mark: ``repository``, ``digest``, ``marked_at``, ``by``; None for an unknown
+    one. Raises FormatError."""
+    key = mark_index_key(mark_id)
+    found = state.read(key)
+    if found is None:
+        return None
+    hint = (
+        f"restore it; or move it away: `lakeplan sweep run {mark_id} --close` and"
+        f" `lakeplan sweep restore {mark_id}` then go by the record in the namespace"
+    )
+    return records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
+
+
+def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
+    """Raises StorageNotFound, FormatError; StalePlan for a mark that is not the one that was written, or
+    whose figures are not those of its parts."""
+    index = read_mark_index(state, mark_id)
+    stored = read_stored(site.store, mark_id, digest=None if index is None else index["digest"])
+    mark, where = stored.mark, _where(site.store, mark_id)
+    if index is None:
+        raise StalePlan(
+            f"the state does not know mark {mark_id}",
+            where=where,
+            hint=f"run `lakeplan sweep restore {mark_id}` for what is needed;"
+            f" remove {quarantine_prefix(mark_id)} by hand when nothing in it is",
+        )
+    if mark.key != site.key or mark.mark_id != mark_id:
+        raise LakeplanError(f"is a mark of {mark.key}", where=where, hint="mark the repository again")
+    return stored
+
+
+def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = None) -> StoredMark:
+    """A mark as a namespace has it; without a ``digest`` it may be anybody's, and does not count as recorded.
+    Raises as ``load_mark``."""
+    where = _where(store, mark_id)
+    try:
+        data = store.read(mark_prefix(mark_id) + MARK_FILE)
+    except StorageNotFound:
+        raise StorageNotFound(
+            f"there is no finished mark {mark_id}", where=where, hint="mark the repository again"
+        ) from None
+    if digest not in (None, digest_of(data)):
+        raise StalePlan("is not the mark that was written", where=where, hint="mark the repository again")
+    mark = read_mark(data, name=where)
+    if sum(part.rows for part in mark.marked.going) != mark.goes.objects:
+        raise StalePlan("names more than its figures say", where=where, hint="mark the repository again")
+    return StoredMark(mark, digest_of(data), recorded=digest is not None)
+
+
+def _where(store: NamespaceReader, mark_id: str) -> str:
+    return f"{store.url}/{mark_prefix(mark_id)}{MARK_FILE}"
+
+
+def load_approval(state: StateReader, stored: StoredMark) -> Approval:
+    """The approval of these very bytes. Raises as ``read_approval``, and LakeplanError when nobody
+    approved."""
+    mark_id = stored.mark.mark_id
+    approval = read_approval(state, stored)
+    if approval is None:
+        raise LakeplanError(
+            "nobody approved this mark",
+            where=f"{stored.mark.key}: mark {mark_id}",
+            hint=f"inspect it (lakeplan sweep report {mark_id}),"
+            f" then run `lakeplan sweep approve {mark_id} --reason …`",
+        )
+    return approval
+
+
+def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
+    """The approval of these very bytes; None when the state has none. Raises FormatError for a damaged one,
+    StalePlan when the mark is another than the approved one."""
+    mark_id = stored.mark.mark_id
+    found = state.read(approval_key(mark_id))
+    if found is None:
+        return None
+    try:
+        approval: Approval = decode(parse_json(found.data), Approval)
+    except (ValueError, TypeError, KeyError):
+        raise FormatError(
+            "the record of this approval is damaged, or of another version of lakeplan",
+            where=approval_key(mark_id),
+            hint=f"inspect the mark, then run `lakeplan sweep approve {mark_id} --reason …` again",
+        ) from None
+    if approval.digest != stored.digest:
+        raise StalePlan(
+            "the mark changed since it was approved",
+            where=f"{stored.mark.key}: mark {mark_id}",
+            hint="find out who wrote to the namespace; then mark again",
+        )
+    return approval
+
+
+_NAMES = records.list_of(records.text)
+_SEEN = records.record(
+    {"kept_metaranges": _NAMES, "foreign": records.map_of(_NAMES)}, {"other_metaranges": _NAMES}
+)
+
+
+@dataclass(frozen=True)
+class SeenAtMark:
+    """What the mark knew to be kept, and what it read of other repositories. ``other_metaranges`` are those
+    of commits that nothing kept: paths below held prefixes were read there. Marks of earlier releases name
+    none."""
+
+    kept_metaranges: frozenset[str]
+    foreign: dict[str, frozenset[str]]
+    other_metaranges: frozenset[str] = frozenset()
+
+
+SEEN_NOTHING = SeenAtMark(frozenset(), {})
+"""So that an inspection reads everything: for marks whose own word does not count."""
+
+
+def load_seen(site: Site, mark: Mark) -> SeenAtMark:
+    """Raises StalePlan when it is not what the mark wrote."""
+    key = mark_prefix(mark.mark_id) + SEEN_FILE
+    data = site.store.read(key)
+    if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
+        raise StalePlan("is not what the mark wrote", where=f"{site.store.url}/{key}", hint="mark again")
+    what, where = "what the mark saw", f"{site.store.url}/{key}"
+    record = records.read_record(data, _SEEN, what=what, where=where, hint="mark again")
+    return SeenAtMark(
+        frozenset(record["kept_metaranges"]),
+        {name: frozenset(ids) for name, ids in record["foreign"].items()},
+        frozenset(record.get("other_metaranges") or ()),
+    )
+
+
+def newest_attempts(site: Site, mark_id: str) -> dict[str, int]:
+    """The number of the newest record by ``part_id``; parts that nobody finished are missing, and files that
+    are no records."""
+    found: dict[str, int] = {}
+    prefix = sweep_prefix(mark_id)
+    for stored in site.store.list_objects(f"{prefix}results/"):
+        if (attempt := attempt_of(stored.key, prefix)) is not None:
+            name = part_id(stored.key)
+            found[name] = max(attempt, found.get(name, 0))
+    return found
+
+
+def read_end(site: Site, mark_id: str, part: Part, attempt: int) -> PartEnd:
+    """The end of a part by one of its records. Raises StorageError, and FormatError for a damaged record."""
+    key = result_key(sweep_prefix(mark_id), part.name, attempt)
+    return end_of(part.name, site.store.read(key), where=f"{site.store.url}/{key}")
+
+
+def deleted(site: Site, mark: Mark) -> Iterator[tuple[str, int]]:
+    """Addresses and sizes of all objects that are recorded as deleted."""
+    attempts = newest_attempts(site, mark.mark_id)
+    for part in mark.marked.going:
+        if (attempt := attempts.get(part_id(part.name))) is not None:
+            key = result_key(sweep_prefix(mark.mark_id), part.name, attempt)
+            yield from read_deleted(site.store.read(key), name=f"{site.store.url}/{key}").items()

@@ -1,0 +1,294 @@
+"""``sweep restore``: brings objects back out of quarantine, to the addresses that commits know them by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from lakeplan.errors import (
+    FormatError,
+    LakeplanError,
+    StorageError,
+    StorageNotFound,
+    UsageError,
+    WriteConflict,
+)
+from lakeplan.formats.marks import MARK_COLUMNS, read_part
+from lakeplan.formats.namespace import is_candidate_key, mark_prefix, quarantine_prefix, sweep_prefix
+from lakeplan.review.run import Run, read_back
+from lakeplan.simulation.requests import RecheckRequest
+from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
+from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.records import StoredMark
+from lakeplan.sweep.rules_seen import site_lease
+from lakeplan.sweep.values import Mark
+from lakeplan.values.records import utc_text
+from lakeplan.values.sweep import Part
+
+RESTORE_FORMAT = "lakeplan.restore/v1"
+THREADS = 16
+KEYS_A_LEASE = 5_000
+"""Copies between two renewals of the lease."""
+PATHS_NAMED = 10
+"""Paths of an object that a mark names."""
+FEW = 1_000
+"""Up to so many copies are asked for one by one."""
+CONFLICT = "another object was written there meanwhile"
+UNKNOWN = "the store did not answer whether it is back"
+NAMED = 100
+"""Failures that the document names; all are counted."""
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """``path``: an exact path, or everything below one that ends in ``/``. ``commit``: what it holds."""
+
+    path: str | None = None
+    commit: str | None = None
+
+
+def restore(
+    site: Site, stored: StoredMark, ports: SweepPorts, run: Run, options: RestoreOptions
+) -> dict[str, Any]:
+    """Copies back what is in quarantine of a mark, whatever the sweep's records say of it. What is at an
+    address already stays as it is; the copies stay in quarantine until they are purged. Returns the document
+    (``schemas/restore.v1.json``).
+
+    Raises UsageError when nothing is in quarantine, or none of it is chosen.
+    """
+    mark = stored.mark
+    where = f"{site.key}: mark {mark.mark_id}"
+    lease = site_lease(site, ports.state, run)
+    with lease:
+        wanted = None if options == RestoreOptions() else _wanted(site, mark, ports, options)
+        copies = _copies(site, mark, wanted)
+        if not copies:
+            deletes = mark.settings.mode != "quarantine"
+            raise UsageError(
+                "nothing of this mark is in quarantine" + (": its objects were deleted" if deletes else ""),
+                where=where,
+                hint="sweep.mode: quarantine keeps objects until sweep purge"
+                if deletes
+                else f"run `lakeplan sweep report {mark.mark_id}` to see what became of the mark",
+            )
+        chosen_paths = _all(copies) if wanted is None else wanted.among(copies)
+        chosen = sorted(address for address, takes in chosen_paths.items() if takes)
+        if not chosen:
+            raise UsageError("nothing in quarantine is chosen", where=where, hint="check --path and --commit")
+        parts = mark.marked.going if wanted is None else wanted.parts
+        needed, note = _needed_or_why(site, mark, parts, ports, lease.renew)
+        came, there, failed = _copy_back(
+            site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
+        )
+        others = sum(size != copies[address] for address, size in there.items())
+        document = {
+            "format": RESTORE_FORMAT,
+            "mark_id": mark.mark_id,
+            "repository": site.key,
+            "at": utc_text(ports.now()),
+            "by": dict(run.holder),
+            "restored": len(came),
+            "already_there": len(there),
+            "failed": len(failed),
+            "failures": dict(list(failed.items())[:NAMED]),
+            "collectable_again": None if needed is None else len(set(came) - needed),
+            "note": "; ".join(
+                text for text in (note, _cut_note(chosen_paths, options), _other_note(others)) if text
+            ),
+        }
+        key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
+        site.store.put(key, (json.dumps(document, sort_keys=True) + "\n").encode())
+        return document
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Addresses of the mark by options. None: not by the ten paths that a mark names, and there may be more.
+    ``parts`` name those that are wanted."""
+
+    addresses: dict[str, bool | None]
+    parts: tuple[Part, ...]
+
+    def among(self, copies: Collection[str]) -> dict[str, bool | None]:
+        return {address: takes for address, takes in self.addresses.items() if address in copies}
+
+
+def _all(copies: Collection[str]) -> dict[str, bool | None]:
+    return dict.fromkeys(copies, True)
+
+
+def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> dict[str, int]:
+    """Sizes of what is in quarantine, by address; of few that are wanted, without listing all of it. What the
+    mark does not name is no copy of a sweep, such as one that was never completed; while the mark's parts
+    cannot be read, nobody knows."""
+    prefix = quarantine_prefix(mark.mark_id)
+    if wanted is not None and 0 < len(wanted.addresses) <= FEW:
+        few = site.store.find(sorted(prefix + key for key in wanted.addresses if is_candidate_key(key)))
+        if few:
+            return {key.removeprefix(prefix): stored.size for key, stored in few.items()}
+    found = ((copy.key.removeprefix(prefix), copy.size) for copy in site.store.list_objects(prefix))
+    copies = {address: size for address, size in found if is_candidate_key(address)}
+    named: set[str] = set()
+    try:
+        for part in mark.marked.going:
+            rows = _rows(site, mark_prefix(mark.mark_id) + part.name, part)
+            named.update(rows.column("address").to_pylist())
+    except (StorageNotFound, FormatError):
+        return copies
+    return {address: size for address, size in copies.items() if address in named}
+
+
+def _wanted(site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions) -> _Wanted:
+    of_commit = _of_commit(site, mark, ports, options.commit) if options.commit else None
+    is_wanted = _path_filter(options.path)
+    found: dict[str, bool | None] = {}
+    parts = []
+    for part in mark.marked.going:
+        rows = _rows(site, mark_prefix(mark.mark_id) + part.name, part)
+        before = len(found)
+        for address, paths in zip(
+            rows.column("address").to_pylist(), rows.column("paths").to_pylist(), strict=True
+        ):
+            if of_commit is not None and address not in of_commit:
+                continue
+            if is_wanted(paths or []):
+                found[address] = True
+            elif len(paths or []) >= PATHS_NAMED:
+                found[address] = None
+        if len(found) > before:
+            parts.append(part)
+    return _Wanted(found, tuple(parts))
+
+
+def _cut_note(chosen: dict[str, bool | None], options: RestoreOptions) -> str:
+    unsure = sum(takes is None for takes in chosen.values())
+    if not unsure:
+        return ""
+    return (
+        f"{unsure:,} objects have more paths than a mark names, and may be at {options.path} too:"
+        " they were not restored"
+    )
+
+
+def _other_note(others: int) -> str:
+    if not others:
+        return ""
+    return f"{others:,} addresses have another object now, of another size: it was not replaced"
+
+
+def _path_filter(path: str | None) -> Callable[[list[str]], bool]:
+    if path is None:
+        return lambda paths: True
+    if path.endswith("/"):
+        return lambda paths: any(p.startswith(path) for p in paths)
+    return lambda paths: path in paths
+
+
+def _rows(site: Site, key: str, part: Part) -> Any:
+    return read_part(
+        site.store.read(key), name=f"{site.store.url}/{key}", sha256=part.sha256, columns=MARK_COLUMNS
+    )
+
+
+def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozenset[str]:
+    """Addresses of the mark that a commit holds. Raises ServerError for a commit that is not there."""
+    metarange = site.reader.get_commit(site.desired.name, commit).meta_range_id
+    request = RecheckRequest(
+        store=site.store,
+        parts=mark.marked.going,
+        prefix=mark_prefix(mark.mark_id),
+        storage_namespace=site.repository.storage_namespace,
+        metadata=site.reader.metadata_reader(site.desired.name),
+        uncommitted=(),
+        metaranges=(metarange,) if metarange else (),
+    )
+    held = ports.marker.held_again(request, limit=MOST_NEEDED)
+    if len(held) > MOST_NEEDED:
+        raise LakeplanError(
+            f"more than {MOST_NEEDED:,} objects at once",
+            where=site.key,
+            hint="restore by --path, part by part",
+        )
+    return held
+
+
+def _needed_or_why(
+    site: Site, mark: Mark, parts: tuple[Part, ...], ports: SweepPorts, keep: Callable[[], None]
+) -> tuple[frozenset[str] | None, str]:
+    """Before anything is copied back: what is needed now, so that a collection leaves it alone; or None, and
+    why that is not known."""
+    try:
+        return needed_now(site, mark, ports, now=ports.now(), keep=keep, parts=parts).addresses, ""
+    except LakeplanError as error:
+        return None, f"what is needed could not be found out ({error.message})"
+
+
+def _copy_back(
+    site: Site,
+    mark: Mark,
+    chosen: Mapping[str, int],
+    ports: SweepPorts,
+    keep: Callable[[], None],
+    sleep: Callable[[float], None],
+) -> tuple[list[str], dict[str, int], dict[str, str]]:
+    """What came back; sizes of what was there already; and what failed, with why. ``chosen`` are sizes of
+    copies, by address."""
+    prefix = quarantine_prefix(mark.mark_id)
+    came: list[str] = []
+    there: dict[str, int] = {}
+    failed: dict[str, str] = {}
+
+    def bring(address: str) -> str:
+        """Why it did not come back; "" when it did."""
+        try:
+            site.store.copy(prefix + address, address, create=True)
+        except WriteConflict:
+            return CONFLICT
+        except StorageNotFound:
+            return "its copy is not in quarantine any more"
+        except StorageError as error:
+            return error.message
+        return ""
+
+    with ports.progress.task("restoring", len(chosen)) as step, ThreadPoolExecutor(THREADS) as pool:
+        addresses = [*chosen]
+        for start in range(0, len(addresses), KEYS_A_LEASE):
+            keep()
+            some = addresses[start : start + KEYS_A_LEASE]
+            found = site.store.find(some)
+            there |= {address: stored.size for address, stored in found.items()}
+            step(len(found))
+            left = [address for address in some if address not in found]
+            problems: dict[str, str] = {}
+            for address, why in zip(left, pool.map(bring, left), strict=True):
+                step()
+                if why:
+                    problems[address] = why
+                else:
+                    came.append(address)
+            shown = _shown(site, [*problems], sleep)
+            for address, why in problems.items():
+                if shown is None:
+                    failed[address] = f"{why}; {UNKNOWN}"
+                elif address not in shown:
+                    failed[address] = why
+                elif shown[address] == chosen[address] and why != CONFLICT:
+                    came.append(address)
+                else:
+                    there[address] = shown[address]
+    return came, there, failed
+
+
+def _shown(site: Site, addresses: list[str], sleep: Callable[[float], None]) -> dict[str, int] | None:
+    """Sizes of what is there although copying failed: the store may have copied, and its answer was lost.
+    None when the store does not answer."""
+    if not addresses:
+        return {}
+    try:
+        found = read_back(lambda: site.store.find(addresses), lambda _: True, sleep)
+    except StorageError:
+        return None
+    return {address: stored.size for address, stored in found.items()}

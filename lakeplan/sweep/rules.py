@@ -1,0 +1,310 @@
+"""Pure rules of a sweep: gates, rate, settling, overlap of storage, the official collector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from math import ceil
+from urllib.parse import unquote
+
+from lakeplan.errors import GateRefused, UsageError
+from lakeplan.review.gates import Named, Openers
+from lakeplan.sweep.values import Mark
+from lakeplan.values.desired import Safety
+from lakeplan.values.gate_names import EXPIRED_BYTES, EXPIRED_OBJECTS, MIN_AGE, SWEEP_LIMIT
+from lakeplan.values.plan import GateOutcome, GateResult
+from lakeplan.values.repository import Repository
+from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, MarkClass, SweepSettings, Versions
+
+MIN_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 120.0
+MAX_TRIES = 10
+"""Of one batch: a store that is busy for some ten minutes ends the run, which can go on later."""
+
+
+def backoff_seconds(
+    failures: int, jitter: float, *, least: float = MIN_BACKOFF_SECONDS, most: float = MAX_BACKOFF_SECONDS
+) -> float:
+    """The wait after so many failures in a row (1 or more); ``jitter`` is a random number in [0, 1) that
+    keeps workers from coming back at the same moment. Between half of the doubled wait and all of it."""
+    doubled = min(most, least * 2.0 ** min(failures - 1, 30))
+    return doubled * (0.5 + jitter / 2)
+
+
+@dataclass
+class Throttle:
+    """Spreads deletions over time. ``rate`` is objects a second for this worker (None: as fast as it goes).
+    Times are seconds of a clock that only goes forward."""
+
+    rate: float | None
+    _free_at: float = 0.0
+
+    def wait_seconds(self, objects: int, now: float) -> float:
+        """How long to wait before a batch of so many objects; call it once a batch."""
+        if not self.rate:
+            return 0.0
+        start = max(now, self._free_at)
+        self._free_at = start + objects / self.rate
+        return start - now
+
+
+GRACE_SECONDS = 86_400
+"""A server's default (api.md), where it does not say."""
+
+
+def mark_gates(
+    repository: Named,
+    goes: Amount,
+    candidates: Amount,
+    settings: SweepSettings,
+    safety: Safety,
+    *,
+    grace_period_seconds: int | None,
+    openers: Openers,
+) -> tuple[GateResult, ...]:
+    """``candidates``: what is stored and old enough to go at all, of which ``goes`` would."""
+    found = [
+        _limit(
+            repository,
+            EXPIRED_OBJECTS,
+            _percent(goes, candidates),
+            safety.max_expired_objects_percent,
+            "percent",
+        ),
+        _limit(repository, EXPIRED_BYTES, goes.size_bytes, safety.max_expired_bytes, "bytes"),
+        _limit(repository, SWEEP_LIMIT, goes.objects, settings.max_objects, "objects"),
+        _limit(repository, SWEEP_LIMIT, goes.size_bytes, settings.max_bytes, "bytes"),
+        _min_age(repository, settings, grace_period_seconds),
+    ]
+    return tuple(
+        openers.decide(gate, repository) if gate.outcome is GateOutcome.REFUSED else gate
+        for gate in found
+        if gate is not None
+    )
+
+
+def _percent(goes: Amount, candidates: Amount) -> float:
+    return 100.0 * goes.objects / candidates.objects if candidates.objects else 0.0
+
+
+def _limit(repository: Named, gate: str, value: float, limit: float | None, unit: str) -> GateResult | None:
+    if limit is None:
+        return None
+    shown = f"{value:,.1f} percent of the old objects" if unit == "percent" else f"{value:,} {unit}"
+    outcome = GateOutcome.REFUSED if value > limit else GateOutcome.PASSED
+    text = f"{shown} would be deleted; the limit is {limit:,}"
+    return GateResult(gate, repository.key, outcome, text, value, limit, unit)
+
+
+def _min_age(repository: Named, settings: SweepSettings, grace: int | None) -> GateResult | None:
+    if grace is None:
+        grace = GRACE_SECONDS
+    if settings.min_age_seconds >= grace:
+        return None
+    text = (
+        f"objects may go after {settings.min_age_seconds:,} seconds, and the server asks collectors to wait"
+        f" for {grace:,}"
+    )
+    return GateResult(
+        MIN_AGE, repository.key, GateOutcome.REFUSED, text, settings.min_age_seconds, grace, "seconds"
+    )
+
+
+ENGINE = "lakefs-spark-client"
+START_SECONDS = 300
+"""How long the job may take from its command line to its first look at the clock: it counts ages from then.
+Objects that are younger than the mark's cutoff by up to so much stay for the next sweep."""
+
+_UNKNOWN_TO_IT = {
+    MarkClass.AT_RISK: "at risk (the documented rule keeps them, the server does not)",
+    MarkClass.PROTECTED: "protected by a tag, a hold or another repository",
+    MarkClass.UNCERTAIN_ADDRESS: "that an address in an unusual spelling may mean",
+    MarkClass.NEAR_LIMIT: "near a limit (sweep.margin)",
+    MarkClass.NEVER_COMMITTED: "never committed, and sweep.never_committed is keep",
+}
+
+
+def check_collectable(mark: Mark) -> None:
+    """Raises GateRefused, by name, while the mark keeps objects that the collector would delete, UsageError
+    for settings that it has no notion of."""
+    where = f"{mark.key}: mark {mark.mark_id}"
+    _check_settings(mark.settings, where)
+    kept = []
+    for kind, words in _UNKNOWN_TO_IT.items():
+        if kind is MarkClass.NEVER_COMMITTED and mark.settings.never_committed == "collect":
+            continue
+        if count := mark.marked.amount(kind).objects:
+            kept.append(f"{kind.value}: {count:,} objects {words}")
+    if kept:
+        raise GateRefused(
+            f"the official collector would delete what this mark keeps: {'; '.join(kept)}",
+            where=where,
+            hint="sweep.engine: builtin keeps them",
+        )
+
+
+def _check_settings(settings: SweepSettings, where: str) -> None:
+    if settings.mode != "delete":
+        problem = f"sweep.mode: {settings.mode}: it only deletes"
+    elif settings.versions is not Versions.MARKER:
+        problem = f"sweep.versions: {settings.versions.value}: it deletes current versions only"
+    elif settings.rate is not None:
+        problem = "sweep.rate: its speed cannot be limited"
+    else:
+        return
+    raise UsageError(
+        f"the official collector cannot do {problem}", where=where, hint="use sweep.engine: builtin"
+    )
+
+
+def min_age_seconds(*, cutoff: datetime, now: datetime) -> int:
+    """The minimum age with which a job that is started now takes nothing that was modified after a mark's
+    cutoff. At least 1."""
+    return max(1, ceil((now - cutoff).total_seconds()) + START_SECONDS)
+
+
+_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "http": "azure", "https": "azure"} | dict.fromkeys(
+    ("abfs", "abfss", "wasb", "wasbs"), "azure"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A namespace taken apart. ``store`` is the account of an Azure URL, else ""; an endpoint of S3 is not in
+    its URL. ``parts`` begin with the bucket or container."""
+
+    scheme: str
+    store: str
+    parts: tuple[str, ...]
+
+    def how(self, other: Place, *, any_store: bool) -> str:
+        """How another namespace lies to this one, in words; "" where they have nothing in common."""
+        if self.scheme != other.scheme or not (any_store or self.store == other.store):
+            return ""
+        shorter = min(len(self.parts), len(other.parts))
+        if self.parts[:shorter] != other.parts[:shorter]:
+            return ""
+        if len(self.parts) == len(other.parts):
+            return "has the same storage namespace"
+        if len(self.parts) < len(other.parts):
+            return "has its storage namespace inside this one's"
+        return "has a storage namespace that contains this one's"
+
+
+def overlapping(
+    repository: Repository, others: Iterable[Repository], *, any_store: bool = False
+) -> list[tuple[Repository, str]]:
+    """Repositories whose namespace equals, contains or lies inside this one's, in any spelling, and how, in
+    words. ``any_store``: also those that do so only if another endpoint or account means the same storage."""
+    own = places(repository.storage_namespace)
+    found = []
+    for other in others:
+        if other.id == repository.id:
+            continue
+        theirs = places(other.storage_namespace)
+        hows = (a.how(b, any_store=any_store) for a in own for b in theirs)
+        if how := next(filter(None, hows), ""):
+            found.append((other, how))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def places(url: str) -> tuple[Place, ...]:
+    """The place that a namespace means, and others that it may mean: a server drops a query and decodes
+    escapes, and some stores resolve ``..``."""
+    scheme, rest = _taken_apart(url)
+    cut = rest.partition("?")[0]
+    texts = (rest, cut, unquote(cut))
+    both = [parts for text in texts for parts in (_plain(text), resolved(text))]
+    return tuple(dict.fromkeys(_place(scheme, parts) for parts in both))
+
+
+@lru_cache(maxsize=4096)
+def place_of(url: str) -> Place:
+    """The place that a namespace most probably means."""
+    scheme, rest = _taken_apart(url)
+    return _place(scheme, resolved(unquote(rest.partition("?")[0])))
+
+
+def _taken_apart(url: str) -> tuple[str, str]:
+    scheme, separator, rest = url.partition("://")
+    return (_SAME_SCHEME.get(scheme.lower(), scheme.lower()), rest) if separator else ("", url)
+
+
+def resolved(path: str) -> list[str]:
+    """The parts of a path without empty and dot segments."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return parts
+
+
+def _plain(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _place(scheme: str, parts: list[str]) -> Place:
+    if not parts:
+        return Place(scheme, "", ())
+    user, at, host = parts[0].lower().rpartition("@")
+    if scheme != "azure":
+        return Place(scheme, "", (host, *parts[1:]))
+    name = host.partition(":")[0]
+    if (
+        name == "localhost" or name.replace(".", "").isdigit() or "[" in name
+    ):  # Azurite: the account is in the path
+        return Place(scheme, *((parts[1], tuple(parts[2:])) if len(parts) > 1 else ("", ())))
+    container = (user,) if at else ()
+    return Place(scheme, name.partition(".")[0], (*container, *parts[1:]))
+
+
+def lowered(before: GcRules | None, after: GcRules) -> bool:
+    """Whether some branch, named or by the default, is kept for fewer days than before. Rules where none
+    were known may have been lowered from anything."""
+    if before is None:
+        return True
+    if after.default_retention_days < before.default_retention_days:
+        return True
+    names = {*before.branches, *after.branches}
+    return any(after.days_for(name) < before.days_for(name) for name in names)
+
+
+@dataclass(frozen=True)
+class Window:
+    """When a mark may be swept, as moments."""
+
+    opens: datetime
+    closes: datetime
+
+    def problem(self, *, earliest: datetime, latest: datetime) -> str:
+        """Why it may not be swept now, by the earliest and the latest clock; "" when it may."""
+        if latest >= self.closes:
+            hours = MARK_MAX_AGE_SECONDS // 3600
+            return f"the mark is older than {hours} hours: too much may have happened since"
+        if earliest < self.opens:
+            at = f"{self.opens:%Y-%m-%d %H:%M}"
+            return f"a rule was lowered less than sweep.settle ago: the mark may be swept from {at} UTC"
+        return ""
+
+
+def window(mark: Mark, settle_seconds: int, *, lowered_at: datetime | None = None) -> Window:
+    """When a mark may be swept: its rules have settled, and it has not grown old. ``lowered_at``: when a rule
+    was last lowered, as far as that is known by now."""
+    since = max(mark.lowered_at, lowered_at or mark.lowered_at)
+    return Window(
+        opens=since + timedelta(seconds=settle_seconds) if settle_seconds else mark.marked_at,
+        closes=mark.marked_at + timedelta(seconds=MARK_MAX_AGE_SECONDS),
+    )
+
+
+def proven_absent(*, first_seen: datetime, now: datetime, settle_seconds: int) -> bool:
+    """Whether two looks at uncommitted data and refs, far enough apart, both missed an object: one
+    sighting is no proof (retention.md, "What a safe mark must respect")."""
+    return now - first_seen >= timedelta(seconds=settle_seconds)

@@ -1,0 +1,176 @@
+"""Which rules were seen when, and the clocks that a sweep is judged by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lakeplan.errors import LakeplanError, StorageNotFound
+from lakeplan.formats.namespace import RULES_KEY
+from lakeplan.limits import parse_json
+from lakeplan.review.history import find_run, runs_since
+from lakeplan.review.run import Run
+from lakeplan.state.clocks import Clocks, read_clocks, server_clock, store_time
+from lakeplan.state.store import Lease, read_applied
+from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.sweep.ports import Site, rules_key
+from lakeplan.sweep.rules import lowered
+from lakeplan.values.plan_document import rules_from_body
+from lakeplan.values.records import utc_text
+from lakeplan.values.rules import GcRules
+
+LEASE_SECONDS = 30 * 60
+"""A round, its inspection, and room: a killed run on another machine blocks the repository for this long."""
+
+
+def site_clocks(site: Site, key: str, now: Callable[[], datetime], *, by: str) -> Clocks:
+    """Writes a small file to ``key`` for the store's clock. Raises ClockSkew when clocks differ, ServerError,
+    StorageError."""
+    others = {
+        "the server's clock": lambda: site.reader.server_time(site.desired.name),
+        "the store's clock": lambda: store_time(site.store, key, {"by": by, "at": now().isoformat()}),
+    }
+    return read_clocks(now, others, where=site.key)
+
+
+def site_lease(site: Site, state: StateWriter, run: Run) -> Lease:
+    """The repository's lease, for as long as a round may take."""
+
+    def confirm() -> datetime:
+        return server_clock(site.reader, site.desired.name, run.now, where=site.key).earliest
+
+    return Lease(state, site.key, run.holder, run.now, run.is_gone, confirm, seconds=LEASE_SECONDS)
+
+
+LONGEST_RUN = timedelta(hours=24)
+"""A run that was killed, or whose record is damaged, may have written rules for so long after it began."""
+
+
+@dataclass(frozen=True)
+class RulesSeen:
+    """``lowered_at``: when a rule was last lowered, as far as anything is known; a change that nobody
+    recorded counts from when it was first seen. ``before``: the rules before their last recorded change;
+    None when not known."""
+
+    lowered_at: datetime
+    before: GcRules | None
+
+
+@dataclass(frozen=True)
+class _Sighting:
+    rules: GcRules
+    seen_at: datetime
+    lowered_at: datetime
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """What lakeplan wrote, when it is what is stored. ``before``: what it replaced; None when not known."""
+
+    at: datetime
+    before: GcRules | None
+
+
+def see_rules(
+    site: Site, state: StateWriter, stored: GcRules, clocks: Clocks, *, settle_seconds: int
+) -> RulesSeen:
+    """Compares the stored rules with what was seen before and with what applies wrote, and remembers them, in
+    the state and in the namespace. Of all that is known the latest counts: the last lowering on record, and
+    the first sight of rules that are others than before (they may have been higher in between). What only one
+    of the two records knows counts too; a state without a record starts anew.
+
+    Lowerings on record longer ago than ``settle_seconds`` are not searched for. Raises StorageError,
+    WriteConflict."""
+    key, now = rules_key(site.key), clocks.latest
+    current = state.read(key)
+    applied = _applied(state, site.key, stored)
+    lowerings = [
+        _lowered_at(_parse(data), stored, applied, now)
+        for data in (current.data if current else None, _in_namespace(site))
+        if data is not None
+    ]
+    if current is None:
+        lowerings.append(applied.at if applied is not None else now)
+    searched = clocks.earliest - timedelta(seconds=settle_seconds)
+    lowerings += _recorded(state, site.key, since=max([*lowerings, searched]), now=now)
+    lowered_at = max(lowerings)
+    record = {"rules": stored.to_body(), "seen_at": utc_text(now), "lowered_at": utc_text(lowered_at)}
+    data = (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
+    site.store.put(RULES_KEY, data)
+    state.write(key, data, if_version=current.version if current else None)
+    return RulesSeen(lowered_at, applied.before if applied is not None else None)
+
+
+def _lowered_at(seen: _Sighting | None, stored: GcRules, applied: _Applied | None, now: datetime) -> datetime:
+    """When rules were last lowered by what one sighting knew; None: its record is damaged."""
+    if seen is None:
+        return now
+    if seen.rules == stored:
+        return seen.lowered_at
+    if applied is None or applied.at <= seen.seen_at:
+        return max(now, seen.lowered_at)
+    if applied.before == seen.rules and not lowered(applied.before, stored):
+        return seen.lowered_at
+    return max(applied.at, seen.lowered_at)
+
+
+def _recorded(state: StateReader, repository: str, *, since: datetime, now: datetime) -> list[datetime]:
+    """When runs of the history lowered rules of the repository."""
+    found = []
+    for run in runs_since(state, since - LONGEST_RUN):
+        if run.record is None:
+            found.append(min(now, run.began + LONGEST_RUN))
+            continue
+        ended = run.record.finished_at or min(now, run.record.started_at + LONGEST_RUN)
+        found += [
+            ended
+            for step in run.record.steps
+            if step.repository == repository
+            and step.replaced
+            and step.after is not None
+            and lowered(step.before, step.after)
+        ]
+    return found
+
+
+def _in_namespace(site: Site) -> bytes | None:
+    try:
+        return site.store.read(RULES_KEY)
+    except StorageNotFound:
+        return None
+
+
+def _parse(data: bytes) -> _Sighting | None:
+    try:
+        record = parse_json(data)
+        return _Sighting(
+            rules_from_body(record["rules"]), _moment(record["seen_at"]), _moment(record["lowered_at"])
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, LakeplanError):
+        return None
+
+
+def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied | None:
+    """When lakeplan wrote these very rules, and what they replaced."""
+    try:
+        found = read_applied(state, repository)
+        if found is None:
+            return None
+        record, _ = found
+        if record.get("etag") != stored.etag:
+            return None
+        at = _moment(record["at"])
+        run = find_run(state, record["run_id"])
+    except (ValueError, KeyError, TypeError, AttributeError, LakeplanError):
+        return None
+    step = next((s for s in run.steps if s.repository == repository and s.replaced), None)
+    return _Applied(at, step.before if step is not None else None)
+
+
+def _moment(text: str) -> datetime:
+    at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    if at.tzinfo is None:
+        raise ValueError("a moment without a zone")
+    return at

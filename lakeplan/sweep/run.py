@@ -1,0 +1,385 @@
+"""``sweep run``: deletes what an approved mark names, and proves it.
+
+Before the first batch and every ten minutes it looks again, with rules, uncommitted data and refs read
+afresh: whatever anything holds now that did not hold it at the mark saves it. Records are written before and
+after every part (``lakeplan.sweep.deleting``), so that a run may be killed at any point and gone on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Literal
+
+from lakeplan.errors import GateRefused, LakeplanError, StalePlan, UsageError
+from lakeplan.formats.namespace import CLOCK_FILE, mark_prefix, part_id, quarantine_prefix, sweep_prefix
+from lakeplan.retention.keep import held_prefixes
+from lakeplan.review.run import Run
+from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RecheckRequest, RoundEnd
+from lakeplan.state.clocks import Clocks
+from lakeplan.state.sweeps import read_sweeps
+from lakeplan.sweep.inspection import foreign_ranges, only_new, read_rules, take_look
+from lakeplan.sweep.judge import check_readable, held_to_approval, judge_again
+from lakeplan.sweep.mark import by_text, collector_runs
+from lakeplan.sweep.neighbours import check_site, noted_runs, official_run
+from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.records import (
+    SEEN_NOTHING,
+    SeenAtMark,
+    StoredMark,
+    deleted,
+    load_approval,
+    load_seen,
+    newest_attempts,
+    read_approval,
+    read_end,
+)
+from lakeplan.sweep.rules import proven_absent, window
+from lakeplan.sweep.rules_seen import see_rules, site_clocks, site_lease
+from lakeplan.sweep.values import Approval, Mark
+from lakeplan.values.simulation import Amount, Choice
+from lakeplan.values.sweep import Part, PartEnd, Status, SweepSettings
+
+ROUND = timedelta(minutes=10)
+"""The longest time between two looks."""
+MAX_SAVED = 1_000_000
+"""When more than this comes back to life, the mark no longer describes the repository."""
+HELD_AGAIN = "something holds it again"
+NO_PART_BEGUN = (
+    "a round finished no part: the workers' clocks may be more than ten minutes ahead of this machine's"
+)
+SLOW_LOOK = "looking at what is held took longer than ten minutes: nothing was deleted by that look"
+NEVER_NOW = "never committed, and sweep.never_committed of the tree is keep now"
+SEEN_ONCE = "never committed, and looked for only once: sweep.settle has not passed"
+
+
+@dataclass
+class SweepEnd:
+    """What a run saw. ``ends`` are all finished parts, of earlier runs too; ``pending`` objects are in parts
+    that nobody finished; ``problem`` says why, "" when none are. ``settings`` are those that it kept to.
+    ``approval`` is None when the state has none any more: then nothing was deleted by this run."""
+
+    stored: StoredMark
+    approval: Approval | None
+    settings: SweepSettings
+    ends: list[PartEnd] = field(default_factory=list)
+    pending: Amount = field(default_factory=Amount)
+    problem: str = ""
+    looks: int = 0
+    came_back: int | None = None
+    """Objects that are gone, and that something held at the last inspection: in quarantine they can be
+    restored, else their data is lost. None while that is not known."""
+    closed: bool = False
+    runner: Choice | None = None
+    """Who deleted; None when nothing was to be deleted."""
+
+    @property
+    def mark(self) -> Mark:
+        return self.stored.mark
+
+    def amount(self, status: Status) -> Amount:
+        total = Amount()
+        for end in self.ends:
+            total += end.amounts.get(status, Amount())
+        return total
+
+    @property
+    def verified(self) -> int:
+        return sum(end.verified for end in self.ends)
+
+    @property
+    def finished(self) -> bool:
+        return not self.pending.objects
+
+
+def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
+    """Sweeps one approved mark, or goes on with it. Raises LakeplanError when it may not be swept at all
+    (not approved, not settled, stale, another collector ran); what fails on the way is in the answer."""
+    mark = stored.mark
+    approval = load_approval(ports.state, stored)
+    read_sweeps(ports.state, site.key)  # a damaged record must not be found after the deletion
+    lease = site_lease(site, ports.state, run)
+    site = held_to_approval(site, mark, approval)
+    clocks = check_clocks(site, mark, ports, by_text(run))
+    with lease:
+        check_round(site, mark, approval, ports, by_text(run))
+        check_site(site, clocks.latest.date())
+        runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
+        end = SweepEnd(stored, approval, site.desired.sweep)
+        runner.read_records(end)
+        if mark.settings.engine == "builtin":  # lakeFS's own job deletes a whole mark or nothing
+            runner.try_failed_again(end)
+        before, began = -1, ports.now()
+        while True:
+            runner.read_records(end)
+            left = runner.left()
+            if not left:
+                break
+            # a long round may end in the middle of a large part: the next one goes on with it
+            if len(left) == before and ports.now() - began < ROUND / 2:
+                end.problem = NO_PART_BEGUN
+                break
+            before, began = len(left), ports.now()
+            if ports.stop():
+                end.problem = "stopped by a signal"
+                break
+            try:
+                lease.renew()
+                if end.looks:
+                    check_round(site, mark, approval, ports, by_text(run))
+                round_end = runner.round(left, end)
+                end.runner = round_end.runner
+            except LakeplanError as error:
+                if not end.ends:
+                    raise  # nothing was done: this is why it may not be swept
+                end.problem = f"{error}" + (f" ({error.hint})" if error.hint else "")
+                break
+            if round_end.prepared:
+                before = -1
+            if round_end.problem:
+                end.problem = round_end.problem
+                break
+        return runner.ended(end)
+
+
+def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
+    """Ends a sweep that cannot go on (its mark is too old, another collector ran, the state was lost).
+    Deletes nothing: it finds out what is gone and what of that is held; everything else stays. Raises
+    LakeplanError for a sweep that nobody began."""
+    mark = stored.mark
+    approval = read_approval(ports.state, stored)
+    lease = site_lease(site, ports.state, run)
+    with lease:
+        seen = load_seen(site, mark) if stored.recorded else SEEN_NOTHING
+        runner = _Runner(site, mark, ports, seen, lease.renew, by_text(run))
+        settings = mark.settings if approval is None else approval.judged.sweep
+        end = SweepEnd(stored, approval, settings, closed=True)
+        runner.read_records(end)
+        if not runner.was_begun():
+            raise UsageError(
+                "nobody began to sweep this mark: there is nothing to close",
+                where=f"{site.key}: mark {mark.mark_id}",
+            )
+        if left := runner.left():
+            closed = runner.close(left)
+            end.problem, end.runner = closed.problem, closed.runner
+        return runner.ended(end)
+
+
+def check_clocks(site: Site, mark: Mark, ports: SweepPorts, by: str) -> Clocks:
+    """The clocks that a sweep is judged by now. Raises ClockSkew when they differ."""
+    return site_clocks(site, mark_prefix(mark.mark_id) + CLOCK_FILE, ports.now, by=by)
+
+
+def check_round(site: Site, mark: Mark, approval: Approval, ports: SweepPorts, by: str) -> None:
+    """Raises LakeplanError, by name, when no round of the mark may begin now: clocks, rules that were lowered
+    since, other collectors, gates. ``site`` comes from ``held_to_approval``."""
+    clocks = check_clocks(site, mark, ports, by)
+    settle = site.desired.sweep.settle_seconds
+    seen = see_rules(site, ports.state, read_rules(site), clocks, settle_seconds=settle)
+    check_may_run(site, mark, clocks, seen.lowered_at)
+    judge_again(site, mark, approval, clocks.latest.date())
+
+
+def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) -> None:
+    """Raises StalePlan or GateRefused, by name, when the mark may not be swept now by the site's settings."""
+    where = f"{site.key}: mark {mark.mark_id}"
+    check_readable(mark)
+    times = window(mark, site.desired.sweep.settle_seconds, lowered_at=lowered_at)
+    if problem := times.problem(earliest=clocks.earliest, latest=clocks.latest):
+        if clocks.latest < times.closes:
+            raise GateRefused(problem, where=where, hint="run it again then")
+        raise StalePlan(problem, where=where, hint="mark again")
+    if mark.repository_created is None:
+        raise StalePlan(
+            "an earlier release made this mark: it does not say which objects it saw",
+            where=where,
+            hint="mark again",
+        )
+    check_same_repository(site, mark)
+    check_alone(site, mark)
+    if mark.endpoint_url != site.server.endpoint_url or (
+        mark.storage_namespace != site.repository.storage_namespace
+    ):
+        raise StalePlan("the mark was made at another server or namespace", where=where, hint="mark again")
+    new = sorted(set(held_prefixes(site.desired.holds, clocks.earliest)) - set(mark.held_prefixes))
+    if new:
+        raise StalePlan(
+            f"the tree holds {new[0]}, which the mark did not know", where=where, hint="mark again"
+        )
+
+
+def check_same_repository(site: Site, mark: Mark) -> None:
+    """Raises StalePlan when the repository was deleted and made again since the mark, under the same name."""
+    created = site.reader.get_repository(site.desired.name).creation_date
+    if mark.repository_created not in (None, created):
+        raise StalePlan(
+            "the repository was deleted and made again since the mark was made",
+            where=f"{site.key}: mark {mark.mark_id}",
+            hint="mark again",
+        )
+
+
+def check_alone(site: Site, mark: Mark) -> None:
+    """Raises StalePlan when another collector ran since the mark was made."""
+    others = sorted(set(collector_runs(site)) - set(mark.collector_runs) - _own_report(site, mark))
+    if others:
+        raise StalePlan(
+            f"a collector ran since the mark was made (run {others[0]})",
+            where=f"{site.key}: mark {mark.mark_id}",
+            hint="mark again",
+        )
+
+
+def _own_report(site: Site, mark: Mark) -> set[str]:
+    """This very sweep, and the run id under which it writes the official report when it got that far."""
+    own = {mark.mark_id, *noted_runs(site.store, mark.mark_id)}
+    if (run_id := official_run(site.store, mark.mark_id)) is not None:
+        own.add(run_id)
+    return own
+
+
+class _Runner:
+    def __init__(
+        self, site: Site, mark: Mark, ports: SweepPorts, seen: SeenAtMark, keep: Callable[[], None], by: str
+    ) -> None:
+        self._by = by
+        self._site = site
+        self._mark = mark
+        self._ports = ports
+        self._seen = seen
+        self._keep = keep
+        self._prefix = sweep_prefix(mark.mark_id)
+        self._done: dict[str, int] = {}
+        self._read: dict[tuple[str, int], PartEnd] = {}
+        self._again: dict[str, int] = {}
+
+    def read_records(self, end: SweepEnd) -> None:
+        """What is finished, as the namespace shows it."""
+        self._done = newest_attempts(self._site, self._mark.mark_id)
+        end.ends = []
+        for part in self._mark.marked.going:
+            if (attempt := self._done.get(part_id(part.name))) is None:
+                continue
+            key = (part.name, attempt)
+            if key not in self._read:
+                self._read[key] = read_end(self._site, self._mark.mark_id, part, attempt)
+            end.ends.append(self._read[key])
+
+    def try_failed_again(self, end: SweepEnd) -> None:
+        """From now on parts count as not finished while their records are those that this run found, and name
+        objects that failed."""
+        failed = {part_id(one.name) for one in end.ends if one.amounts.get(Status.FAILED, Amount()).objects}
+        self._again = {name: self._done[name] + 1 for name in failed}
+
+    def left(self) -> list[Part]:
+        """Parts that are not finished."""
+
+        def is_done(name: str) -> bool:
+            return self._done.get(name, -1) >= self._again.get(name, 0)
+
+        return [part for part in self._mark.marked.going if not is_done(part_id(part.name))]
+
+    def ended(self, end: SweepEnd) -> SweepEnd:
+        """What is left, and of what is gone how much is held: both as they are now."""
+        self.read_records(end)
+        never = [part for part in self._mark.marked.going if part_id(part.name) not in self._done]
+        end.pending = Amount(sum(part.rows for part in never), sum(part.size_bytes for part in never))
+        if end.finished:
+            try:
+                end.came_back = self._came_back(end)
+            except LakeplanError as error:
+                why = f"what was deleted and is held again is not known: {error}"
+                end.problem = "; ".join(text for text in (end.problem, why) if text)
+        return end
+
+    def round(self, left: list[Part], end: SweepEnd) -> RoundEnd:
+        """Looks again, then deletes until ten minutes have passed since."""
+        saved, never, looked_at = self._look(left)
+        end.looks += 1
+        until = looked_at + ROUND
+        if self._ports.now() >= until:
+            return RoundEnd((), SLOW_LOOK)
+        request = self._request(left, self._mark.settings.mode)
+        return self._ports.sweeper.delete(
+            replace(request, saved=saved, keep_never_committed=never, until=until, keep=self._keep)
+        )
+
+    def was_begun(self) -> bool:
+        begun = self._site.store.list_objects(f"{self._prefix}begun/")
+        return bool(self._done) or next(iter(begun), None) is not None
+
+    def close(self, left: list[Part]) -> RoundEnd:
+        """Gives every object of these parts its end, and deletes none."""
+        return self._ports.sweeper.delete(replace(self._request(left, "close"), keep=self._keep))
+
+    def _request(self, left: list[Part], mode: Literal["delete", "quarantine", "close"]) -> DeleteRequest:
+        settings = self._site.desired.sweep
+        return DeleteRequest(
+            store=self._site.store,
+            parts=tuple(left),
+            mark_prefix=mark_prefix(self._mark.mark_id),
+            prefix=self._prefix,
+            quarantine_prefix=quarantine_prefix(self._mark.mark_id),
+            settings=DeleteSettings(
+                mode=mode,
+                versions=settings.versions,
+                verify_all=settings.verify == "all",
+                cutoff_us=round(self._mark.cutoff.timestamp() * 1_000_000),
+                rate=settings.rate,
+            ),
+            saved={},
+            attempts={part.name: self._again.get(part_id(part.name), 0) for part in left},
+        )
+
+    def _came_back(self, end: SweepEnd) -> int:
+        """Inspects a last time: how many of the objects that are gone something holds now. What was restored
+        since is not among them."""
+        if not end.amount(Status.DELETED).objects:
+            return 0
+        held, _, _ = self._look(list(self._mark.marked.going))
+        gone = {address: size for address, size in deleted(self._site, self._mark) if address in held}
+        there = self._site.store.find(sorted(gone))
+        # another object at the address, by its size, is not what holds it again
+        return sum(address not in there or there[address].size != size for address, size in gone.items())
+
+    def _look(self, left: list[Part]) -> tuple[Mapping[str, str], str, datetime]:
+        """Addresses that are held again, with why; why nothing never committed may go, or ""; and when this
+        machine began to look at the repository itself. The others come first: they may take long."""
+        site, mark = self._site, self._mark
+        foreign, unreadable = foreign_ranges(site, keep=self._keep)
+        if unreadable:
+            name, why = next(iter(unreadable.items()))
+            raise GateRefused(f"repository {name} cannot be read: {why}", where=site.key)
+        looked_at = self._ports.now()
+        now = check_clocks(site, mark, self._ports, self._by).earliest
+        look = take_look(site, read_rules(site), now=now, before=None)
+        kept, prefixes = look.kept_metaranges(), look.held_prefixes
+        # what the mark read elsewhere was compared with the prefixes that it knew, and with no others
+        read = self._seen.other_metaranges if {*prefixes} <= {*mark.held_prefixes} else ()
+        others = look.metaranges().keys() - kept - {*read} if prefixes else ()
+        held = self._ports.marker.held_again(
+            RecheckRequest(
+                store=site.store,
+                parts=tuple(left),
+                prefix=mark_prefix(mark.mark_id),
+                storage_namespace=site.repository.storage_namespace,
+                metadata=site.reader.metadata_reader(site.desired.name),
+                uncommitted=look.uncommitted,
+                metaranges=tuple(sorted(kept - self._seen.kept_metaranges)),
+                foreign=only_new(foreign, self._seen.foreign),
+                other_metaranges=tuple(sorted(others)),
+                held_prefixes=prefixes,
+            ),
+            limit=MAX_SAVED,
+        )
+        if len(held) > MAX_SAVED:
+            raise StalePlan(
+                f"more than {MAX_SAVED:,} marked objects are held again", where=site.key, hint="mark again"
+            )
+        settled = proven_absent(
+            first_seen=mark.looked_at, now=now, settle_seconds=site.desired.sweep.settle_seconds
+        )
+        never = NEVER_NOW if site.desired.sweep.never_committed == "keep" else "" if settled else SEEN_ONCE
+        return dict.fromkeys(held, HELD_AGAIN), never, looked_at

@@ -1,0 +1,454 @@
+"""The sweep commands over several repositories: each fails on its own, the others go on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from lakeplan.errors import (
+    ExitCode,
+    FormatError,
+    LakeplanError,
+    ReadOnlyRepository,
+    StorageNotFound,
+    UsageError,
+)
+from lakeplan.formats.marks import read_part
+from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix
+from lakeplan.review.gates import Openers
+from lakeplan.review.run import Run
+from lakeplan.review.selection import Selection
+from lakeplan.stores.protocols import StateReader
+from lakeplan.sweep.finish import finish
+from lakeplan.sweep.judge import approve
+from lakeplan.sweep.mark import Made, MarkOptions, make_marks
+from lakeplan.sweep.neighbours import begun_sweeps
+from lakeplan.sweep.ports import (
+    MARK_INDEX,
+    Site,
+    SweepPorts,
+    approval_key,
+    open_site,
+    other_servers,
+    select,
+    select_one,
+)
+from lakeplan.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines, purge
+from lakeplan.sweep.records import (
+    StoredMark,
+    load_mark,
+    read_approval,
+    read_mark_index,
+    read_stored,
+    repository_of,
+)
+from lakeplan.sweep.rules import window
+from lakeplan.sweep.run import run_sweep
+from lakeplan.sweep.values import Mark
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import DesiredRepository, ServerConfig
+from lakeplan.values.plan import Plan
+from lakeplan.values.plan_parts import Bit
+from lakeplan.values.records import utc_text
+from lakeplan.values.repository import Repository
+from lakeplan.values.shown_records import Digests, absent, object_digests
+from lakeplan.values.sweep import EXPIRED_CLASSES, MarkStage, SweepSettings
+
+Json = dict[str, Any]
+MARKS_FORMAT = "lakeplan.marks/v1"
+
+
+@dataclass
+class MarkReport:
+    """``skipped`` and ``failed`` map ``server/name`` to why."""
+
+    marks: list[Mark] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, LakeplanError] = field(default_factory=dict)
+
+    def add(self, key: str, made: Made) -> None:
+        match made:
+            case Mark():
+                self.marks.append(made)
+            case ReadOnlyRepository():
+                self.skipped[key] = made.message
+            case LakeplanError():
+                self.failed[key] = made
+            case _:
+                self.skipped[key] = made
+
+    @property
+    def exit_code(self) -> int:
+        if not self.failed:
+            return ExitCode.OK
+        if self.marks or self.skipped or len(self.failed) > 1:
+            return ExitCode.PARTLY_DONE
+        return next(iter(self.failed.values())).exit_code
+
+
+def mark_all(
+    tree: DesiredTree,
+    selection: Selection,
+    ports: SweepPorts,
+    run: Run,
+    *,
+    settings: Callable[[SweepSettings], SweepSettings],
+    openers: Openers,
+    new_mark_id: Callable[[], str],
+) -> MarkReport:
+    """Marks every selected repository. ``settings`` puts a command's options over the
+    tree's. Raises UsageError when none is selected."""
+    wanted, failed = select(tree, selection, ports)
+    openers.check_named([*(d.key for d in wanted), *failed])
+    _check_allowed(openers.allowed, [d.key for d in wanted])
+    report = MarkReport(failed=dict(failed))
+    others = cache(lambda server: other_servers(tree.servers[server], tree, ports))
+    sites: list[tuple[Site, MarkOptions]] = []
+    for desired in wanted:
+        try:
+            site = open_site(desired, tree, ports, lambda server: others(server.name))
+        except LakeplanError as error:
+            report.add(desired.key, error)
+        else:
+            sites.append((site, MarkOptions(new_mark_id(), settings(desired.sweep), openers)))
+    for site, made in make_marks(sites, ports, run):
+        report.add(site.key, made)
+    return report
+
+
+def _check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
+    """Raises UsageError for an ``--allow`` that names no repository where several are marked."""
+    for flag in sorted(allowed):
+        if "=" not in flag and len(keys) > 1:
+            flags = " ".join(f"--allow {key}={flag}" for key in keys[:10])
+            raise UsageError(
+                f"--allow {flag} names no repository, and {len(keys):,} are selected",
+                hint=f"name each one whose gate you mean to override: {flags}",
+            )
+
+
+def open_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site, StoredMark]:
+    """A mark by its id, and its repository. Raises UsageError for an unknown one."""
+    site = open_site(select_one(tree, repository_of(ports.state, mark_id), ports), tree, ports)
+    return site, load_mark(site, ports.state, mark_id)
+
+
+def quarantines(
+    tree: DesiredTree, selection: Selection, ports: SweepPorts, *, older_than: datetime
+) -> list[Quarantine]:
+    """Of all selected repositories, those that ``sweep.quarantine_age`` lets be purged too. Raises the error
+    of the first that cannot be read: a purge that left some out without a word would be taken for a whole
+    one."""
+    wanted, failed = select(tree, selection, ports)
+    if failed:
+        raise next(iter(failed.values()))
+    sites = [open_site(desired, tree, ports) for desired in wanted]
+    now = ports.now()
+    found = []
+    for site in sites:
+        age = timedelta(seconds=site.desired.sweep.quarantine_age_seconds)
+        found += list_quarantines(site, older_than=min(older_than, now - age))
+    return found
+
+
+def purge_all(
+    found: Sequence[Quarantine], ports: SweepPorts, run: Run, *, older_than: datetime, option: str | None
+) -> tuple[Json, int]:
+    """Purges each on its own: the document (``schemas/purge.v1.json``), and the exit code. ``option``: what a
+    person gave as age."""
+    ends: list[Json] = []
+    refused: list[Json] = []
+    codes: list[int] = []
+    for one in found:
+        try:
+            ends.append(purge(one, ports, run, older_than=older_than))
+        except LakeplanError as error:
+            codes.append(error.exit_code)
+            why = {"message": error.message, "hint": error.hint}
+            refused.append({"repository": one.site.key, "mark_id": one.mark_id, **why})
+    document = {"format": PURGE_FORMAT, "older_than": option, "quarantines": ends, "refused": refused}
+    if len(codes) == 1 and not ends:
+        return document, codes[0]
+    partly = codes or any(end["needed"] or end["failed"] or end["problem"] for end in ends)
+    return document, ExitCode.PARTLY_DONE if partly else ExitCode.OK
+
+
+def marks_document(report: MarkReport) -> Json:
+    """``schemas/marks.v1.json``."""
+    return {
+        "format": MARKS_FORMAT,
+        "marks": [mark_document(mark) for mark in report.marks],
+        "skipped": dict(report.skipped),
+        "failed": {
+            key: {"message": error.message, "where": error.where, "hint": error.hint}
+            for key, error in report.failed.items()
+        },
+    }
+
+
+def mark_document(mark: Mark) -> Json:
+    """A mark for people and pipelines: its document, and when it may be swept."""
+    times = window(mark, mark.settings.settle_seconds)
+    return {
+        **mark.to_document(),
+        "sweep_from": utc_text(max(times.opens, mark.marked_at)),
+        "sweep_until": utc_text(times.closes),
+    }
+
+
+def stage_of(site: Site, state: StateReader, mark_id: str) -> MarkStage:
+    """How far a mark is whose sweep left no summary."""
+    if mark_id in begun_sweeps(site):
+        return "begun"
+    return "marked" if state.read(approval_key(mark_id)) is None else "approved"
+
+
+def list_marks(state: StateReader) -> list[Json]:
+    """Every mark the state knows, newest first: id, repository, when, by whom, whether it is approved."""
+    found = []
+    for key in reversed(state.list_keys(MARK_INDEX)):
+        mark_id = key.removeprefix(MARK_INDEX).removesuffix(".json")
+        try:
+            entry = read_mark_index(state, mark_id)
+        except FormatError:
+            entry = {"repository": "?", "marked_at": "", "by": ""}
+        if entry is None:
+            continue
+        row = {"mark_id": mark_id, **{k: entry[k] for k in ("repository", "marked_at", "by")}}
+        found.append({**row, "approved": state.read(approval_key(mark_id)) is not None})
+    return found
+
+
+REASON = "sweep.automatic: every object was in what the plan showed"
+_EXPIRED = frozenset(kind.value for kind in EXPIRED_CLASSES)
+
+
+@dataclass
+class AutomaticEnd:
+    """``waiting`` maps ``server/name`` to why its mark waits for a person; ``swept`` are documents of runs;
+    ``failed`` why a sweep did not happen."""
+
+    waiting: dict[str, str] = field(default_factory=dict)
+    swept: list[dict[str, Any]] = field(default_factory=list)
+    failed: dict[str, LakeplanError] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        codes = [error.exit_code for error in self.failed.values()]
+        if any(d["failed"]["objects"] or not d["finished"] or d["came_back"] != 0 for d in self.swept):
+            codes.append(ExitCode.PARTLY_DONE)
+        return max(codes, default=ExitCode.OK)
+
+
+def shown_by(plan: Plan) -> dict[str, Digests]:
+    """The objects that a plan showed as deleted at once, by repository: what newly expires, and the backlog
+    when it was read. Nothing may be deleted automatically that nobody was shown."""
+    shown: dict[str, Digests] = {}
+    for repository in plan.repositories:
+        named = repository.impact.shown.read() if repository.impact.shown is not None else None
+        if named is not None:
+            shown[repository.key] = named.of(Bit.NOW | Bit.BACKLOG)
+    return shown
+
+
+def sweep_marks(
+    report: MarkReport,
+    tree: DesiredTree,
+    ports: SweepPorts,
+    *,
+    shown: Mapping[str, Digests],
+    openers: Openers,
+    new_run: Callable[[], Run],
+    new_official_id: Callable[[], str],
+) -> AutomaticEnd:
+    """Approves and sweeps the marks that may go by themselves. Each fails on its own."""
+    end = AutomaticEnd()
+    for mark in report.marks:
+        if not mark.goes.objects:
+            continue
+        if why := _never_automatic(mark):
+            end.waiting[mark.key] = why
+            continue
+        _sweep_one(mark, tree, ports, end, openers, shown.get(mark.key), (new_run(), new_official_id()))
+    return end
+
+
+def _never_automatic(mark: Mark) -> str:
+    """Why a person has to approve a mark whatever was shown; ""."""
+    if not mark.settings.automatic:
+        return "awaiting approval"
+    if mark.settings.engine != "builtin":
+        return "awaiting approval: the official engine is never run by itself"
+    if mark.goes != mark.marked.amount(*EXPIRED_CLASSES):
+        return "awaiting approval: no plan shows what was never committed"
+    return ""
+
+
+def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
+    """Why a person has to approve, since objects of the mark's parts are not among those of the plan; "".
+    The parts decide, object by object: as many others prove nothing."""
+    never, others = 0, 0
+    for part in mark.marked.going:
+        key = mark_prefix(mark.mark_id) + part.name
+        rows = read_part(site.store.read(key), name=f"{site.store.url}/{key}", sha256=part.sha256)
+        classes = rows.column("class").to_pylist()
+        never += sum(1 for each in classes if each not in _EXPIRED)
+        found = object_digests(mark.key, rows.column("address").to_pylist())
+        others += len(found) if shown is None else absent(found, shown)
+    if never:
+        return "awaiting approval: no plan shows what was never committed"
+    if not others:
+        return ""
+    return (
+        f"awaiting approval: {mark.goes.objects:,} objects would be deleted, and of these the plan had shown"
+        f" {mark.goes.objects - others:,}. plan --backlog shows what expired before"
+    )
+
+
+def _sweep_one(
+    mark: Mark,
+    tree: DesiredTree,
+    ports: SweepPorts,
+    end: AutomaticEnd,
+    openers: Openers,
+    shown: Digests | None,
+    run_and_id: tuple[Run, str],
+) -> None:
+    run, official_id = run_and_id
+    try:
+        site, stored = open_mark(tree, mark.mark_id, ports)
+        if why := _not_shown(site, stored.mark, shown):
+            end.waiting[mark.key] = why
+            return
+        approve(site, stored, ports.state, run, reason=REASON, openers=openers, automatic=True)
+        opens = window(stored.mark, site.desired.sweep.settle_seconds).opens
+        if ports.now() < opens:
+            end.waiting[mark.key] = f"approved; it settles until {opens:%Y-%m-%d %H:%M} UTC, then sweep run"
+            return
+        swept = run_sweep(site, stored, ports, run)
+        end.swept.append(finish(site, swept, ports, run, run_id=official_id))
+    except LakeplanError as error:
+        end.failed[mark.key] = error
+
+
+_log = logging.getLogger(__name__)
+NAMED = 5
+"""Repositories that a message names."""
+
+
+@dataclass
+class _Search:
+    """``found``: repositories that confirm the record in their namespace. ``others``: why one does not;
+    ``unread``: why one could not be read. Both by ``server/name``."""
+
+    found: list[tuple[DesiredRepository, StoredMark]] = field(default_factory=list)
+    others: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+def find_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site, StoredMark]:
+    """As ``open_mark``; a mark that the state does not know is searched for in the namespaces of the tree's
+    repositories. Raises LakeplanError unless exactly one of them has it."""
+    if read_mark_index(ports.state, mark_id) is not None:
+        return open_mark(tree, mark_id, ports)
+    search = _search(tree, checked_mark_id(mark_id), ports)
+    if len(search.found) != 1:
+        raise _not_one(mark_id, search)
+    desired, stored = search.found[0]
+    approval = read_approval(ports.state, stored)
+    _log.warning(
+        "the state does not know mark %s: going by its record in the namespace of %s", mark_id, desired.key
+    )
+    if search.unread:
+        _log.warning("not searched for the mark: %s", _named(search.unread))
+    return open_site(desired, tree, ports), StoredMark(stored.mark, stored.digest, approval is not None)
+
+
+def _search(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> _Search:
+    search = _Search()
+    for name, server in tree.servers.items():
+        try:
+            listed = {repository.id: repository for repository in ports.reader(name).list_repositories()}
+        except LakeplanError as error:
+            search.unread[f"server {name}"] = error.message
+            continue
+        wanted = [desired for desired in tree.resolve(name, listed) if desired.name in listed]
+        with ports.progress.task(f"searching for mark {mark_id} on {name}", len(wanted)) as step:
+            for desired in wanted:
+                _search_one(desired, server, listed[desired.name], mark_id, ports, search)
+                step()
+    return search
+
+
+def _search_one(
+    desired: DesiredRepository,
+    server: ServerConfig,
+    repository: Repository,
+    mark_id: str,
+    ports: SweepPorts,
+    search: _Search,
+) -> None:
+    try:
+        stored = read_stored(ports.store(server, repository), mark_id)
+    except StorageNotFound:
+        return
+    except LakeplanError as error:
+        search.unread[desired.key] = error.message
+        return
+    if why := _not_of(stored.mark, mark_id, desired, server, repository):
+        search.others[desired.key] = why
+    else:
+        search.found.append((desired, stored))
+
+
+def _not_of(
+    mark: Mark, mark_id: str, desired: DesiredRepository, server: ServerConfig, repository: Repository
+) -> str:
+    """Why a record is not that of a mark of this repository; "" when it is."""
+    if mark.mark_id != mark_id or mark.key != desired.key:
+        return f"it is mark {mark.mark_id} of {mark.key}"
+    if mark.endpoint_url != server.endpoint_url:
+        return f"the mark was made at {mark.endpoint_url}"
+    if mark.storage_namespace != repository.storage_namespace:
+        return f"the mark was made in the namespace {mark.storage_namespace}"
+    if mark.repository_created is None:
+        return "an earlier release made the mark: it does not say which repository it saw"
+    if mark.repository_created != repository.creation_date:
+        return "the repository was deleted and made again since the mark was made"
+    return ""
+
+
+def _not_one(mark_id: str, search: _Search) -> LakeplanError:
+    folder = mark_prefix(mark_id)
+    if search.found:
+        keys = ", ".join(desired.key for desired, _ in search.found)
+        return LakeplanError(
+            f"the state does not know mark {mark_id}, and several repositories have a record of it: {keys}",
+            hint=f"find out which of them lakeplan did not write, and remove {folder} there",
+        )
+    if search.others:
+        return LakeplanError(
+            f"the state does not know mark {mark_id}, and no repository confirms the record in its namespace:"
+            f" {_named(search.others)}",
+            where=f"{folder}{MARK_FILE}",
+            hint="restore the state from a backup, or use the tree that the mark was made with",
+        )
+    if search.unread:
+        return LakeplanError(
+            f"the state does not know mark {mark_id}, and no namespace that can be read has a record of it;"
+            f" not read: {_named(search.unread)}",
+            hint="run the command again when they can be read",
+        )
+    return UsageError(
+        f"neither the state nor a namespace of the tree's repositories knows mark {mark_id}",
+        hint="check the id; use the tree that the mark was made with",
+    )
+
+
+def _named(why: dict[str, str]) -> str:
+    named = "; ".join(f"{key}: {text}" for key, text in list(why.items())[:NAMED])
+    return named + (f"; and {len(why) - NAMED:,} more" if len(why) > NAMED else "")

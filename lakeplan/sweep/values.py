@@ -1,0 +1,282 @@
+"""Marks and their approvals."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lakeplan.errors import FormatError
+from lakeplan.values import records
+from lakeplan.values.desired import Safety
+from lakeplan.values.plan import GateOutcome, GateResult
+from lakeplan.values.records import utc_text
+from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import Amount, Choice
+from lakeplan.values.sweep import MARK_FORMAT, MarkClass, Marked, Part, SweepSettings, Versions, going_classes
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """A gate that ``--allow`` overrode for one mark, with its figures of that moment."""
+
+    gate: str
+    unit: str
+    value: float | None
+    limit: float | None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the gates of a mark were judged by when it was approved. ``automatic``: no person was asked.
+    ``grace_period_seconds``: the server's then; None when it did not say."""
+
+    safety: Safety
+    sweep: SweepSettings
+    grace_period_seconds: int | None
+    allowed: tuple[Allowance, ...]
+    automatic: bool
+
+
+@dataclass(frozen=True)
+class Approval:
+    """``digest`` is of the mark's document; ``at`` is ISO 8601."""
+
+    mark_id: str
+    digest: str
+    objects: int
+    size_bytes: int
+    by: str
+    at: str
+    reason: str
+    judged: Judged
+
+    def to_row(self) -> dict[str, Any]:
+        """For documents: everything but what the gates were judged by."""
+        return {key: value for key, value in vars(self).items() if key != "judged"}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """``marked_at``: when the run began; nothing that was modified at ``cutoff`` or later is in it.
+    ``looked_at``: when uncommitted data and refs were read. ``lowered_at``: when a rule was last lowered, or
+    first seen as it is. ``collector_runs``: runs of collectors that were there already. ``unreadable``:
+    repositories of the server that could not be read, with why: while there are any, nothing may go.
+    ``settings`` are those it was made with, ``tree_settings`` the tree's, which options may have replaced.
+    ``repository_created``: epoch seconds; None in marks of releases that recorded neither this nor which
+    object they saw at an address."""
+
+    mark_id: str
+    server: str
+    repository: str
+    endpoint_url: str
+    storage_namespace: str
+    marked_at: datetime
+    cutoff: datetime
+    looked_at: datetime
+    lowered_at: datetime
+    rules: GcRules
+    settings: SweepSettings
+    tree_settings: SweepSettings
+    held_prefixes: tuple[str, ...]
+    marked: Marked
+    candidates: Amount
+    seen_sha256: str
+    collector_runs: tuple[str, ...]
+    unreadable: Mapping[str, str]
+    gates: tuple[GateResult, ...]
+    by: str
+    tree_commit: str | None = None
+    repository_created: int | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.server}/{self.repository}"
+
+    @property
+    def goes(self) -> Amount:
+        """What a sweep may delete."""
+        return self.marked.amount(*going_classes(self.settings.never_committed))
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "format": MARK_FORMAT,
+            "mark_id": self.mark_id,
+            "server": self.server,
+            "repository": self.repository,
+            "endpoint_url": self.endpoint_url,
+            "storage_namespace": self.storage_namespace,
+            "repository_created": self.repository_created,
+            "marked_at": utc_text(self.marked_at),
+            "cutoff": utc_text(self.cutoff),
+            "looked_at": utc_text(self.looked_at),
+            "lowered_at": utc_text(self.lowered_at),
+            "rules": self.rules.to_body(),
+            "settings": settings_document(self.settings),
+            "tree_settings": settings_document(self.tree_settings),
+            "held_prefixes": list(self.held_prefixes),
+            "goes": _amount(self.goes),
+            "candidates": _amount(self.candidates),
+            "classes": {kind.value: _amount(self.marked.amount(kind)) for kind in MarkClass},
+            "going": [_part(part) for part in self.marked.going],
+            "kept": [_part(part) for part in self.marked.kept],
+            "seen_sha256": self.seen_sha256,
+            "collector_runs": list(self.collector_runs),
+            "unreadable": dict(self.unreadable),
+            "gates": [_gate(gate) for gate in self.gates],
+            "by": self.by,
+            "tree_commit": self.tree_commit,
+            "runner": None if self.marked.runner is None else self.marked.runner.to_row(),
+        }
+
+    def to_bytes(self) -> bytes:
+        text = json.dumps(self.to_document(), sort_keys=True, indent=1, ensure_ascii=False)
+        return f"{text}\n".encode()
+
+
+def digest_of(data: bytes) -> str:
+    """Of a mark's stored bytes: what an approval records."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_mark(data: bytes, *, name: str) -> Mark:
+    """Raises FormatError for what is no mark, or one of another version."""
+    what, hint = "the mark", "mark the repository again"
+    formatted = records.record({"format": records.text})
+    version = records.read_record(data, formatted, what=what, where=name, hint=hint)["format"]
+    if version != MARK_FORMAT:
+        raise FormatError(f"is a mark of another version ({version})", where=name, hint=hint)
+    document = records.read_record(data, _DOCUMENT, what=what, where=name, hint=hint)
+    try:
+        return _mark(document)
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError("is no mark", where=name, hint=hint) from error
+
+
+_PART_NAME = re.compile(r"(going|kept)/[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+def _part_name(value: Any, name: str) -> None:
+    """It becomes part of keys, and anybody who can write to the namespace could put another one there."""
+    records.text(value, name)
+    if not _PART_NAME.fullmatch(value):
+        raise records.Misshapen(f"{name} is not the name of a part")
+
+
+_SETTINGS: Mapping[str, records.Shape] = {
+    "engine": records.exactly("builtin", "lakefs-spark-client"),
+    "automatic": records.flag,
+    "mode": records.exactly("delete", "quarantine"),
+    "min_age_seconds": records.count,
+    "settle_seconds": records.count,
+    "margin_seconds": records.count,
+    "never_committed": records.exactly("keep", "collect"),
+    "versions": records.exactly(*(versions.value for versions in Versions)),
+    "verify": records.exactly("sample", "all"),
+    "max_objects": records.count,
+    "max_bytes": records.count,
+    "rate": records.or_null(records.count),
+}
+_LATER_SETTINGS: Mapping[str, records.Shape] = {"quarantine_age_seconds": records.count}
+"""Marks of earlier releases lack them."""
+_BLOCK = records.record(_SETTINGS, _LATER_SETTINGS)
+_PARTS = records.list_of(
+    records.record(
+        {"name": _part_name, "rows": records.count, "size_bytes": records.count, "sha256": records.text}
+    )
+)
+_DOCUMENT = records.record(
+    {
+        **dict.fromkeys(
+            ("mark_id", "server", "repository", "endpoint_url", "storage_namespace"), records.text
+        ),
+        **dict.fromkeys(("marked_at", "cutoff", "looked_at", "lowered_at"), records.moment),
+        "rules": records.rules,
+        "settings": _BLOCK,
+        "tree_settings": _BLOCK,
+        "held_prefixes": records.list_of(records.text),
+        "candidates": records.AMOUNT,
+        "classes": records.map_of(records.AMOUNT),
+        "going": _PARTS,
+        "kept": _PARTS,
+        "seen_sha256": records.text,
+        "collector_runs": records.list_of(records.text),
+        "unreadable": records.map_of(records.text),
+        "gates": records.list_of(records.record({"outcome": records.text})),
+        "by": records.text,
+        "tree_commit": records.or_null(records.text),
+    },
+    {
+        "repository_created": records.count,
+        "runner": records.or_null(records.record({"name": records.text, "reason": records.text})),
+    },
+)
+
+
+def _mark(document: Mapping[str, Any]) -> Mark:
+    classes = {
+        MarkClass(name): Amount(entry["objects"], entry["size_bytes"])
+        for name, entry in document["classes"].items()
+    }
+    body = document["rules"]
+    return Mark(
+        mark_id=document["mark_id"],
+        server=document["server"],
+        repository=document["repository"],
+        endpoint_url=document["endpoint_url"],
+        storage_namespace=document["storage_namespace"],
+        marked_at=_moment(document["marked_at"]),
+        cutoff=_moment(document["cutoff"]),
+        looked_at=_moment(document["looked_at"]),
+        lowered_at=_moment(document["lowered_at"]),
+        rules=GcRules(
+            body["default_retention_days"], {b["branch_id"]: b["retention_days"] for b in body["branches"]}
+        ),
+        settings=_settings(document["settings"]),
+        tree_settings=_settings(document["tree_settings"]),
+        held_prefixes=tuple(document["held_prefixes"]),
+        marked=Marked(
+            tuple(Part(**part) for part in document["going"]),
+            tuple(Part(**part) for part in document["kept"]),
+            classes,
+            None if document.get("runner") is None else Choice(**document["runner"]),
+        ),
+        candidates=Amount(document["candidates"]["objects"], document["candidates"]["size_bytes"]),
+        seen_sha256=document["seen_sha256"],
+        collector_runs=tuple(document["collector_runs"]),
+        unreadable=dict(document["unreadable"]),
+        gates=tuple(
+            GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in document["gates"]
+        ),
+        by=document["by"],
+        tree_commit=document["tree_commit"],
+        repository_created=document.get("repository_created"),
+    )
+
+
+def _settings(document: Mapping[str, Any]) -> SweepSettings:
+    return SweepSettings(**{**document, "versions": Versions(document["versions"])})
+
+
+def settings_document(settings: SweepSettings) -> dict[str, Any]:
+    return {**vars(settings), "versions": settings.versions.value}
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _amount(amount: Amount) -> dict[str, int]:
+    return {"objects": amount.objects, "size_bytes": amount.size_bytes}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return dict(vars(part))
+
+
+def _gate(gate: GateResult) -> dict[str, Any]:
+    return {**vars(gate), "outcome": gate.outcome.value}

@@ -1,0 +1,1 @@
+"""YAML of a tree becomes the desired configuration of repositories."""

@@ -1,0 +1,365 @@
+"""Checks of single values: durations, bytes, percentages, dates, globs and names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from lakeplan import limits
+from lakeplan.retention.keep import prefix_problem
+from lakeplan.retention.patterns import BRANCH_NAMES, is_glob, pattern_problem, why_no_branch, why_no_tag
+from lakeplan.tree.layers import CLEAR, SERVER_BLOCKS
+from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
+from lakeplan.values.desired import Source
+from lakeplan.values.sweep import Hold, SweepSettings, Versions
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION = re.compile(r"(?:[0-9]{1,9}[smhdw])+", re.ASCII)
+_BYTES = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?(?:([KMGTP])(i?))?B", re.ASCII)
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", re.ASCII)
+_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?: ([A-Z]{3}))?", re.ASCII)
+_COUNT = re.compile(r"[0-9]{1,30}(?:_[0-9]{1,30})*", re.ASCII)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_POWERS = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+MAX_SECONDS = 36500 * 86400
+
+
+def parse_duration(text: str) -> int:
+    """Seconds of ``7d`` or ``1w3d12h``: units s, m, h, d, w (branch-lifecycle.md), more than zero."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is not a duration such as 7d or 1w3d12h (s, m, h, d, w)")
+    seconds = sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"[0-9]+[smhdw]", text))
+    if seconds == 0:
+        raise ValueError("a duration is more than zero")
+    if seconds > MAX_SECONDS:
+        raise ValueError("a duration is at most 36500 days")
+    return seconds
+
+
+def parse_bytes(value: int | str) -> int:
+    """Bytes: ``5TB`` is 5 × 10^12, ``5TiB`` is 5 × 2^40."""
+    if isinstance(value, int):
+        return value
+    match = _BYTES.fullmatch(value)
+    if not match:
+        raise ValueError(f"{value!r} is not a number of bytes such as 500GB or 5TiB")
+    number, unit, binary = match.groups()
+    factor = (1024 if binary else 1000) ** _POWERS.get(unit, 0)
+    return int(Decimal(number) * factor)
+
+
+def parse_percent(value: float | str) -> float:
+    """0 to 100."""
+    if isinstance(value, str):
+        match = _PERCENT.fullmatch(value)
+        if not match:
+            raise ValueError(f"{value!r} is not a percentage such as 30 or 30%")
+        value = float(match.group(1))
+    if not 0 <= value <= 100:
+        raise ValueError("a percentage is 0 to 100")
+    return float(value)
+
+
+def parse_price(value: float | str) -> tuple[float, str]:
+    """``0.023 USD``: an amount, and a currency where one is named."""
+    if not isinstance(value, str):
+        return float(value), ""
+    match = _PRICE.fullmatch(value)
+    if not match:
+        raise ValueError(f"{value!r} is not a price such as 0.023 or 0.023 USD")
+    return float(match.group(1)), match.group(2) or ""
+
+
+def parse_count(value: int | str) -> int:
+    if isinstance(value, int):
+        return value
+    if not _COUNT.fullmatch(value):
+        raise ValueError(f"{value!r} is not a whole number")
+    return int(value.replace("_", ""))
+
+
+def parse_date(text: str) -> date:
+    if not _DATE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a date such as 2027-01-01")
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text} is not a day of the calendar") from None
+
+
+def parse_amount(value: float | str) -> float:
+    """``max`` of an override: a plain number, bytes, or a percentage, by its own unit."""
+    if not isinstance(value, str):
+        return float(value)
+    if value.endswith("%"):
+        return parse_percent(value)
+    return float(parse_bytes(value) if value.endswith("B") else parse_count(value))
+
+
+TARGETS = ("prefix", "branch", "tag", "commit")
+
+
+def parse_age(text: str) -> int:
+    """Seconds of a duration; unlike elsewhere ``0s`` may be meant. Raises ValueError."""
+    return 0 if text == "0s" else parse_duration(text)
+
+
+_PARSERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "min_age": ("min_age_seconds", parse_age),
+    "settle": ("settle_seconds", parse_age),
+    "margin": ("margin_seconds", parse_age),
+    "quarantine_age": ("quarantine_age_seconds", parse_age),
+    "versions": ("versions", Versions),
+    "max_objects": ("max_objects", parse_count),
+    "max_bytes": ("max_bytes", parse_bytes),
+}
+
+
+def sweep_settings(document: Mapping[str, Any]) -> SweepSettings:
+    """The settings of a merged document, with the defaults of the design where nothing is said."""
+    found = {}
+    for key, value in document.get("sweep", {}).items():
+        name, parse = _PARSERS.get(key, (key, lambda it: it))
+        found[name] = parse(value)
+    return SweepSettings(**found)
+
+
+def holds(document: Mapping[str, Any]) -> tuple[Hold, ...]:
+    """The holds of a merged document, in its order."""
+    return tuple(_hold(item) for item in document.get("holds", ()))
+
+
+def _hold(item: Mapping[str, Any]) -> Hold:
+    kind = next(key for key in TARGETS if key in item)
+    until = item.get("until")
+    return Hold(
+        kind,  # type: ignore[arg-type]  # one of TARGETS, as the schema has them
+        item[kind],
+        None if until is None else parse_date(str(until)),
+        item.get("reason", ""),
+    )
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Retention days outside these do not validate (both inclusive)."""
+
+    min_retention_days: int = 1
+    max_retention_days: int = 36500
+
+
+class SettingsCheck:
+    """Adds a problem for everything in one profile, entry or file that cannot be meant."""
+
+    def __init__(self, problems: Problems, bounds: Bounds) -> None:
+        self._problems = problems
+        self._bounds = bounds
+        self._globs = self._globs_here = 0
+
+    def settings(self, node: Node, path: NodePath, *, may_clear: bool) -> None:
+        if not isinstance(node, MapNode):
+            return
+        self._globs_here = 0
+        for block in SERVER_BLOCKS:
+            child = node.items.get(block)
+            if text_of(child) == CLEAR and child is not None and not may_clear:
+                text = f"`{block}: clear` stands only in the entry of one exactly named repository"
+                self._problems.add(child.source, (*path, block), text)
+        checks: dict[str, Callable[[Node, NodePath], None]] = {
+            "gc": self.gc,
+            "branch_lifecycle": self.branch_lifecycle,
+            "object_lifecycle": self._object_lifecycle,
+            "holds": self._holds,
+            "lifecycle": self._lifecycle,
+            "sweep": self._sweep,
+        }
+        for key, check in checks.items():
+            if key in node.items:
+                check(node.items[key], (*path, key))
+
+    # ---- blocks
+    def gc(self, node: Node, path: NodePath) -> None:
+        if not isinstance(node, MapNode):
+            return
+        self._alone(node, path, "file")
+        self._days(node, "default_retention_days", path)
+        seen: dict[tuple[str, str], Source] = {}
+        for here, item in _items(node, "branches", path):
+            self._days(item, "retention_days", here)
+            branch, pattern = item.items.get("branch_id"), item.items.get("pattern")
+            if (branch is None) == (pattern is None):
+                self._problems.add(item.source, here, "a rule has either a branch_id or a pattern")
+            elif branch is not None:
+                self._branch_name(branch, (*here, "branch_id"))
+            elif pattern is not None:
+                self._pattern(pattern, (*here, "pattern"))
+            self._removal(item, here, ("branch_id", "pattern"), needs=("retention_days",))
+            for by in ("branch_id", "pattern"):
+                self._once(seen, by, item, here)
+
+    def branch_lifecycle(self, node: Node, path: NodePath) -> None:
+        if not isinstance(node, MapNode):
+            return
+        self._alone(node, path, "file")
+        seen: dict[tuple[str, str], Source] = {}
+        for here, item in _items(node, "policies", path):
+            for at, pattern in _texts(item, "patterns", here):
+                self._pattern(pattern, at)
+            for key in ("max_age", "max_idle_age", "max_inactivity_time"):
+                self._parsed(item, key, here, parse_duration)
+            if "max_idle_age" in item.items and "max_inactivity_time" in item.items:
+                text = "max_inactivity_time is another name of max_idle_age: write one of them"
+                self._problems.add(item.where("max_inactivity_time"), here, text)
+            self._removal(item, here, ("id",))
+            self._once(seen, "id", item, here)
+
+    def _object_lifecycle(self, node: Node, path: NodePath) -> None:
+        seen: dict[tuple[str, str], Source] = {}
+        for here, item in _items(node, "rules", path):
+            for at, branch in _texts(item, "branches", here):
+                self._branch_name(branch, at)
+            self._removal(item, here, ("id",))
+            self._once(seen, "id", item, here)
+
+    def _holds(self, node: Node, path: NodePath) -> None:
+        targets = ("prefix", "branch", "tag", "commit")
+        seen: dict[tuple[str, str], Source] = {}
+        for here, item in _items(node, "", path):
+            named = [key for key in targets if key in item.items]
+            if len(named) != 1:
+                self._problems.add(item.source, here, "a hold has one of prefix, branch, tag, commit")
+            if "branch" in named:
+                self._pattern(item.items["branch"], (*here, "branch"))
+            if "tag" in named:
+                self._pattern(item.items["tag"], (*here, "tag"), why_no_tag)
+            if "prefix" in named and "remove" not in item.items:
+                self._hold_prefix(item.items["prefix"], (*here, "prefix"))
+            self._parsed(item, "until", here, parse_date)
+            self._removal(item, here, targets, needs=("reason",))
+            for by in named:
+                self._once(seen, by, item, here)
+
+    def _hold_prefix(self, node: Node, path: NodePath) -> None:
+        prefix = text_of(node)
+        if prefix is not None and (problem := prefix_problem(prefix)):
+            self._problems.add(node.source, path, problem)
+
+    def _lifecycle(self, node: Node, path: NodePath) -> None:
+        if not isinstance(node, MapNode):
+            return
+        for at, pattern in _texts(node, "exempt", path):
+            self._pattern(pattern, at)
+        self._parsed(node, "min_keep", path, parse_count)
+
+    def _sweep(self, node: Node, path: NodePath) -> None:
+        if not isinstance(node, MapNode):
+            return
+        for key in ("min_age", "settle", "margin", "quarantine_age"):
+            self._parsed(node, key, path, parse_age)
+        self._parsed(node, "max_objects", path, parse_count)
+        self._parsed(node, "max_bytes", path, parse_bytes)
+
+    # ---- values
+    def _days(self, node: MapNode, key: str, path: NodePath) -> None:
+        child = node.items.get(key)
+        value = child.value if isinstance(child, ScalarNode) else None
+        if child is None or not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 36500:
+            return
+        low, high = self._bounds.min_retention_days, self._bounds.max_retention_days
+        if not low <= value <= high:
+            text = f"{value} days is outside the tree's bounds, {low} to {high}"
+            self._problems.add(child.source, (*path, key), text)
+
+    def _branch_name(self, node: Node, path: NodePath) -> None:
+        name = text_of(node)
+        if name is None or BRANCH_NAMES.allows(name):
+            return
+        if is_glob(name):
+            text = f"{name!r} is not a branch's name: a glob is written `pattern: {name}`"
+        else:
+            text = f"{name!r} cannot be a branch's name (letters, digits, _ and -, and not - first)"
+        self._problems.add(node.source, path, text)
+
+    def _pattern(
+        self, node: Node, path: NodePath, why_not: Callable[[str], str | None] = why_no_branch
+    ) -> None:
+        pattern = text_of(node)
+        if not pattern:
+            return
+        self._globs += 1
+        self._globs_here += 1
+        for count, most, what in (
+            (self._globs_here, limits.GLOBS, "an entry or profile"),
+            (self._globs, limits.TREE_GLOBS, "a tree"),
+        ):
+            if count == most + 1:
+                self._problems.add(node.source, path, f"{what} has at most {most:,} patterns")
+        if self._globs <= limits.TREE_GLOBS and (text := pattern_problem(pattern, why_not)):
+            self._problems.add(node.source, path, text)
+
+    def _parsed(self, node: MapNode, key: str, path: NodePath, parse: Callable[[str], object]) -> None:
+        child = node.items.get(key)
+        text = text_of(child)
+        if child is None or text is None:
+            return
+        try:
+            parse(text)
+        except ValueError as error:
+            self._problems.add_first(child.source, (*path, key), str(error))
+
+    # ---- shape
+    def _alone(self, node: MapNode, path: NodePath, key: str) -> None:
+        if key in node.items and len(node.items) > 1:
+            text = f"`{key}` stands alone: move the other keys into the file, or the file's rules here"
+            self._problems.add(node.where(key), (*path, key), text)
+
+    def _removal(
+        self, item: MapNode, path: NodePath, identities: tuple[str, ...], needs: tuple[str, ...] = ()
+    ) -> None:
+        if "remove" in item.items:
+            extra = [key for key in item.items if key != "remove" and key not in identities]
+            if extra:
+                text = f"an item with `remove: true` has nothing else; here it has {', '.join(extra)}"
+                self._problems.add(item.where("remove"), path, text)
+            if not any(key in item.items for key in identities):
+                self._problems.add(item.source, path, f"`remove: true` needs {' or '.join(identities)}")
+            return
+        for key in needs:
+            if key not in item.items:
+                self._problems.add(item.source, path, f"the key {key} is missing")
+
+    def _once(self, seen: dict[tuple[str, str], Source], by: str, item: MapNode, path: NodePath) -> None:
+        node = item.items.get(by)
+        name = text_of(node)
+        if node is None or name is None:
+            return
+        first = seen.setdefault((by, name), node.source)
+        if first is not node.source:
+            self._problems.add(node.source, (*path, by), f"{by} {name!r} stands twice: first at {first}")
+
+
+def text_of(node: Node | None) -> str | None:
+    """The text of a scalar that is text."""
+    return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None
+
+
+def _items(node: Node, key: str, path: NodePath) -> Iterator[tuple[NodePath, MapNode]]:
+    """The maps in a list: ``node[key]``, or ``node`` itself without a key."""
+    if key:
+        node, path = (node.items.get(key, node) if isinstance(node, MapNode) else node), (*path, key)
+    if isinstance(node, ListNode):
+        for index, item in enumerate(node.items):
+            if isinstance(item, MapNode):
+                yield (*path, index), item
+
+
+def _texts(node: MapNode, key: str, path: NodePath) -> Iterator[tuple[NodePath, ScalarNode]]:
+    child = node.items.get(key)
+    if isinstance(child, ListNode):
+        for index, item in enumerate(child.items):
+            if isinstance(item, ScalarNode):
+                yield (*path, key, index), item

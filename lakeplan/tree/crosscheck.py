@@ -1,0 +1,297 @@
+"""Checks that need more than one set of settings: profiles, duplicates, and what entries resolve to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations, groupby
+
+from lakeplan.retention.patterns import REPOSITORY_NAMES, Budget, is_glob, matches, specificity, witness
+from lakeplan.tree.layers import (
+    MAX_PROFILE_DEPTH,
+    Directory,
+    Entry,
+    Layer,
+    Merged,
+    Naming,
+    Value,
+    disagreements,
+    find_cycle,
+    profile_depths,
+    touches,
+)
+from lakeplan.tree.policies import (
+    POLICIES_BLOCK,
+    check_complete,
+    conflict_text,
+    describe,
+    why_ambiguous,
+    why_no_engine,
+)
+from lakeplan.tree.structure import nearest
+from lakeplan.tree.yaml import NodePath, Problems
+from lakeplan.values.desired import Override, ServerConfig
+from lakeplan.values.urls import BadUrl, parse_web_url
+
+_MOST_GLOBS = 10
+"""Looking for names outside of other globs gets slow with many; what is missed here is found by plan."""
+
+
+def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str]:
+    """Missing and cyclic ``use`` among profiles. Returns the profiles that cannot be used."""
+    bad = {
+        name
+        for name, profile in profiles.items()
+        if _missing(profile.use, profiles, ("profiles", name, "use"), problems)
+    }
+    deep = [name for name, depth in profile_depths(profiles).items() if depth > MAX_PROFILE_DEPTH]
+    cyclic: set[str] = set()
+    for name in deep:
+        cycle = find_cycle(profiles, name)
+        if cycle and name not in cyclic:
+            names = [name, *(str(v.value) for v in cycle)]
+            cyclic.update(names)
+            text = f"the profiles go round in a circle: {' → '.join(names)}"
+            problems.add(cycle[0].source, ("profiles", name, "use"), text)
+    for name in deep if not cyclic else ():
+        text = f"more than {MAX_PROFILE_DEPTH} profiles in a row build on each other"
+        problems.add(profiles[name].use[0].source, ("profiles", name, "use"), text)
+    return bad | set(deep)
+
+
+def _missing(use: Iterable[Value], profiles: Mapping[str, Layer], path: NodePath, problems: Problems) -> bool:
+    found = False
+    for index, value in enumerate(use):
+        name = str(value.value)
+        if name in profiles:
+            continue
+        found = True
+        close = nearest(name, profiles)
+        if close:
+            hint = f"did you mean {close}?"
+        else:
+            hint = f"there are {', '.join(profiles)}" if profiles else "the tree has no profiles"
+        problems.add(value.source, (*path, index), f"there is no profile {name!r}: {hint}")
+    return found
+
+
+def check_duplicates(entries: Iterable[Entry], problems: Problems) -> list[Entry]:
+    """The first entry of each name; every further one is a problem that names both places."""
+    first: dict[tuple[str, str], Entry] = {}
+    for entry in entries:
+        known = first.setdefault((entry.server, entry.name), entry)
+        if known is not entry:
+            text = f"{entry.server}/{entry.name} has two entries: the other is at {known.source}"
+            problems.add(entry.source, ("repositories", entry.key), text)
+    return list(first.values())
+
+
+def check_names_of_servers(
+    entries: Iterable[Entry], directory: Directory, servers: Mapping[str, ServerConfig], problems: Problems
+) -> None:
+    """No repository has entries under two names of one server: each command would keep to one of them, so
+    that what one entry holds another would delete."""
+    budget = Budget()
+    of_server: dict[str, list[Entry]] = {}
+    for entry in entries:
+        of_server.setdefault(entry.server, []).append(entry)
+    for one, other in combinations(of_server, 2):
+        if not _are_same(servers[one], servers[other]):
+            continue
+        pairs = ((e, other, of_server[other]) for e in of_server[one])
+        known = directory.exact_names(one)
+        back = ((e, one, of_server[one]) for e in of_server[other] if not e.is_glob and e.name not in known)
+        for entry, server, theirs in (*pairs, *back):
+            found = _also_named(entry, server, theirs, directory, budget)
+            if found is not None:
+                text = (
+                    f"{one} and {other} are names of one server, and {found[0].key!r} at {found[0].source}"
+                    f" names the repository {found[1]!r} too: keep one of the two entries"
+                )
+                problems.add(entry.source, ("repositories", entry.key), text)
+
+
+def _are_same(one: ServerConfig, other: ServerConfig) -> bool:
+    try:
+        urls = [parse_web_url(server.endpoint_url).url for server in (one, other)]
+    except BadUrl:
+        return False  # which is a problem of its own
+    return len({url.removesuffix("/api/v1") for url in urls}) == 1
+
+
+def _also_named(
+    entry: Entry, server: str, theirs: Iterable[Entry], directory: Directory, budget: Budget
+) -> tuple[Entry, str] | None:
+    """The entry of another server that names a repository of this one too, and the repository. Of two globs
+    that match each other's names only the first has a problem."""
+    if not entry.is_glob:
+        budget.spend(1 + len(directory.globs(server)))
+        naming = directory.naming(server, entry.name)
+        return None if naming is None else (naming.entry, entry.name)
+    for glob in theirs:
+        budget.spend(1)
+        if glob.is_glob and _may_overlap(glob.name, entry.name):
+            example = witness([glob.name, entry.name], [], REPOSITORY_NAMES, budget)
+            if example is not None:
+                return glob, example
+    return None
+
+
+def check_entries(
+    entries: Iterable[Entry],
+    directory: Directory,
+    bad_profiles: set[str],
+    servers: Mapping[str, ServerConfig],
+    problems: Problems,
+) -> None:
+    """What single entries use and resolve to, whether their servers have an engine for their policies, and
+    where globs disagree."""
+    usable: list[Entry] = []
+    unsound: set[int] = set()
+    for entry in entries:
+        path: NodePath = ("repositories", entry.key)
+        missing = _missing(entry.layer.use, directory.profiles, (*path, "use"), problems)
+        if missing or entry.broken or any(str(v.value) in bad_profiles for v in entry.layer.use):
+            unsound.add(id(entry))
+        else:
+            usable.append(entry)
+    budget = Budget()
+    for entry in usable:
+        name = _example(entry, directory, budget) if entry.is_glob else entry.name
+        naming = directory.naming(entry.server, name) if name else None
+        if naming is None or any(id(e) in unsound for e in naming.entries):
+            continue
+        merged = _check_resolved(entry, naming, directory, problems)
+        _check_engine(entry, merged, servers[entry.server].branch_lifecycle_engine, problems)
+    for _, globs in groupby(sorted((e for e in usable if e.is_glob), key=_rank), key=_rank):
+        for one, other in combinations(list(globs), 2):
+            _check_pair(one, other, directory, problems, budget)
+
+
+def _check_engine(entry: Entry, merged: Merged, engine: str, problems: Problems) -> None:
+    path: NodePath = ("repositories", entry.key, POLICIES_BLOCK)
+    why = why_no_engine(entry.server, engine)
+    if POLICIES_BLOCK in merged.blocks and why:
+        problems.add(merged.blocks[POLICIES_BLOCK], path, why)
+    for at, value in merged.values.items() if engine == "server" else ():
+        if (
+            at[:2] == (POLICIES_BLOCK, "policies")
+            and at[-1] == "patterns"
+            and isinstance(value.value, Iterable)
+        ):
+            for pattern in map(str, value.value):
+                if ambiguous := why_ambiguous(pattern):
+                    problems.add(value.source, path, ambiguous)
+
+
+def _example(entry: Entry, directory: Directory, budget: Budget) -> str | None:
+    """A name that a glob matches, and where it can be no other glob that leaves some of its names out: what
+    the glob gets from such a one, others of its names lack."""
+    budget.spend(len(directory.globs(entry.server)))
+    others = [
+        e.name
+        for e in directory.globs(entry.server)
+        if e is not entry
+        and _may_overlap(e.name, entry.name)
+        and specificity(e.name) <= specificity(entry.name)
+    ]
+    partial = [
+        other
+        for other in others[:_MOST_GLOBS]
+        if witness([entry.name], [other], REPOSITORY_NAMES, budget) is not None
+    ]
+    alone = witness([entry.name], partial, REPOSITORY_NAMES, budget) if partial else None
+    return alone or witness([entry.name], [], REPOSITORY_NAMES, budget)
+
+
+def _rank(entry: Entry) -> tuple[str, tuple[int, int, int, int]]:
+    return (entry.server, specificity(entry.name))
+
+
+def _check_resolved(entry: Entry, naming: Naming, directory: Directory, problems: Problems) -> Merged:
+    path: NodePath = ("repositories", entry.key)
+    if entry.is_glob:
+        # Stronger globs that happen to match the example name are left out: other names lack them.
+        rank = specificity(entry.name)
+        weaker = tuple(e for e in naming.globs if specificity(e.name) <= rank)
+        merged = directory.merged(Naming(weaker, None))
+        check_complete(merged, path, problems)
+        return merged
+    merged = directory.merged(naming)
+    check_complete(merged, path, problems)
+    for where, value in merged.idle_removals:
+        if entry.layer.values.get(where) is value:
+            text = f"nothing inherited is called {describe(where)}, so there is nothing to remove"
+            problems.add(value.source, path, text)
+    return merged
+
+
+def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Problems, budget: Budget) -> None:
+    """Two equally specific globs may disagree only where no name is theirs both, or where a more specific
+    glob settles the value for every name that is."""
+    budget.spend(1)
+    if not _may_overlap(one.name, other.name):
+        return
+    found = list(disagreements(one.layer, other.layer))
+    uses = [tuple(v.value for v in e.layer.use) for e in (one, other)]
+    if all(uses) and uses[0] != uses[1]:
+        example = witness([one.name, other.name], [], REPOSITORY_NAMES, budget)
+        if example:
+            text = (
+                f"{one.key!r} and {other.key!r} are equally specific and use different profiles; both match "
+                f"{example!r}: let one of them use the profiles of both"
+            )
+            problems.add(other.layer.use[0].source, ("repositories", other.key, "use"), text)
+    rank = specificity(one.name)
+    for conflict in found:
+        budget.spend(len(directory.globs(one.server)))
+        stronger = [
+            e.name
+            for e in directory.globs(one.server)
+            if specificity(e.name) > rank
+            and touches(e.layer, conflict.path)
+            and _may_overlap(e.name, one.name)
+            and _may_overlap(e.name, other.name)
+        ]
+        if example := witness([one.name, other.name], stronger, REPOSITORY_NAMES, budget):
+            text = f"{conflict_text(conflict, one.key, other.key)}; both match {example!r}"
+            problems.add(conflict.other.source, ("repositories", other.key, describe(conflict.path)), text)
+
+
+def _may_overlap(one: str, other: str) -> bool:
+    """A quick look at what stands before the first and after the last wildcard."""
+
+    def ends(pattern: str) -> tuple[str, str]:
+        cut = [i for i, c in enumerate(pattern) if c in "*?["]
+        last = max((i for i, c in enumerate(pattern) if c in "*?]"), default=len(pattern))
+        return pattern[: cut[0]], pattern[last + 1 :]
+
+    (head, tail), (other_head, other_tail) = ends(one), ends(other)
+    return (head.startswith(other_head) or other_head.startswith(head)) and (
+        tail.endswith(other_tail) or other_tail.endswith(tail)
+    )
+
+
+def check_overrides(
+    items: Iterable[tuple[NodePath, Override]], entries: Iterable[Entry], problems: Problems
+) -> None:
+    """An override names a repository that the tree knows; ``*`` is the whole plan."""
+    known, budget = list(entries), Budget()
+    for path, item in items:
+        if item.repository == "*" or any(_names_entry(item.repository, e, budget) for e in known):
+            continue
+        close = nearest(item.repository, [e.name for e in known if not e.is_glob])
+        hint = f": did you mean {close}?" if close else ""
+        text = f"no entry of the tree names {item.repository!r}{hint}"
+        problems.add(item.source, (*path, "repository"), text)
+
+
+def _names_entry(repository: str, entry: Entry, budget: Budget) -> bool:
+    budget.spend(1)
+    server, slash, name = repository.rpartition("/")
+    if slash and not matches(entry.server, server):
+        return False
+    if not is_glob(name):
+        return entry.covers(name)
+    if not entry.is_glob:
+        return matches(entry.name, name)
+    return witness([name, entry.name], [], REPOSITORY_NAMES, budget) is not None

@@ -1,0 +1,217 @@
+"""Reads the files of a tree, nothing outside it: no ``..``, no absolute path, no link that leads out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+
+from lakeplan import limits
+from lakeplan.limits import TooLarge, read_file
+from lakeplan.tree.yaml import Node, NodeCount, Problems, parse_yaml
+from lakeplan.tree.yaml import NodePath as ProblemPath
+from lakeplan.values.desired import Source
+from lakeplan.values.local import LeadsOut, inside
+from lakeplan.values.urls import (
+    BadUrl,
+    parse_bucket_url,
+    parse_folder_url,
+    parse_local_url,
+    parse_web_url,
+    scheme_of,
+)
+
+ROOT_FILE = "lakeplan.yaml"
+_NOT_OURS = frozenset({".git", ".lakeplan"})
+
+
+class TreeFiles:
+    """Files by their path relative to the tree, with ``/`` between parts. Each is parsed once."""
+
+    def __init__(self, root: Path, problems: Problems) -> None:
+        self.root = root
+        self._real_root = Path(os.path.realpath(root))
+        self._problems = problems
+        self._parsed: dict[str, Node | None] = {}
+        self._bytes_read = 0
+        self._nodes = NodeCount()
+        self._visited = 0
+        self.lost: dict[str, set[ProblemPath]] = {}
+        """Paths, by file, at which the reader itself found problems: values may be missing there."""
+
+    def parse(self, file: str, at: Source, path: ProblemPath) -> Node | None:
+        """The document of a file. A file that is not there or not text is a problem where it is named."""
+        if file in self._parsed:
+            return self._parsed[file]
+        before = len(self._problems)
+        text = self._read(file, at, path)
+        if text is not None and file.endswith(".json"):
+            # JSON may be indented with tabs and YAML may not. In valid JSON a tab is never part of a value.
+            text = text.replace("\t", " ")
+        node = parse_yaml(text, file, self._problems, tree=self._nodes) if text is not None else None
+        self.lost[file] = self._problems.paths_since(before)
+        self._parsed[file] = node
+        return node
+
+    def mentions(self, file: str, word: str) -> bool:
+        """Whether a word stands anywhere in a file. False when it cannot be read."""
+        try:
+            return word.encode() in self._bytes(file)
+        except (OSError, ValueError):
+            return False
+
+    def _bytes(self, file: str) -> bytes:
+        """Raises OSError, and ValueError for what is no file of a tree: checked at the file's real path."""
+        real = inside(self._real_root, self.root / file)
+        if _NOT_OURS.intersection(part.casefold() for part in real.relative_to(self._real_root).parts):
+            raise ValueError("it belongs to git or to lakeplan's state")
+        data = read_file(real, limits.TREE_FILE_BYTES)
+        self._bytes_read += len(data)
+        if self._bytes_read > limits.TREE_BYTES:
+            raise TooLarge(f"the files of the tree are larger than {limits.size_text(limits.TREE_BYTES)}")
+        return data
+
+    def _read(self, file: str, at: Source, path: ProblemPath) -> str | None:
+        try:
+            data = self._bytes(file)
+        except LeadsOut as error:
+            self._problems.add(at, path, f"{file} {error}")
+            return None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self._problems.add(at, path, f"cannot read {file}: {reason}")
+            return None
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            before = data[: error.start]
+            line = before.count(b"\n") + 1
+            column = len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
+            self._problems.add(Source(file, line, column), (), "this is not UTF-8 text")
+            return None
+
+    def beside(self, file: str, reference: str, at: Source, path: ProblemPath) -> str | None:
+        """A file named relative to another one. None, with a problem, when it would be outside the tree."""
+        if why := _why_outside(reference, allow_up=True):
+            self._problems.add(at, path, why)
+            return None
+        joined = os.path.normpath(os.path.join(os.path.dirname(file), reference)).replace(os.sep, "/")
+        if joined == ".." or joined.startswith("../"):
+            self._problems.add(at, path, f"{reference!r} is outside the tree")
+            return None
+        if not self.is_inside(joined):
+            self._problems.add(at, path, f"{reference!r} leads out of the tree through a symbolic link")
+            return None
+        return joined
+
+    def is_inside(self, file: str) -> bool:
+        try:
+            inside(self._real_root, self.root / file)
+        except LeadsOut:
+            return False
+        return True
+
+    def expand(self, pattern: str, at: Source, path: ProblemPath) -> list[str]:
+        """Files that an include pattern names, sorted; the root file is never one of them."""
+        if why := _why_outside(pattern, allow_up=False):
+            self._problems.add(at, path, why)
+            return []
+        parts = _folded([p for p in pattern.split("/") if p not in ("", ".")])
+        found: list[str] = []
+        try:
+            if len(parts) > limits.INCLUDE_PARTS:
+                raise TooLarge(f"a pattern has at most {limits.INCLUDE_PARTS} parts")
+            files = sorted(set(self._matching("", parts, set())))
+        except TooLarge as error:
+            self._problems.add(at, path, str(error))
+            return []
+        for file in files:
+            if not self.is_inside(file):
+                self._problems.add(at, path, f"{file} leads out of the tree through a symbolic link")
+            elif file != ROOT_FILE and os.path.isfile(self.root / file):
+                found.append(file)
+        if not found and parts and not any(c in pattern for c in "*?["):
+            self._problems.add(at, path, f"there is no file {pattern}")
+        return found
+
+    def _matching(self, folder: str, parts: list[str], done: set[tuple[str, int]]) -> Iterator[str]:
+        """``done``: the folders that were entered, with how many parts of the pattern were left."""
+        if not parts:
+            yield folder
+            return
+        if (folder, len(parts)) in done:
+            return
+        done.add((folder, len(parts)))
+        head, rest = parts[0], parts[1:]
+        if folder and not self.is_inside(folder):
+            # Named, so that it becomes a problem; never entered.
+            yield folder
+            return
+        if head == "**":
+            yield from self._matching(folder, rest, done)
+        for entry in self._entries(folder):
+            here = f"{folder}/{entry.name}" if folder else entry.name
+            if head == "**":
+                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                    yield from self._matching(here, parts, done)
+            elif fnmatchcase(entry.name, head) and (head.startswith(".") or not entry.name.startswith(".")):
+                if not rest:
+                    yield here
+                elif entry.is_dir():
+                    yield from self._matching(here, rest, done)
+
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        """Sorted. Raises TooLarge when all patterns together read too many."""
+        try:
+            with os.scandir(self.root / folder) as entries:
+                found = list(islice(entries, limits.TREE_ENTRIES + 1))
+        except OSError:
+            return []
+        self._visited += len(found) + 10 * folder.count("/")  # resolving a long path takes longer
+        if self._visited > limits.TREE_ENTRIES:
+            raise TooLarge(f"include reads more than {limits.TREE_ENTRIES:,} files and folders")
+        return sorted(found, key=lambda e: e.name)
+
+
+def _folded(parts: list[str]) -> list[str]:
+    """Several ``**`` in a row are one: each would walk all folders below every folder of the one before."""
+    return [part for n, part in enumerate(parts) if part != "**" or parts[n - 1 : n] != ["**"]]
+
+
+def _why_outside(path: str, *, allow_up: bool) -> str | None:
+    if "\0" in path:
+        return "a path has no NUL character"
+    if os.path.isabs(path) or path.startswith(("/", "\\", "~")) or ":" in path.split("/")[0]:
+        return f"{path!r} is an absolute path: write it relative to this file, inside the tree"
+    if not allow_up and ".." in path.split("/"):
+        return f"{path!r} leaves the tree: .. is not allowed here"
+    return None
+
+
+_FILE = "file://"
+
+
+def relative_folder(url: str) -> str | None:
+    """``x`` of ``file://x``, which is a folder of the tree; None for any other URL."""
+    if url[: len(_FILE)].lower() != _FILE or url[len(_FILE) :].startswith(("/", "localhost/")):
+        return None
+    return url[len(_FILE) :]
+
+
+def why_no_state(url: str) -> str | None:
+    """What is wrong with the URL, without repeating it; None when nothing is."""
+    relative = relative_folder(url)
+    try:
+        if relative is not None:
+            parse_local_url(f"local://{relative}")
+        elif (scheme := scheme_of(url)) == "s3":
+            parse_bucket_url(url)
+        elif scheme in ("http", "https"):
+            parse_web_url(url)
+        else:
+            parse_folder_url(url)
+    except BadUrl as error:
+        return str(error)
+    return None

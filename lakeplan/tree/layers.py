@@ -1,0 +1,401 @@
+"""Profiles and entries as layers that are laid over each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import combinations, groupby
+from typing import Any
+
+from lakeplan.retention.patterns import is_glob, matches, specificity
+from lakeplan.tree.yaml import ListNode, MapNode, Node, ScalarNode, to_plain
+from lakeplan.values.desired import Source
+
+SERVER_BLOCKS = ("gc", "branch_lifecycle", "object_lifecycle")
+"""Blocks that live on a server, and so can be cleared."""
+BLOCKS = (*SERVER_BLOCKS, "holds", "lifecycle", "sweep")
+CLEAR = "clear"
+
+
+@dataclass(frozen=True, order=True)
+class Item:
+    """Identity of a list's item: the field that names it, and its value."""
+
+    by: str
+    name: str
+
+
+class Removed(Enum):
+    """The value of ``remove: true``."""
+
+    REMOVED = "removed"
+
+
+FlatPath = tuple[str | Item, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    value: object
+    source: Source
+
+
+@dataclass(frozen=True)
+class Layer:
+    """``blocks`` says which blocks were named and where, also when nothing stands in them."""
+
+    label: str
+    source: Source
+    values: Mapping[FlatPath, Value] = field(default_factory=dict)
+    blocks: Mapping[str, Source] = field(default_factory=dict)
+    use: tuple[Value, ...] = ()
+
+
+LoadFile = Callable[[str, ScalarNode], MapNode | None]
+"""The map in the file that a block's ``file`` key names; None when it cannot be read (already noted)."""
+
+_LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("gc", "branches"): ("branch_id", "pattern"),
+    ("branch_lifecycle", "policies"): ("id",),
+    ("object_lifecycle", "rules"): ("id",),
+}
+_HOLD_TARGETS = ("prefix", "branch", "tag", "commit")
+_OTHER_NAMES = {"max_inactivity_time": "max_idle_age"}
+
+
+def make_layer(label: str, source: Source, node: Node, load_file: LoadFile) -> Layer:
+    """Flattens what is well formed; whatever is not has its problem already and is left out."""
+    values: dict[FlatPath, Value] = {}
+    blocks: dict[str, Source] = {}
+    use: tuple[Value, ...] = ()
+    for key, child in (node.items if isinstance(node, MapNode) else {}).items():
+        if key == "use":
+            use = tuple(
+                Value(n.value, n.source)
+                for n in (child.items if isinstance(child, ListNode) else ())
+                if isinstance(n, ScalarNode) and isinstance(n.value, str)
+            )
+        elif key == "owner" and isinstance(child, ScalarNode):
+            values[("owner",)] = Value(child.value, child.source)
+        elif key in BLOCKS:
+            blocks[key] = node.where(key) if isinstance(node, MapNode) else source
+            _flatten_block(key, child, values, load_file)
+    return Layer(label, source, values, blocks, use)
+
+
+def _flatten_block(block: str, node: Node, values: dict[FlatPath, Value], load_file: LoadFile) -> None:
+    if isinstance(node, ScalarNode):
+        if node.value == CLEAR and block in SERVER_BLOCKS:
+            values[(block,)] = Value(CLEAR, node.source)
+        return
+    if isinstance(node, ListNode):
+        if block == "holds":
+            _flatten_items((block,), node, _HOLD_TARGETS, values)
+        return
+    reference = node.items.get("file")
+    if isinstance(reference, ScalarNode) and block in SERVER_BLOCKS:
+        loaded = load_file(block, reference)
+        node = loaded if loaded is not None else MapNode(node.source, {}, {})
+    for key, child in node.items.items():
+        if identities := _LISTS.get((block, key)):
+            if isinstance(child, ListNode):
+                _flatten_items((block, key), child, identities, values)
+        elif (block, key) == ("lifecycle", "exempt") and isinstance(child, ListNode):
+            # Exemptions add up over layers: what somebody kept from deletion stays kept.
+            for item in child.items:
+                if isinstance(item, ScalarNode) and isinstance(item.value, str):
+                    values[(block, key, Item("", item.value))] = Value(item.value, item.source)
+        else:
+            values[(block, key)] = Value(to_plain(child), child.source)
+
+
+def _flatten_items(
+    path: FlatPath, node: ListNode, identities: tuple[str, ...], values: dict[FlatPath, Value]
+) -> None:
+    for item in node.items:
+        if not isinstance(item, MapNode):
+            continue
+        here = (*path, _identity(item, identities))
+        if "remove" in item.items:
+            values[here] = Value(Removed.REMOVED, item.source)
+            continue
+        for key, child in item.items.items():
+            place = (*here, _OTHER_NAMES.get(key, key))
+            values[place] = Value(to_plain(child), child.source)
+
+
+def _identity(item: MapNode, identities: tuple[str, ...]) -> Item:
+    """What names the item; one without a name is itself (policies may do without an id)."""
+    for by in identities:
+        node = item.items.get(by)
+        if isinstance(node, ScalarNode) and isinstance(node.value, str):
+            return Item(by, node.value)
+    return Item("", json.dumps(to_plain(item), sort_keys=True))
+
+
+@dataclass(frozen=True)
+class Conflict:
+    path: FlatPath
+    one: Value
+    other: Value
+
+
+@dataclass(frozen=True)
+class Merged:
+    """``blocks`` maps each block that is managed to where the strongest layer named it; ``idle_removals`` are
+    ``remove: true`` that found nothing to remove."""
+
+    values: Mapping[FlatPath, Value]
+    blocks: Mapping[str, Source]
+    conflicts: tuple[Conflict, ...]
+    idle_removals: tuple[tuple[FlatPath, Value], ...]
+
+
+def is_under(path: FlatPath, prefix: FlatPath) -> bool:
+    return path[: len(prefix)] == prefix
+
+
+def disagreements(one: Layer, other: Layer) -> Iterator[Conflict]:
+    """Paths to which two layers give different values. Items of one list that have other names do not."""
+    for path, value in one.values.items():
+        twin = other.values.get(path)
+        if twin is not None and twin.value != value.value:
+            yield Conflict(path, value, twin)
+        if twin is not None and (end := _end_of(path)) is not None:
+            given, other_given = one.values.get(end), other.values.get(end)
+            if (given is None) != (other_given is None):
+                yield Conflict(end, given or value, other_given or twin)
+    for first, second, swapped in ((one, other, False), (other, one, True)):
+        for path, value in first.values.items():
+            if not _drops(path, value):
+                continue
+            for deeper, given in second.values.items():
+                if len(deeper) > len(path) and is_under(deeper, path) and not _is_name(deeper):
+                    yield Conflict(deeper, given, value) if swapped else Conflict(deeper, value, given)
+
+
+def touches(layer: Layer, path: FlatPath) -> bool:
+    """Whether a layer settles what a path is: by giving it a value, or by removing what it is in."""
+    return path in layer.values or any(is_under(path, p) for p in layer.values if len(p) < len(path))
+
+
+def _is_name(path: FlatPath) -> bool:
+    """Whether a value is just what its item is called by."""
+    item = path[-2] if len(path) > 1 else None
+    return isinstance(item, Item) and item.by == path[-1]
+
+
+def _drops(path: FlatPath, value: Value) -> bool:
+    """Whether a value takes away everything under its path."""
+    return value.value is Removed.REMOVED or (len(path) == 1 and value.value == CLEAR and path[0] in BLOCKS)
+
+
+def merge(groups: Sequence[Sequence[Layer]]) -> Merged:
+    values: dict[FlatPath, Value] = {}
+    blocks: dict[str, Source] = {}
+    conflicts: list[Conflict] = []
+    idle: list[tuple[FlatPath, Value]] = []
+    for group in groups:
+        conflicts = [c for c in conflicts if not any(touches(layer, c.path) for layer in group)]
+        for one, other in combinations(group, 2):
+            conflicts.extend(disagreements(one, other))
+        for layer in group:
+            blocks.update(layer.blocks)
+            _lay(layer, values, idle)
+    return Merged(values, blocks, tuple(conflicts), tuple(idle))
+
+
+def _end_of(path: FlatPath) -> FlatPath | None:
+    """Where the end of a hold stands, by the path of what it holds; None for every other path."""
+    return (*path[:-1], "until") if path[0] == "holds" and _is_name(path) else None
+
+
+def _lay(layer: Layer, values: dict[FlatPath, Value], idle: list[tuple[FlatPath, Value]]) -> None:
+    for path in layer.values:
+        if (end := _end_of(path)) is not None:
+            values.pop(end, None)  # a hold without an end has none, whatever ends one that it is laid over
+    for path, value in layer.values.items():
+        if _drops(path, value):
+            below = [p for p in values if is_under(p, path)]
+            for p in below:
+                del values[p]
+            if value.value is Removed.REMOVED:
+                if not below:
+                    idle.append((path, value))
+                continue
+        values[path] = value
+
+
+def to_document(merged: Merged) -> tuple[dict[str, Any], dict[str, Source]]:
+    """The merged settings as plain JSON data, and the source of every value by its JSON pointer.
+
+    Branch rules and exemptions are sorted by name; policies, rules and holds keep the order in which layers
+    first named them.
+    """
+    tree: dict[str | Item, Any] = {}
+    order = {key: i for i, key in enumerate(("owner", *BLOCKS))}
+    for path, value in sorted(merged.values.items(), key=lambda pair: order[str(pair[0][0])]):
+        inner = tree
+        for part in path[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[path[-1]] = value
+    sources: dict[str, Source] = {}
+    document = _plain(tree, "", sources)
+    assert isinstance(document, dict)
+    return document, sources
+
+
+def _plain(inner: Any, pointer: str, sources: dict[str, Source]) -> Any:
+    if isinstance(inner, Value):
+        sources[pointer] = inner.source
+        return inner.value
+    if inner and all(isinstance(key, Item) for key in inner):
+        names = list(inner)
+        if names[0].by in ("branch_id", "pattern") or pointer.endswith("/exempt"):
+            names.sort()
+        return [_plain(inner[name], f"{pointer}/{i}", sources) for i, name in enumerate(names)]
+    return {
+        str(key): _plain(child, f"{pointer}/{_escape(str(key))}", sources) for key, child in inner.items()
+    }
+
+
+def _escape(part: str) -> str:
+    return part.replace("~", "~0").replace("/", "~1")
+
+
+MAX_PROFILE_DEPTH = 20
+"""How many profiles may build on each other in a row."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key of ``repositories``. ``broken`` entries have problems of their own and are not resolved."""
+
+    key: str
+    server: str
+    name: str
+    layer: Layer
+    broken: bool = False
+
+    @property
+    def is_glob(self) -> bool:
+        return is_glob(self.name)
+
+    @property
+    def source(self) -> Source:
+        return self.layer.source
+
+    def covers(self, name: str) -> bool:
+        return matches(name, self.name) if self.is_glob else name == self.name
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What names one repository: globs from the least to the most specific, then perhaps an exact entry."""
+
+    globs: tuple[Entry, ...]
+    exact: Entry | None
+
+    @property
+    def entry(self) -> Entry:
+        """The one that counts as naming it: the exact one, or else the most specific glob."""
+        return self.exact if self.exact is not None else self.globs[-1]
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return (*self.globs, self.exact) if self.exact is not None else self.globs
+
+
+class Directory:
+    """Entries by server, and profiles by name."""
+
+    def __init__(self, entries: Iterable[Entry], profiles: Mapping[str, Layer]) -> None:
+        self._exact: dict[str, dict[str, Entry]] = {}
+        self._globs: dict[str, list[Entry]] = {}
+        self.profiles = profiles
+        for entry in entries:
+            if entry.is_glob:
+                self._globs.setdefault(entry.server, []).append(entry)
+            else:
+                self._exact.setdefault(entry.server, {})[entry.name] = entry
+        for globs in self._globs.values():
+            globs.sort(key=lambda e: (specificity(e.name), e.name))
+
+    def exact_names(self, server: str) -> set[str]:
+        return set(self._exact.get(server, {}))
+
+    def globs(self, server: str) -> Sequence[Entry]:
+        """From the least to the most specific; equally specific ones by name."""
+        return self._globs.get(server, ())
+
+    def names_any(self, server: str) -> bool:
+        """Whether any entry, exact or a glob, is of a server."""
+        return server in self._exact or server in self._globs
+
+    def naming(self, server: str, name: str) -> Naming | None:
+        """What names a repository; None when no entry does."""
+        globs = tuple(e for e in self.globs(server) if matches(name, e.name))
+        exact = self._exact.get(server, {}).get(name)
+        return Naming(globs, exact) if globs or exact is not None else None
+
+    def merged(self, naming: Naming) -> Merged:
+        """Profiles left to right, then globs from the least to the most specific, then the exact entry."""
+        groups: list[list[Layer]] = [[p] for p in self.profile_layers(naming.entries)]
+        for _, equal in groupby(naming.globs, key=lambda e: specificity(e.name)):
+            groups.append([e.layer for e in equal])
+        if naming.exact is not None:
+            groups.append([naming.exact.layer])
+        return merge(groups)
+
+    def profile_layers(self, entries: Iterable[Entry]) -> list[Layer]:
+        """Profiles of all entries in their order. One that is named again counts where it is named last; one
+        that others build on comes before them, once. Names without a profile are left out."""
+        named: dict[str, None] = {}
+        for entry in entries:
+            for value in entry.layer.use:
+                named.pop(str(value.value), None)
+                named[str(value.value)] = None
+        ordered: dict[str, Layer] = {}
+        for name in named:
+            self._expand(name, ordered, 0)
+        return list(ordered.values())
+
+    def _expand(self, name: str, ordered: dict[str, Layer], depth: int) -> None:
+        profile = self.profiles.get(name)
+        if profile is None or name in ordered or depth > MAX_PROFILE_DEPTH:
+            return
+        for base in profile.use:
+            self._expand(str(base.value), ordered, depth + 1)
+        ordered[name] = profile
+
+
+def find_cycle(profiles: Mapping[str, Layer], start: str) -> list[Value] | None:
+    """The shortest chain of ``use`` items that leads from a profile back to itself; None when none does."""
+    pending: list[list[Value]] = [[value] for value in profiles[start].use]
+    seen: set[str] = set()
+    while pending:
+        chain = pending.pop(0)
+        name = str(chain[-1].value)
+        if name == start:
+            return chain
+        if name in profiles and name not in seen:
+            seen.add(name)
+            pending.extend([*chain, value] for value in profiles[name].use)
+    return None
+
+
+def profile_depths(profiles: Mapping[str, Layer]) -> dict[str, int]:
+    """How many profiles stand under each one in its longest row. Cut off beyond the most that is allowed,
+    so that a cycle ends too."""
+    depths = dict.fromkeys(profiles, 0)
+    for _ in range(MAX_PROFILE_DEPTH + 2):
+        before = dict(depths)
+        for name, profile in profiles.items():
+            depths[name] = max(
+                (1 + before[str(v.value)] for v in profile.use if v.value in before), default=0
+            )
+        if depths == before:
+            break
+    return depths

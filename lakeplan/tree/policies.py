@@ -1,0 +1,208 @@
+"""Policies and object rules of an entry; resolves a repository out of its layers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lakeplan.retention.patterns import safe_spellings, unsafe_class
+from lakeplan.tree.checks import holds, parse_count, parse_duration, sweep_settings
+from lakeplan.tree.layers import CLEAR, Conflict, FlatPath, Item, Merged, Naming, to_document
+from lakeplan.tree.yaml import NodePath, Problems
+from lakeplan.values.desired import (
+    BranchRule,
+    Cleared,
+    DesiredRepository,
+    GcDesired,
+    GcSetting,
+    ObjectRulesDesired,
+    ObjectRulesSetting,
+    PoliciesDesired,
+    PoliciesSetting,
+    Safety,
+    Source,
+)
+from lakeplan.values.settings import LifecycleSettings, ObjectRule, Policy
+
+OBJECT_RULES_BLOCK = "object_lifecycle"
+
+
+def object_rules_setting(document: Mapping[str, Any], sources: Mapping[str, Source]) -> ObjectRulesSetting:
+    """The rules of a merged document that ``check_complete`` found nothing wrong with."""
+    block = document.get(OBJECT_RULES_BLOCK)
+    if block is None:
+        return None
+    if block == CLEAR:
+        return Cleared.CLEAR
+    rules = tuple(
+        ObjectRule(
+            id=item["id"],
+            branches=tuple(item["branches"]),
+            prefix=item["prefix"],
+            expire_after_days=item["expire_after_days"],
+            description=item.get("description", ""),
+        )
+        for item in block["rules"]
+    )
+    places = [sources[f"/{OBJECT_RULES_BLOCK}/rules/{n}/expire_after_days"] for n in range(len(rules))]
+    return ObjectRulesDesired(rules, min(places))
+
+
+POLICIES_BLOCK = "branch_lifecycle"
+
+
+def policies_setting(document: Mapping[str, Any], sources: Mapping[str, Source]) -> PoliciesSetting:
+    """The policies of a merged document that ``check_complete`` found nothing wrong with."""
+    block = document.get(POLICIES_BLOCK)
+    if block is None:
+        return None
+    if block == CLEAR:
+        return Cleared.CLEAR
+    items = block["policies"]
+    places = tuple(sources[f"/{POLICIES_BLOCK}/policies/{n}/patterns"] for n in range(len(items)))
+    return PoliciesDesired(tuple(_policy(item) for item in items), places, min(places))
+
+
+def _policy(item: Mapping[str, Any]) -> Policy:
+    return Policy(
+        id=item.get("id"),
+        patterns=tuple(item["patterns"]),
+        max_age_seconds=_seconds(item.get("max_age")),
+        max_idle_seconds=_seconds(item.get("max_idle_age")),
+        description=item.get("description", ""),
+    )
+
+
+def _seconds(text: str | None) -> int | None:
+    return None if text is None else parse_duration(text)
+
+
+def lifecycle_settings(document: Mapping[str, Any]) -> LifecycleSettings:
+    """The settings, with the defaults of the design where nothing is said."""
+    block = dict(document.get("lifecycle", {}))
+    if "exempt" in block:
+        block["exempt"] = tuple(block["exempt"])
+    if "min_keep" in block:
+        block["min_keep"] = parse_count(block["min_keep"])
+    return LifecycleSettings(**block)
+
+
+def why_no_engine(server: str, engine: str) -> str | None:
+    """Why policies cannot stand under a server's engine; None when they can."""
+    if engine != "none":
+        return None
+    return (
+        f"nobody would enforce this: servers.{server}.branch_lifecycle.engine is none; set it to server "
+        "(lakeFS Enterprise deletes the branches) or lakeplan (`lakeplan lifecycle run` does)"
+    )
+
+
+def why_ambiguous(pattern: str) -> str | None:
+    """Why a pattern cannot stand under ``engine: server``; None when every lakeFS server reads it alike."""
+    part = unsafe_class(pattern)
+    if part is None:
+        return None
+    safe = ", ".join(f'"{spelling}"' for spelling in safe_spellings(pattern))
+    write = f"write {safe}" if safe else "write several simpler patterns"
+    return f"lakeFS servers do not agree what {part} in the pattern {pattern!r} means: {write}"
+
+
+def config_hash(resolved: Mapping[str, object]) -> str:
+    """SHA-256 (hex) of the canonical JSON of a resolved configuration."""
+    text = json.dumps(resolved, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def build(server: str, name: str, naming: Naming, merged: Merged, safety: Safety) -> DesiredRepository:
+    """The resolved repository. The merged settings must be complete (``check_complete``)."""
+    document, sources = to_document(merged)
+    owner = document.get("owner")
+    return DesiredRepository(
+        server=server,
+        name=name,
+        entry=naming.entry.key,
+        gc=_gc(document, sources),
+        config_hash=config_hash(document),
+        resolved=document,
+        values=sources,
+        owner=owner if isinstance(owner, str) else None,
+        safety=safety,
+        source=naming.entry.source,
+        branch_lifecycle=policies_setting(document, sources),
+        lifecycle=lifecycle_settings(document),
+        object_lifecycle=object_rules_setting(document, sources),
+        holds=holds(document),
+        sweep=sweep_settings(document),
+    )
+
+
+def _gc(document: Mapping[str, Any], sources: Mapping[str, Source]) -> GcSetting:
+    block = document.get("gc")
+    if block is None:
+        return None
+    if block == CLEAR:
+        return Cleared.CLEAR
+    rules = []
+    for index, item in enumerate(block.get("branches", ())):
+        is_pattern = "pattern" in item
+        source = sources[f"/gc/branches/{index}/retention_days"]
+        name = item["pattern" if is_pattern else "branch_id"]
+        rules.append(BranchRule(name, is_pattern, item["retention_days"], source))
+    return GcDesired(block["default_retention_days"], tuple(rules), sources["/gc/default_retention_days"])
+
+
+def check_complete(merged: Merged, path: NodePath, problems: Problems) -> None:
+    """Adds a problem for every managed block that lacks what it cannot do without."""
+    for at, text, where in _incomplete(merged):
+        problems.add(at, (*path, *_path_of(where)), text)
+
+
+def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
+    values = merged.values
+    if "gc" in merged.blocks and ("gc",) not in values and ("gc", "default_retention_days") not in values:
+        text = "gc resolves without default_retention_days: lakeFS rules cannot do without it"
+        yield merged.blocks["gc"], text, ("gc",)
+    for block, key, needs in (
+        ("branch_lifecycle", "policies", ("patterns",)),
+        ("object_lifecycle", "rules", ("branches", "prefix", "expire_after_days")),
+    ):
+        items: dict[Item, dict[str, Source]] = {}
+        for path, value in values.items():
+            if path[:2] == (block, key) and len(path) == 4 and isinstance(path[2], Item):
+                items.setdefault(path[2], {})[str(path[3])] = value.source
+        if block in merged.blocks and (block,) not in values and not items:
+            text = f"{block} resolves without {key}: write `clear` to remove what the server has"
+            yield merged.blocks[block], text, (block,)
+        for item, fields in items.items():
+            at = next(iter(fields.values()))
+            for need in needs:
+                if need not in fields:
+                    yield at, f"the key {need} is missing", (block, key, item)
+            if block == "branch_lifecycle" and not {"max_age", "max_idle_age"} & fields.keys():
+                yield at, "a policy needs max_age or max_idle_age (or both)", (block, key, item)
+
+
+def conflict_text(conflict: Conflict, one: str, other: str) -> str:
+    """Words for two equally specific entries that disagree."""
+    return (
+        f"{one!r} and {other!r} are equally specific and disagree about "
+        f"{describe(conflict.path)} ({conflict.one.source} and {conflict.other.source}): "
+        "let one of them name it, or add an entry that is more specific than both"
+    )
+
+
+def describe(path: FlatPath) -> str:
+    """A flat path in words: ``gc.branches[main].retention_days``."""
+    text = ""
+    for part in path:
+        if isinstance(part, Item):
+            text += f"[{part.name}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def _path_of(path: FlatPath) -> NodePath:
+    return (describe(path),)

@@ -1,0 +1,245 @@
+"""Reads policy tests (``tests/*.yaml`` of a tree): structure, names and references, every problem at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
+
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.limits import TREE_FILE_BYTES, why_unreadable
+from lakeplan.retention.drawing import (
+    Drawing,
+    DrawnCommit,
+    DrawnObject,
+    Expected,
+    ExpectedDays,
+    PolicyTest,
+    check_history,
+    contents_of,
+)
+from lakeplan.tree.checks import MAX_SECONDS, parse_duration
+from lakeplan.tree.structure import check_structure
+from lakeplan.tree.yaml import ListNode, MapNode, Node, Problems, ScalarNode, TreeError, parse_yaml
+from lakeplan.tree.yaml import NodePath as ProblemPath
+from lakeplan.values.desired import Source
+from lakeplan.values.local import LeadsOut, read_inside
+
+FOLDER = "tests"
+DEFAULT_AS_OF = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+FATES: tuple[Literal["survives", "goes", "at_risk"], ...] = ("survives", "goes", "at_risk")
+
+
+def find_tests(root: Path, named: Iterable[Path]) -> list[Path]:
+    """The files named, or every ``tests/*.yaml`` (and ``.yml``) of the tree, sorted."""
+    files = list(named)
+    if files:
+        return files
+    folder = root / FOLDER
+    return sorted(p for p in folder.glob("*") if p.suffix in (".yaml", ".yml") and p.is_file())
+
+
+def read_tests(files: Iterable[Path], root: Path) -> list[PolicyTest]:
+    """All tests of some files, in order. Raises ConfigError with every problem, UsageError for a file that
+    cannot be read."""
+    problems = Problems()
+    tests: list[PolicyTest] = []
+    for file in files:
+        node = _parse(file, root, problems)
+        if node is not None:
+            tests += _tests_of(node, problems)
+    if len(problems):
+        count = len(set(problems))
+        message = f"the policy tests have {count} problem{'' if count == 1 else 's'}"
+        raise TreeError(problems, message=message, where=str(root))
+    return tests
+
+
+def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
+    try:
+        # A file that is named beside the tree is the user's own; one in the tree may be a stranger's link.
+        own = root if root.absolute() in file.absolute().parents else file.parent
+        text = read_inside(own, file, TREE_FILE_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = str(error) if isinstance(error, LeadsOut) else why_unreadable(error)
+        raise UsageError(f"cannot read the tests: {reason}", where=str(file), hint="name a file") from None
+    try:
+        name = file.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        name = str(file)
+    node = parse_yaml(text, name, problems)
+    if node is None or check_structure(node, "policy-test", problems) or not isinstance(node, MapNode):
+        return None
+    return node
+
+
+def _tests_of(root: MapNode, problems: Problems) -> Iterator[PolicyTest]:
+    seen: dict[str, Source] = {}
+    for n, node in enumerate(_items(root.items.get("tests"))):
+        path: ProblemPath = ("tests", n)
+        if not isinstance(node, MapNode):
+            continue
+        before = len(problems)
+        test = _Reader(node, path, problems).read()
+        if test.name in seen:
+            text = f"the name stands twice: first at line {seen[test.name].line}"
+            problems.add(node.source, (*path, "name"), text)
+        seen.setdefault(test.name, node.source)
+        if len(problems) == before:
+            yield test
+
+
+class _Reader:
+    """One test."""
+
+    def __init__(self, node: MapNode, path: ProblemPath, problems: Problems) -> None:
+        self._node, self._path, self._problems = node, path, problems
+        self._before = len(problems)
+
+    def read(self) -> PolicyTest:
+        commits = {name: self._commit(name, node) for name, node in _pairs(self._node.items.get("commits"))}
+        drawing = Drawing(
+            as_of=self._as_of(),
+            commits=commits,
+            branches=self._refs("branches", commits),
+            tags=self._refs("tags", commits),
+            staged={
+                branch: self._objects(node, ("staged", branch))
+                for branch, node in _pairs(self._node.items.get("staged"))
+            },
+        )
+        self._check_names(drawing)
+        expected = tuple(self._expected())
+        self._check_history(drawing, expected)
+        days = tuple(
+            ExpectedDays(branch, int(_text(node)), node.source)
+            for branch, node in _pairs(self._node.items.get("days"))
+        )
+        for one in days:
+            if one.branch not in drawing.branches:
+                self._add(one.source, ("days", one.branch), f"there is no branch {one.branch!r} in this test")
+        repository = self._node.items["repository"]
+        return PolicyTest(
+            name=_text(self._node.items["name"]),
+            repository=_text(repository),
+            drawing=drawing,
+            source=self._node.source,
+            judge="documented" if _text(self._node.items.get("judge")) == "documented" else "server",
+            expected=expected,
+            days=days,
+            repository_source=repository.source,
+        )
+
+    def _commit(self, name: str, node: Node) -> DrawnCommit:
+        assert isinstance(node, MapNode)
+        age = node.items["age"]
+        return DrawnCommit(
+            name,
+            self._age(_text(age), age.source, ("commits", name, "age")),
+            node.source,
+            tuple(_text(item) for item in _items(node.items.get("parents"))),
+            self._objects(node.items.get("objects"), ("commits", name, "objects")),
+            tuple(_text(item) for item in _items(node.items.get("removes"))),
+        )
+
+    def _age(self, text: str, at: Source, path: ProblemPath) -> int:
+        if not any(c in "123456789" for c in text):
+            return 0
+        try:
+            return parse_duration(text)
+        except ValueError as error:
+            self._add(at, path, str(error))
+            return MAX_SECONDS
+
+    def _as_of(self) -> datetime:
+        node = self._node.items.get("as_of")
+        if node is None:
+            return DEFAULT_AS_OF
+        try:
+            moment = datetime.fromisoformat(_text(node).replace("Z", "+00:00"))
+        except ValueError:
+            self._add(node.source, ("as_of",), "this is not a time such as 2026-03-31T12:00:00Z")
+            return DEFAULT_AS_OF
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+
+    def _refs(self, key: str, commits: dict[str, DrawnCommit]) -> dict[str, str]:
+        found = {}
+        for name, node in _pairs(self._node.items.get(key)):
+            found[name] = _text(node)
+            if found[name] not in commits:
+                self._add(node.source, (key, name), f"there is no commit {found[name]!r} in this test")
+        return found
+
+    def _objects(self, node: Node | None, path: ProblemPath) -> tuple[DrawnObject, ...]:
+        found: dict[str, DrawnObject] = {}
+        for item in _items(node):
+            if isinstance(item, MapNode):
+                drawn = DrawnObject(_text(item.items["path"]), item.source, _text(item.items["same_as"]))
+            else:
+                drawn = DrawnObject(_text(item), item.source)
+            if drawn.path in found:
+                self._add(item.source, path, f"{drawn.path!r} stands twice")
+            found[drawn.path] = drawn
+        return tuple(found.values())
+
+    def _expected(self) -> Iterator[Expected]:
+        for fate in FATES:
+            block = self._node.items.get(fate)
+            for kind, key in (("commit", "commits"), ("object", "objects")):
+                items = _items(block.items.get(key)) if isinstance(block, MapNode) else ()
+                for item in items:
+                    yield Expected("commit" if kind == "commit" else "object", _text(item), fate, item.source)
+        if not any(self._node.items.get(key) for key in (*FATES, "days")):
+            self._add(self._node.source, (), "this test expects nothing: say what survives, goes, or days")
+
+    def _check_names(self, drawing: Drawing) -> None:
+        for commit in drawing.commits.values():
+            for parent in commit.parents:
+                if parent not in drawing.commits:
+                    text = f"there is no commit {parent!r} in this test"
+                    self._add(commit.source, ("commits", commit.name, "parents"), text)
+        for branch in drawing.staged:
+            if branch not in drawing.branches:
+                self._add(self._node.where("staged"), ("staged", branch), "there is no such branch")
+        for name in sorted(set(drawing.branches) & set(drawing.tags)):
+            self._add(self._node.where("tags"), ("tags", name), f"{name!r} is a branch too")
+        for name in sorted((set(drawing.branches) | set(drawing.tags)) & set(drawing.commits)):
+            self._add(self._node.where("commits"), ("commits", name), f"{name!r} is a branch or tag too")
+
+    def _check_history(self, drawing: Drawing, expected: tuple[Expected, ...]) -> None:
+        """What only a sound drawing can be asked."""
+        if len(self._problems) > self._before:
+            return
+        try:
+            graph = check_history(drawing)
+        except LakeplanError as error:
+            self._add(self._node.source, (), error.message)
+            return
+        contents = contents_of(drawing, graph)
+        for source, text in contents.unknown:
+            self._add(source, (), text)
+        for one in expected:
+            if one.kind == "commit" and drawing.commit_of(one.ref) is None:
+                text = f"there is no commit, branch or tag {one.ref!r} in this test"
+                self._add(one.source, (one.fate, "commits"), text)
+            if one.kind == "object" and not contents.versions(drawing, one.ref):
+                text = f"{one.ref!r} names no object of this test: write path@REF, or a path alone"
+                self._add(one.source, (one.fate, "objects"), text)
+
+    def _add(self, at: Source, path: ProblemPath, text: str) -> None:
+        self._problems.add(at, (*self._path, *path), text)
+
+
+def _items(node: Node | None) -> list[Node]:
+    return list(node.items) if isinstance(node, ListNode) else []
+
+
+def _pairs(node: Node | None) -> list[tuple[str, Node]]:
+    return list(node.items.items()) if isinstance(node, MapNode) else []
+
+
+def _text(node: Node | None) -> str:
+    if not isinstance(node, ScalarNode):
+        return ""
+    return node.value if isinstance(node.value, str) else node.text

@@ -1,0 +1,347 @@
+"""Servers and the root of a tree: settings, variables, limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Literal, TypeVar, cast
+from zoneinfo import available_timezones
+
+from lakeplan import limits
+from lakeplan.retention.patterns import pattern_problem, why_no_tag
+from lakeplan.tree.checks import (
+    Bounds,
+    parse_bytes,
+    parse_count,
+    parse_duration,
+    parse_percent,
+    parse_price,
+    text_of,
+)
+from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
+from lakeplan.values.cron import parse_cron
+from lakeplan.values.desired import (
+    INVENTORY_MAX_AGE_SECONDS,
+    Price,
+    Safety,
+    ServerConfig,
+    Source,
+    StorageConfig,
+)
+from lakeplan.values.urls import BadUrl, parse_bucket_url, parse_web_url
+
+Engine = Literal["server", "lakeplan", "none"]
+EXAMPLE = "https://lakefs.example.com"
+COST = "cost_per_gb_month"
+VARIABLE_PREFIX = "LAKEPLAN_VAR_"
+SERVER_SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
+"""``LAKEPLAN_<SERVER>_…``: what the environment may say about a server (the design's "Credentials")."""
+
+RESERVED_WORDS = ("STATE", "TEST", "VAR")
+"""``LAKEPLAN_STATE_URL`` binds the state, ``LAKEPLAN_VAR_*`` are the variables of a tree and
+``LAKEPLAN_TEST_*`` name the server of the contract suite: no server's variables may begin like these."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
+_REGION = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9]){0,62}", re.ASCII)
+_DURATION = re.compile(r"([0-9]{1,9}[smhdw])+", re.ASCII)
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def environment_word(server: str) -> str:
+    """``<SERVER>`` in ``LAKEPLAN_<SERVER>_ACCESS_KEY_ID``: capitals, ``-`` as ``_``."""
+    return server.upper().replace("-", "_")
+
+
+@lru_cache(maxsize=1)
+def _time_zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
+class ServersReader:
+    """Reads the ``servers`` block."""
+
+    def __init__(self, problems: Problems, environ: Mapping[str, str]) -> None:
+        self._problems = problems
+        self._environ = environ
+
+    def read(self, node: MapNode) -> dict[str, ServerConfig]:
+        """Servers by name. What is not well formed has its problem and is kept with less."""
+        self._check_names(node)
+        return {
+            name: self._server(name, child, ("servers", name))
+            if isinstance(child, MapNode)
+            else ServerConfig(name, "")
+            for name, child in node.items.items()
+        }
+
+    def _check_names(self, node: MapNode) -> None:
+        words: dict[str, str] = {}
+        for name in node.items:
+            at, path = node.where(name), ("servers", name)
+            if not _NAME.fullmatch(name):
+                text = "a server's name begins with a letter and has letters, digits, - and _ (at most 63)"
+                self._problems.add(at, path, text)
+                continue
+            word = environment_word(name)
+            reserved = next((r for r in RESERVED_WORDS if word == r or word.startswith(r + "_")), None)
+            if reserved:
+                text = f"LAKEPLAN_{reserved}_… means something else to lakeplan: give the server another name"
+                self._problems.add(at, path, text)
+            other = words.setdefault(word, name)
+            if other != name:
+                text = f"{name!r} and {other!r} share the variables LAKEPLAN_{word}_…: rename one of them"
+                self._problems.add(at, path, text)
+
+    def _server(self, name: str, node: MapNode, path: NodePath) -> ServerConfig:
+        engine, schedule = self._lifecycle(node, (*path, "branch_lifecycle"))
+        storages = node.items.get("storages")
+        found: dict[str, StorageConfig] = {}
+        for id_, child in storages.items.items() if isinstance(storages, MapNode) else ():
+            if isinstance(child, MapNode):
+                found[id_] = self._storage(child, (*path, "storages", id_))
+        return ServerConfig(
+            name=name,
+            endpoint_url=self._url(node, path) or "",
+            branch_lifecycle_engine=engine,
+            branch_lifecycle_schedule=schedule,
+            time_zone=self._time_zone(node, path),
+            storages=found,
+            cost_per_gb_month=self._price(node, path),
+            cost_source=cost.source if (cost := node.items.get(COST)) is not None else None,
+            source=node.source,
+        )
+
+    def _lifecycle(self, node: MapNode, path: NodePath) -> tuple[Engine, str | None]:
+        """The engine, and the cron line of the server's job."""
+        block = node.items.get("branch_lifecycle")
+        if not isinstance(block, MapNode):
+            return "none", None
+        engine = cast(Engine, text_of(block.items.get("engine")) or "none")
+        line = self._text(block, "schedule", path)
+        if line is None:
+            return engine, None
+        at = block.items["schedule"].source
+        if engine != "server":
+            text = "this is the schedule of the server's own job, which works with the engine server only"
+            self._problems.add(at, (*path, "schedule"), text)
+        try:
+            parse_cron(line)
+        except ValueError as error:
+            self._problems.add(at, (*path, "schedule"), str(error))
+        return engine, line
+
+    def _price(self, node: MapNode, path: NodePath) -> Price | None:
+        child = node.items.get(COST)
+        if not isinstance(child, ScalarNode) or not isinstance(child.value, (int, float, str)):
+            return None
+        try:
+            return Price(*parse_price(child.value))
+        except ValueError:
+            return None  # the schema says so
+
+    def _storage(self, node: MapNode, path: NodePath) -> StorageConfig:
+        kind = text_of(node.items.get("type"))
+        if kind == "local" and "path" not in node.items:
+            self._problems.add(node.source, path, "a local storage needs its path")
+        return StorageConfig(
+            type=cast(Literal["s3", "azure", "local"], kind),
+            endpoint_url=self._url(node, path),
+            region=self._region(node, path),
+            path=self._text(node, "path", path),
+            inventory=self._inventory(node, path, kind),
+            inventory_max_age_seconds=self._max_age(node, path),
+        )
+
+    def _inventory(self, node: MapNode, path: NodePath, kind: str | None) -> str | None:
+        url = self._text(node, "inventory", path)
+        if url is None:
+            return None
+        at = node.items["inventory"].source
+        if kind != "s3":
+            self._problems.add(at, (*path, "inventory"), "only a storage of the type s3 has an S3 inventory")
+        try:
+            if not parse_bucket_url(url).prefix.endswith("/manifest.json"):
+                raise BadUrl("this names no manifest.json")
+        except BadUrl as error:
+            text = f"{error}; write where its manifest is, such as s3://bucket/…/manifest.json"
+            self._problems.add(at, (*path, "inventory"), text)
+            return None
+        return url
+
+    def _max_age(self, node: MapNode, path: NodePath) -> int:
+        text = self._text(node, "inventory_max_age", path)
+        if text is None:
+            return INVENTORY_MAX_AGE_SECONDS
+        try:
+            return parse_duration(text)
+        except ValueError as error:
+            if _DURATION.fullmatch(text):  # else the schema says so
+                at = node.items["inventory_max_age"].source
+                self._problems.add(at, (*path, "inventory_max_age"), str(error))
+            return INVENTORY_MAX_AGE_SECONDS
+
+    def _url(self, node: MapNode, path: NodePath) -> str | None:
+        url = self._text(node, "endpoint_url", path)
+        if url is None:
+            return None
+        try:
+            parse_web_url(url)
+        except BadUrl as error:
+            self._problems.add(
+                node.items["endpoint_url"].source,
+                (*path, "endpoint_url"),
+                f"{error}; write a URL such as {EXAMPLE}",
+            )
+            return None
+        return url.rstrip("/")
+
+    def _region(self, node: MapNode, path: NodePath) -> str | None:
+        """A region becomes a part of a host's name."""
+        region = self._text(node, "region", path)
+        if region is None or _REGION.fullmatch(region):
+            return region
+        text = "a region has letters, digits and - only, such as eu-central-1"
+        self._problems.add(node.items["region"].source, (*path, "region"), text)
+        return None
+
+    def _time_zone(self, node: MapNode, path: NodePath) -> str:
+        zone = self._text(node, "time_zone", path)
+        if zone is None or zone == "UTC":
+            return "UTC"
+        if zone in _time_zones():
+            return zone
+        if _time_zones():
+            text = f"there is no time zone {zone!r}: write one such as Europe/Berlin, or UTC"
+        else:
+            text = "this machine has no time zones but UTC: install the package tzdata"
+        self._problems.add(node.items["time_zone"].source, (*path, "time_zone"), text)
+        return "UTC"
+
+    def _text(self, node: MapNode, key: str, path: NodePath) -> str | None:
+        """A text with its variables read. None when it is absent or a variable is missing."""
+        child = node.items.get(key)
+        text = text_of(child)
+        if text is None or not isinstance(child, ScalarNode):
+            return None
+        missing = False
+
+        def read(match: re.Match[str]) -> str:
+            nonlocal missing
+            value = self._variable(match.group(1), child.source, (*path, key))
+            missing = missing or value is None
+            return value or ""
+
+        expanded = _VARIABLE.sub(read, text)
+        if "${" in _VARIABLE.sub("", text):
+            self._problems.add(child.source, (*path, key), "a ${ is never closed")
+            return None
+        return None if missing else expanded
+
+    def _variable(self, name: str, at: Source, path: NodePath) -> str | None:
+        """``${X}`` and ``${LAKEPLAN_VAR_X}`` both read ``LAKEPLAN_VAR_X``, and never any other variable."""
+        full = name if name.startswith(VARIABLE_PREFIX) else VARIABLE_PREFIX + name
+        if not _VARIABLE_NAME.fullmatch(name):
+            self._problems.add(at, path, f"${{{name}}} is not the name of a variable")
+            return None
+        value = self._environ.get(full)
+        if not value:
+            text = (
+                f"${{{name}}} reads the variable {full}, which is not set (a tree reads LAKEPLAN_VAR_* only)"
+            )
+            self._problems.add(at, path, text)
+            return None
+        return value
+
+
+T = TypeVar("T")
+UNLIMITED = "unlimited"
+
+
+def read_bounds(root: MapNode, problems: Problems) -> Bounds:
+    """Bounds as written; the widest where a value cannot be read."""
+    node = root.items.get("bounds")
+    low, high = _days(node, "min_retention_days", 1), _days(node, "max_retention_days", 36500)
+    if low > high:
+        text = f"min_retention_days ({low}) is more than max_retention_days ({high})"
+        problems.add(root.where("bounds"), ("bounds",), text)
+        return Bounds()
+    return Bounds(low, high)
+
+
+def _days(node: Node | None, key: str, default: int) -> int:
+    child = node.items.get(key) if isinstance(node, MapNode) else None
+    value = child.value if isinstance(child, ScalarNode) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def read_safety(root: MapNode, problems: Problems) -> Safety:
+    """Limits as written over the defaults, which hold when the block is absent."""
+    node = root.items.get("safety")
+    if not isinstance(node, MapNode):
+        return Safety()
+    parsers: dict[str, tuple[str, Callable[[Any], object]]] = {
+        "max_expired_objects_percent": ("max_expired_objects_percent", _or_unlimited(parse_percent)),
+        "max_expired_bytes": ("max_expired_bytes", _or_unlimited(parse_bytes)),
+        "max_deleted_branches": ("max_deleted_branches", _or_unlimited(parse_count)),
+        "on_tag_loss": ("on_tag_loss", _one_of("ignore", "warn", "fail")),
+        "on_server_divergence": ("on_server_divergence", _one_of("ignore", "warn", "fail")),
+        "impact_tolerance_percent": ("impact_tolerance_percent", parse_percent),
+        "max_plan_age": ("max_plan_age_seconds", parse_duration),
+    }
+    given: dict[str, Any] = {}
+    for key, (field, parse) in parsers.items():
+        child = node.items.get(key)
+        if not isinstance(child, ScalarNode) or child.value is None or isinstance(child.value, bool):
+            continue
+        try:
+            given[field] = parse(child.value)
+        except ValueError as error:
+            problems.add_first(child.source, ("safety", key), str(error))
+        except TypeError:
+            # A value of another type: the schema's problem says so.
+            continue
+    tags = node.items.get("protected_tags")
+    if isinstance(tags, ListNode):
+        given["protected_tags"] = tuple(_tag_patterns(tags, problems))
+    return Safety(**given)
+
+
+def read_places(root: MapNode) -> dict[str, Source]:
+    """Where the keys stand that gates are judged by, as ``safety.max_expired_bytes``; blocks too."""
+    found = {}
+    for block in ("safety", "bounds", "state", "unmanaged"):
+        if block not in root.items:
+            continue
+        found[block] = root.where(block)
+        child = root.items[block]
+        if isinstance(child, MapNode):
+            found |= {f"{block}.{key}": child.where(key) for key in child.items}
+    return found
+
+
+def _tag_patterns(node: ListNode, problems: Problems) -> Iterator[str]:
+    if len(node.items) > limits.GLOBS:
+        text = f"safety has at most {limits.GLOBS:,} patterns"
+        problems.add(node.source, ("safety", "protected_tags"), text)
+    for index, child in enumerate(node.items[: limits.GLOBS]):
+        pattern = text_of(child)
+        if not pattern:
+            continue
+        if problem := pattern_problem(pattern, why_no_tag):
+            problems.add(child.source, ("safety", "protected_tags", index), problem)
+        yield pattern
+
+
+def _or_unlimited(parse: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    return lambda value: None if value == UNLIMITED else parse(value)
+
+
+def _one_of(*words: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if value not in words:
+            raise TypeError
+        return str(value)
+
+    return parse

@@ -1,0 +1,312 @@
+"""The tree against its JSON Schema, with the word that somebody probably meant; overrides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from functools import cache
+from typing import Any, TypeVar
+
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import ValidationError
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
+
+from lakeplan.tree.checks import parse_amount, parse_date, text_of
+from lakeplan.tree.editing import quoted
+from lakeplan.tree.schemas import load_schema
+from lakeplan.tree.yaml import (
+    ListNode,
+    MapNode,
+    Node,
+    NodePath,
+    Problems,
+    ScalarNode,
+    is_surprise,
+    to_plain,
+    walk,
+)
+from lakeplan.values.desired import Override, Source
+from lakeplan.values.gate_names import (
+    AT_RISK,
+    DELETED_BRANCHES,
+    EXPIRED_BYTES,
+    EXPIRED_OBJECTS,
+    GATES,
+    TAG_LOSS,
+    UNMANAGED,
+)
+
+
+def edit_distance(a: str, b: str, limit: int) -> int:
+    """Insertions, deletions, replacements and swaps of neighbours between two words; more than ``limit`` is
+    reported as ``limit + 1``."""
+    if abs(len(a) - len(b)) > limit:
+        return limit + 1
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, ca in enumerate(a, 1):
+        before, last, row = row, before, [i] + [0] * len(b)
+        for j, cb in enumerate(b, 1):
+            row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (ca != cb))
+            if i > 1 and j > 1 and ca == b[j - 2] and a[i - 2] == cb:
+                row[j] = min(row[j], last[j - 2] + 1)
+        if min(row) > limit:
+            return limit + 1
+    return min(row[-1], limit + 1)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word at the smallest distance, when that is small for its length. Ties: the first."""
+    if len(word) > 100:
+        return None
+    limit = min(4, (len(word) + 1) // 3)
+    scored = [(edit_distance(word.lower(), k.lower(), limit), i, k) for i, k in enumerate(known)]
+    best = min(scored, default=None)
+    return best[2] if best and best[0] <= limit else None
+
+
+T = TypeVar("T")
+KEYS = ("repository", "gate", "max", "reason", "expires")
+LAST_DAY = "YYYY-MM-DD"
+RETIRED = "acknowledge"
+"""What the key was called before ``expires`` was required."""
+_GATE_UNITS = {
+    EXPIRED_OBJECTS: ("percent", "%"),
+    EXPIRED_BYTES: ("bytes", "B"),
+    TAG_LOSS: ("tags", ""),
+    AT_RISK: ("objects", ""),
+    UNMANAGED: ("repositories", ""),
+    DELETED_BRANCHES: ("branches", ""),
+}
+
+
+def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath, Override]]:
+    """Well-formed items with their paths. Whether their repositories exist is for the caller to check."""
+    node = root.items.get("overrides")
+    for index, item in enumerate(node.items if isinstance(node, ListNode) else ()):
+        path: NodePath = ("overrides", index)
+        if not isinstance(item, MapNode):
+            continue
+        repository, gate = text_of(item.items.get("repository")), text_of(item.items.get("gate"))
+        if repository is None or gate is None:
+            continue
+        if gate not in GATES:
+            text = f"there is no gate {gate!r}: one of {', '.join(GATES)}"
+            problems.add(item.items["gate"].source, (*path, "gate"), text)
+            continue
+        ceiling = _scalar(item, "max", path, problems, parse_amount)
+        if ceiling is not None and (why := _why_no_ceiling(gate, item.items["max"])):
+            problems.add(item.items["max"].source, (*path, "max"), why)
+        expires: date | None = _scalar(item, "expires", path, problems, parse_date)
+        if expires is None:
+            continue  # missing or unreadable: a problem says so
+        reason = text_of(item.items.get("reason")) or ""
+        yield path, Override(repository, gate, ceiling, reason, expires, item.source)
+
+
+def _why_no_ceiling(gate: str, node: Node) -> str | None:
+    """``max`` has the unit of its gate: 5TB of a percentage would open the gate for anything."""
+    if gate not in _GATE_UNITS:
+        return f"the gate {gate} has no figure, so it takes no max"
+    unit, ending = _GATE_UNITS[gate]
+    text = text_of(node)
+    if text is None or text[-1].isdigit() or (ending and text.endswith(ending)):
+        return None
+    return f"the gate {gate} counts {unit}: write max in {unit}"
+
+
+def _scalar(
+    item: MapNode, key: str, path: NodePath, problems: Problems, parse: Callable[[Any], T]
+) -> T | None:
+    child = item.items.get(key)
+    if not isinstance(child, ScalarNode) or child.value is None or isinstance(child.value, bool):
+        return None
+    try:
+        return parse(child.value)
+    except ValueError as error:
+        problems.add_first(child.source, (*path, key), str(error))
+    except TypeError:
+        # A value of another type: the schema's problem says so.
+        pass
+    return None
+
+
+def rewritten(node: Node | None) -> str:
+    """The items of the retired ``acknowledge`` as one line of YAML, under the key that replaced it."""
+    items = node.items if isinstance(node, ListNode) else ()
+    maps = [_rewritten_item(item.items) for item in items if isinstance(item, MapNode)]
+    return f"overrides: [{', '.join(maps)}]"
+
+
+def _rewritten_item(items: Mapping[str, Node]) -> str:
+    given = {k: v.text for k, v in items.items() if isinstance(v, ScalarNode)}
+    texts = {key: _as_written(key, given[key]) for key in KEYS if key in given}
+    return (
+        "{"
+        + ", ".join(f"{k}: {v}" for k, v in {**texts, "expires": given.get("expires", LAST_DAY)}.items())
+        + "}"
+    )
+
+
+def _as_written(key: str, text: str) -> str:
+    return text if key in ("max", "expires") else quoted(text)
+
+
+FREE_TEXT = frozenset({"description", "reason", "owner"})
+
+
+def check_structure(node: Node, schema: str, problems: Problems) -> set[NodePath]:
+    """Adds a problem for everything that the schema does not allow. Returns the paths that have one.
+
+    ``schema`` names a schema, or one definition in it: ``tree``, ``repository``, ``repository#gc_file``.
+    """
+    found: list[tuple[Source, NodePath, str]] = []
+    for error in _validator(schema).iter_errors(to_plain(node)):
+        path = tuple(error.absolute_path)
+        for source, extra, text in _explain(error, _locate(node, path)):
+            if not problems.has(source, path + extra):
+                found.append((source, path + extra, text))
+    for problem in found:
+        problems.add(*problem)
+    wrong = {path for _, path, _ in found}
+    _check_words(node, wrong, problems)
+    return wrong
+
+
+def _check_words(node: Node, wrong: set[NodePath], problems: Problems) -> None:
+    """What a schema cannot see: unquoted words that other readers take for booleans, and variables."""
+    for path, child in walk(node):
+        if not isinstance(child, ScalarNode) or not isinstance(child.value, str):
+            continue
+        if child.plain and is_surprise(child.text) and path not in wrong:
+            problems.add(
+                child.source, path, f"{child.text} is true or false to other YAML readers: put it in quotes"
+            )
+        if "${" in child.value and path[:1] != ("servers",) and path[-1] not in FREE_TEXT:
+            problems.add(child.source, path, "variables are read in the settings of servers only")
+
+
+def _locate(node: Node, path: Iterable[str | int]) -> Node:
+    for part in path:
+        match node, part:
+            case MapNode(), str():
+                node = node.items[part]
+            case ListNode(), int():
+                node = node.items[part]
+            case _:
+                break
+    return node
+
+
+# ---- words
+def _explain(error: ValidationError, node: Node) -> Iterator[tuple[Source, NodePath, str]]:
+    """Position, further path and text of the problems in one schema error."""
+    schema: dict[str, Any] = error.schema if isinstance(error.schema, dict) else {}
+    match error.validator:
+        case "additionalProperties":
+            yield from _unknown_keys(node, schema)
+        case "required":
+            if isinstance(node, MapNode):
+                missing = [key for key in schema["required"] if key not in node.items]
+                # One error comes for each missing key; each of them names just its own.
+                key = next((k for k in missing if repr(k) in error.message), missing[0])
+                yield node.source, (), f"the key {key} is missing"
+        case "minProperties" | "minItems":
+            if "x-clearable" in schema:
+                yield node.source, (), _empty_block(schema["x-clearable"])
+            else:
+                yield node.source, (), f"this is empty: write {_expected(schema)}, or take the key out"
+        case _:
+            yield node.source, (), _wrong_value(node, schema)
+
+
+def _unknown_keys(node: Node, schema: dict[str, Any]) -> Iterator[tuple[Source, NodePath, str]]:
+    known: Sequence[str] = list(schema.get("properties", {}))
+    if not isinstance(node, MapNode):
+        return
+    for key in node.items:
+        if key == RETIRED and "overrides" in known:
+            text = (
+                f"acknowledge is now overrides, with a required expires: write {rewritten(node.items[key])}"
+            )
+            yield node.where(key), (key,), text
+        elif key not in known:
+            close = nearest(key, known)
+            hint = f"did you mean {close}?" if close else f"known here: {', '.join(known)}"
+            yield node.where(key), (key,), f"unknown key {_shown(key)}: {hint}"
+
+
+def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
+    expected = _expected(schema)
+    if not isinstance(node, ScalarNode):
+        kind = "a map" if isinstance(node, MapNode) else "a list"
+        return f"expected {expected}, this is {kind}"
+    value = node.value
+    if value is None:
+        if "x-clearable" in schema:
+            return _empty_block(schema["x-clearable"])
+        return f"nothing stands here: write {expected}, or take the key out"
+    types = schema.get("type", ())
+    types = (types,) if isinstance(types, str) else types
+    if "boolean" in types and isinstance(value, str) and is_surprise(value):
+        return f"{_shown(value)} is text to YAML 1.2: write true or false"
+    if isinstance(value, str):
+        close = nearest(value, [v for v in schema.get("enum", ()) if isinstance(v, str)])
+        close = f'"{value}d"' if "pattern" in schema and re.search(schema["pattern"], f"{value}d") else close
+        hint = f"; did you mean {close}?" if close else ""
+        return f"expected {expected}, this is the text {_shown(value)}{hint}"
+    if "string" in types and not isinstance(value, bool) and "pattern" not in schema:
+        return f'expected {expected}, this is the number {node.text}: put it in quotes, "{node.text}"'
+    if types == ("string",):
+        meant = next(
+            (t for t in (node.text, f"{node.text}d") if re.search(schema.get("pattern", ""), t)), None
+        )
+        hint = f': did you mean "{meant}"?' if meant is not None else ""
+        return f"expected {expected}, this is {node.text} without quotes{hint}"
+    return f"expected {expected}, this is {node.text}"
+
+
+def _empty_block(block: str) -> str:
+    return (
+        f"nothing stands here: write `{block}: clear` (in the entry of one exactly named repository) to "
+        f"remove what the server has, or take {block} out to leave the server's as it is"
+    )
+
+
+def _expected(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return (
+            "one of " + ", ".join(str(v) for v in schema["enum"])
+            if len(schema["enum"]) > 1
+            else str(schema["enum"][0])
+        )
+    return str(schema.get("x-expected") or schema.get("type", "something else"))
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "…")
+
+
+# ---- schemas
+def _is_integer(_: object, value: object) -> bool:
+    """JSON Schema calls 3.0 an integer; a number of days that is written so is a slip."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    document, _, definition = name.partition("#")
+    # Without its $schema line: jsonschema would take it for a sign to leave our type checker behind.
+    contents = {
+        n: {k: v for k, v in load_schema(n).items() if k != "$schema"}
+        for n in {"tree", "repository", document}
+    }
+    resources = [(f"{n}.v1.json", DRAFT202012.create_resource(c)) for n, c in contents.items()]
+    registry: Registry[Any] = Registry().with_resources(resources)
+    checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
+    kind: Any = validators.extend(Draft202012Validator, type_checker=checker)  # type: ignore[no-untyped-call]
+    reference = f"{document}.v1.json" + (f"#/$defs/{definition}" if definition else "")
+    validator: Draft202012Validator = kind({"$ref": reference}, registry=registry)
+    return validator

@@ -1,0 +1,1 @@
+"""Values that all rooms share: frozen, and without rules of their own."""

@@ -1,0 +1,198 @@
+"""What a tree asks of servers and repositories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from typing import Literal
+
+from lakeplan.values.settings import LifecycleSettings, ObjectRule, Policy, SettingItem, SettingKind
+from lakeplan.values.sweep import Hold, SweepSettings
+
+GB = 10**9
+
+
+@dataclass(frozen=True)
+class Price:
+    """``amount`` a GB and month, in ``currency`` ("": the tree names none)."""
+
+    amount: float
+    currency: str = ""
+
+    def monthly(self, size_bytes: int) -> float:
+        return size_bytes / GB * self.amount
+
+
+@dataclass(frozen=True, order=True)
+class Source:
+    """Where a value stands: ``file`` relative to the tree's root, 1-based line and column."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class BranchRule:
+    """One item of ``gc.branches``: an exact ``branch_id`` or a ``pattern`` (``*``, ``?``, ``[abc]``)."""
+
+    name: str
+    is_pattern: bool
+    retention_days: int
+    source: Source
+
+    @property
+    def key(self) -> tuple[bool, str]:
+        """Identity in merges: items are merged by branch_id or pattern."""
+        return (self.is_pattern, self.name)
+
+
+@dataclass(frozen=True)
+class GcDesired:
+    """A resolved ``gc`` block: rules with patterns not yet expanded."""
+
+    default_retention_days: int
+    branches: tuple[BranchRule, ...]
+    source: Source
+
+
+class Cleared(Enum):
+    """``gc: clear`` (or another block's): the rules are to be removed from the server."""
+
+    CLEAR = "clear"
+
+
+GcSetting = GcDesired | Cleared | None
+"""None: the key is absent, so not managed."""
+
+
+@dataclass(frozen=True)
+class PoliciesDesired:
+    """A resolved ``branch_lifecycle`` block: the policies in the order of the tree, and where each stands."""
+
+    policies: tuple[Policy, ...]
+    sources: tuple[Source, ...]
+    source: Source
+
+
+PoliciesSetting = PoliciesDesired | Cleared | None
+
+
+@dataclass(frozen=True)
+class ObjectRulesDesired:
+    """A resolved ``object_lifecycle`` block."""
+
+    rules: tuple[ObjectRule, ...]
+    source: Source
+
+
+ObjectRulesSetting = ObjectRulesDesired | Cleared | None
+
+
+@dataclass(frozen=True)
+class Safety:
+    """Gate limits (the design's ``safety`` block). None means no limit. Bytes are bytes, ages seconds."""
+
+    max_expired_objects_percent: float | None = 30.0
+    max_expired_bytes: int | None = 5 * 10**12
+    max_deleted_branches: int | None = 20
+    protected_tags: tuple[str, ...] = ("v*",)
+    on_tag_loss: Literal["ignore", "warn", "fail"] = "fail"
+    on_server_divergence: Literal["ignore", "warn", "fail"] = "warn"
+    impact_tolerance_percent: float = 10.0
+    max_plan_age_seconds: int = 7 * 86400
+
+
+@dataclass(frozen=True)
+class Override:
+    """A reviewed permission for one gate of one repository, up to ``max`` (percent, bytes or a count by the
+    gate's own unit; None: no ceiling), until ``expires`` (inclusive)."""
+
+    repository: str
+    gate: str
+    max: float | None
+    reason: str
+    expires: date
+    source: Source
+
+
+INVENTORY_MAX_AGE_SECONDS = 8 * 86_400
+"""S3 makes inventories daily or weekly, and may take a day to deliver one."""
+
+
+@dataclass(frozen=True)
+class StorageConfig:
+    type: Literal["s3", "azure", "local"]
+    endpoint_url: str | None = None
+    region: str | None = None
+    path: str | None = None
+    inventory: str | None = None
+    """Where the manifest of an S3 inventory is."""
+    inventory_max_age_seconds: int = INVENTORY_MAX_AGE_SECONDS
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    name: str
+    endpoint_url: str
+    branch_lifecycle_engine: Literal["server", "lakeplan", "none"] = "none"
+    branch_lifecycle_schedule: str | None = None
+    """Cron line of the server's own job, when the tree tells it: a server's API does not."""
+    time_zone: str = "UTC"
+    storages: Mapping[str, StorageConfig] = field(default_factory=dict)
+    cost_per_gb_month: Price | None = None
+    cost_source: Source | None = None
+    source: Source | None = None
+
+
+@dataclass(frozen=True)
+class DesiredRepository:
+    """One repository that an entry of the tree names.
+
+    ``entry`` is the key that named it: itself (or ``server/name``), or a glob. ``resolved`` is the merged
+    configuration as plain JSON data, ``config_hash`` the SHA-256 of its canonical JSON: what a plan file
+    records, so that an apply can tell whether the reviewed configuration still is the tree's.
+    ``values`` maps a JSON pointer in ``resolved`` to where that value came from.
+    """
+
+    server: str
+    name: str
+    entry: str
+    gc: GcSetting
+    config_hash: str
+    resolved: Mapping[str, object]
+    values: Mapping[str, Source]
+    owner: str | None = None
+    safety: Safety = field(default_factory=Safety)
+    source: Source | None = None
+    branch_lifecycle: PoliciesSetting = None
+    lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
+    object_lifecycle: ObjectRulesSetting = None
+    holds: tuple[Hold, ...] = ()
+    sweep: SweepSettings = field(default_factory=SweepSettings)
+
+    def wanted_items(self, kind: SettingKind) -> tuple[SettingItem, ...] | None:
+        """The policies or object rules that the tree asks for; empty: they are to be cleared. None: it does
+        not manage them."""
+        setting: PoliciesSetting | ObjectRulesSetting = self.object_lifecycle
+        if kind is SettingKind.BRANCH_LIFECYCLE:
+            setting = self.branch_lifecycle
+        if isinstance(setting, PoliciesDesired):
+            return setting.policies
+        if isinstance(setting, ObjectRulesDesired):
+            return setting.rules
+        return None if setting is None else ()
+
+    @property
+    def by_glob(self) -> bool:
+        return any(c in self.entry for c in "*?[")
+
+    @property
+    def key(self) -> str:
+        """``server/name``: how plans, state and messages call it."""
+        return f"{self.server}/{self.name}"

@@ -1,0 +1,167 @@
+"""Files and programs of this machine. A checkout may be prepared by a stranger: no link of it is followed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.limits import TooLarge, read_file
+
+PRIVATE, SHARED = 0o600, 0o666
+"""Modes of new files: for their owner alone, or as the user's umask says."""
+PRIVATE_FOLDER = 0o700
+_DEVICES = ("/dev/", "/proc/")
+_PARTIAL = ".lakeplan-new-"
+
+
+class LeadsOut(ValueError):
+    """A path that leaves the folder that it was named in. The message fits behind the path."""
+
+    def __init__(self) -> None:
+        super().__init__("leads out of the tree through a symbolic link")
+
+
+def inside(root: str | Path, path: str | Path) -> Path:
+    """The real path of ``path``. Raises LeadsOut where that is outside the real ``root``."""
+    try:
+        real, top = Path(os.path.realpath(path)), Path(os.path.realpath(root))
+    except (OSError, ValueError):
+        raise LeadsOut from None
+    if real != top and top not in real.parents:
+        raise LeadsOut
+    return real
+
+
+def read_inside(root: str | Path, path: str | Path, limit: int) -> bytes:
+    """The bytes of a regular file of a tree. Raises OSError, LeadsOut, and TooLarge as ``read_file`` does."""
+    return read_file(inside(root, path), limit)
+
+
+def write_file(path: Path, data: str | bytes, *, mode: int = PRIVATE) -> None:
+    """Puts a file in place as a whole. A link that has its name is replaced, not followed; a link of the
+    current folder on the way to it is refused. Devices and pipes are written to only by absolute paths.
+    Raises LakeplanError."""
+    content = data.encode() if isinstance(data, str) else data
+    try:
+        refuse_links(path)
+        if path.is_absolute() and _is_special(path):
+            with path.open("wb") as file:
+                file.write(content)
+            return
+        _replace(path, content, mode)
+    except (OSError, TooLarge) as error:
+        raise LakeplanError(
+            f"cannot write: {getattr(error, 'strerror', None) or error}",
+            where=str(path),
+            hint="name a file in a folder that exists",
+        ) from None
+
+
+def refuse_links(path: Path, below: Path | None = None) -> None:
+    """Raises LakeplanError when a folder on the way to ``path`` is a symbolic link in the folder ``below``
+    (default: the current one)."""
+    here = Path.cwd() if below is None else below
+    if below is None and not path.is_absolute():
+        parts = path.parent.parts
+    elif here in path.parents:
+        parts = path.parent.relative_to(here).parts
+    else:
+        return
+    for part in parts:
+        here = here / part
+        if here.is_symlink():
+            raise LakeplanError(
+                f"{part} is a symbolic link, which is not followed for output",
+                where=str(path),
+                hint="Name a file in a folder that is no link, or give an absolute path outside this folder.",
+            )
+
+
+def _is_special(path: Path) -> bool:
+    """A device, a pipe, or a name such as /dev/stdout, which may be any file."""
+    if str(path).startswith(_DEVICES):
+        return True
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    try:
+        kind = os.lstat(path).st_mode
+    except FileNotFoundError:
+        kind = stat.S_IFREG
+    if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+        raise TooLarge("it is not a regular file")
+    new = path.with_name(f"{_PARTIAL}{secrets.token_hex(8)}")
+    try:
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with open(handle, "wb") as file:
+            file.write(content)
+        new.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink()
+
+
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Python 3.11 and later then leave the current folder and a script's folder out of ``sys.path``."""
+_FOLDERS = (
+    *("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TMPDIR"),
+    *("PYTHONHOME", "PYTHONUSERBASE", "PYTHONSTARTUP", "PYTHONPYCACHEPREFIX"),
+    *("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
+    *("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "BOTO_CONFIG"),
+    *("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "NETRC"),
+    *("AZURE_CONFIG_DIR", "AZURE_FEDERATED_TOKEN_FILE", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"),
+)
+"""Programs and libraries run, read or trust what is there."""
+_SEARCHED = ("PATH", "PYTHONPATH", "CLASSPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "AWS_DATA_PATH")
+"""Search paths: code is loaded from each folder, or, by botocore, what says where credentials are sent."""
+_PROGRAMS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+"""A name is found by ``PATH``; a relative path is not allowed."""
+
+
+def absolute_entries(paths: str) -> str:
+    """A search path without its empty and relative entries, which mean the current folder."""
+    return os.pathsep.join(entry for entry in paths.split(os.pathsep) if os.path.isabs(entry))
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> str | None:
+    """The absolute path of a program that ``PATH`` names. A name with a slash is a path, and stays one."""
+    found = shutil.which(name, path=absolute_entries(environ.get("PATH", os.defpath)))
+    return os.path.abspath(found) if found is not None else None
+
+
+def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a program: its Python imports nothing from the current folder. Raises UsageError
+    for a variable that names a file or folder by a relative path."""
+    wrong = relative_settings(environ)
+    if wrong:
+        raise UsageError(
+            f"relative paths would take files of the current folder: {', '.join(wrong)}",
+            hint="Set these variables to absolute paths, or unset them.",
+        )
+    safe = {**environ, SAFE_PATH: "1"}
+    for name in _SEARCHED:
+        entries = absolute_entries(safe.pop(name, ""))
+        if entries:
+            safe[name] = entries
+    return safe
+
+
+def set_environment(environ: Mapping[str, str]) -> None:
+    """Makes ``environ`` the environment of this process."""
+    for name in os.environ.keys() - environ.keys():
+        del os.environ[name]
+    os.environ.update(environ)
+
+
+def relative_settings(environ: Mapping[str, str]) -> list[str]:
+    """Variables of ``environ`` that name a file or folder by a relative path."""
+    folders = [name for name in _FOLDERS if environ.get(name) and not os.path.isabs(environ[name])]
+    programs = [n for n in _PROGRAMS if os.sep in environ.get(n, "") and not os.path.isabs(environ[n])]
+    return folders + programs

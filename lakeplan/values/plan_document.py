@@ -1,0 +1,298 @@
+"""The JSON form of a plan: every dataclass field under its own name, nothing else.
+
+``digest`` is the SHA-256 of the canonical document without itself: a cut or edited file is told at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass, replace
+from datetime import date, datetime
+from enum import Enum
+
+from lakeplan.errors import LakeplanError
+from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json
+from lakeplan.values.branches import SETTLED
+from lakeplan.values.plan import PLAN_FORMAT, Horizon, Plan, RepositoryPlan
+from lakeplan.values.plan_parts import INLINE_RECORDS, RECORD_BYTES, Shown
+from lakeplan.values.records import utc_text
+from lakeplan.values.rules import Action, GcRules
+
+Json = typing.Any
+OBJECTS_HEAD = b"lakeplan.plan-objects/v1\n"
+
+
+def to_document(plan: Plan) -> dict[str, Json]:
+    """The document as plain JSON data: the plan's fields, ``format``, a ``summary`` and its ``digest``."""
+    document: dict[str, Json] = {"format": PLAN_FORMAT, **encode(plan)}
+    for encoded, repository in zip(document["repositories"], plan.repositories, strict=True):
+        encoded["before_etag"] = repository.before_etag
+        encoded["after_etag"] = repository.after_etag
+        for setting in repository.settings:
+            encoded[setting.kind.value]["before_etag"] = setting.before_etag
+            encoded[setting.kind.value]["after_etag"] = setting.after_etag
+    document["summary"] = summarise(plan)
+    document["digest"] = digest_of(document)
+    return document
+
+
+def summarise(plan: Plan) -> dict[str, Json]:
+    """Totals over the repositories that would be written: what the last line of every output says. Unknown
+    impacts count as nothing here, so ``impact_unknown`` says in how many repositories there are some."""
+    writes = plan.writes
+    now = [h for r in writes if (h := r.impact.now) is not None]
+    month = [h for r in writes if (h := r.impact.horizons.get(Horizon.MONTH.value)) is not None]
+    known = [r for r in writes if r.impact_known]
+    read = [h for h in now if h.objects_expire is not None]
+    return {
+        "add": plan.count(Action.ADD),
+        "change": plan.count(Action.CHANGE),
+        "clear": plan.count(Action.CLEAR),
+        "unchanged": plan.count(Action.NONE),
+        "failed": len(plan.failed),
+        "refused_gates": len(plan.refused),
+        "commits_expire": sum(h.commits_expire for h in now),
+        "objects_expire": sum(h.objects_expire or 0 for h in read),
+        "bytes_expire": sum(h.bytes_expire or 0 for h in read),
+        "objects_at_risk": sum(h.objects_at_risk or 0 for h in read),
+        "objects_expire_plus_30_days": sum(h.objects_expire or 0 for h in month),
+        "bytes_expire_plus_30_days": sum(h.bytes_expire or 0 for h in month),
+        "impact_known": len(known) == len(writes),
+        "impact_unknown": len(writes) - len(known),
+        **_branches(plan),
+        "cost_expire": _costs(writes),
+    }
+
+
+def _costs(writes: Sequence[RepositoryPlan]) -> list[dict[str, Json]]:
+    """What the expiring bytes cost a month, by currency, over the servers that have a price."""
+    found: dict[str, dict[str, Json]] = {}
+    for repository in writes:
+        price = repository.cost_per_gb_month
+        if price is None:
+            continue
+        sums = found.setdefault(
+            price.currency, {"currency": price.currency, "per_month": 0.0, "per_month_plus_30_days": 0.0}
+        )
+        for key, horizon in (("per_month", Horizon.NOW), ("per_month_plus_30_days", Horizon.MONTH)):
+            figures = repository.impact.horizons.get(horizon.value)
+            sums[key] += price.monthly((figures.bytes_expire or 0) if figures is not None else 0)
+    return [found[currency] for currency in sorted(found)]
+
+
+def _branches(plan: Plan) -> dict[str, Json]:
+    """What the next ``lifecycle run`` does; None everywhere when the plan lists no branches for it. Objects
+    are None where they were not all read."""
+    listed = [r.lifecycle for r in plan.repositories if r.failure is None and r.lifecycle is not None]
+    ends = [b.totals[SETTLED] for b in listed if SETTLED in b.totals]
+    known = not any(b.unknown for b in listed) and all(t.objects is not None for t in ends)
+    going = sum(b.going for b in listed)
+    return {
+        "branches_delete": going if listed else None,
+        "branches_keep": sum(len(b.branches) for b in listed) - going if listed else None,
+        "objects_follow": sum(t.objects or 0 for t in ends) if listed and known else None,
+        "bytes_follow": sum(t.size_bytes or 0 for t in ends) if listed and known else None,
+    }
+
+
+def dump_plan(plan: Plan) -> str:
+    """The plan file: JSON that can always be written as UTF-8."""
+    return _writable(json.dumps(to_document(plan), indent=2, sort_keys=True, ensure_ascii=False)) + "\n"
+
+
+def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = None) -> Plan:
+    """The plan in the text of a plan file, which may come from a stranger. ``problem`` says what a schema
+    finds wrong with the document, or "".
+
+    Raises LakeplanError (naming the file) when the file is cut, edited or of another kind, or has anything
+    that lakeplan does not write: what can be computed from the rest has to be what is computed.
+    """
+    hint = "make it again with: lakeplan plan --out FILE"
+    try:
+        document = parse_json(text, limit=PLAN_BYTES, pairs=_without_duplicates)
+    except ValueError as error:
+        what = str(error) if isinstance(error, TooLarge) else "it is cut or is not JSON"
+        raise LakeplanError(
+            f"not a whole plan file ({what})", where=where, hint=hint, detail=str(error)
+        ) from None
+    if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
+        found = document.get("format") if isinstance(document, dict) else None
+        what = "not a plan file" if found is None else f"not a plan of this version: its format is {found!r}"
+        raise LakeplanError(what, where=where, hint=hint)
+    if document.get("digest") != digest_of(document):
+        raise LakeplanError("the plan was changed after it was made", where=where, hint=hint)
+    try:
+        if problem is not None and (found := problem(document)):
+            raise ValueError(found)
+        plan = typing.cast(Plan, decode(document, Plan))
+        if len({r.key for r in plan.repositories}) != len(plan.repositories):
+            raise ValueError("a repository is in it twice")
+        if to_document(plan)["digest"] != document["digest"]:
+            raise ValueError("its totals or ETags are not those of its repositories")
+        for repository in plan.repositories:
+            _check_shown(repository)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise LakeplanError(
+            f"the plan is not one that lakeplan makes: {_briefly(error)}", where=where, hint=hint
+        ) from None
+    return plan
+
+
+def _check_shown(plan: RepositoryPlan) -> None:
+    """Raises ValueError when the records in the plan file are not those that it counts."""
+    shown = plan.impact.shown
+    if shown is None:
+        return
+    if bool(shown.inline) != (0 < shown.records <= INLINE_RECORDS):
+        raise ValueError(f"{plan.key} has its objects in the wrong place")
+    shown.read()
+
+
+def dump_objects(plan: Plan) -> bytes:
+    """The file beside a plan file: the records of every repository that has too many for the plan file, in
+    the plan's order. Empty when there is none."""
+    found = [r.impact.shown.data or b"" for r in _beside(plan) if r.impact.shown is not None]
+    return b"".join((OBJECTS_HEAD, *found)) if found else b""
+
+
+def with_objects(plan: Plan, data: bytes) -> Plan:
+    """A plan with the records of the file beside it. Raises ValueError when they are not the plan's."""
+    head, at = len(OBJECTS_HEAD), len(OBJECTS_HEAD)
+    known: dict[str, Shown] = {}
+    for repository in _beside(plan):
+        shown = repository.impact.shown
+        assert shown is not None
+        end = at + shown.records * RECORD_BYTES
+        known[repository.key] = replace(shown, data=data[at:end])
+        at = end
+    if data[:head] != OBJECTS_HEAD or at != len(data) or not all(s.read() for s in known.values()):
+        raise ValueError("it does not belong to the plan")
+    return with_shown(plan, known)
+
+
+def with_shown(plan: Plan, known: Mapping[str, Shown]) -> Plan:
+    """A plan with other records, by ``server/name``."""
+    repositories = (
+        replace(r, impact=replace(r.impact, shown=known[r.key])) if r.key in known else r
+        for r in plan.repositories
+    )
+    return replace(plan, repositories=tuple(repositories))
+
+
+def beside(plan: Plan) -> bool:
+    """Whether a plan file needs the file beside it."""
+    return bool(_beside(plan))
+
+
+def _beside(plan: Plan) -> list[RepositoryPlan]:
+    named = [r for r in plan.repositories if r.impact.shown is not None]
+    return [r for r in named if r.impact.shown and r.impact.shown.records > INLINE_RECORDS]
+
+
+def _briefly(error: Exception) -> str:
+    text = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _without_duplicates(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is in it twice")
+    return found
+
+
+def digest_of(document: Mapping[str, Json]) -> str:
+    rest = {k: v for k, v in document.items() if k != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(_writable(text).encode()).hexdigest()
+
+
+def _writable(text: str) -> str:
+    """JSON text whose lone surrogates (bytes of a path that are no UTF-8) are JSON escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def rules_from_body(body: Mapping[str, Json]) -> GcRules:
+    """Rules from the JSON body. Raises KeyError or TypeError for anything but whole days, ValueError for a
+    branch named twice."""
+    branches: dict[str, int] = {}
+    for item in _typed(_typed(body, dict)["branches"], list):
+        name = _typed(_typed(item, dict)["branch_id"], str)
+        if name in branches:
+            raise ValueError(f"branch {name!r} is there twice")
+        branches[name] = _typed(item["retention_days"], int)
+    return GcRules(_typed(body["default_retention_days"], int), branches)
+
+
+def encode(value: Json) -> Json:
+    """A dataclass, and what stands in it, as plain JSON data under its own names."""
+    if isinstance(value, GcRules):
+        return value.to_body()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return utc_text(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value) if not f.metadata.get("beside")}
+    if isinstance(value, Mapping):
+        return {str(k): encode(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encode(v) for v in value]
+    return value
+
+
+def decode(data: Json, kind: Json) -> Json:
+    """JSON data as a value of type ``kind``: what ``encode`` made of it. Raises
+    TypeError, KeyError or ValueError for anything else."""
+    origin: Json = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if data is None:
+            return None
+        return decode(data, next(a for a in arguments if a is not type(None)))
+    if origin is typing.Literal:
+        if data not in arguments:
+            raise ValueError(f"{data!r} is none of {', '.join(map(repr, arguments))}")
+        return data
+    if origin is tuple:
+        return tuple(decode(item, arguments[0]) for item in _typed(data, list))
+    if origin is not None:  # Mapping[str, X]
+        return {k: decode(v, arguments[1]) for k, v in _typed(data, dict).items()}
+    if kind is GcRules:
+        return rules_from_body(data)
+    if kind is datetime:
+        return datetime.fromisoformat(_typed(data, str).replace("Z", "+00:00"))
+    if kind is date:
+        return date.fromisoformat(_typed(data, str))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(data)
+    if is_dataclass(kind):
+        return _decode_dataclass(_typed(data, dict), kind)
+    if kind is float and isinstance(data, int):
+        return _typed(data, int)  # as it was written: what is loaded and stored again has the same digest
+    return _typed(data, kind)
+
+
+def _typed(data: Json, kind: type) -> Json:
+    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
+        raise TypeError(f"{data!r} is not a {kind.__name__}")
+    return data
+
+
+def _decode_dataclass(data: Json, kind: Json) -> Json:
+    hints = typing.get_type_hints(kind)
+    values = {}
+    for f in fields(kind):
+        if f.metadata.get("beside"):
+            continue
+        if f.name in data:
+            values[f.name] = decode(data[f.name], hints[f.name])
+        elif f.default is MISSING and f.default_factory is MISSING:
+            raise KeyError(f.name)
+    return kind(**values)

@@ -1,0 +1,179 @@
+"""Moments: out of the numbers of commits, and into documents and records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from lakeplan.errors import FormatError
+from lakeplan.limits import TooLarge, parse_json
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FIRST = datetime.min.replace(tzinfo=timezone.utc) + timedelta(days=1)
+_LAST = datetime.max.replace(tzinfo=timezone.utc) - timedelta(days=1)
+"""A day from the ends of the calendar, so that every time zone has them."""
+_FIRST_US, _LAST_US = ((end - _EPOCH) // timedelta(microseconds=1) for end in (_FIRST, _LAST))
+
+
+def moment_of(us: int) -> datetime:
+    """UTC microseconds, of which a commit may have any, as the nearest moment that every calendar has."""
+    return _EPOCH + timedelta(microseconds=min(max(us, _FIRST_US), _LAST_US))
+
+
+def utc_text(moment: datetime) -> str:
+    """ISO 8601 in UTC, ending in ``Z``, with microseconds where there are any. ``moment`` is aware."""
+    return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+Shape = Callable[[Any, str], None]
+"""Raises ValueError that names the field when a value has not this shape."""
+
+
+def read_record(data: bytes, shape: Shape, *, what: str, where: str, hint: str) -> dict[str, Any]:
+    """The document of a record, which has this shape. ``what`` is how messages call it.
+
+    Raises FormatError with ``where`` and ``hint`` for anything else.
+    """
+    try:
+        document: dict[str, Any] = parse_json(data, pairs=without_duplicates)
+        shape(document, "")
+    except ValueError as error:
+        known = isinstance(error, TooLarge | Misshapen)
+        why = str(error) if known else "it is cut or is not JSON"
+        raise FormatError(f"{what} is damaged: {why}", where=where, hint=hint) from None
+    return document
+
+
+class Misshapen(ValueError):
+    """A value that has not the shape of its record."""
+
+
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For ``parse_json``: JSON readers differ in which of two equal keys counts. Raises Misshapen."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Misshapen("a key is in it twice")
+    return found
+
+
+def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None) -> Shape:
+    """An object with these keys. An optional one may also be null."""
+
+    def check(value: Any, name: str) -> None:
+        if not isinstance(value, dict):
+            raise _wrong(value, name, "an object")
+        start = f"{name}." if name else ""
+        for key, shape in required.items():
+            if key not in value:
+                raise Misshapen(f"{start}{key} is missing")
+            shape(value[key], start + key)
+        for key, shape in (optional or {}).items():
+            if value.get(key) is not None:
+                shape(value[key], start + key)
+
+    return check
+
+
+def list_of(shape: Shape) -> Shape:
+    def check(value: Any, name: str) -> None:
+        if not isinstance(value, list):
+            raise _wrong(value, name, "a list")
+        for index, item in enumerate(value):
+            shape(item, f"{name}[{index}]")
+
+    return check
+
+
+def map_of(shape: Shape) -> Shape:
+    def check(value: Any, name: str) -> None:
+        if not isinstance(value, dict):
+            raise _wrong(value, name, "an object")
+        for key, item in value.items():
+            shape(item, f"{name}.{key[:60]}")
+
+    return check
+
+
+def or_null(shape: Shape) -> Shape:
+    def check(value: Any, name: str) -> None:
+        if value is not None:
+            shape(value, name)
+
+    return check
+
+
+def exactly(*values: str) -> Shape:
+    """One of these texts."""
+
+    def check(value: Any, name: str) -> None:
+        if not isinstance(value, str) or value not in values:
+            raise _wrong(value, name, " or ".join(values))
+
+    return check
+
+
+def text(value: Any, name: str) -> None:
+    if not isinstance(value, str):
+        raise _wrong(value, name, "a text")
+
+
+def flag(value: Any, name: str) -> None:
+    if not isinstance(value, bool):
+        raise _wrong(value, name, "true or false")
+
+
+def count(value: Any, name: str) -> None:
+    """A whole number, 0 or more."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise _wrong(value, name, "a whole number of 0 or more")
+
+
+def days(value: Any, name: str) -> None:
+    """Days as a server may store them."""
+    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 31) <= value < 1 << 31:
+        raise _wrong(value, name, "a number of days")
+
+
+def anything(value: Any, name: str) -> None:
+    """A value that nothing depends on."""
+
+
+def moment(value: Any, name: str) -> None:
+    """ISO 8601 with a zone."""
+    text(value, name)
+    try:
+        read = moment_in(value)
+    except ValueError:
+        raise _wrong(value, name, "a moment") from None
+    if read.tzinfo is None:
+        raise _wrong(value, name, "a moment with a zone")
+
+
+def rules(value: Any, name: str) -> None:
+    """The body of GC rules."""
+    record({"default_retention_days": days, "branches": list_of(_RULE)})(value, name)
+    names = [item["branch_id"] for item in value["branches"]]
+    if len(set(names)) != len(names):
+        raise Misshapen(f"{name} has a branch twice")
+
+
+_RULE = record({"branch_id": text, "retention_days": days})
+AMOUNT = record({"objects": count, "size_bytes": count})
+
+
+def moment_in(value: str) -> datetime:
+    return datetime.fromisoformat(value.replace("Z", "+00:00"))
+
+
+def of_repository(document: Mapping[str, Any], repository: str, *, what: str, where: str, hint: str) -> None:
+    """Raises FormatError when a record is another repository's (``server/name``)."""
+    found = document.get("repository")
+    if found != repository:
+        shown = found if isinstance(found, str) else "another repository"
+        raise FormatError(f"{what} is of {shown}", where=where, hint=hint)
+
+
+def _wrong(value: Any, name: str, expected: str) -> Misshapen:
+    kind = "null" if value is None else repr(value)[:40]
+    return Misshapen(f"{name or 'the record'} is not {expected} but {kind}")

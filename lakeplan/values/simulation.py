@@ -1,0 +1,108 @@
+"""What a simulation counts, and which runner reads the ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``name`` and the reason, for documents and logs."""
+
+    name: str
+    reason: str
+
+    def to_row(self) -> dict[str, str]:
+        return {"name": self.name, "reason": self.reason}
+
+
+MAX_VERDICT_BITS = 62
+"""Masks travel as a signed 64-bit column."""
+
+
+@dataclass(frozen=True)
+class Transition:
+    """An object *goes* when any ``before`` bit is set in its mask and no ``after`` bit is."""
+
+    before: int
+    after: int
+
+    def goes(self, mask: int) -> bool:
+        return bool(mask & self.before) and not mask & self.after
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Distinct objects (by address inside the namespace) and their bytes."""
+
+    objects: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.objects + other.objects, self.size_bytes + other.size_bytes)
+
+
+@dataclass(frozen=True)
+class PrefixAmount:
+    """``prefix`` ends in ``/``, or is "" at depth 0 (everything)."""
+
+    prefix: str
+    depth: int
+    amount: Amount
+
+
+@dataclass(frozen=True)
+class StoredAmounts:
+    """Which of the objects an S3 inventory has: ``by_mask`` as in ``ImpactResult``. ``created``: its date
+    (ISO 8601). ``problem``: why it was not used, in words; the rest is empty then."""
+
+    created: str = ""
+    by_mask: Mapping[int, Amount] = field(default_factory=dict)
+    problem: str = ""
+
+    def amount(self, transition: Transition) -> Amount:
+        """What goes in a transition."""
+        return _in_transition(self.by_mask, transition)
+
+
+@dataclass(frozen=True)
+class ImpactResult:
+    """``by_mask``: objects of the namespace by their mask, over every range that was read.
+
+    When no range can change sides in any transition nothing is read: ``by_mask`` is then empty and
+    ``ranges_read`` 0, and all transitions are zero. ``prefixes`` holds at most the 1,000 largest rows.
+    Figures come from metadata alone, so they say *at most*: what is no longer stored cannot go. ``shown`` are
+    records of the objects that were to be named (``lakeplan.values.plan_parts``); None: there are too many.
+    ``runner``: who read; None where nothing was read. ``stored``: which of the objects are stored; it lowers
+    none of the other figures.
+    """
+
+    by_mask: Mapping[int, Amount]
+    prefixes: tuple[PrefixAmount, ...] = ()
+    tags: Mapping[str, Amount] = field(default_factory=dict)
+    ranges_read: int = 0
+    entries_read: int = 0
+    shown: bytes | None = b""
+    runner: Choice | None = None
+    stored: StoredAmounts | None = None
+
+    def amount(self, transition: Transition) -> Amount:
+        """What goes in a transition."""
+        return _in_transition(self.by_mask, transition)
+
+    def kept(self, bits: int) -> Amount:
+        """What at least one of ``bits`` keeps, among what was read."""
+        total = Amount()
+        for mask, amount in self.by_mask.items():
+            if mask & bits:
+                total = total + amount
+        return total
+
+
+def _in_transition(by_mask: Mapping[int, Amount], transition: Transition) -> Amount:
+    total = Amount()
+    for mask, amount in by_mask.items():
+        if transition.goes(mask):
+            total = total + amount
+    return total

@@ -1,0 +1,217 @@
+"""What a sweep does to objects of a namespace, and what the store says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from typing import Any, Literal
+
+from lakeplan.values.simulation import Amount, Choice
+
+
+class Versions(Enum):
+    """Which versions of an object a deletion takes, in a store that keeps versions."""
+
+    MARKER = "marker"
+    """The current one only: older versions stay, and with them their bytes."""
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What the store answered for one key of a batch.
+
+    ``reason`` is "" when the store confirmed that no object is at the key any more (S3 does not tell whether
+    one was there). Otherwise it is the store's own reason in a few words, without secrets, and ``transient``
+    says whether the same request may succeed later (throttling, an inner error). ``changed``: it was not
+    deleted because another object is at the key than the expected one.
+    """
+
+    key: str
+    reason: str = ""
+    transient: bool = False
+    changed: bool = False
+
+    @property
+    def deleted(self) -> bool:
+        return not self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFacts:
+    """One object as its store describes it. ``storage_class`` is the store's word ("" when it has none);
+    ``readable`` is False for archived data, which must be restored before it can be read or copied."""
+
+    key: str
+    size: int
+    modified_us: int
+    e_tag: str = ""
+    storage_class: str = ""
+    readable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """What a store does with deleted data; None where it does not say (no permission, or no such request).
+
+    ``versioned``: deleted objects stay as older versions. ``soft_delete``: deleted objects stay for a while
+    (Azure); deletion then frees nothing until they lapse.
+    """
+
+    versioned: bool | None = None
+    soft_delete: bool | None = None
+
+
+LAKEPLAN_PREFIX = "_lakeplan/"
+"""Where lakeplan writes in a namespace. Neither lakeFS nor a collector looks here (retention.md)."""
+MARK_FORMAT = "lakeplan.mark/v1"
+SWEEP_FORMAT = "lakeplan.sweep/v1"
+HOUR = 3600
+MARK_MAX_AGE_SECONDS = 72 * HOUR
+"""An older mark is not swept: too much may have happened since."""
+CHANGED = "changed since it was marked"
+GONE = "gone when it was inspected"
+"""Why a sweep keeps an object, or counts it as deleted; both engines say the same."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What no sweep may take until a day has passed (inclusive, UTC; None: without end). ``name`` is a path
+    prefix, a branch or pattern, a tag or pattern, or a commit id or its beginning."""
+
+    kind: Literal["prefix", "branch", "tag", "commit"]
+    name: str
+    until: date | None = None
+    reason: str = ""
+
+    def holds_on(self, today: date) -> bool:
+        return self.until is None or today <= self.until
+
+
+@dataclass(frozen=True)
+class HeldCommit:
+    """A commit that a hold kept at a mark; for a prefix, one that has a path below it, or "" where none was
+    found. ``until`` is the hold's when it was last in the tree."""
+
+    kind: Literal["prefix", "branch", "tag", "commit"]
+    name: str
+    commit_id: str
+    until: date | None = None
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """The design's ``sweep`` block, with its defaults. ``rate`` is deletions a second over all workers."""
+
+    engine: Literal["builtin", "lakefs-spark-client"] = "builtin"
+    automatic: bool = False
+    mode: Literal["delete", "quarantine"] = "delete"
+    min_age_seconds: int = 24 * HOUR
+    settle_seconds: int = 24 * HOUR
+    margin_seconds: int = 26 * HOUR
+    never_committed: Literal["keep", "collect"] = "keep"
+    versions: Versions = Versions.MARKER
+    verify: Literal["sample", "all"] = "sample"
+    max_objects: int = 10_000_000
+    max_bytes: int = 50 * 10**12
+    rate: int | None = None
+    quarantine_age_seconds: int = 7 * 24 * HOUR
+
+
+class MarkClass(str, Enum):
+    """Why an old, stored object stands in a mark. Only the first three may go."""
+
+    BACKLOG = "backlog"
+    """Expired already under the rules before their last change."""
+    NEWLY_EXPIRED = "newly_expired"
+    """Expired through the last change of the rules that lakeplan recorded."""
+    NEVER_COMMITTED = "never_committed"
+    """In no commit, and not staged when the mark looked."""
+    AT_RISK = "at_risk"
+    """The server would let it go, the documented rule keeps it. Kept."""
+    PROTECTED = "protected"
+    """A protected tag, a hold, or another repository's address keeps it. Kept."""
+    UNCERTAIN_ADDRESS = "uncertain_address"
+    """A full address in an unusual spelling, or at a place that is not known, may mean it. Kept."""
+    NEAR_LIMIT = "near_limit"
+    """Its last commit is within ``margin`` of a limit, or only the freshly expanded rules keep it. Kept."""
+
+
+MarkStage = Literal["marked", "approved", "begun"]
+"""``begun``: something may be deleted."""
+EXPIRED_CLASSES = (MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED)
+
+
+def going_classes(never_committed: Literal["keep", "collect"]) -> tuple[MarkClass, ...]:
+    """What a sweep with this ``never_committed`` may delete."""
+    return EXPIRED_CLASSES if never_committed == "keep" else (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Parquet file of a mark. ``sha256`` is of its bytes: a part that does not match is never used."""
+
+    name: str
+    rows: int
+    size_bytes: int
+    """Bytes of the objects that it names."""
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What a mark found: parts that hold what may go, parts that hold what is kept, amounts by class,
+    and who found it."""
+
+    going: tuple[Part, ...]
+    kept: tuple[Part, ...]
+    amounts: Mapping[MarkClass, Amount]
+    runner: Choice | None = None
+
+    def amount(self, *classes: MarkClass) -> Amount:
+        total = Amount()
+        for each in classes:
+            total += self.amounts.get(each, Amount())
+        return total
+
+
+class Status(str, Enum):
+    """What became of one marked object."""
+
+    DELETED = "deleted"
+    FAILED = "failed"
+    SAVED = "saved"
+
+
+@dataclass(frozen=True)
+class PartEnd:
+    """What became of the objects of one part, by status; bytes as listed at the mark. ``reasons`` counts
+    why some failed or were saved. ``verified`` objects were asked for again, and were gone."""
+
+    name: str
+    amounts: Mapping[Status, Amount]
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    verified: int = 0
+
+    def to_row(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "amounts": {s.value: [a.objects, a.size_bytes] for s, a in self.amounts.items()},
+            "reasons": dict(self.reasons),
+            "verified": self.verified,
+        }
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> PartEnd:
+        amounts = {Status(name): Amount(*pair) for name, pair in row["amounts"].items()}
+        return cls(row["name"], amounts, dict(row["reasons"]), int(row["verified"]))
+
+
+@dataclass(frozen=True)
+class UncommittedRun:
+    """One answer of the server: ``location`` is the full URL of the folder it wrote to; "" for nothing."""
+
+    run_id: str
+    location: str

@@ -1,0 +1,133 @@
+"""Legal holds keep branches from ``lifecycle run``: by name, and where they alone lead to what is held."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakeplan.formats.ranges import write_metarange, write_range
+from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import Tag
+from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.sweep import Hold
+
+
+class Ranges:
+    """Metaranges of commits, written as a server does."""
+
+    def __init__(self, lakefs: Any) -> None:
+        self.lakefs, self.files = lakefs, {}
+        lakefs.metadata_reader = lambda repository: SimpleNamespace(read_metadata=self.read)
+
+    def read(self, kind: str, id: str) -> bytes:
+        return self.files[id]
+
+    def commit(self, branch: str, *paths: str) -> str:
+        """A commit that has exactly these paths, each in a range of its own."""
+        infos = []
+        for path in sorted(paths):
+            info, data = write_range([Entry(path, f"data/{path}", AddressType.RELATIVE, 1)])
+            self.files[info.id] = data
+            infos.append(info)
+        metarange, data = write_metarange(infos)
+        self.files[metarange] = data
+        id = self.lakefs.commit(branch)
+        made = self.lakefs.commits[id]
+        self.lakefs.commits[id] = type(made)(made.id, made.creation_us, metarange, made.parents)
+        return str(id)
+
+
+def outcome(world: Any, *holds: Hold) -> list[str]:
+    """Branches that a run deletes."""
+    world.tree.holds = holds
+    return sorted(name for name, end in world.ends().items() if end == "deleted")
+
+
+def in_the_end(world: Any, *holds: Hold) -> list[str]:
+    """Branches that two runs delete, four days apart: the first one sees what was written."""
+    first = outcome(world, *holds)
+    world.clock.wait(4)
+    return sorted([*first, *outcome(world, *holds)])
+
+
+class DescribeAHoldOnABranch:
+    def it_keeps_the_branch_and_says_so(self, idle):
+        idle.tree.holds = (Hold("branch", "feature-1"),)
+        assert idle.outlooks().feature_1.verdict.kept_by.value == "held"
+        assert outcome(idle, Hold("branch", "feature-1")) == ["feature-2"]
+        assert "feature-1" in idle.lakefs.branches
+
+    def it_keeps_every_branch_that_a_glob_names(self, idle):
+        assert outcome(idle, Hold("branch", "feature-*")) == []
+
+    def it_ends_after_its_last_day(self, idle):
+        today = idle.clock.now.date()
+        assert outcome(idle, Hold("branch", "feature-1", today)) == ["feature-2"]
+        assert outcome(idle, Hold("branch", "feature-1", today - timedelta(days=1))) == ["feature-1"]
+
+    def it_counts_among_what_min_keep_keeps(self, idle):
+        idle.tree.settings = LifecycleSettings(min_keep=1)
+        assert outcome(idle, Hold("branch", "feature-1")) == ["feature-2"]
+
+
+class DescribeAHoldThatKeepsNothing:
+    @pytest.mark.parametrize(
+        "hold", [Hold("branch", "featrue-1"), Hold("tag", "v1"), Hold("commit", "abcdef"), Hold("commit", "")]
+    )
+    def it_deletes_nothing_until_that_is_clear(self, idle, hold):
+        idle.lakefs.commit("main")
+        idle.tree.holds = (hold,)
+        (repository,) = idle.run().repositories
+        assert "hold on" in repository.failure.message
+        assert {"feature-1", "feature-2"} <= set(idle.lakefs.branches)
+
+    def it_does_not_matter_once_expired(self, idle):
+        gone = Hold("branch", "featrue-1", idle.clock.now.date() - timedelta(days=1))
+        assert outcome(idle, gone) == ["feature-1", "feature-2"]
+
+
+class DescribeAHoldOnACommit:
+    def it_keeps_the_only_branches_that_lead_to_it(self, idle):
+        commit = idle.lakefs.commit("feature-1")
+        assert in_the_end(idle, Hold("commit", commit[:12])) == ["feature-2"]
+
+    def it_needs_no_branch_where_another_one_or_a_tag_leads_to_it(self, idle):
+        shared = idle.lakefs.branches["feature-1"].commit_id
+        assert outcome(idle, Hold("commit", shared)) == ["feature-1", "feature-2"]
+
+    def it_needs_no_branch_for_what_a_tag_names(self, idle):
+        idle.lakefs.tags.append(Tag("v1", idle.lakefs.commit("feature-1")))
+        assert in_the_end(idle, Hold("tag", "v1")) == ["feature-1", "feature-2"]
+
+
+class DescribeAHoldOnAPrefix:
+    def it_keeps_a_branch_with_uncommitted_changes_below_it(self, idle):
+        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.lakefs.stage("feature-1", "legal/a")
+        idle.lakefs.stage("feature-2", "other/a")
+        assert in_the_end(idle, Hold("prefix", "legal/")) == ["feature-2"]
+
+    def it_keeps_a_branch_whose_uncommitted_changes_are_too_many_to_list(self, idle):
+        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.lakefs.stage("feature-1", "a", more=True)
+        assert in_the_end(idle, Hold("prefix", "legal/")) == ["feature-2"]
+
+    def it_keeps_a_branch_that_alone_leads_to_paths_below_it(self, idle):
+        ranges = Ranges(idle.lakefs)
+        ranges.commit("main", "legal/1", "x")
+        idle.lakefs.branch("feature-1")
+        idle.lakefs.branch("feature-2")
+        ranges.commit("feature-1", "legal/1", "legal/2", "x")
+        ranges.commit("feature-1", "legal/1", "x")  # its HEAD does not have it any more
+        ranges.commit("feature-2", "legal/1", "x", "y")
+        assert in_the_end(idle, Hold("prefix", "legal/")) == ["feature-2"]
+
+    def it_keeps_one_of_whose_commits_too_many_would_have_to_be_read(self, idle, monkeypatch):
+        monkeypatch.setattr("lakeplan.branches.holding.MAX_OWN_COMMITS", 1)
+        ranges = Ranges(idle.lakefs)
+        for _ in range(2):
+            ranges.commit("feature-1", "x")
+        assert in_the_end(idle, Hold("prefix", "legal/")) == ["feature-2"]

@@ -1,0 +1,81 @@
+"""Uncommitted changes as evidence of a write."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from lakeplan.branches.verdicts import look_at
+from lakeplan.values.branches import NOTHING_STAGED, StagedChange, StagedData
+
+NOW = 1_000_000
+
+
+def staged(*changes: tuple[str, str], more: bool = False) -> StagedData:
+    return StagedData(tuple(StagedChange(path, kind, 1) for path, kind in changes), more)
+
+
+def written_at(seconds: int):
+    return lambda path: datetime.fromtimestamp(seconds, tz=timezone.utc)
+
+
+ADDED = staged(("a", "added"))
+REMOVED = staged(("a", "removed"))
+
+
+def it_is_no_news_when_nothing_is_staged_and_nothing_was():
+    for before in (None, NOTHING_STAGED):
+        look = look_at(StagedData(), before, NOW, written_at(5))
+        assert (look.written, look.staged_at) == (None, None)
+
+
+def it_takes_the_objects_own_times():
+    look = look_at(staged(("a", "added"), ("b", "changed")), None, NOW, written_at(777))
+    assert (look.written, look.staged_at) == (None, 777)
+
+
+def it_counts_changes_since_the_last_look_as_a_write_now():
+    assert look_at(ADDED, NOTHING_STAGED, NOW, written_at(5)).written == NOW
+    assert look_at(ADDED, REMOVED.fingerprint, NOW, written_at(5)).written == NOW
+
+
+def it_counts_a_reset_as_a_write_now():
+    assert look_at(StagedData(), ADDED.fingerprint, NOW, written_at(5)).written == NOW
+
+
+def it_counts_a_deletion_not_seen_before_as_a_write_now_and_a_known_one_not():
+    assert look_at(REMOVED, None, NOW, written_at(5)).written == NOW
+    assert look_at(REMOVED, REMOVED.fingerprint, NOW, written_at(5)).written is None
+
+
+def it_counts_more_than_can_be_listed_as_a_write_now_each_time():
+    many = staged(("a", "added"), more=True)
+    assert look_at(many, None, NOW, written_at(5)).written == NOW
+    assert look_at(many, many.fingerprint, NOW, written_at(5)).written == NOW
+
+
+def it_counts_an_object_that_vanished_meanwhile_as_a_write_now():
+    assert look_at(ADDED, None, NOW, lambda path: None).written == NOW
+
+
+def it_sees_a_rewritten_object_of_the_same_size_by_its_time():
+    look = look_at(ADDED, ADDED.fingerprint, NOW, written_at(999_999))
+    assert look.staged_at == 999_999
+
+
+def it_asks_for_no_times_where_anything_staged_keeps_the_branch():
+    look = look_at(ADDED, None, NOW, None)
+    assert (look.written, look.staged_at) == (None, None)
+
+
+def it_tells_changes_apart_by_path_kind_size_and_number():
+    prints = {
+        ADDED.fingerprint,
+        REMOVED.fingerprint,
+        staged(("b", "added")).fingerprint,
+        staged(("a", "added"), more=True).fingerprint,
+        StagedData((StagedChange("a", "added", 2),)).fingerprint,
+        NOTHING_STAGED,
+    }
+    assert len(prints) == 6
+    both = (StagedChange("a", "added"), StagedChange("b", "added"))
+    assert StagedData(both).fingerprint == StagedData(both[::-1]).fingerprint

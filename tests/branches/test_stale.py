@@ -1,0 +1,134 @@
+"""Which branches are stale, and what each of them alone holds."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.branches.verdicts import MAX_STALE, StaleBranches, stale_branches
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.keepers import kept_by_branch
+from lakeplan.retention.rules import ServerWalk
+from lakeplan.values.repository import Branch, Commit, Refs
+from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, ImpactResult
+
+NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
+UTC = timezone.utc
+
+
+def graph(commits: dict[str, tuple[float, str]], branches: dict[str, str]) -> CommitGraph:
+    """Commits as id → (age in days, parent)."""
+    made = [
+        Commit(
+            name,
+            int((NOW - timedelta(days=age)).timestamp() * 1_000_000),
+            f"r{name}",
+            (parent,) if parent else (),
+        )
+        for name, (age, parent) in commits.items()
+    ]
+    return CommitGraph.from_refs(Refs(tuple(made), tuple(Branch(n, c) for n, c in branches.items()), ()))
+
+
+def answer(stale: StaleBranches, objects: dict[str, tuple[int, set[str]]]) -> ImpactResult:
+    """What a simulation says: each object has a size, and the commits that hold it."""
+    by_mask: dict[int, Amount] = {}
+    for size_bytes, commits in objects.values():
+        mask = 0
+        for commit in commits:
+            mask |= stale.masks[stale.graph.index[commit]]
+        by_mask[mask] = by_mask.get(mask, Amount()) + Amount(1, size_bytes)
+    return ImpactResult(by_mask)
+
+
+HISTORY = {"a": (100, ""), "m": (1, "a"), "old": (60, "a"), "new": (3, "a")}
+BRANCHES = {"main": "m", "stale": "old", "fresh": "new"}
+
+
+def found_in(commits=HISTORY, branches=BRANCHES, going=(), rules=None) -> StaleBranches:
+    stale = stale_branches(graph(commits, branches), "main", going, rules, NOW, UTC)
+    assert stale is not None
+    return stale
+
+
+def it_counts_what_only_the_stale_branch_holds():
+    stale = found_in(rules=GcRules(7))
+    objects = {"own": (10, {"old"}), "shared": (5, {"old", "m"}), "base": (3, {"a"}), "fresh": (2, {"new"})}
+    (only,) = stale.only_here(answer(stale, objects)).values()
+    assert (only.commits, only.objects, only.size_bytes) == (1, 1, 10)
+    assert only.idle_since == NOW - timedelta(days=60)
+
+
+def it_takes_what_two_stale_branches_share_for_neither():
+    stale = found_in({**HISTORY, "old2": (50, "a")}, {**BRANCHES, "stale2": "old2"})
+    objects = {"both": (10, {"old", "old2"}), "first": (4, {"old"})}
+    only = stale.only_here(answer(stale, objects))
+    assert [(name, o.size_bytes) for name, o in only.items()] == [("stale", 4), ("stale2", 0)]
+
+
+def it_knows_branches_of_the_same_head_hold_nothing_alone():
+    stale = found_in(branches={**BRANCHES, "copy": "old"})
+    assert not stale.any_alone
+    assert {o.size_bytes for o in stale.only_here(None).values()} == {0}
+
+
+def it_says_unknown_without_an_answer():
+    (only,) = found_in().only_here(None).values()
+    assert (only.commits, only.objects, only.size_bytes) == (1, None, None)
+
+
+def it_takes_a_young_branch_that_a_policy_lets_go_and_never_the_default_branch():
+    assert found_in(going=["fresh"]).names == ("stale", "fresh")
+    old = {name: (age + 90, parent) for name, (age, parent) in HISTORY.items()}
+    assert found_in(old).names == ("stale", "fresh")
+    assert stale_branches(graph(HISTORY, {"main": "m", "fresh": "new"}), "main", (), None, NOW, UTC) is None
+
+
+def it_counts_the_longest_idle_of_very_many_within_the_bits_there_are():
+    commits = {"a": (500.0, ""), **{f"c{i}": (100.0 + i, "a") for i in range(100)}}
+    stale = found_in(commits, {"main": "a", **{f"b{i:03}": f"c{i}" for i in range(100)}})
+    assert stale.names[0] == "b099"
+    assert len(stale.names) == MAX_STALE < MAX_VERDICT_BITS
+
+
+def it_does_not_count_what_a_kept_dangling_commit_holds():
+    commits = {**HISTORY, "dangling": (2, "a")}
+    stale = found_in(commits, rules=GcRules(7))
+    (only,) = stale.only_here(answer(stale, {"x": (10, {"old", "dangling"})})).values()
+    assert only.size_bytes == 0
+
+
+@st.composite
+def worlds(draw):
+    count = draw(st.integers(2, 9))
+    commits = {"c0": (draw(st.integers(0, 120)), "")}
+    for i in range(1, count):
+        parent = draw(st.sampled_from(sorted(commits)))
+        commits[f"c{i}"] = (draw(st.integers(0, 120)), parent)
+    heads = {f"b{i}": draw(st.sampled_from(sorted(commits))) for i in range(draw(st.integers(1, 4)))}
+    holds = st.sets(st.sampled_from(sorted(commits)), max_size=4)
+    objects = {f"o{i}": (2**i, draw(holds)) for i in range(5)}
+    rules = draw(st.none() | st.integers(0, 90).map(GcRules))
+    return commits, {"main": "c0", **heads}, objects, rules
+
+
+@given(worlds())
+def it_is_what_goes_out_of_the_kept_commits_without_the_branch(world):
+    """Counted another way: per branch, the commits it keeps, and all that anything else keeps."""
+    commits, branches, objects, rules = world
+    drawn = graph(commits, branches)
+    stale = stale_branches(drawn, "main", (), rules, NOW, UTC)
+    if stale is None:
+        return
+    held = rules or GcRules(36_500)
+    kept = {name: {drawn.ids[n] for n in numbers} for name, numbers in kept_by_branch(drawn, held, NOW)}
+    active = {drawn.ids[n] for n, flag in enumerate(ServerWalk(drawn, held).active(NOW, UTC)) if flag}
+    for name, only in stale.only_here(answer(stale, objects)).items():
+        others = set().union(*(ids for other, ids in kept.items() if other != name))
+        others |= active - kept[name]
+        mine = [size for size, ids in objects.values() if ids & kept[name] and not ids & others]
+        assert (only.objects, only.size_bytes) == (len(mine), sum(mine))
+        assert only.commits == len(kept[name] - others)

@@ -1,0 +1,164 @@
+"""Single checks of the doctor."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from lakeplan.doctor.doctor import Result, check_clock, check_flavour, check_state
+from lakeplan.doctor.repositories import Found, stored_nonsense, summed
+from lakeplan.doctor.sweep import check_facts, probe
+from lakeplan.errors import StorageDenied
+from lakeplan.stores.documents_folder import FolderState
+from lakeplan.stores.folder import FolderStore
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.values.repository import ServerIdentity
+from lakeplan.values.rules import GcRules
+from lakeplan.values.sweep import Deletion, StoreFacts, Versions
+
+NOW = datetime(2026, 3, 31, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "result", "text"),
+    [
+        (0, Result.OK, "agrees"),
+        (60, Result.OK, "60 s ahead of"),
+        (-61, Result.WARN, "61 s behind"),
+        (300, Result.WARN, "300 s ahead of"),
+        (-301, Result.FAIL, "301 s behind"),
+    ],
+)
+def it_judges_a_clock(seconds, result, text):
+    check = check_clock("server prod", NOW + timedelta(seconds=seconds), NOW)
+    assert check.result is result
+    assert text in check.message
+
+
+def it_does_not_guess_a_clock():
+    assert check_clock("server prod", None, NOW).result is Result.WARN
+
+
+@pytest.mark.parametrize(
+    ("context", "engine", "result"),
+    [
+        ("lakeFS", "none", Result.OK),
+        ("lakeFS", "server", Result.FAIL),
+        ("lakeFS-Enterprise", "server", Result.OK),
+    ],
+)
+def it_holds_the_edition_against_the_tree(context, engine, result):
+    assert check_flavour("x", ServerIdentity("1.60.0", context, None), engine).result is result
+
+
+def results(state, purpose="apply"):
+    return {c.name: c.result for c in check_state(lambda: state, purpose, key="doctor/x.json")}
+
+
+def it_proves_that_a_store_refuses_the_second_writer(tmp_path):
+    state = FolderState(str(tmp_path))
+    assert set(results(state).values()) == {Result.OK}
+    assert state.list_keys() == []
+
+
+def it_finds_a_store_that_lets_everybody_write(tmp_path):
+    class Careless(FolderState):
+        def write(self, key, data, *, if_version):
+            current = self.read(key)
+            return super().write(key, data, if_version=current.version if current else None)
+
+    found = results(Careless(str(tmp_path)))
+    assert found["conditional writes"] is Result.FAIL
+    assert found["deletable"] is Result.OK
+
+
+def it_finds_a_store_that_can_only_be_read(tmp_path):
+    class Denied(FolderState):
+        def write(self, key, data, *, if_version):
+            raise StorageDenied("no permission to write")
+
+    assert results(Denied(str(tmp_path)))["writable"] is Result.FAIL
+    assert results(Denied(str(tmp_path)), "plan") == {"readable": Result.OK}
+
+
+def it_lists_nonsense_and_leaves_sense_alone():
+    assert list(stored_nonsense(GcRules(1, {"main": 36500}), {"main"})) == []
+    found = list(stored_nonsense(GcRules(-2147483648, {"a": 0, "b": 36501}), {"a"}))
+    assert len(found) == 4
+    assert list(stored_nonsense(GcRules(1, {"gone": 1}), None)) == []
+
+
+def it_takes_the_worst_of_many_repositories_and_says_where():
+    ok, warn, fail = (Found("x", result, result, "do") for result in ("ok", "warn", "fail"))
+    assert summed({"a": [ok], "b": [ok]}) == [Found("x", "ok", "on 2 repositories")]
+    assert summed({"a": [ok]}) == [Found("x", "ok", "ok")]
+    assert summed({"a": [warn], "b": [fail], "c": [ok]}) == [Found("x", "fail", "fail (on b)", "do")]
+    assert summed({"a": [ok], "b": [Found("y", "ok", "fine")]})[1] == Found("y", "ok", "fine")
+
+
+class DescribeProbe:
+    def probe(self, store):
+        return {f.name: f for f in probe(store, Versions.MARKER, "token", datetime.now(timezone.utc))}
+
+    def it_leaves_nothing_behind(self, tmp_path):
+        found = self.probe(open_sweep_store(f"file://{tmp_path}"))
+        assert {f.result for f in found.values()} == {"ok"}
+        assert list(found) == [
+            "write objects",
+            "read objects",
+            "store's clock",
+            "copy objects",
+            "delete objects",
+        ]
+        assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+    @pytest.mark.parametrize(
+        ("method", "name"), [("create", "write objects"), ("read", "read objects"), ("copy", "copy objects")]
+    )
+    def it_names_what_is_denied_and_cleans_up(self, tmp_path, monkeypatch, method, name):
+        def denied(*_):
+            raise StorageDenied("no permission")
+
+        monkeypatch.setattr(FolderStore, method, denied)
+        found = self.probe(FolderStore(str(tmp_path)))
+        assert [f.name for f in found.values() if f.result == "fail"] == [name]
+        assert "s3:" in found[name].hint
+        assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+    def it_believes_only_what_it_sees_deleted(self, tmp_path, monkeypatch):
+        class Sly(FolderStore):
+            def delete(self, keys, *, versions):
+                return [Deletion(key) for key in keys]
+
+        assert "still there" in self.probe(Sly(str(tmp_path)))["delete objects"].message
+        monkeypatch.setattr(Sly, "delete", lambda self, keys, versions: [Deletion(k, "Locked") for k in keys])
+        assert self.probe(Sly(str(tmp_path)))["write objects"].result == "fail"  # the file is still there
+
+    def it_compares_what_it_reads(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(FolderStore, "read", lambda self, key: b"another")
+        assert "something else" in self.probe(FolderStore(str(tmp_path)))["read objects"].message
+
+    def it_sees_a_store_whose_clock_is_wrong(self, tmp_path):
+        store = open_sweep_store(f"file://{tmp_path}")
+        later = datetime.now(timezone.utc) + timedelta(hours=2)
+        found = {f.name: f for f in probe(store, Versions.MARKER, "t", later)}
+        assert found["store's clock"].result == "fail"
+
+
+@pytest.mark.parametrize(
+    ("facts", "versions", "results"),
+    [
+        (StoreFacts(versioned=False, soft_delete=False), Versions.MARKER, ["ok", "ok"]),
+        (StoreFacts(versioned=True, soft_delete=False), Versions.MARKER, ["warn", "ok"]),
+        (StoreFacts(versioned=True, soft_delete=False), Versions.ALL, ["ok", "ok"]),
+        (StoreFacts(versioned=None, soft_delete=None), Versions.MARKER, ["warn", "warn"]),
+        (StoreFacts(versioned=False, soft_delete=True), Versions.ALL, ["ok", "fail"]),
+    ],
+)
+def it_says_what_a_store_does_with_deleted_data(tmp_path, monkeypatch, facts, versions, results):
+    monkeypatch.setattr(FolderStore, "facts", lambda self: facts)
+    found = list(check_facts(FolderStore(str(tmp_path)), versions))
+    assert [f.name for f in found] == ["versions", "soft delete"]
+    assert [f.result for f in found] == results
+    assert all(f.hint for f in found if f.result != "ok")

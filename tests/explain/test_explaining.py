@@ -1,0 +1,176 @@
+"""Explanations of random namespaces against the plain reference of the simulation."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakeplan.cli.commands.explain import namespace_world
+from lakeplan.errors import LakeplanError, PermissionDenied
+from lakeplan.explain.explain import Question, World, explain, explain_addresses
+from lakeplan.explain.search import BranchStaging
+from lakeplan.formats.namespace import is_candidate_key
+from lakeplan.simulation.observing import Addresses
+from lakeplan.values.progress import Silent
+from lakeplan.values.rules import GcRules
+from tests.simulation.namespaces import (
+    NOW,
+    SERVER_URL,
+    History,
+    Snapshot,
+    Stored,
+    entry,
+    full,
+    write_namespace,
+)
+from tests.simulation.reference import Reference
+from tests.simulation.test_run import histories, rule_sets
+
+GOES = {"expired", "at_risk", "never_committed"}
+
+
+def world_of(folder: Path, history: History, rules: GcRules, *, url_known: bool = False) -> World:
+    file = folder / "rules.json"
+    file.write_text(json.dumps(rules.to_body()))
+    return namespace_world(
+        write_namespace(folder / "ns", history),
+        [file],
+        as_of=NOW,
+        zone="UTC",
+        min_age=timedelta(days=1),
+        max_run_age=timedelta(days=1),
+        storage_namespace=SERVER_URL if url_known else None,
+        endpoint_url=None,
+        region=None,
+    )
+
+
+@given(histories(), rule_sets, st.booleans())
+@settings(max_examples=60, deadline=None)
+def it_says_of_every_object_what_the_reference_says(
+    history: History, rules: GcRules, url_known: bool
+) -> None:
+    answer = Reference(history, rules, listing=True, url_known=url_known).answer()
+    rows = {str(row["address"]): row for row in answer.objects}
+    stored = sorted(key for key in history.stored if is_candidate_key(key))
+    with tempfile.TemporaryDirectory() as folder:
+        world = world_of(Path(folder), history, rules, url_known=url_known)
+        said = explain_addresses(world, stored, Silent())
+        for subject in said:
+            status, row = subject["verdicts"][0]["status"], rows.get(subject["address"])
+            assert (status in GOES) == (row is not None), subject
+            if row is not None:
+                assert status == ("at_risk" if row["at_risk"] else row["reason"])
+                assert subject["paths"] == row["paths"]
+        for subject in [s for s in said if s["paths"]][:2]:
+            made = explain(world, Question(subject["paths"][0], kind="path"), Silent())
+            found = [s for s in made["subjects"] if s["address"] == subject["address"]]
+            # Under an alias the path holds another address, which may mean this one.
+            assert found or url_known is False
+            for one in found:
+                assert one["verdicts"][0]["status"] == subject["verdicts"][0]["status"]
+
+
+COPIED = History(
+    commits=(
+        Snapshot("a", 100, entries=(entry("x", "data/x"), full("o", "s3://imports/o"))),
+        Snapshot("b", 90, ("a",), (entry("y", "data/y"),)),
+        Snapshot("c", 1, ("b",), (entry("copy", "data/x"),)),
+    ),
+    branches={"main": "c"},
+    stored={"data/x": Stored(), "data/y": Stored(), "data/stray": Stored(), "data/young": Stored(age=0.1)},
+)
+
+
+def asked(folder: Path, text: str, **options: Any) -> Any:
+    folder = Path(tempfile.mkdtemp(dir=folder))
+    return explain(world_of(folder, COPIED, GcRules(10)), Question(text, **options), Silent())
+
+
+def it_finds_what_keeps_an_object_under_another_path(tmp_path: Path) -> None:
+    document = asked(tmp_path, "x")
+    assert document["subjects"][0]["verdicts"][0]["status"] == "kept"
+    assert document["subjects"][0]["paths"] == ["copy", "x"]
+    only = asked(tmp_path, "x", path_only=True)
+    assert only["subjects"][0]["verdicts"][0]["status"] == "expired"
+    assert any("other paths were not searched" in note for note in only["notes"])
+
+
+def it_reads_few_ranges_for_a_path_and_all_for_an_address(tmp_path: Path) -> None:
+    assert asked(tmp_path, "copy")["read"]["ranges"] == 1
+    assert asked(tmp_path, "data/x", kind="address")["read"]["ranges"] > 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "status"),
+    [
+        ("data/stray", "address", "never_committed"),
+        ("data/young", "address", "young"),
+        ("s3://imports/o", "address", "outside"),
+        ("o", "path", "outside"),
+    ],
+)
+def it_has_a_word_for_every_fate(tmp_path: Path, text: str, kind: Any, status: str) -> None:
+    assert asked(tmp_path, text, kind=kind)["subjects"][0]["verdicts"][0]["status"] == status
+
+
+def it_tells_what_is_kept_and_not_stored_from_what_was_collected(tmp_path: Path) -> None:
+    history = History(COPIED.commits, COPIED.branches, {})
+    world = world_of(tmp_path, history, GcRules(10))
+    said = explain_addresses(world, ["data/x", "data/y"], Silent())
+    assert [s["verdicts"][0]["status"] for s in said] == ["missing", "missing"]
+    (tmp_path / "dangling").mkdir()
+    dangling = world_of(tmp_path / "dangling", History(COPIED.commits[:2], {}), GcRules(10))
+    said = explain_addresses(dangling, ["data/x"], Silent())
+    assert [s["verdicts"][0]["status"] for s in said] == ["collected"]
+
+
+def it_promises_nothing_of_an_address_that_may_lie_in_the_namespace(tmp_path: Path) -> None:
+    history = History((Snapshot("a", 1, entries=(full("x", f"{SERVER_URL}/data/x"),)),), {"main": "a"})
+    made = explain(world_of(tmp_path, history, GcRules(1)), Question("x"), Silent())
+    assert made["subjects"][0]["verdicts"][0]["status"] == "unknown"
+    assert any("--storage-namespace" in note for note in made["notes"])
+    (tmp_path / "known").mkdir()
+    known = world_of(tmp_path / "known", history, GcRules(1), url_known=True)
+    assert explain(known, Question("x"), Silent())["subjects"][0]["address"] == "data/x"
+
+
+def it_names_a_damaged_range(tmp_path: Path) -> None:
+    world = world_of(tmp_path, COPIED, GcRules(10))
+    for file in (tmp_path / "ns" / "_lakefs").iterdir():
+        if file.is_file() and b"data/y" in file.read_bytes():
+            file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(LakeplanError) as raised:
+        explain(world, Question("y"), Silent())
+    assert "range" in str(raised.value)
+
+
+class Branches:
+    """A server's staged changes, some of which may not be looked at."""
+
+    def list_uncommitted(self, repository: str, branch: str, prefix: str = "") -> Any:
+        if branch == "secret":
+            raise PermissionDenied("no", where=repository)
+        return iter(["a.csv", "a.csv2"]) if branch == "main" else iter(())
+
+    def physical_address(self, repository: str, ref: str, path: str) -> str | None:
+        return None if path == "a.csv2" else f"{SERVER_URL}/data/new"
+
+
+def it_asks_branches_for_staged_data_and_says_what_it_could_not_see() -> None:
+    staging = BranchStaging(Branches(), "r", ("dev", "main"), Addresses((SERVER_URL,)))
+    found = staging.find([], ["a.csv"], None)
+    assert found.holders == {"data/new": ("branch main",)}
+    everywhere = staging.find(["data/new"], [], None)
+    assert everywhere.complete
+    blind = BranchStaging(Branches(), "r", ("main", "secret"), Addresses((SERVER_URL,)))
+    unseen = blind.find([], [], None)
+    assert not unseen.complete
+    assert "not all of it could be seen" in unseen.looked

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakeplan.output.plan import render_apply
+from lakeplan.plan.apply import report_document
+from lakeplan.review.run import Applied, ApplyReport, Outcome
+
+A, B = "1a" * 32, "2b" * 32
+
+
+def a_report() -> ApplyReport:
+    return ApplyReport(
+        "20260331T120000Z-4f2a",
+        (
+            Applied("prod/raw-landing-zone-eu-central", "add", Outcome.APPLIED, "absent", A),
+            Applied("prod/team-1", "change", Outcome.ALREADY, A, B),
+            Applied("prod/scratch", "clear", Outcome.APPLIED, A, "absent"),
+            Applied(
+                "prod/analytics",
+                "change",
+                Outcome.FAILED,
+                A,
+                B,
+                "prod/analytics: the rules changed since the plan (ETag 77aa, planned on 1a1a)",
+                "plan again and have it reviewed; --force skips this check",
+                5,
+            ),
+        ),
+        not_written=("prod/new-one",),
+        unexpanded={"prod/team-1": tuple(f"feature-[{i}]" for i in range(12))},
+    )
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def it_looks_as_reviewed(show: Any, golden_output: Any, width: int) -> None:
+    golden_output(f"apply-{width}", show(render_apply, report_document(a_report()), width))
+
+
+def it_sums_up_in_its_last_line(show: Any) -> None:
+    text = show(render_apply, report_document(a_report()), 100)
+    assert text.splitlines()[-1] == (
+        "Apply: 2 applied, 1 already as planned, 1 failed. Run 20260331T120000Z-4f2a."
+    )
+
+
+def it_says_why_a_repository_failed_and_what_to_do(show: Any) -> None:
+    text = " ".join(show(render_apply, report_document(a_report()), 80).split())
+    assert "x prod/analytics (change) the rules changed since the plan" in text
+    assert "hint: plan again and have it reviewed" in text
+
+
+def it_never_lists_a_failed_repository_as_applied(show: Any) -> None:
+    text = show(render_apply, report_document(a_report()), 80)
+    applied = text.split("Not written")[0]
+    assert "prod/scratch" in applied
+    assert "prod/analytics" not in applied
+
+
+def it_has_one_line_for_nothing_to_do(show: Any) -> None:
+    text = show(render_apply, report_document(ApplyReport("run-1", ())), 80)
+    assert text.strip() == "Apply: 0 applied, 0 already as planned, 0 failed. Run run-1."

@@ -1,0 +1,92 @@
+"""Explanations as people see them, from a namespace that is drawn here."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lakeplan.cli.commands.explain import namespace_world
+from lakeplan.explain.explain import Question, explain
+from lakeplan.output.explain import render_explain
+from lakeplan.values.progress import Silent
+from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "explain.v1.json").read_text())
+RULES = {"default_retention_days": 7, "branches": [{"branch_id": "main", "retention_days": 100}]}
+COMPARE = {"default_retention_days": 21, "branches": [{"branch_id": "main", "retention_days": 365}]}
+
+# "a" sorts first: main's walk visits "p" without marking it, and that of "f" stops there (the early stop).
+HISTORY = History(
+    commits=(
+        Snapshot("o", 400, entries=(entry("raw/old.csv", "data/old", 10),)),
+        Snapshot("p", 200, ("o",), (entry("raw/a.csv", "data/a", 2_500_000),)),
+        Snapshot("a", 150, ("p",), (entry("raw/b.csv", "data/b", 30),)),
+        Snapshot("f", 3, ("p",), (entry("raw/c.csv", "data/c", 40),)),
+    ),
+    branches={"main": "a", "feature": "f"},
+    stored={"data/old": Stored(10), "data/a": Stored(2_500_000), "data/b": Stored(30), "data/c": Stored(40)},
+    tags={"v1": "p"},
+)
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Any:
+    url = write_namespace(tmp_path / "ns", HISTORY)
+    files = []
+    for name, rules in (("rules", RULES), ("compare", COMPARE)):
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(json.dumps(rules))
+
+    def ask(*questions: str) -> list[dict[str, Any]]:
+        world = namespace_world(
+            url,
+            files,
+            as_of=NOW,
+            zone="UTC",
+            min_age=timedelta(hours=24),
+            max_run_age=timedelta(hours=24),
+            storage_namespace=None,
+            endpoint_url=None,
+            region=None,
+        )
+        documents = [explain(world, question(q), Silent()) for q in questions]
+        for document in documents:
+            jsonschema.validate(document, SCHEMA)
+            document["name"] = "s3://bucket/ns"
+        return documents
+
+    return ask
+
+
+def question(text: str) -> Question:
+    return Question(text, kind="address" if text.startswith("data/") else None)
+
+
+def render_all(documents: list[dict[str, Any]], console: Any) -> None:
+    for document in documents:
+        render_explain(document, console)
+        console.print()
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def it_looks_as_reviewed(asked: Any, show: Any, golden_output: Any, width: int) -> None:
+    documents = asked("raw/a.csv", "data/old", "main:raw/b.csv", "main", "v1")
+    golden_output(f"explain-{width}", show(render_all, documents, width))
+
+
+def it_tells_the_early_stop(asked: Any, show: Any) -> None:
+    text = show(render_all, asked("raw/a.csv"), 200)
+    assert "AT RISK: the server's walk lets it go, against the documented rule" in text
+    assert "the walk of branch main (100 days) visits it and does not mark it" in text
+    assert "the walk of branch feature (7 days), which would mark it, comes later and stops there" in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def it_keeps_to_the_width(asked: Any, show: Any, width: int) -> None:
+    text = show(render_all, asked("raw/a.csv", "main", "v1"), width)
+    assert max(map(len, text.splitlines())) <= width

@@ -1,0 +1,156 @@
+"""What a change of rules does to commits, now and later."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from lakeplan.plan import impact
+from lakeplan.plan.impact import BACKLOG, judge, side_bits, transitions
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.values.plan import Horizon, ImpactStatus
+from lakeplan.values.repository import Branch, Commit, Refs, Tag
+from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import Amount, ImpactResult
+
+NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
+UTC = timezone.utc
+
+
+def chain(*ages: float, tags: tuple[int, ...] = ()) -> CommitGraph:
+    """``main`` with one commit per age in days, oldest first, and tags on commits by number."""
+    commits = []
+    for i, age in enumerate(ages):
+        created = int((NOW - timedelta(days=age)).timestamp() * 1e6)
+        commits.append(Commit(f"c{i}", created, f"m{i}" if i else "", (f"c{i - 1}",) if i else ()))
+    refs = Refs(
+        tuple(commits),
+        (Branch("main", f"c{len(ages) - 1}"),),
+        tuple(Tag(f"v{i}", f"c{i}") for i in tags),
+    )
+    return CommitGraph.from_refs(refs)
+
+
+def it_expires_what_the_proposed_rules_no_longer_keep():
+    verdicts = judge(chain(50, 40, 20, 10, 1), GcRules(30), GcRules(5), NOW, UTC)
+    now = verdicts.commit_impact(Horizon.NOW)
+    # 30 days keep ages 1, 10, 20 and the first past the limit (40); 5 days keep 1 and 10
+    assert (now.commits_kept_before, now.commits_kept_after, now.commits_expire) == (4, 2, 2)
+    assert now.commits_released == 0
+    assert [verdicts.graph.ids[i] for i in verdicts.expiring()] == ["c1", "c2"]
+    assert verdicts.backlog_commits() == 1
+    assert verdicts.changes_sides(backlog=False)
+
+
+def it_judges_later_moments_as_if_nobody_wrote():
+    # 10 and 5 days keep the same today; in a week 5 days let the commit of age 10 go
+    verdicts = judge(chain(10, 1), GcRules(10), GcRules(5), NOW, UTC)
+    assert verdicts.commit_impact(Horizon.NOW).commits_expire == 0
+    assert verdicts.commit_impact(Horizon.WEEK).commits_expire == 1
+    assert verdicts.commit_impact(Horizon.MONTH).commits_expire == 0  # 10 days let it go as well by then
+
+
+def it_releases_what_longer_rules_keep_again():
+    verdicts = judge(chain(50, 40, 20, 1), GcRules(5), GcRules(30), NOW, UTC)
+    now = verdicts.commit_impact(Horizon.NOW)
+    assert (now.commits_expire, now.commits_released) == (0, 1)
+    assert not verdicts.changes_sides(backlog=False)
+
+
+def it_takes_unset_rules_for_keeping_everything():
+    first = judge(chain(50, 40, 1), None, GcRules(5), NOW, UTC)
+    assert first.commit_impact(Horizon.NOW).commits_expire == 1
+    cleared = judge(chain(50, 40, 1), GcRules(5), None, NOW, UTC)
+    assert cleared.commit_impact(Horizon.NOW).commits_released == 1
+    assert not cleared.changes_sides(backlog=False)
+
+
+def it_tells_commits_that_only_the_server_lets_go():
+    # main's HEAD sorts first, so the walk of dev stops at the shared parent before marking it (retention.md)
+    def at(age: float) -> int:
+        return int((NOW - timedelta(days=age)).timestamp() * 1e6)
+
+    commits = (
+        Commit("p0", at(300), "", ()),
+        Commit("p1", at(200), "m1", ("p0",)),
+        Commit("a-main", at(150), "m2", ("p1",)),
+        Commit("b-dev", at(3), "m3", ("p1",)),
+    )
+    graph = CommitGraph.from_refs(Refs(commits, (Branch("main", "a-main"), Branch("dev", "b-dev")), ()))
+    verdicts = judge(graph, None, GcRules(7, {"main": 100}), NOW, UTC)
+    now = verdicts.commit_impact(Horizon.NOW)
+    assert (now.commits_expire, now.commits_at_risk) == (2, 1)
+
+
+def it_counts_the_backlog_only_when_asked():
+    graph = chain(50, 40, 20, 10, 1)
+    asked = judge(graph, GcRules(15), GcRules(15), NOW, UTC, backlog=True)
+    assert asked.changes_sides(backlog=True)
+    assert not asked.changes_sides(backlog=False)
+    goes = [graph.ids[i] for i, m in enumerate(asked.masks) if transitions(backlog=True)[BACKLOG].goes(m)]
+    assert goes == ["c0", "c1"]
+
+
+def it_has_a_digest_that_moves_with_any_verdict_of_now():
+    graph = chain(50, 40, 20, 10, 1)
+    one = judge(graph, GcRules(30), GcRules(5), NOW, UTC)
+    assert one.digest() == judge(graph, GcRules(31), GcRules(5), NOW, UTC).digest()
+    assert one.digest() != judge(graph, GcRules(30), GcRules(15), NOW, UTC).digest()
+    assert one.digest() != judge(graph, GcRules(30), GcRules(5), NOW + timedelta(days=11), UTC).digest()
+
+
+def it_has_a_digest_that_moves_with_a_tag_that_may_lose_data():
+    def digest(*tags: int) -> str:
+        return judge(chain(50, 40, 20, 10, 1, tags=tags), GcRules(30), GcRules(5), NOW, UTC).digest()
+
+    assert digest() == digest(4)  # a tag on what stays
+    assert digest() != digest(1)
+    assert digest(1) != digest(1, 2)
+
+
+def it_asks_for_every_tag_that_may_lose_data_through_the_change():
+    verdicts = judge(chain(50, 40, 20, 10, 1, tags=(0, 1, 2, 4)), GcRules(15), GcRules(5), NOW, UTC)
+    # c1 is past 15 days already and c2 goes now: the objects they share go with c2
+    assert [verdicts.graph.ids[i] for i in verdicts.expiring()] == ["c2"]
+    assert impact.tag_metaranges(verdicts) == {"v1": "m1", "v2": "m2"}
+    result = ImpactResult(by_mask={}, tags={"v1": Amount(1, 10), "v2": Amount(2, 20)}, ranges_read=2)
+    folded = impact.simulated(verdicts, result, backlog=False)
+    assert [(t.tag, t.commit_id) for t in folded.tags] == [("v1", "c1"), ("v2", "c2")]
+
+
+def it_asks_for_tags_whose_commit_goes_later_because_of_the_change():
+    # 5 days keep all of these today, and let the oldest go within the week
+    verdicts = judge(chain(8, 4, 1, tags=(0, 1)), GcRules(90), GcRules(5), NOW, UTC)
+    assert verdicts.expiring() == []
+    assert [t.tag for t in impact.unknown(verdicts, "time-out").tags] == ["v0", "v1"]
+    assert impact.tag_metaranges(verdicts) == {"v1": "m1"}  # a first commit holds nothing
+
+
+def it_folds_objects_by_mask():
+    verdicts = judge(chain(50, 40, 20, 10, 1, tags=(1,)), GcRules(30), GcRules(5), NOW, UTC)
+    stored, proposed = (side_bits(Horizon.NOW, proposed=p) for p in (False, True))
+    result = ImpactResult(
+        by_mask={
+            stored.server: Amount(3, 30),  # goes
+            stored.server | proposed.documented: Amount(2, 20),  # goes, at risk
+            stored.server | proposed.server: Amount(5, 50),  # stays
+            0: Amount(7, 70),  # was gone before
+        },
+        tags={"v1": Amount(4, 40)},
+        ranges_read=4,
+    )
+    folded = impact.simulated(verdicts, result, backlog=False)
+    now = folded.now
+    assert now is not None
+    assert (now.objects_expire, now.bytes_expire, now.objects_at_risk) == (5, 50, 2)
+    assert (now.objects_kept, now.percent_expire) == (10, 50.0)
+    assert [(t.tag, t.commit_id, t.objects) for t in folded.tags] == [("v1", "c1", 4)]
+
+
+def it_never_shows_unknown_objects_as_zero():
+    verdicts = judge(chain(50, 40, 20, 10, 1, tags=(1,)), GcRules(30), GcRules(5), NOW, UTC)
+    unknown = impact.unknown(verdicts, "time-out")
+    assert unknown.status is ImpactStatus.UNKNOWN
+    assert unknown.now is not None
+    assert unknown.now.objects_expire is None
+    assert unknown.now.commits_expire == 2
+    assert [t.tag for t in unknown.tags] == ["v1"]

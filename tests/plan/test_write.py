@@ -1,0 +1,441 @@
+"""The writes of an apply, one repository after the other."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from lakeplan.errors import PermissionDenied, ServerUnreachable, StorageError, UnexpectedAnswer
+from lakeplan.plan.apply import exit_code_of, report_document
+from lakeplan.plan.writing import write
+from lakeplan.review.differences import action_of
+from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, Run
+from lakeplan.state.sweeps import read_sweeps
+from lakeplan.values.plan import Failure, Plan, RepositoryPlan
+from lakeplan.values.progress import Silent
+from lakeplan.values.rules import GcRules
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SLEPT: list[float] = []
+RUN = Run("run-1", {"user": "me"}, lambda: NOW, lambda _: False, sleep=SLEPT.append)
+
+
+def repository(name: str, before: GcRules | None, after: GcRules | None, **more) -> RepositoryPlan:
+    return RepositoryPlan(
+        "prod", name, name, "http://127.0.0.1", "hash", action_of(before, after), before, after, **more
+    )
+
+
+def a_plan(*repositories: RepositoryPlan) -> Plan:
+    return Plan(NOW, "0", "tree", None, repositories)
+
+
+def applied(
+    server, state, *repositories: RepositoryPlan, live: Plan | None = None, force=False
+) -> ApplyReport:
+    plan = a_plan(*repositories)
+    ports = ApplyPorts(lambda _: server, state, Silent())
+    return write(plan, plan.writes, live or plan, RUN, ports, plan_digest="digest", force=force)
+
+
+def ends(report: ApplyReport) -> dict[str, str]:
+    return {r.repository: r.outcome.value for r in report.results}
+
+
+A = repository("a", GcRules(30), GcRules(7, {"main": 9}))
+B = repository("b", GcRules(5), None)
+C = repository("c", None, GcRules(3))
+
+
+def it_sets_clears_and_adds(server, state):
+    report = applied(server, state, A, B, C)
+    assert ends(report) == {"prod/a": "applied", "prod/b": "applied", "prod/c": "applied"}
+    assert server.rules == {"a": GcRules(7, {"main": 9}), "b": None, "c": GcRules(3)}
+    assert exit_code_of(report) == 0
+    assert state.list_keys("leases/") == []
+    assert len(state.list_keys("applied/")) == 3
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"repository": "prod/other"}', b'{"attempts": 7}'])
+def it_writes_nothing_where_the_record_of_the_last_apply_is_damaged_and_goes_on(server, state, data):
+    state.write("applied/prod/a.json", data, if_version=None)
+    report = applied(server, state, A, B)
+    assert ends(report) == {"prod/a": "failed", "prod/b": "applied"}
+    assert server.rules["a"] == GcRules(30), "the record is read before the first write"
+    (failed,) = report.failed
+    assert "record of the last apply" in failed.message
+    assert "applied/prod/a.json" in failed.message
+    assert "move it away" in failed.hint
+    assert exit_code_of(report) == 3
+    assert state.read("applied/prod/a.json").data == data
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("applied/prod/c.json", "record of the last apply"),
+        ("leases/prod/c.json", "the lease of this repository"),
+        ("sweep/ends/prod/c.json", "sweeps"),
+    ],
+)
+def it_finds_damaged_state_of_the_last_repository_before_the_first_write_to_any(
+    server, state, monkeypatch, key, said
+):
+    state.write(key, b'{"at": 7}', if_version=None)
+    known = []
+    set_rules = server.set_gc_rules
+
+    def set_gc_rules(repository, rules):
+        record = json.loads(state.read("history/run-1.json").data)["repositories"]
+        known.append(record.get("prod/c"))
+        set_rules(repository, rules)
+
+    monkeypatch.setattr(server, "set_gc_rules", set_gc_rules)
+    plan = a_plan(A, B, C)
+    ports = ApplyPorts(lambda _: server, state, Silent(), also_needs=(read_sweeps,))
+    report = write(plan, plan.writes, plan, RUN, ports, plan_digest="digest", force=False)
+    assert ends(report) == {"prod/a": "applied", "prod/b": "applied", "prod/c": "failed"}
+    assert exit_code_of(report) == 3
+    assert server.rules["c"] is None
+    (before_the_first,) = known
+    assert before_the_first["status"] == "failed"
+    assert said in before_the_first["message"]
+
+
+def it_checks_just_before_and_reads_back_just_after(server, state):
+    applied(server, state, A)
+    assert server.log == ["get a", "set a", "get a"]
+
+
+@pytest.mark.parametrize("hours", [25, -25])
+def it_writes_nothing_while_its_clock_differs_from_the_server_s(server, state, hours):
+    """A lowering that is recorded 25 hours early would end sweep.settle before it began."""
+    server.time += timedelta(hours=hours)
+    report = applied(server, state, A, force=True)
+    assert ends(report) == {"prod/a": "failed"}
+    assert "clock" in report.results[0].message
+    assert (server.log, state.list_keys("applied/"), state.list_keys("leases/")) == ([], [], [])
+
+
+@pytest.mark.parametrize("force", [False, True])
+def it_does_not_write_what_was_not_judged_because_it_was_there_already(server, state, force):
+    # when planned again the server had the reviewed rules, so no gate was asked; now it has the old ones
+    live = a_plan(repository("a", A.after, A.after))
+    report = applied(server, state, A, live=live, force=force)
+    assert ends(report) == {"prod/a": "failed"}
+    assert server.rules["a"] == GcRules(30)
+
+
+def it_leaves_rules_that_changed_since_the_plan(server, state):
+    server.rules["a"] = GcRules(29)
+    report = applied(server, state, A)
+    assert ends(report) == {"prod/a": "failed"}
+    assert server.rules["a"] == GcRules(29)
+    assert exit_code_of(report) == 5
+
+
+def it_writes_over_them_when_forced(server, state):
+    server.rules["a"] = GcRules(29)
+    assert ends(applied(server, state, A, force=True)) == {"prod/a": "applied"}
+
+
+def it_finishes_the_work_of_an_interrupted_run(server, state):
+    server.rules["a"] = A.after
+    report = applied(server, state, A, C)
+    assert ends(report) == {"prod/a": "already", "prod/c": "applied"}
+    assert len(state.list_keys("applied/")) == 2
+
+
+def it_goes_on_after_a_failure_and_says_which(server, state):
+    server.fails["a"] = PermissionDenied("not allowed", where="prod/a")
+    report = applied(server, state, A, C)
+    assert ends(report) == {"prod/a": "failed", "prod/c": "applied"}
+    assert exit_code_of(report) == 3
+    history = json.loads(state.read("history/run-1.json").data)
+    assert history["repositories"]["prod/a"]["status"] == "failed"
+    assert history["repositories"]["prod/c"]["after"] == {"default_retention_days": 3, "branches": []}
+
+
+def it_names_the_permission_that_is_missing(server, state):
+    server.denied.add("a")
+    (result,) = applied(server, state, A).results
+    assert "retention:SetGarbageCollectionRules" in result.hint
+    assert server.rules["a"] == GcRules(30)
+
+
+def it_fails_what_could_not_be_planned_again(server, state):
+    live = a_plan(repository("a", None, None, failure=Failure("repository not found", exit_code=1)))
+    report = applied(server, state, A, live=live)
+    assert ends(report) == {"prod/a": "failed"}
+    assert server.log == []
+    assert exit_code_of(report) == 1
+
+
+def it_never_reports_what_it_did_not_read_back(server, state):
+    server.stores["a"] = GcRules(1)  # a server that stores something else
+    (result,) = applied(server, state, A).results
+    assert result.outcome is Outcome.FAILED
+    assert "read back" in result.message
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def it_counts_ends_in_the_report(server, state, count):
+    report = applied(server, state, *[A, C][:count])
+    document = report_document(report)
+    assert document["summary"] == {"applied": count, "already": 0, "failed": 0, "uncertain": 0}
+    assert document["results"][0]["repository"] == "prod/a"
+
+
+def it_shows_what_it_saw_before_a_forced_write(server, state):
+    server.rules["a"] = GcRules(29)
+    (result,) = applied(server, state, A, force=True).results
+    assert result.before_etag == GcRules(29).etag
+    history = json.loads(state.read("history/run-1.json").data)
+    assert history["repositories"]["prod/a"]["before"]["default_retention_days"] == 29
+
+
+def it_writes_nothing_that_it_cannot_record(server, state):
+    original = state.write
+
+    def full(key, data, *, if_version):
+        if key.startswith("history/") and b"pending" in data:
+            raise StorageError("disk full", where="state")
+        return original(key, data, if_version=if_version)
+
+    state.write = full
+    (result,) = applied(server, state, A).results
+    assert result.outcome is Outcome.FAILED
+    assert server.rules["a"] == GcRules(30)
+
+
+def it_writes_nothing_whose_author_it_cannot_remember(server, state):
+    original = state.write
+
+    def full(key, data, *, if_version):
+        if key.startswith("applied/"):
+            raise StorageError("disk full", where="state")
+        return original(key, data, if_version=if_version)
+
+    state.write = full
+    assert ends(applied(server, state, A)) == {"prod/a": "failed"}
+    assert server.rules["a"] == GcRules(30)
+
+
+def it_keeps_the_report_when_the_end_cannot_be_recorded(server, state):
+    original = state.write
+
+    def full(key, data, *, if_version):
+        if b"finished_at" in data:
+            raise StorageError("disk full", where="state")
+        return original(key, data, if_version=if_version)
+
+    state.write = full
+    report = applied(server, state, A)
+    assert ends(report) == {"prod/a": "applied"}
+    assert "disk full" in report_document(report)["note"]
+
+
+def it_says_when_a_write_was_done_and_not_recorded(server, state):
+    original = state.write
+
+    def full(key, data, *, if_version):
+        if key.startswith("applied/") and b'"etag"' in data:
+            raise StorageError("disk full", where="state")
+        return original(key, data, if_version=if_version)
+
+    state.write = full
+    report = applied(server, state, A)
+    (result,) = report.results
+    assert result.outcome is Outcome.APPLIED
+    assert "were written" in result.message
+    assert exit_code_of(report) == 3
+    assert server.rules["a"] == A.after
+
+
+class DescribeALostAnswer:
+    """The server acted or did not, and its answer does not say which."""
+
+    @pytest.fixture(params=["no answer", "500", "503"])
+    def lost(self, request):
+        if request.param == "no answer":
+            return ServerUnreachable("no answer")
+        return UnexpectedAnswer("overloaded", status=int(request.param))
+
+    @staticmethod
+    def sends(server, *acts):
+        """The n-th write does what ``acts[n]`` does, and those after the last what a server does."""
+        left, original = list(acts), server.set_gc_rules
+
+        def act(name, rules):
+            if left:
+                server.log.append(f"set {name}")
+                left.pop(0)(name, rules)
+            else:
+                original(name, rules)
+
+        server.set_gc_rules = act
+
+    def it_is_applied_when_the_server_acted(self, server, state, lost):
+        def act(name, rules):
+            server.rules[name] = rules
+            raise lost
+
+        self.sends(server, act)
+        report = applied(server, state, A)
+        assert ends(report) == {"prod/a": "applied"}
+        assert exit_code_of(report) == 0
+        assert server.log.count("set a") == 1
+
+    def it_is_written_again_when_the_server_did_not_act(self, server, state, lost):
+        def fail(name, rules):
+            raise lost
+
+        self.sends(server, fail)
+        assert ends(applied(server, state, A)) == {"prod/a": "applied"}
+        assert server.log.count("set a") == 2
+
+    def it_is_not_written_again_before_caches_are_over(self, server, state, lost):
+        def fail(name, rules):
+            SLEPT.append(-1)
+            raise lost
+
+        SLEPT.clear()
+        self.sends(server, fail)
+        applied(server, state, A)
+        assert sum(SLEPT[SLEPT.index(-1) + 1 :]) > 7.5
+
+    @pytest.mark.parametrize("acted", [False, True])
+    @pytest.mark.parametrize("force", [False, True])
+    def it_leaves_what_a_colleague_wrote_meanwhile(self, server, state, lost, acted, force):
+        raised = GcRules(90)
+
+        def act(name, rules):
+            if acted:
+                server.rules[name] = rules
+            server.rules[name] = raised
+            raise lost
+
+        self.sends(server, act)
+        report = applied(server, state, A, force=force)
+        assert server.rules["a"] == raised
+        assert server.log.count("set a") == 1
+        assert ends(report) == {"prod/a": "failed"}
+        assert exit_code_of(report) == 5
+        history = json.loads(state.read("history/run-1.json").data)
+        assert history["repositories"]["prod/a"]["found"] == {"body": raised.to_body()}
+        assert "7 to 90" in report.results[0].message
+
+    def it_leaves_what_a_colleague_wrote_that_only_a_late_read_shows(self, server, state, lost):
+        raised, stale = GcRules(90), [server.rules["a"]] * 3
+
+        def act(name, rules):
+            server.rules[name] = raised
+            server.get_gc_rules = lambda repository: stale.pop() if stale else server.rules[repository]
+            raise lost
+
+        self.sends(server, act)
+        report = applied(server, state, A)
+        assert server.rules["a"] == raised
+        assert ends(report) == {"prod/a": "failed"}
+
+    def it_is_uncertain_when_nothing_answers_any_more(self, server, state, lost):
+        def die(name, rules):
+            def unreachable(_):
+                raise ServerUnreachable("no answer")
+
+            server.get_gc_rules = unreachable
+            raise lost
+
+        self.sends(server, die)
+        report = applied(server, state, A)
+        (result,) = report.results
+        assert result.outcome is Outcome.UNCERTAIN
+        assert "may have been written" in result.message
+        assert "lakeplan plan" in result.hint
+        assert exit_code_of(report) == 3
+        assert (
+            json.loads(state.read("history/run-1.json").data)["repositories"]["prod/a"]["status"]
+            == "uncertain"
+        )
+        assert report_document(report)["summary"]["uncertain"] == 1
+
+    def it_ends_as_the_server_answers_each_time(self, server, state, lost):
+        server.fails["a"] = lost
+        report = applied(server, state, A)
+        # A write without any answer may still take effect; one that was refused each time did not.
+        expected = "uncertain" if isinstance(lost, ServerUnreachable) else "failed"
+        assert ends(report) == {"prod/a": expected}
+        assert server.log.count("set a") == 3
+        assert server.rules["a"] == GcRules(30)
+
+    def it_is_not_written_again_once_another_run_has_the_lease(self, server, state, lost):
+        def take_over(name, rules):
+            key = "leases/prod/a.json"
+            state.write(key, state.read(key).data, if_version=state.read(key).version)
+            raise lost
+
+        self.sends(server, take_over)
+        (result,) = applied(server, state, A).results
+        assert "took it over" in result.message
+        assert server.log.count("set a") == 1
+        expected = "uncertain" if isinstance(lost, ServerUnreachable) else "failed"
+        assert result.outcome.value == expected
+
+    def it_is_uncertain_when_a_second_try_is_refused(self, server, state):
+        def refuse(name, rules):
+            raise PermissionDenied("not allowed")
+
+        def hang(name, rules):
+            raise ServerUnreachable("no answer")
+
+        self.sends(server, hang, refuse)
+        assert ends(applied(server, state, A)) == {"prod/a": "uncertain"}
+
+
+class DescribeReadingBack:
+    def it_takes_one_stale_read_for_no_evidence(self, server, state):
+        stale, original = [GcRules(30)] * 2, server.get_gc_rules
+
+        def get(name):
+            written = server.rules[name] == A.after
+            return stale.pop() if written and stale else original(name)
+
+        server.get_gc_rules = get
+        assert ends(applied(server, state, A)) == {"prod/a": "applied"}
+
+    def it_takes_one_failed_read_for_no_evidence(self, server, state):
+        errors, original = [ServerUnreachable("no answer")], server.get_gc_rules
+
+        def get(name):
+            if server.rules[name] == A.after and errors:
+                raise errors.pop()
+            return original(name)
+
+        server.get_gc_rules = get
+        assert ends(applied(server, state, A)) == {"prod/a": "applied"}
+
+    def it_is_uncertain_when_an_accepted_write_is_never_read(self, server, state):
+        server.stores["a"] = GcRules(30)
+        report = applied(server, state, A)
+        assert ends(report) == {"prod/a": "uncertain"}
+        assert exit_code_of(report) == 3
+        assert server.log.count("set a") == 1
+
+
+class DescribeWhatWasAttempted:
+    """An end that no run could record is nobody else's doing."""
+
+    def it_is_remembered_before_the_write_and_forgotten_after_it(self, server, state):
+        server.fails["a"] = ServerUnreachable("no answer")
+        applied(server, state, A)
+        (attempt,) = json.loads(state.read("applied/prod/a.json").data)["attempts"]["gc"]
+        assert attempt["body"] == A.after.to_body()
+        del server.fails["a"]
+        later = Run("run-2", {}, lambda: NOW, lambda _: False, sleep=SLEPT.append)
+        ports = ApplyPorts(lambda _: server, state, Silent())
+        write(a_plan(A), [A], a_plan(A), later, ports, plan_digest="digest", force=False)
+        record = json.loads(state.read("applied/prod/a.json").data)
+        assert "attempts" not in record
+        assert record["body"] == A.after.to_body()

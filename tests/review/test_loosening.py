@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.review.strictness import (
+    Guards,
+    held_to,
+    loosened,
+    loosened_repository,
+    outside_bounds,
+    stricter_safety,
+)
+from lakeplan.values.desired import BranchRule, DesiredRepository, GcDesired, Override, Safety, Source
+from lakeplan.values.plan import Plan
+from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.sweep import Hold, SweepSettings
+
+HERE = Source("lakeplan.yaml", 7, 3)
+TODAY = date(2026, 3, 31)
+LIMIT = st.none() | st.integers(0, 1000)
+POLICY = st.sampled_from(["ignore", "warn", "fail"])
+SAFETIES = st.builds(
+    Safety,
+    max_expired_objects_percent=st.none() | st.floats(0, 100),
+    max_expired_bytes=LIMIT,
+    max_deleted_branches=LIMIT,
+    protected_tags=st.lists(st.sampled_from(["v*", "rel-*", "keep"]), unique=True).map(tuple),
+    on_tag_loss=POLICY,
+    on_server_divergence=POLICY,
+    impact_tolerance_percent=st.floats(0, 1000),
+    max_plan_age_seconds=st.integers(0, 10**7),
+)
+
+
+def passes(safety: Safety, percent: float, size: int, branches: int, lost: bool) -> bool:
+    """The question the limits answer, asked plainly."""
+    limits = (
+        (safety.max_expired_objects_percent, percent),
+        (safety.max_expired_bytes, size),
+        (safety.max_deleted_branches, branches),
+    )
+    return all(limit is None or value <= limit for limit, value in limits) and not (
+        lost and safety.on_tag_loss == "fail"
+    )
+
+
+class DescribeTheStricterOfBoth:
+    @given(SAFETIES, SAFETIES, st.floats(0, 100), st.integers(0, 1000), st.integers(0, 1000), st.booleans())
+    def it_lets_through_exactly_what_both_let_through(
+        self, one, other, percent, size, branches, lost
+    ) -> None:
+        figures = (percent, size, branches, lost)
+        both = passes(one, *figures) and passes(other, *figures)
+        assert passes(stricter_safety(one, other), *figures) == both
+
+    @given(SAFETIES, SAFETIES)
+    def it_does_not_matter_which_is_the_base(self, one: Safety, other: Safety) -> None:
+        there, back = stricter_safety(one, other), stricter_safety(other, one)
+        assert replace(there, protected_tags=()) == replace(back, protected_tags=())
+        assert set(there.protected_tags) == set(back.protected_tags)
+
+    @given(SAFETIES, SAFETIES)
+    def it_lists_a_loosening_exactly_when_the_base_is_stricter_somewhere(self, base, head) -> None:
+        def plain(safety: Safety) -> Safety:
+            return replace(safety, protected_tags=tuple(sorted(safety.protected_tags)))
+
+        found = loosened(Guards(base), Guards(head), TODAY)
+        assert bool(found) == (plain(stricter_safety(base, head)) != plain(head))
+
+    @given(SAFETIES)
+    def it_lists_nothing_against_itself(self, safety: Safety) -> None:
+        guards = Guards(safety, state_url="s3://ops/x", unmanaged="fail")
+        assert loosened(guards, guards, TODAY) == ()
+
+    def it_holds_an_apply_to_the_limits_of_the_review(self) -> None:
+        plan = Plan(datetime(2026, 3, 31, tzinfo=timezone.utc), "0", "", None, ())
+        loose = Safety(impact_tolerance_percent=500.0, max_plan_age_seconds=10**6)
+        assert held_to(plan, loose) == loose
+        held = held_to(replace(plan, impact_tolerance_percent=10.0, max_plan_age_seconds=5), loose)
+        assert (held.impact_tolerance_percent, held.max_plan_age_seconds) == (10.0, 5)
+
+
+class DescribeWhatIsListed:
+    @pytest.mark.parametrize(
+        ("base", "head", "path"),
+        [
+            ({}, {"safety": Safety(max_expired_bytes=None)}, "safety.max_expired_bytes"),
+            ({}, {"safety": Safety(max_expired_objects_percent=31)}, "safety.max_expired_objects_percent"),
+            ({}, {"safety": Safety(on_tag_loss="warn")}, "safety.on_tag_loss"),
+            ({}, {"safety": Safety(protected_tags=())}, "safety.protected_tags"),
+            ({}, {"safety": Safety(max_plan_age_seconds=10**6)}, "safety.max_plan_age"),
+            ({"min_retention_days": 3}, {"min_retention_days": 1}, "bounds.min_retention_days"),
+            ({"max_retention_days": 90}, {"max_retention_days": 91}, "bounds.max_retention_days"),
+            ({"unmanaged": "fail"}, {"unmanaged": "warn"}, "unmanaged"),
+            ({"state_url": "s3://a/b"}, {"state_url": "file://mine"}, "state.url"),
+        ],
+    )
+    def it_names_what_is_looser_and_nothing_when_it_is_stricter(
+        self, base: dict[str, Any], head: dict[str, Any], path: str
+    ) -> None:
+        head = {**head, "places": {path: HERE}}
+        (found,) = loosened(Guards(**base), Guards(**head), TODAY)
+        assert (found.path, found.where, found.scope) == (path, "lakeplan.yaml:7:3", "tree")
+        if path != "state.url":
+            assert loosened(Guards(**head), Guards(**base), TODAY) == ()
+
+    def it_points_at_the_block_when_the_key_was_taken_out(self) -> None:
+        base = Guards(Safety(max_expired_bytes=5))
+        (found,) = loosened(base, Guards(places={"safety": HERE}), TODAY)
+        assert (found.before, found.where) == ("5 bytes", "lakeplan.yaml:7:3")
+
+
+def note(**fields: Any) -> Override:
+    made = Override("analytics", "tag-loss", 3, "archived", date(2026, 12, 31), HERE)
+    return replace(made, **fields)
+
+
+class DescribeOverrides:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"max": 4},
+            {"max": None},
+            {"expires": date(2099, 1, 1)},
+            {"expires": date(2027, 1, 1)},
+            {"gate": "clear"},
+            {"repository": "*"},
+        ],
+    )
+    def it_lists_one_that_opens_more_than_the_base(self, change: dict[str, Any]) -> None:
+        found = loosened(Guards(overrides=(note(),)), Guards(overrides=(note(**change),)), TODAY)
+        assert [f.where for f in found] == ["lakeplan.yaml:7:3"]
+        assert found[0].path.startswith("overrides: ")
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {},
+            {"max": 2},
+            {"expires": date(2026, 6, 1)},
+            {"reason": "other words"},
+            {"gate": "clear", "expires": date(2026, 3, 30)},
+        ],
+    )
+    def it_lists_none_that_opens_no_more(self, change: dict[str, Any]) -> None:
+        head = Guards(overrides=(note(**change),))
+        assert loosened(Guards(overrides=(note(),)), head, TODAY) == ()
+
+
+def repository(**more: Any) -> DesiredRepository:
+    return DesiredRepository("prod", "analytics", "analytics", None, "5f" * 32, {}, {}, source=HERE, **more)
+
+
+def paths(base: DesiredRepository, head: DesiredRepository | None) -> list[str]:
+    return [f.path for f in loosened_repository(base, head, TODAY)]
+
+
+AUDIT = Hold("prefix", "audit/", date(2027, 1, 1), "legal")
+
+
+class DescribeHoldsAndSweep:
+    @pytest.mark.parametrize(
+        "head",
+        [
+            None,
+            repository(),
+            repository(holds=(replace(AUDIT, until=date(2026, 12, 31)),)),
+            repository(holds=(replace(AUDIT, name="audit/2025/"),)),
+        ],
+    )
+    def it_lists_a_hold_that_is_dropped_or_ends_sooner(self, head: DesiredRepository | None) -> None:
+        assert paths(repository(holds=(AUDIT,)), head) == ["holds[prefix audit/]"]
+
+    def it_does_not_miss_a_hold_that_is_over(self) -> None:
+        over = replace(AUDIT, until=TODAY - timedelta(days=1))
+        assert paths(repository(holds=(over,)), repository()) == []
+        assert paths(repository(holds=(replace(AUDIT, until=TODAY),)), repository()) == [
+            "holds[prefix audit/]"
+        ]
+
+    def it_lists_an_end_where_there_was_none(self) -> None:
+        endless = repository(holds=(replace(AUDIT, until=None),))
+        assert paths(endless, repository(holds=(AUDIT,))) == ["holds[prefix audit/]"]
+        assert paths(repository(holds=(AUDIT,)), endless) == []
+
+    @pytest.mark.parametrize(
+        ("weak", "path", "shown"),
+        [
+            (SweepSettings(automatic=True), "sweep.automatic", ("false", "true")),
+            (SweepSettings(min_age_seconds=0), "sweep.min_age", ("1d", "0s")),
+            (SweepSettings(settle_seconds=3600), "sweep.settle", ("1d", "1h")),
+            (SweepSettings(max_objects=10**8), "sweep.max_objects", ("10,000,000", "100,000,000")),
+        ],
+    )
+    def it_lists_what_lets_a_sweep_delete_more(
+        self, weak: SweepSettings, path: str, shown: tuple[str, str]
+    ) -> None:
+        (found,) = loosened_repository(repository(), repository(sweep=weak), TODAY)
+        assert (found.path, (found.before, found.after)) == (path, shown)
+        assert paths(repository(sweep=weak), repository()) == []
+
+    def it_lists_what_lets_a_lifecycle_run_delete_more(self) -> None:
+        careful = LifecycleSettings(("keep-*",), require_merged=True, min_keep=2)
+        assert paths(repository(lifecycle=careful), repository()) == [
+            "lifecycle.exempt",
+            "lifecycle.require_merged",
+            "lifecycle.min_keep",
+        ]
+        assert paths(repository(), repository(lifecycle=careful)) == []
+
+
+class DescribeBounds:
+    def it_finds_every_retention_outside_them(self) -> None:
+        rules = (BranchRule("dev", False, 1, HERE), BranchRule("rel-*", True, 90, HERE))
+        wanted = replace(repository(), gc=GcDesired(2, rules, HERE))
+        names = [(name, days) for _, name, days in outside_bounds(wanted, 3, 60)]
+        assert names == [
+            ("gc.default_retention_days", 2),
+            ("gc.branches[dev].retention_days", 1),
+            ("gc.branches[rel-*].retention_days", 90),
+        ]
+        assert list(outside_bounds(wanted, 1, 90)) == []
+        assert list(outside_bounds(repository(), 3, 60)) == []

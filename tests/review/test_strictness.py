@@ -1,0 +1,336 @@
+"""The stricter of two values of every setting, and how a plan file carries what guards a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from datetime import date, datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.review.strictness import (
+    EVERY,
+    LIFECYCLE,
+    SAFETY,
+    SERVER,
+    SWEEP,
+    TREE,
+    SinceMark,
+    all_holds,
+    guard_of,
+    held_to_guard,
+    least,
+    since_mark,
+    stricter_lifecycle,
+    stricter_safety,
+    stricter_sweep,
+    weakened,
+)
+from lakeplan.tree.schemas import bundled_schema
+from lakeplan.values.desired import DesiredRepository, Safety
+from lakeplan.values.plan import Plan
+from lakeplan.values.plan_document import dump_plan, load_plan
+from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.sweep import Hold, SweepSettings, Versions
+
+SOONER, LATER = date(2027, 1, 1), date(2028, 1, 1)
+SETTINGS = st.builds(
+    SweepSettings,
+    engine=st.sampled_from(["builtin", "lakefs-spark-client"]),
+    automatic=st.booleans(),
+    mode=st.sampled_from(["delete", "quarantine"]),
+    min_age_seconds=st.integers(0, 9),
+    settle_seconds=st.integers(0, 9),
+    margin_seconds=st.integers(0, 9),
+    never_committed=st.sampled_from(["keep", "collect"]),
+    versions=st.sampled_from(list(Versions)),
+    verify=st.sampled_from(["sample", "all"]),
+    max_objects=st.integers(0, 9),
+    max_bytes=st.integers(0, 9),
+    rate=st.none() | st.integers(1, 9),
+    quarantine_age_seconds=st.integers(0, 9),
+)
+STRICTEST = SweepSettings("builtin", False, "quarantine", 9, 9, 9, "keep", Versions.MARKER, "all", 0, 0, 1, 9)
+
+
+def repository(**more: Any) -> DesiredRepository:
+    return DesiredRepository("prod", "a", "a", None, "0", {}, {}, **more)
+
+
+WEAKEST = SweepSettings(
+    "lakefs-spark-client", True, "delete", 0, 0, 0, "collect", Versions.ALL, "sample", 99, 99, None, 0
+)
+BLOCKS = ("sweep", "safety", "lifecycle", "bounds", "holds", "gc", "state")
+"""Blocks whose settings have an entry each; other blocks have one entry."""
+
+
+def settings_of(schema: dict[str, Any], node: dict[str, Any], path: str) -> Iterator[str]:
+    """Paths of every setting below a node of a schema."""
+    while "$ref" in node:
+        node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+    if "items" in node:
+        yield from settings_of(schema, node["items"], path)
+    for key, child in node.get("properties", {}).items():
+        yield f"{path}.{key}"
+        yield from settings_of(schema, child, f"{path}.{key}")
+
+
+def every_setting() -> Iterator[str]:
+    tree = bundled_schema("tree")
+    for key, node in {**tree["properties"], **tree["$defs"]["entry"]["properties"]}.items():
+        if key in BLOCKS:
+            yield from settings_of(tree, node, key)
+        else:
+            yield key
+    yield from settings_of(tree, tree["$defs"]["server"], "servers")
+
+
+def it_has_one_entry_for_every_setting_of_the_schemas():
+    paths = [setting.path for setting in EVERY]
+    assert len(paths) == len(set(paths))
+    assert set(paths) == set(every_setting())
+
+
+@given(SETTINGS, SETTINGS)
+def it_combines_in_either_order_to_one_of_the_two_values(one, other):
+    found, back = stricter_sweep(one, other), stricter_sweep(other, one)
+    assert replace(found, rate=None) == replace(back, rate=None)
+    assert found.rate == other.rate, "neutral: today's counts"
+    for field in fields(SweepSettings):
+        sides = (getattr(one, field.name), getattr(other, field.name))
+        assert getattr(found, field.name) in sides, field.name
+
+
+@given(SETTINGS)
+def it_never_gives_up_what_is_strictest(settings):
+    assert stricter_sweep(settings, STRICTEST) == STRICTEST
+    assert replace(stricter_sweep(STRICTEST, settings), rate=1) == STRICTEST
+    assert stricter_sweep(settings, settings) == settings
+    assert stricter_sweep(WEAKEST, settings) == settings
+
+
+@pytest.mark.parametrize(
+    ("path", "strict", "weak"),
+    [
+        ("sweep.engine", "builtin", "lakefs-spark-client"),
+        ("sweep.automatic", False, True),
+        ("sweep.mode", "quarantine", "delete"),
+        ("sweep.min_age", 8, 7),
+        ("sweep.settle", 8, 7),
+        ("sweep.margin", 8, 7),
+        ("sweep.never_committed", "keep", "collect"),
+        ("sweep.versions", Versions.MARKER, Versions.ALL),
+        ("sweep.verify", "all", "sample"),
+        ("sweep.max_objects", 7, 8),
+        ("sweep.max_bytes", 7, 8),
+        ("sweep.quarantine_age", 8, 7),
+        ("safety.max_expired_objects_percent", 7, 8),
+        ("safety.max_expired_objects_percent", 7, None),
+        ("safety.max_expired_bytes", 0, None),
+        ("safety.max_deleted_branches", 7, 8),
+        ("safety.impact_tolerance_percent", 7, 8),
+        ("safety.max_plan_age", 7, 8),
+        ("safety.on_tag_loss", "fail", "warn"),
+        ("safety.on_tag_loss", "warn", "ignore"),
+        ("safety.on_server_divergence", "fail", "ignore"),
+        ("safety.protected_tags", ("v*", "w*"), ("v*",)),
+        ("lifecycle.exempt", ("a", "b"), ("a",)),
+        ("lifecycle.require_merged", True, False),
+        ("lifecycle.min_keep", 8, 7),
+        ("lifecycle.keep_with_uncommitted", True, False),
+        ("lifecycle.keep_with_open_pull_request", True, False),
+        ("lifecycle.keep_protected", True, False),
+        ("lifecycle.assume_created", "never", "head_commit"),
+        ("bounds.min_retention_days", 8, 7),
+        ("bounds.max_retention_days", 7, None),
+        ("unmanaged", "warn", "ignore"),
+        ("holds.until", LATER, SOONER),
+    ],
+)
+def it_knows_which_of_two_values_is_stricter(path: str, strict: object, weak: object) -> None:
+    rule = next(setting.rule for setting in EVERY if setting.path == path)
+    assert rule.combine(strict, weak) == rule.combine(weak, strict) == strict
+    assert (rule.weakens(strict, weak), rule.weakens(weak, strict)) == (True, False)
+    assert not rule.weakens(strict, strict)
+
+
+def it_lists_any_change_where_neither_value_is_stricter_unless_that_does_not_matter() -> None:
+    (state,) = [setting.rule for setting in TREE if setting.path == "state.url"]
+    assert (state.combine("s3://a", "s3://b"), state.weakens("s3://a", "s3://b")) == ("s3://b", True)
+    assert not state.weakens("s3://a", "s3://a")
+    (rate,) = [setting.rule for setting in SWEEP if setting.path == "sweep.rate"]
+    assert (rate.combine(5, None), rate.weakens(5, None)) == (None, False)
+    engine, zone = (setting.rule for setting in SERVER)
+    assert engine.weakens("none", "server")
+    assert engine.weakens("server", "none")
+    assert zone.weakens("UTC", "Europe/Berlin")
+    assert all(rule.why for rule in (state, rate, engine, zone))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [(1, 2, 1), (2, 1, 1), (None, 3, 3), (3, None, 3), (None, None, None), (0, 3, 0)],
+)
+def it_takes_the_lower_of_two_limits_where_none_is_no_limit(one, other, found):
+    assert least(one, other) == found
+
+
+def it_reads_every_setting_of_a_sweep_from_the_block_that_has_it() -> None:
+    units = {
+        "min_age": "seconds",
+        "settle": "seconds",
+        "margin": "seconds",
+        "quarantine_age": "seconds",
+        "max_bytes": "bytes",
+    }
+    for setting in SWEEP:
+        key = setting.path.removeprefix("sweep.")
+        assert setting.unit == units.get(key, "")
+        assert setting.field == (f"{key}_seconds" if setting.unit == "seconds" else key)
+    assert {setting.field for setting in SWEEP} == {field.name for field in fields(SweepSettings)}
+
+
+def it_combines_every_limit_of_both_trees() -> None:
+    one = Safety(10.0, None, 5, ("a*",), "warn", impact_tolerance_percent=1.0)
+    other = Safety(None, 1000, 7, ("b*",), "fail", impact_tolerance_percent=2.0)
+    found = stricter_safety(one, other)
+    assert found == Safety(10.0, 1000, 5, ("b*", "a*"), "fail", impact_tolerance_percent=1.0)
+    assert [setting.field for setting, _, _ in weakened(SAFETY, one, other)] == [
+        "max_expired_objects_percent",
+        "max_deleted_branches",
+        "impact_tolerance_percent",
+        "protected_tags",
+    ]
+
+
+def it_says_both_values_of_what_is_weaker() -> None:
+    ((setting, before, after),) = weakened(
+        SWEEP, replace(SweepSettings(), settle_seconds=9), replace(SweepSettings(), settle_seconds=8)
+    )
+    assert (setting.path, before, after) == ("sweep.settle", 9, 8)
+
+
+def it_weakens_every_setting_of_a_sweep_but_the_neutral_one():
+    paths = [setting.path for setting, _, _ in weakened(SWEEP, STRICTEST, WEAKEST)]
+    assert paths == [setting.path for setting in SWEEP if setting.path != "sweep.rate"]
+    assert list(weakened(SWEEP, WEAKEST, STRICTEST)) == []
+
+
+def it_keeps_every_branch_that_either_lifecycle_keeps():
+    careful = LifecycleSettings(("keep-*",), require_merged=True, min_keep=3)
+    loose = LifecycleSettings(("hot-*",), False, 1, False, False, "head_commit", False)
+    exempt = ("hot-*", "keep-*")
+    assert stricter_lifecycle(careful, loose) == replace(careful, exempt=exempt)
+    assert len(list(weakened(LIFECYCLE, careful, loose))) == len(LIFECYCLE)
+
+
+class DescribeSinceTheMark:
+    TREE = SweepSettings()
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("engine", "lakefs-spark-client"),
+            ("mode", "quarantine"),
+            ("min_age_seconds", 365 * 86_400),
+        ],
+    )
+    def it_needs_a_new_mark(self, name: str, value: object) -> None:
+        _, refused = since_mark(self.TREE, self.TREE, replace(self.TREE, **{name: value}))
+        assert [setting.field for setting in refused] == [name]
+
+    @pytest.mark.parametrize("now", ["builtin", "lakefs-spark-client"])
+    def it_needs_a_new_mark_for_any_other_engine(self, now: str) -> None:
+        other = {"builtin": "lakefs-spark-client", "lakefs-spark-client": "builtin"}[now]
+        marked = replace(self.TREE, engine=other)
+        _, refused = since_mark(marked, marked, replace(self.TREE, engine=now))
+        assert [setting.since_mark for setting in refused] == [SinceMark.ANY_CHANGE]
+
+    @given(SETTINGS, SETTINGS)
+    def it_is_never_weaker_than_the_mark_or_than_what_the_tree_tightened(self, marked, now) -> None:
+        settings, refused = since_mark(marked, marked, now)
+        found = {setting.path for setting, _, _ in weakened(SWEEP, marked, settings)}
+        assert found <= {"sweep.max_objects", "sweep.max_bytes"}, "limits, which gates judge"
+        left = [setting.path for setting, _, _ in weakened(SWEEP, now, settings)]
+        assert set(left) <= {setting.path for setting in refused}
+
+    @pytest.mark.parametrize(
+        ("name", "then", "now", "found"),
+        [
+            ("settle_seconds", 5, 9, 9),
+            ("settle_seconds", 9, 5, 9),
+            ("margin_seconds", 5, 9, 9),
+            ("never_committed", "collect", "keep", "keep"),
+            ("never_committed", "keep", "collect", "keep"),
+            ("verify", "sample", "all", "all"),
+            ("quarantine_age_seconds", 5, 9, 9),
+            ("automatic", True, False, False),
+            ("max_objects", 5, 9, 9),
+            ("max_objects", 9, 5, 5),
+            ("max_bytes", 9, 5, 5),
+            ("rate", 5, 9, 9),
+            ("rate", 5, None, None),
+        ],
+    )
+    def it_keeps_to_what_was_tightened_and_judges_by_today_s_limits(self, name, then, now, found) -> None:
+        marked = replace(self.TREE, **{name: then})
+        settings, refused = since_mark(marked, marked, replace(self.TREE, **{name: now}))
+        assert settings == replace(marked, **{name: found})
+        assert refused == ()
+
+    def it_combines_what_was_tightened_with_what_the_mark_was_made_with(self) -> None:
+        """The tree went from 1 to 5; a person had marked with 3, or with 9."""
+        then, now = replace(self.TREE, settle_seconds=1), replace(self.TREE, settle_seconds=5)
+        for used, found in ((3, 5), (9, 9)):
+            settings, _ = since_mark(replace(self.TREE, settle_seconds=used), then, now)
+            assert settings.settle_seconds == found
+
+    def it_names_every_setting_that_needs_a_new_mark(self) -> None:
+        now = replace(self.TREE, mode="quarantine", min_age_seconds=10**9, rate=7, settle_seconds=10**9)
+        settings, refused = since_mark(self.TREE, self.TREE, now)
+        assert [setting.path for setting in refused] == ["sweep.mode", "sweep.min_age"]
+        assert (settings.rate, settings.settle_seconds) == (7, 10**9)
+
+    def it_leaves_what_a_person_chose_for_the_mark(self) -> None:
+        chosen = replace(self.TREE, min_age_seconds=0, never_committed="collect")
+        assert since_mark(chosen, self.TREE, self.TREE) == (chosen, ())
+        careful = replace(self.TREE, min_age_seconds=3 * 86_400)
+        between = replace(self.TREE, min_age_seconds=2 * 86_400)
+        assert since_mark(careful, self.TREE, between) == (careful, ()), "already stricter than the tree"
+        tightened = replace(self.TREE, min_age_seconds=self.TREE.min_age_seconds + 1)
+        _, refused = since_mark(chosen, self.TREE, tightened)
+        assert [setting.path for setting in refused] == ["sweep.min_age"]
+
+
+def it_holds_what_either_holds_and_for_as_long():
+    audit, longer = Hold("prefix", "audit/", SOONER), Hold("prefix", "audit/", LATER)
+    endless, tag = Hold("prefix", "audit/"), Hold("tag", "v1")
+    assert all_holds((audit,), (longer, tag)) == (longer, tag)
+    assert all_holds((longer,), (audit,)) == (longer,)
+    assert all_holds((longer,), (endless,), ()) == (endless,)
+    again = Hold("prefix", "audit/", SOONER, "said later")
+    assert all_holds((audit,), (again,)) == (audit,)
+    assert all_holds((Hold("branch", "v1"),), (tag,)) == (Hold("branch", "v1"), tag)
+
+
+def it_guards_only_what_the_base_was_stricter_in():
+    strict = repository(holds=(Hold("tag", "v1"),), sweep=SweepSettings(min_age_seconds=172_800))
+    assert guard_of(repository(), strict) is None
+    guard = guard_of(strict, repository(safety=Safety(protected_tags=())))
+    assert guard is not None
+    held = held_to_guard(repository(safety=Safety(protected_tags=())), guard)
+    assert (held.holds, held.sweep) == (strict.holds, strict.sweep)
+    assert held.safety.protected_tags == Safety().protected_tags
+
+
+def it_stands_in_the_plan_file_as_it_is():
+    guard = guard_of(
+        repository(holds=(Hold("prefix", "audit/", LATER, "legal"),), sweep=STRICTEST), repository()
+    )
+    assert guard is not None
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    plan = Plan(now, "1", "digest", None, (), sweep_guards={"prod/a": replace(guard)})
+    assert load_plan(dump_plan(plan), where="plan.json") == plan

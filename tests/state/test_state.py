@@ -1,0 +1,108 @@
+"""Leases, history and last-applied records."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from lakeplan.errors import LeaseHeld, WriteConflict
+from lakeplan.state.store import (
+    LEASE_GRACE,
+    History,
+    Lease,
+    known_repositories,
+    record_applied,
+    repository_key,
+)
+from lakeplan.values.rules import GcRules
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def lease(
+    state, holder: str = "me", now: datetime = NOW, gone: bool = False, confirmed: datetime | None = None
+) -> Lease:
+    return Lease(
+        state, "prod/analytics", {"user": holder}, lambda: now, lambda _: gone, lambda: confirmed or now
+    )
+
+
+class DescribeLease:
+    def it_holds_a_repository_and_lets_go(self, state):
+        with lease(state):
+            assert state.list_keys("leases/") == [repository_key("leases", "prod/analytics")]
+        assert state.list_keys("leases/") == []
+
+    def it_keeps_a_second_writer_out(self, state):
+        with lease(state), pytest.raises(LeaseHeld, match="user me"), lease(state, "other"):
+            pass
+
+    def it_is_taken_over_when_it_expired(self, state):
+        first = lease(state)
+        first.__enter__()
+        over = NOW + timedelta(seconds=121) + LEASE_GRACE
+        for soon in (over - timedelta(seconds=2), NOW + timedelta(seconds=121)):
+            with pytest.raises(LeaseHeld), lease(state, "other", soon):
+                pass  # the other machine's clock may be behind this one's
+        with pytest.raises(LeaseHeld), lease(state, "other", NOW + timedelta(hours=25), confirmed=NOW):
+            pass  # this machine's clock is ahead
+        with lease(state, "other", over):
+            held = json.loads(state.read(repository_key("leases", "prod/analytics")).data)
+            assert held["holder"] == {"user": "other"}
+            first.__exit__()  # the late one must not delete what is not its own
+            assert state.list_keys("leases/")
+
+    def it_is_taken_over_when_its_process_is_gone(self, state):
+        lease(state).__enter__()
+        with lease(state, "other", gone=True):
+            pass
+        assert state.list_keys("leases/") == []
+
+    @pytest.mark.parametrize(
+        "data", [b"", b"cut {", b"[]", b"{}", b'{"until": 5}', b'{"until": "2020-01-01T00:00:00"}']
+    )
+    def it_counts_a_damaged_record_as_held_and_names_it(self, state, data):
+        key = repository_key("leases", "prod/analytics")
+        state.write(key, data, if_version=None)
+        with pytest.raises(LeaseHeld, match=key):
+            lease(state).__enter__()
+        assert state.read(key).data == data
+
+    def it_loses_the_race_for_a_conditional_put(self, state):
+        mine = lease(state)
+        original = state.write
+
+        def somebody_first(key, data, *, if_version):
+            state.write = original
+            original(key, b'{"holder": {}, "until": "2026-01-01T00:01:00Z"}', if_version=None)
+            raise WriteConflict("another writer was first", where=key)
+
+        state.write = somebody_first
+        with pytest.raises(LeaseHeld):
+            mine.__enter__()
+
+
+def it_remembers_what_was_applied(state):
+    for rules in (GcRules(7, {"main": 9}), None):
+        record_applied(state, "prod/a b", rules, config_hash="h", run_id="r", at=NOW)
+    record_applied(state, "prod/analytics", GcRules(1), config_hash="h", run_id="r", at=NOW)
+    assert known_repositories(state) == {"prod/a b", "prod/analytics"}
+    record = json.loads(state.read(repository_key("applied", "prod/a b")).data)
+    assert (record["etag"], record["body"], record["at"]) == ("absent", None, "2026-01-01T00:00:00Z")
+
+
+def it_stores_the_history_after_every_step(state):
+    history = History(state, "run-1", {"command": "apply"})
+    history.save()
+    history.step("prod/a", status="pending")
+    assert json.loads(state.read("history/run-1.json").data)["repositories"]["prod/a"]["status"] == "pending"
+    history.step("prod/a", status="applied")
+    assert json.loads(state.read("history/run-1.json").data)["repositories"]["prod/a"]["status"] == "applied"
+
+
+def it_never_overwrites_the_history_of_another_run(state):
+    History(state, "run-1", {}).save()
+    with pytest.raises(WriteConflict):
+        History(state, "run-1", {}).save()

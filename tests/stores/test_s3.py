@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import os
+import pickle
+
+import boto3
+import pytest
+from botocore.loaders import JSONFileLoader
+
+from lakeplan.errors import StorageDenied, StorageError, StorageNotFound
+from lakeplan.stores.open import open_namespace
+from lakeplan.stores.protocols import NamespaceReader
+from tests.stores.storage_contract import Put, StorageContract
+
+
+class DescribeS3Reader(StorageContract):
+    @pytest.fixture
+    def reader(self, s3_bucket: str) -> NamespaceReader:
+        return open_namespace(f"s3://{s3_bucket}/team a/repo/")
+
+    @pytest.fixture
+    def missing(self, s3_bucket: str) -> NamespaceReader:
+        return open_namespace(f"s3://{s3_bucket}-is-not-there/repo")
+
+    @pytest.fixture
+    def put(self, s3_bucket: str) -> Put:
+        client = boto3.session.Session().client("s3")
+
+        def store(key: str, data: bytes) -> None:
+            full = f"team a/{key[3:]}" if key.startswith("../") else f"team a/repo/{key}"
+            client.put_object(Bucket=s3_bucket, Key=full, Body=data)
+
+        return store
+
+    def it_reads_a_whole_bucket_as_a_namespace(self, s3_bucket: str, put: Put) -> None:
+        put("data/x", b"1")
+        reader = open_namespace(f"s3://{s3_bucket}")
+        assert reader.url == f"s3://{s3_bucket}"
+        assert [o.key for o in reader.list_objects()] == ["team a/repo/data/x"]
+        assert reader.read("team a/repo/data/x") == b"1"
+        assert reader.list_prefixes() == ["team a/"]
+
+    def it_lists_page_after_page(self, reader: NamespaceReader, put: Put) -> None:
+        for n in range(1005):  # a page has at most 1,000
+            put(f"data/{n:04}", b"")
+        assert len({o.key for o in reader.list_objects("data/")}) == 1005
+
+    def it_prefers_the_endpoint_it_was_given(
+        self, s3_bucket: str, s3_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put("x", b"1")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+        reader = open_namespace(f"s3://{s3_bucket}/team a/repo", endpoint_url=s3_endpoint, region="eu-west-1")
+        assert reader.read("x") == b"1"
+
+    def it_reads_the_description_of_s3_once_a_process(
+        self, s3_bucket: str, reader: NamespaceReader, put: Put, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A sweep opens the storage of every repository of a server."""
+        put("x", b"1")
+        reader.read("x")
+        opened: list[str] = []
+        load = JSONFileLoader.load_file
+        monkeypatch.setattr(
+            JSONFileLoader, "load_file", lambda self, path: opened.append(path) or load(self, path)
+        )
+        assert open_namespace(f"s3://{s3_bucket}/team a/repo/").read("x") == b"1"
+        assert opened == []
+
+    def it_pickles_no_credentials(self, reader: NamespaceReader, put: Put) -> None:
+        put("x", b"1")
+        reader.read("x")
+        dumped = pickle.dumps(reader)
+        assert os.environ["AWS_SECRET_ACCESS_KEY"].encode() not in dumped
+        assert os.environ["AWS_ACCESS_KEY_ID"].encode() not in dumped
+
+    def it_says_that_credentials_are_missing(
+        self, s3_bucket: str, reader: NamespaceReader, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+        with pytest.raises(StorageDenied, match="no usable credentials"):
+            reader.read("x")
+
+    def it_says_which_bucket_is_missing(self, missing: NamespaceReader) -> None:
+        with pytest.raises(StorageNotFound, match="no such bucket") as caught:
+            missing.read("x")
+        assert caught.value.where == f"{missing.url}/x"
+
+    def it_says_that_the_endpoint_cannot_be_reached(
+        self, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("lakeplan.stores.s3_client.TRIES", 1)
+        reader = open_namespace(f"s3://{s3_bucket}/x", endpoint_url="http://127.0.0.1:1")
+        with pytest.raises(StorageError, match="cannot be reached"):
+            reader.read("x")
+
+    def it_says_that_a_profile_is_unknown(self, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AWS_PROFILE", "not-there")
+        with pytest.raises(StorageError, match="settings are wrong"):
+            open_namespace(f"s3://{s3_bucket}/x").read("x")

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import os
+import pickle
+
+import boto3
+import pytest
+
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.values.sweep import Deletion, Versions
+from tests.stores.sweep_store_contract import Put, SweepStoreContract, keys_of
+
+BASE = "team-a/repo/"
+
+
+@pytest.fixture
+def store(s3_bucket: str) -> SweepStore:
+    return open_sweep_store(f"s3://{s3_bucket}/{BASE}")
+
+
+@pytest.fixture
+def put(s3_bucket: str) -> Put:
+    client = boto3.session.Session().client("s3")
+
+    def put(key: str, data: bytes) -> None:
+        client.put_object(Bucket=s3_bucket, Key=BASE + key, Body=data)
+
+    return put
+
+
+class DescribeS3Store(SweepStoreContract):
+    @pytest.fixture
+    def missing(self, s3_bucket: str) -> SweepStore:
+        return open_sweep_store(f"s3://{s3_bucket}-is-not-there/repo")
+
+    def it_pickles_no_credentials(self, store: SweepStore, put: Put) -> None:
+        put("x", b"1")
+        store.delete(["x"], versions=Versions.MARKER)
+        dumped = pickle.dumps(store)
+        assert os.environ["AWS_SECRET_ACCESS_KEY"].encode() not in dumped
+        assert os.environ["AWS_ACCESS_KEY_ID"].encode() not in dumped
+
+
+class DescribeVersions:
+    """A bucket that keeps versions."""
+
+    @pytest.fixture(autouse=True)
+    def versioned(self, s3_bucket: str) -> None:
+        boto3.session.Session().client("s3").put_bucket_versioning(
+            Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+
+    def it_says_that_versions_are_kept(self, store: SweepStore, s3_bucket: str) -> None:
+        assert store.facts().versioned is True
+        boto3.session.Session().client("s3").put_bucket_versioning(
+            Bucket=s3_bucket, VersioningConfiguration={"Status": "Suspended"}
+        )
+        assert store.facts().versioned is True
+
+    def it_deletes_the_current_version_only(self, store: SweepStore, put: Put, s3_bucket: str) -> None:
+        put("data/a", b"1")
+        put("data/a", b"2")
+        assert store.delete(["data/a"], versions=Versions.MARKER) == [Deletion("data/a")]
+        assert store.is_gone("data/a")
+        assert store.stat("data/a") is None
+        assert versions_of(s3_bucket) == {("data/a", False): 2, ("data/a", True): 1}
+
+    def it_deletes_every_version_and_marker_of_exactly_that_key(
+        self, store: SweepStore, put: Put, s3_bucket: str
+    ) -> None:
+        for key in ("data/a", "data/a", "data/ab", "data/a.b", "data/b", "data/c\t", "data/c\t"):
+            put(key, key.encode())
+        store.delete(["data/a"], versions=Versions.MARKER)
+        put("data/a", b"again")
+        keys = ["data/c\t", "data/a", "data/nothing"]
+        assert store.delete(keys, versions=Versions.ALL) == [Deletion(key) for key in keys]
+        assert versions_of(s3_bucket) == {
+            ("data/ab", False): 1, ("data/a.b", False): 1, ("data/b", False): 1,
+        }  # fmt: skip
+
+    def it_deletes_no_version_of_a_key_that_was_written_again(
+        self, store: SweepStore, put: Put, s3_bucket: str
+    ) -> None:
+        for key in ("data/a", "data/a", "data/b", "data/c", "data/c"):
+            put(key, b"old")
+        expected = store.find(["data/a", "data/b", "data/c"])
+        put("data/a", b"newer")
+        put("data/b", b"newer")
+        store.delete(["data/b"], versions=Versions.MARKER)
+        answers = store.delete(sorted(expected), versions=Versions.ALL, expected=expected)
+        assert [(answer.key, answer.changed) for answer in answers] == [
+            ("data/a", True),
+            ("data/b", True),
+            ("data/c", False),
+        ]
+        assert versions_of(s3_bucket) == {
+            ("data/a", False): 3, ("data/b", False): 2, ("data/b", True): 1,
+        }  # fmt: skip
+
+    def it_deletes_more_versions_than_one_request_may_name(
+        self, store: SweepStore, put: Put, s3_bucket: str
+    ) -> None:
+        for n in range(1005):
+            put("data/a", str(n).encode())
+        put("data/b", b"1")
+        assert store.delete(["data/a"], versions=Versions.ALL) == [Deletion("data/a")]
+        assert versions_of(s3_bucket) == {("data/b", False): 1}
+
+    def it_deletes_old_versions_of_a_bucket_that_keeps_none_any_more(
+        self, store: SweepStore, put: Put, s3_bucket: str
+    ) -> None:
+        put("data/a", b"1")
+        boto3.session.Session().client("s3").put_bucket_versioning(
+            Bucket=s3_bucket, VersioningConfiguration={"Status": "Suspended"}
+        )
+        put("data/a", b"2")
+        assert store.delete(["data/a"], versions=Versions.ALL) == [Deletion("data/a")]
+        assert versions_of(s3_bucket) == {}
+
+    def it_says_that_an_object_is_locked(self, s3_bucket: str) -> None:
+        client = boto3.session.Session().client("s3")
+        bucket = f"{s3_bucket}-locked"
+        client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+        client.put_object(Bucket=bucket, Key="data/a", Body=b"1")
+        client.put_object(Bucket=bucket, Key="data/b", Body=b"1")
+        client.put_object_legal_hold(Bucket=bucket, Key="data/a", LegalHold={"Status": "ON"})
+        store = open_sweep_store(f"s3://{bucket}")
+        locked, free = store.delete(["data/a", "data/b"], versions=Versions.ALL)
+        assert locked == Deletion("data/a", "AccessDenied: the object is locked")
+        assert free == Deletion("data/b")
+        assert keys_of(store) == {"data/a"}
+
+
+def versions_of(bucket: str) -> dict[tuple[str, bool], int]:
+    """How many versions (False) and delete markers (True) each key has."""
+    counts: dict[tuple[str, bool], int] = {}
+    client = boto3.session.Session().client("s3")
+    for page in client.get_paginator("list_object_versions").paginate(Bucket=bucket):
+        for name, marker in (("Versions", False), ("DeleteMarkers", True)):
+            for item in page.get(name, ()):
+                key = (item["Key"][len(BASE) :], marker)
+                counts[key] = counts.get(key, 0) + 1
+    return counts

@@ -1,0 +1,289 @@
+"""Bad days of a store: what is not known to be deleted is never said to be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import boto3
+import pytest
+from azure.storage.blob import ContainerClient
+
+from lakeplan.errors import StorageDenied, StorageError, StoreBusy, WriteConflict
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.values.sweep import Deletion, Versions
+from tests.faulty_store import EXPIRED, SLOW_DOWN, Answer, Cut, Delay, FailKeys, FaultyStore, Rule
+from tests.stores.sweep_store_contract import Put, keys_of
+
+KEYS = [f"data/{n:02}" for n in range(10)]
+BATCH = {"method": "POST", "query": "^delete"}
+
+
+class DescribeS3OnABadDay:
+    @pytest.fixture
+    def faulty(self, s3_endpoint: str) -> Iterator[FaultyStore]:
+        with FaultyStore(s3_endpoint) as proxy:
+            yield proxy
+
+    @pytest.fixture
+    def store(self, s3_bucket: str, faulty: FaultyStore) -> SweepStore:
+        return open_sweep_store(f"s3://{s3_bucket}/repo", endpoint_url=faulty.url, read_seconds=1)
+
+    @pytest.fixture
+    def put(self, s3_bucket: str) -> Put:
+        client = boto3.session.Session().client("s3")
+
+        def put(key: str, data: bytes) -> None:
+            client.put_object(Bucket=s3_bucket, Key=f"repo/{key}", Body=data)
+
+        return put
+
+    @pytest.fixture(autouse=True)
+    def full(self, put: Put, s3_bucket: str) -> None:
+        for key in KEYS:
+            put(key, b"1")
+
+    def it_deletes_under_the_condition_that_each_object_is_the_expected_one(
+        self, store: SweepStore, faulty: FaultyStore, s3_bucket: str
+    ) -> None:
+        """moto knows no conditions: the proxy answers as a store does that knows them."""
+        expected = store.find(KEYS)
+        faulty.arm(Rule(FailKeys(lambda key: key.endswith("3"), "PreconditionFailed"), **BATCH))
+        answers = store.delete(KEYS, versions=Versions.MARKER, expected=expected)
+        assert [answer.key for answer in answers if answer.changed] == [KEYS[3]]
+        assert sum(answer.deleted for answer in answers) == 9
+        (body,) = faulty.bodies("POST")
+        assert body.count(b"<ETag>") == len(KEYS)
+
+    @pytest.mark.parametrize("code", ["MalformedXML", "NotImplemented"])
+    def it_does_without_conditions_where_the_store_knows_none(
+        self, store: SweepStore, faulty: FaultyStore, code: str
+    ) -> None:
+        expected = store.find(KEYS)
+        refusal = f"<Error><Code>{code}</Code><Message>no ETag, please</Message></Error>"
+        faulty.arm(Rule(Answer(400 if code == "MalformedXML" else 501, refusal), times=1, **BATCH))
+        assert store.delete(KEYS, versions=Versions.MARKER, expected=expected) == [Deletion(k) for k in KEYS]
+        assert keys_of(store) == set()
+        assert b"<ETag>" not in faulty.bodies("POST")[-1]
+
+    def it_finds_a_thousand_neighbours_with_few_requests(
+        self, store: SweepStore, faulty: FaultyStore, put: Put
+    ) -> None:
+        for n in range(300):
+            put(f"data/n/{n:03}", b"1")
+        keys = [f"data/n/{n:03}" for n in range(0, 300, 2)]
+        assert len(store.find(keys)) == 150
+        assert len(faulty.seen) == 1
+
+    def it_takes_no_listing_that_is_out_of_order(self, store: SweepStore, faulty: FaultyStore) -> None:
+        """What it would call gone may be on a later page."""
+        entry = "<Contents><Key>repo/data/{}</Key><Size>1</Size>{}</Contents>"
+        at = "<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>x</ETag>"
+        page = "".join(entry.format(name, at) for name in ("09", "00"))
+        faulty.arm(Rule(Answer(200, f"<ListBucketResult>{page}</ListBucketResult>"), method="GET"))
+        with pytest.raises(StorageError, match="ascending order"):
+            store.find(KEYS)
+
+    def it_hears_at_once_that_the_store_asks_to_slow_down(
+        self, store: SweepStore, faulty: FaultyStore
+    ) -> None:
+        faulty.arm(Rule(Answer(503, SLOW_DOWN), **BATCH, times=2))
+        for tries in (1, 2):
+            with pytest.raises(StoreBusy):
+                store.delete(KEYS, versions=Versions.MARKER)
+            assert len(faulty.seen) == tries
+        assert store.delete(KEYS, versions=Versions.MARKER) == [Deletion(key) for key in KEYS]
+        assert keys_of(store) == set()
+
+    def it_tells_the_half_of_a_batch_that_failed(self, store: SweepStore, faulty: FaultyStore) -> None:
+        faulty.arm(Rule(FailKeys(lambda key: int(key[-1]) % 2 == 1), **BATCH, times=1))
+        answers = store.delete(KEYS, versions=Versions.MARKER)
+        reason = "InternalError: the storage is overloaded or failing"
+        assert answers[1::2] == [Deletion(key, reason, transient=True) for key in KEYS[1::2]]
+        assert answers[::2] == [Deletion(key) for key in KEYS[::2]]
+        assert keys_of(store) == set(KEYS[1::2])
+
+    def it_says_why_for_good(self, store: SweepStore, faulty: FaultyStore) -> None:
+        locked = "Access Denied because object protected by object lock."
+        faulty.arm(Rule(FailKeys(lambda key: key.endswith("3"), "AccessDenied", locked), **BATCH))
+        faulty.arm(Rule(FailKeys(lambda key: key.endswith("3"), "NeverSeen"), **BATCH))
+        answers = store.delete(KEYS[3:5], versions=Versions.MARKER)
+        assert answers == [Deletion("data/03", "AccessDenied: the object is locked"), Deletion("data/04")]
+
+    def it_never_takes_silence_for_a_deletion(self, store: SweepStore, faulty: FaultyStore) -> None:
+        faulty.arm(Rule(FailKeys(lambda key: key.endswith(("2", "7")), ""), **BATCH))
+        answers = store.delete(KEYS, versions=Versions.MARKER)
+        assert [a.key for a in answers if not a.deleted] == ["data/02", "data/07"]
+        assert all(a.transient and "not name" in a.reason for a in answers if not a.deleted)
+
+    @pytest.mark.parametrize("action", [Cut(asked=False), Cut(sent=0), Cut(sent=60), Delay(2.5)])
+    def it_knows_nothing_of_a_batch_whose_answer_is_lost(
+        self, store: SweepStore, faulty: FaultyStore, action: Cut | Delay
+    ) -> None:
+        faulty.arm(Rule(action, **BATCH, times=1))
+        with pytest.raises(StoreBusy):
+            store.delete(KEYS, versions=Versions.MARKER)
+        assert store.delete(KEYS, versions=Versions.MARKER) == [Deletion(key) for key in KEYS]
+        assert keys_of(store) == set()
+
+    @pytest.mark.parametrize("sent", [0, 1, 60])
+    def it_never_takes_a_broken_listing_for_a_whole_one(
+        self, store: SweepStore, faulty: FaultyStore, sent: int
+    ) -> None:
+        faulty.arm(Rule(Cut(sent=sent), method="GET"))
+        with pytest.raises(StorageError):
+            list(store.list_objects())
+        with pytest.raises(StorageError):
+            store.list_prefixes()
+        with pytest.raises(StorageError):
+            store.facts()
+        with pytest.raises(StorageError):
+            store.delete(KEYS, versions=Versions.ALL)
+
+    def it_never_takes_a_broken_object_for_a_whole_one(self, store: SweepStore, faulty: FaultyStore) -> None:
+        faulty.arm(Rule(Cut(sent=0), method="GET"))
+        with pytest.raises(StorageError):
+            store.read(KEYS[0])
+        faulty.clear()
+        faulty.arm(Rule(Cut(sent=0), method="GET", times=1))
+        assert store.read(KEYS[0]) == b"1"
+
+    def it_stops_when_the_credentials_have_expired(self, store: SweepStore, faulty: FaultyStore) -> None:
+        faulty.arm(Rule(Answer(400, EXPIRED)))
+        with pytest.raises(StorageDenied):
+            store.delete(KEYS, versions=Versions.MARKER)
+        with pytest.raises(StorageDenied):
+            store.delete(["data/odd\x01"], versions=Versions.MARKER)
+        with pytest.raises(StorageDenied):
+            store.is_gone("data/00")
+        faulty.clear()
+        assert keys_of(store) == set(KEYS)
+
+    def it_does_not_believe_a_proxy_that_an_object_is_gone(
+        self, store: SweepStore, faulty: FaultyStore
+    ) -> None:
+        faulty.arm(Rule(Answer(404, "<html>not here</html>"), method="GET"))
+        with pytest.raises(StorageError):
+            store.is_gone("data/00")
+        faulty.clear()
+        faulty.arm(Rule(Answer(403, "<Error><Code>AccessDenied</Code></Error>"), method="GET"))
+        with pytest.raises(StorageDenied):
+            store.is_gone("data/00")
+
+    def it_sends_both_checksums_that_stores_want(
+        self, store: SweepStore, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sent: list[dict[str, str]] = []
+        ask = faulty.ask
+        monkeypatch.setattr(faulty, "ask", lambda *args: (sent.append(args[2]), ask(*args))[1])
+        store.delete(KEYS, versions=Versions.MARKER)
+        names = {name.lower() for name in sent[0]}
+        assert {"content-md5", "x-amz-checksum-crc32"} <= names
+
+    def it_knows_its_own_record_when_the_answer_was_lost(
+        self, store: SweepStore, faulty: FaultyStore
+    ) -> None:
+        faulty.arm(Rule(Cut(sent=0), method="PUT", times=1))
+        store.create("_lakeplan/a", b"mine")
+        assert store.read("_lakeplan/a") == b"mine"
+        with pytest.raises(WriteConflict):
+            store.create("_lakeplan/a", b"mine")
+
+    def it_fails_a_copy_that_cannot_be_finished_and_keeps_the_source(
+        self, store: SweepStore, faulty: FaultyStore
+    ) -> None:
+        faulty.arm(Rule(Answer(503, SLOW_DOWN), method="PUT"))
+        with pytest.raises(StoreBusy):
+            store.copy("data/00", "q/00")
+        faulty.clear()
+        assert keys_of(store) == set(KEYS)
+
+
+class DescribeAzureOnABadDay:
+    @pytest.fixture
+    def faulty(self, azurite: str) -> Iterator[FaultyStore]:
+        with FaultyStore(azurite) as proxy:
+            yield proxy
+
+    @pytest.fixture
+    def store(self, azure_container: str, faulty: FaultyStore) -> SweepStore:
+        name = azure_container.rpartition("/")[2]
+        account, _, _ = azure_container.rpartition("/")
+        with ContainerClient(account, name, credential=os.environ["AZURE_STORAGE_KEY"]) as client:
+            for key in KEYS:
+                client.upload_blob(f"repo/{key}", b"1")
+        return open_sweep_store(f"{faulty.url}/{name}/repo", read_seconds=1)
+
+    def it_hears_at_once_that_the_store_is_busy(self, store: SweepStore, faulty: FaultyStore) -> None:
+        faulty.arm(Rule(Answer(503, "", {"x-ms-error-code": "ServerBusy"}), method="POST", times=1))
+        with pytest.raises(StoreBusy):
+            store.delete(KEYS, versions=Versions.ALL)
+        assert len(faulty.seen) == 1
+        assert store.delete(KEYS, versions=Versions.ALL) == [Deletion(key) for key in KEYS]
+
+    @pytest.mark.parametrize("action", [Cut(asked=False), Cut(sent=0), Cut(sent=900), Delay(2.5)])
+    def it_knows_nothing_of_a_batch_whose_answer_is_lost(
+        self, store: SweepStore, faulty: FaultyStore, action: Cut | Delay
+    ) -> None:
+        faulty.arm(Rule(action, method="POST", times=1))
+        with pytest.raises(StoreBusy):
+            store.delete(KEYS, versions=Versions.MARKER)
+        assert store.delete(KEYS, versions=Versions.MARKER) == [Deletion(key) for key in KEYS]
+        assert keys_of(store) == set()
+
+    @pytest.mark.parametrize("sent", [0, 1, 300])
+    def it_never_takes_a_broken_listing_for_a_whole_one(
+        self, store: SweepStore, faulty: FaultyStore, sent: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("lakeplan.stores.azure_client.RETRIES", {"retry_total": 0})
+        faulty.arm(Rule(Cut(sent=sent), method="GET"))
+        with pytest.raises(StorageError):
+            list(store.list_objects())
+        with pytest.raises(StorageError):
+            store.facts()
+        faulty.clear()
+        faulty.arm(Rule(Cut(sent=0), method="GET"))
+        with pytest.raises(StorageError):
+            store.read(KEYS[0])
+
+    def it_matches_answers_by_their_numbers(self, store: SweepStore, faulty: FaultyStore) -> None:
+        faulty.arm(Rule(Answer(202, parts([(1, 409, "LeaseIdMissing"), (2, 202, ""), (0, 503, "ServerBusy")]),
+                               {"Content-Type": "multipart/mixed; boundary=b"}), method="POST"))  # fmt: skip
+        assert store.delete(KEYS[:4], versions=Versions.MARKER) == [
+            Deletion(KEYS[0], "ServerBusy: the storage is overloaded or failing", transient=True),
+            Deletion(KEYS[1], "LeaseIdMissing: the blob is leased"),
+            Deletion(KEYS[2]),
+            Deletion(KEYS[3], "the answer does not name this key; not known to be deleted", transient=True),
+        ]
+
+    @pytest.mark.parametrize("number", ["4", "-1", "x", "9" * 5_000])
+    def it_takes_an_answer_of_another_number_for_none(
+        self, store: SweepStore, faulty: FaultyStore, number: str
+    ) -> None:
+        faulty.arm(Rule(Answer(202, parts([(number, 202, "")]),
+                               {"Content-Type": "multipart/mixed; boundary=b"}), method="POST"))  # fmt: skip
+        (answer,) = store.delete(KEYS[:1], versions=Versions.MARKER)
+        assert not answer.deleted
+        assert KEYS[0] in keys_of(store)
+
+    def it_takes_one_answer_for_all_as_a_refusal(self, store: SweepStore, faulty: FaultyStore) -> None:
+        faulty.arm(Rule(Answer(202, parts([(None, 503, "ServerBusy")]),
+                               {"Content-Type": "multipart/mixed; boundary=b"}), method="POST"))  # fmt: skip
+        with pytest.raises(StoreBusy):
+            store.delete(KEYS, versions=Versions.MARKER)
+        assert keys_of(store) == set(KEYS)
+
+    def it_does_not_believe_a_proxy_that_a_blob_is_gone(self, store: SweepStore, faulty: FaultyStore) -> None:
+        faulty.arm(Rule(Answer(404, "<html>not here</html>"), method="GET"))
+        with pytest.raises(StorageError):
+            store.is_gone(KEYS[0])
+
+
+def parts(answers: Sequence[tuple[int | str | None, int, str]]) -> str:
+    text = ""
+    for number, status, code in answers:
+        text += "--b\r\nContent-Type: application/http\r\n"
+        text += "" if number is None else f"Content-ID: {number}\r\n"
+        text += f"\r\nHTTP/1.1 {status} words\r\nx-ms-error-code: {code}\r\n\r\n"
+    return text + "--b--\r\n"

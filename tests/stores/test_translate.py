@@ -1,0 +1,121 @@
+"""The table of vendors' errors names every class that the installed libraries have."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+from types import ModuleType
+
+import azure.core.exceptions
+import botocore.exceptions
+import pytest
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError, ServiceRequestError
+from azure.storage.blob import StorageErrorCode
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+
+from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy, WriteConflict
+from lakeplan.stores.faults import (
+    AZURE_CLASSES,
+    AZURE_CODES,
+    BOTO_CLASSES,
+    Kind,
+    translate_azure_error,
+    translate_boto_error,
+    translate_os_error,
+)
+
+
+def exception_names(module: ModuleType) -> set[str]:
+    """Error classes that a module defines itself; warnings are none."""
+    return {
+        name
+        for name, found in vars(module).items()
+        if inspect.isclass(found)
+        and issubclass(found, Exception)
+        and not issubclass(found, Warning)
+        and found.__module__ == module.__name__
+    }
+
+
+def it_names_every_error_class_of_botocore() -> None:
+    assert exception_names(botocore.exceptions) == set(BOTO_CLASSES)
+
+
+def it_names_every_error_class_of_azure() -> None:
+    assert exception_names(azure.core.exceptions) == set(AZURE_CLASSES)
+
+
+def it_knows_no_azure_code_that_azure_does_not_know() -> None:
+    known = {code.value for code in StorageErrorCode}
+    # Documented by the service, not listed by the library.
+    known |= {
+        "AccountNotFound", "AuthorizationPermissionMismatch", "AuthorizationProtocolMismatch",
+        "AuthorizationResourceTypeMismatch", "AuthorizationServiceMismatch",
+        "AuthorizationSourceIPMismatch", "PublicAccessNotPermitted", "BlobImmutableDueToPolicy",
+        "Crc64Mismatch", "UnsupportedHttpVerb",
+    }  # fmt: skip
+    assert set(AZURE_CODES) <= known
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        ("NoSuchKey", 404, StorageNotFound),
+        ("NoSuchBucket", 404, StorageNotFound),
+        ("404", 404, StorageNotFound),
+        ("AccessDenied", 403, StorageDenied),
+        ("ExpiredToken", 400, StorageDenied),
+        ("PreconditionFailed", 412, WriteConflict),
+        ("ConditionalRequestConflict", 409, WriteConflict),
+        ("SomethingNew", 403, StorageDenied),
+        ("SomethingNew", 418, StorageError),
+        ("SlowDown", 503, StoreBusy),
+        ("SomethingNew", 502, StoreBusy),
+    ],
+)
+def it_translates_what_s3_answers(code: str, status: int, expected: type[StorageError]) -> None:
+    error = ClientError(
+        {"Error": {"Code": code, "Message": "TEXT"}, "ResponseMetadata": {"HTTPStatusCode": status}},
+        "GetObject",
+    )
+    found = translate_boto_error(error, "s3://b/k")
+    assert type(found) is expected
+    assert found.where == "s3://b/k"
+    assert "TEXT" not in f"{found} {found.hint} {found.detail}"
+
+
+def it_translates_what_botocore_raises_itself() -> None:
+    url = "https://h/?X-Amz-Signature=TEXT"
+    found = translate_boto_error(EndpointConnectionError(endpoint_url=url), "s3://b")
+    assert "cannot be reached" in found.message
+    assert "TEXT" not in f"{found} {found.hint} {found.detail}"
+    assert type(translate_boto_error(NoCredentialsError(), "s3://b")) is StorageDenied
+
+
+def it_translates_azure_by_code_then_status_then_class() -> None:
+    archived = HttpResponseError("TEXT")
+    archived.error_code = StorageErrorCode.BLOB_ARCHIVED  # type: ignore[attr-defined]
+    archived.status_code = 409
+    assert translate_azure_error(archived, "x").message == Kind.ARCHIVED.value.message
+    gone = ResourceNotFoundError("TEXT")
+    assert type(translate_azure_error(gone, "x")) is StorageNotFound
+    assert "cannot be reached" in translate_azure_error(ServiceRequestError("TEXT"), "x").message
+    denied = HttpResponseError("TEXT")
+    denied.status_code = 403
+    found = translate_azure_error(denied, "x")
+    assert type(found) is StorageDenied
+    assert "TEXT" not in f"{found} {found.hint} {found.detail}"
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.ENOENT, StorageNotFound),
+        (errno.EISDIR, StorageNotFound),
+        (errno.EACCES, StorageDenied),
+        (errno.EIO, StorageError),
+        (errno.ESTALE, StoreBusy),
+    ],
+)
+def it_translates_what_the_system_says(number: int, expected: type[StorageError]) -> None:
+    assert type(translate_os_error(OSError(number, "text"), "file:///x")) is expected

@@ -1,0 +1,266 @@
+"""Sweeps that were interrupted, or that failed: what they report is what the store shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from lakeplan.cli.commands.sweep import exit_code_of
+from lakeplan.errors import FormatError, StalePlan, StorageError
+from lakeplan.formats.marks import RESULTS, write_part
+from lakeplan.formats.namespace import sweep_prefix
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.neighbours import may_delete, read_summary
+from lakeplan.sweep.restore import RestoreOptions, restore
+from lakeplan.sweep.values import Mark
+from lakeplan.values.sweep import Deletion, Status
+from tests.sweeping.lake import LakeRepository
+from tests.sweeping.stores import FaultyStore, Killed, raising
+from tests.sweeping.world import SweepWorld
+
+OLD = "main~2"
+"""The commit of the second version of ``a.bin`` (see conftest): the first two have expired."""
+
+
+@pytest.fixture
+def marked(world: SweepWorld, repo: LakeRepository) -> Mark:
+    world.sweep["mode"] = "quarantine"
+    mark = world.mark()
+    assert mark.goes.objects == 2
+    world.approve(mark)
+    return mark
+
+
+def hold_again(repo: LakeRepository) -> None:
+    """Both expired versions, by a branch from the older one's commit and one from the other's."""
+    repo.branch("audit", OLD)
+    repo.branch("older", "main~3")
+
+
+def calls_of(world: SweepWorld, mark: Mark, number: int = 0, when: str = "before") -> list[str]:
+    """Runs; the names of the store's calls from the first part on. With a ``number`` (from 1) the run is
+    killed before or after that call."""
+    calls: list[str] = []
+
+    def count(name: str, args: tuple[object, ...]) -> None:
+        if calls or "/begun/" in str(args[:1]):
+            calls.append(name)
+            if len(calls) == number:
+                raise Killed(f"{when} {name}")
+
+    def wrap(store: SweepStore) -> FaultyStore:
+        faulty = FaultyStore(store)
+        setattr(faulty, when, count)
+        return faulty
+
+    world.wrap = wrap
+    with suppress(Killed):
+        world.run(mark)
+    world.wrap = lambda store: store
+    return calls
+
+
+def check_the_report(world: SweepWorld, repo: LakeRepository, mark: Mark) -> None:
+    """It equals the store; what is gone and held is counted, and comes back out of quarantine."""
+    end = world.run(mark)
+    document = world.finish(end)
+    there = repo.stored() & set(world.going(mark))
+    gone = set(world.going(mark)) - there
+    ends = world.ends(mark)
+    assert {key for key, (status, _) in ends.items() if status == "deleted"} == gone
+    assert {key for key, (status, _) in ends.items() if status == "saved"} == there
+    assert document["came_back"] == len(gone)
+    assert exit_code_of(document) == (3 if gone else 0)
+    if gone:
+        brought = restore(world.site(), world.stored(mark), world.ports(), world.run_of(), RestoreOptions())
+        assert brought["restored"] == len(gone)
+    assert repo.get("audit", "a.bin") == b"second"
+    assert repo.get("older", "a.bin") == b"first"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_sweep_that_was_killed_at_any_call_that_writes_reports_what_is_gone(
+    world: SweepWorld, repo: LakeRepository, when: str, rows: int
+) -> None:
+    world.sweep["mode"] = "quarantine"
+    world.marker.rows = rows
+    mark = _fresh_mark(world, repo)
+    calls = calls_of(world, mark)
+    restore(world.site(), world.stored(mark), world.ports(), world.run_of(), RestoreOptions())
+    world.finish(world.run(mark))
+    deleted = 0
+    for number, name in enumerate(calls, start=1):
+        if name not in ("put", "create", "copy", "delete"):
+            continue
+        mark = _fresh_mark(world, repo)
+        calls_of(world, mark, number, when)
+        deleted += len(set(world.going(mark)) - repo.stored())
+        hold_again(repo)
+        check_the_report(world, repo, mark)
+        repo.drop_branch("audit")
+        repo.drop_branch("older")
+    assert deleted >= 4, "hardly anything was gone when something held it again"
+
+
+def _fresh_mark(world: SweepWorld, repo: LakeRepository) -> Mark:
+    for address in repo.stored():
+        repo.touch(address, age_hours=24 * 5)
+    mark = world.mark()
+    assert mark.goes.objects == 2
+    world.approve(mark)
+    return mark
+
+
+def it_counts_what_an_earlier_round_moved_and_something_holds_again(
+    world: SweepWorld, repo: LakeRepository, marked: Mark
+) -> None:
+    """One part, two rounds: the first stops in its middle, without a crash."""
+    world.wrap = lambda store: _stopping(store, on="create", key="/results/")
+    end = world.run(marked)
+    world.wrap = lambda store: store
+    assert end.came_back is None, "nobody inspected"
+    assert exit_code_of(world.finish(end)) == 3
+    hold_again(repo)
+    check_the_report(world, repo, marked)
+
+
+def it_inspects_when_it_is_closed(world: SweepWorld, repo: LakeRepository, marked: Mark) -> None:
+    world.wrap = lambda store: _stopping(store, on="create", key="/results/")
+    world.run(marked)
+    world.wrap = lambda store: store
+    hold_again(repo)
+    document = world.finish(world.close(marked))
+    assert document["closed"]
+    assert document["deleted"]["objects"] == document["came_back"] == 2
+    assert exit_code_of(document) == 3
+
+
+def it_says_that_it_does_not_know_what_is_held_when_it_could_not_inspect(
+    world: SweepWorld, repo: LakeRepository, marked: Mark
+) -> None:
+    world.wrap = lambda store: _stopping(store, on="create", key="/results/")
+    world.run(marked)
+    world.wrap = lambda store: store
+
+    def fail() -> None:
+        raise StalePlan("the GC rules changed meanwhile")
+
+    world.between = fail
+    document = world.finish(world.close(marked))
+    assert document["finished"]
+    assert document["came_back"] is None
+    assert "not known" in document["problem"]
+    assert not may_delete(read_summary(world.site(), marked.mark_id))
+    world.between = lambda: None
+    world.mark()  # the repository is free again
+
+
+def it_counts_nothing_as_held_again_that_was_restored(
+    world: SweepWorld, repo: LakeRepository, marked: Mark
+) -> None:
+    world.finish(world.run(marked))
+    hold_again(repo)
+    assert world.finish(world.run(marked))["came_back"] == 2
+    restore(world.site(), world.stored(marked), world.ports(), world.run_of(), RestoreOptions())
+    assert world.finish(world.run(marked))["came_back"] == 0
+
+
+def it_tries_failed_objects_again(world: SweepWorld, repo: LakeRepository) -> None:
+    mark = world.mark()
+    world.approve(mark)
+    world.wrap = lambda store: _refusing(store, lambda key: Deletion(key, "AccessDenied"))
+    document = world.finish(world.run(mark))
+    assert document["failed"]["objects"] == 2
+    world.wrap = lambda store: store
+    assert may_delete(read_summary(world.site(), mark.mark_id))
+    document = world.finish(world.run(mark))
+    assert (document["failed"]["objects"], document["deleted"]["objects"]) == (0, 2)
+    assert document["finished"]
+    assert set(world.going(mark)) & repo.stored() == set()
+
+
+def it_gives_up_what_fails_twice_in_one_run_each(world: SweepWorld, repo: LakeRepository) -> None:
+    mark = world.mark()
+    world.approve(mark)
+    faulty: list[FaultyStore] = []
+
+    def wrap(store: object) -> FaultyStore:
+        faulty.append(_refusing(store, lambda key: Deletion(key, "AccessDenied")))
+        return faulty[-1]
+
+    world.wrap = wrap
+    world.finish(world.run(mark))
+    first = len(faulty)
+    end = world.run(mark)
+    assert end.amount(Status.FAILED).objects == 2
+    assert sum(len(store.called("delete")) for store in faulty[first:]) == 1
+
+
+def it_refuses_a_repository_that_was_deleted_and_made_again(world: SweepWorld, repo: LakeRepository) -> None:
+    mark = world.mark()
+    world.approve(mark)
+    service = world.lake.handle._sandbox.service
+    with service.store.transaction():
+        record = service.records.repository("repo1")
+    created = world.site().reader.get_repository("repo1").creation_date
+    repo.call("DELETE", "")
+    world.lake.clock.advance(hours=1)
+    namespace = record.storage_namespace
+    (repo.folder / "dummy").unlink(missing_ok=True)
+    (repo.folder / "_lakefs/dummy").unlink(missing_ok=True)
+    body = {"name": "repo1", "storage_namespace": namespace, "default_branch": "main"}
+    world.lake.call("POST", "/repositories", json=body)
+    repo.set_rules(7)
+    assert world.site().repository.creation_date != created
+    before = repo.stored()
+    with pytest.raises(StalePlan, match="deleted and made again"):
+        world.run(mark)
+    assert repo.stored() == before
+
+
+@pytest.mark.parametrize("versions", ["marker", "all"])
+def it_keeps_an_object_that_was_written_again_under_its_key(
+    world: SweepWorld, repo: LakeRepository, versions: str
+) -> None:
+    world.sweep["versions"] = versions
+    mark = world.mark()
+    world.approve(mark)
+    address, other = sorted(world.going(mark))
+    path = repo.folder / address
+    size = len(path.read_bytes())
+    path.write_bytes(b"x" * size)
+    repo.touch(address, age_hours=24 * 300)  # as S3 dates an upload in parts: at its start
+    world.finish(world.run(mark))
+    assert path.read_bytes() == b"x" * size
+    assert world.ends(mark)[address] == ("saved", "changed since it was marked")
+    assert world.ends(mark)[other] == ("deleted", "")
+
+
+def _stopping(store: object, *, on: str, key: str) -> FaultyStore:
+    faulty = FaultyStore(store)  # type: ignore[arg-type]
+    faulty.before = raising(StorageError("cannot be used: No space left on device"), on=on, key=key)
+    return faulty
+
+
+def _refusing(store: object, refuses: Callable[[str], Deletion | None]) -> FaultyStore:
+    faulty = FaultyStore(store)  # type: ignore[arg-type]
+    faulty.refuses = refuses
+    return faulty
+
+
+def it_names_a_damaged_record_and_goes_on_without_it(
+    world: SweepWorld, repo: LakeRepository, marked: Mark
+) -> None:
+    world.run(marked)
+    (record,) = (repo.folder / sweep_prefix(marked.mark_id) / "results").iterdir()
+    columns = {"address": ["data/a"], "size_bytes": [1], "status": ["lost"], "reason": [""]}
+    record.write_bytes(write_part(columns, RESULTS)[0])
+    (record.parent / "notes").write_text("somebody's own file")
+    with pytest.raises(FormatError, match="the record of what became of these objects") as caught:
+        world.run(marked)
+    assert caught.value.where.endswith(f"results/{record.name}")
+    record.unlink()  # as the hint says
+    assert world.run(marked).amount(Status.DELETED).objects == 2

@@ -1,0 +1,218 @@
+"""The gates of a mark: at its approval, and before every round, by figures alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakeplan.errors import GateRefused, StalePlan
+from lakeplan.review.gates import Openers
+from lakeplan.sweep.judge import (
+    held_to_approval,
+    judge_again,
+    judge_for_approval,
+    refuse_shut,
+    settings_today,
+)
+from lakeplan.sweep.ports import Site
+from lakeplan.sweep.values import Allowance, Approval, Judged
+from lakeplan.values.desired import DesiredRepository, Override, Safety, Source
+from lakeplan.values.plan import GateOutcome, GateResult
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import SweepSettings
+
+TODAY = date(2026, 3, 31)
+CLOSED = Openers(frozenset(), (), TODAY)
+DAY = 86_400
+SETTINGS = SweepSettings(min_age_seconds=3 * DAY, max_objects=100, max_bytes=10_000)
+WHERE = "prod/lake: mark m1"
+MARK: Any = SimpleNamespace(
+    mark_id="m1",
+    key="prod/lake",
+    settings=SETTINGS,
+    tree_settings=SETTINGS,
+    goes=Amount(20, 2_000),
+    candidates=Amount(100, 9_000),
+)
+
+
+def site(
+    safety: Safety | None = None, sweep: SweepSettings = SETTINGS, *, grace: int | None = 60, **more: Any
+) -> Site:
+    desired = DesiredRepository(
+        "prod", "lake", "lake", None, "0", {}, {}, safety=safety or Safety(), sweep=sweep
+    )
+    preparer = SimpleNamespace(grace_period_seconds=lambda: grace)
+    given = dict.fromkeys(("server", "repository", "reader", "store", "open_store"))
+    return Site(desired, preparer=preparer, **{**given, **more})  # type: ignore[arg-type]
+
+
+def approval(
+    *allowed: Allowance,
+    safety: Safety | None = None,
+    sweep: SweepSettings = SETTINGS,
+    grace: int | None = 60,
+    automatic: bool = False,
+) -> Approval:
+    judged = Judged(safety or Safety(), sweep, grace, allowed, automatic)
+    return Approval("m1", "d", 20, 2_000, "me", "now", "because", judged)
+
+
+def again(given: Approval, now: Site, today: date = TODAY) -> None:
+    judge_again(held_to_approval(now, MARK, given), MARK, given, today)
+
+
+class DescribeApproving:
+    def it_records_what_the_gates_were_judged_by(self) -> None:
+        safety = Safety(max_expired_bytes=5_000)
+        for grace in (60, None):
+            judged, gates = judge_for_approval(site(safety, grace=grace), MARK, CLOSED, automatic=True)
+            assert judged == Judged(safety, SETTINGS, grace, (), True)
+        assert [(g.gate, g.outcome.value, g.value, g.limit) for g in gates] == [
+            ("expired-objects", "passed", 20.0, 30.0),
+            ("expired-bytes", "passed", 2_000, 5_000),
+            ("sweep-limit", "passed", 20, 100),
+            ("sweep-limit", "passed", 2_000, 10_000),
+        ]
+        assert {g.scope for g in gates} == {"prod/lake"}
+
+    def it_records_what_was_overridden_at_a_terminal_and_nothing_else(self) -> None:
+        note = Override("lake", "expired-bytes", None, "clean-up", TODAY, Source("a.yaml", 1, 1))
+        openers = Openers(frozenset({"expired-objects"}), (note,), TODAY)
+        safety = Safety(max_expired_objects_percent=10.0, max_expired_bytes=1)
+        judged, gates = judge_for_approval(site(safety), MARK, openers, automatic=False)
+        assert judged.allowed == (Allowance("expired-objects", "percent", 20.0, 10.0),)
+        assert not judged.automatic
+        assert [g.outcome.value for g in gates][:2] == ["allowed", "overridden"]
+
+    def it_is_held_to_the_settings_of_today(self) -> None:
+        longer = replace(SETTINGS, settle_seconds=SETTINGS.settle_seconds + 1)
+        assert settings_today(site(sweep=longer), MARK) == longer
+        older = replace(SETTINGS, min_age_seconds=4 * DAY)
+        with pytest.raises(StalePlan, match=r"sweep.min_age in the tree differs from the mark") as caught:
+            judge_for_approval(site(sweep=older), MARK, CLOSED, automatic=False)
+        assert (caught.value.where, caught.value.hint) == (WHERE, "mark again")
+
+
+class DescribeJudgingAgain:
+    def it_passes_what_still_passes(self) -> None:
+        again(approval(), site())
+
+    @pytest.mark.parametrize(
+        "safety", [Safety(max_expired_objects_percent=19.9), Safety(max_expired_bytes=1_999)]
+    )
+    def it_keeps_to_the_stricter_of_both_limits(self, safety: Safety) -> None:
+        for then, now in ((safety, None), (None, safety)):
+            with pytest.raises(GateRefused, match="would be deleted; the limit is") as caught:
+                again(approval(safety=then), site(now))
+            assert caught.value.where == WHERE
+
+    @pytest.mark.parametrize("change", [{"max_objects": 19}, {"max_bytes": 1_999}])
+    def it_keeps_to_the_stricter_of_both_sweep_limits(self, change: dict[str, int]) -> None:
+        less = replace(SETTINGS, **change)  # type: ignore[arg-type]
+        for then, now in ((less, SETTINGS), (SETTINGS, less)):
+            with pytest.raises(GateRefused, match="sweep-limit: "):
+                again(approval(sweep=then), site(sweep=now))
+
+    @pytest.mark.parametrize(
+        ("then", "now", "shut"),
+        [
+            (60, 60, False),
+            (3 * DAY, 3 * DAY, False),
+            (3 * DAY + 1, 60, True),
+            (60, 3 * DAY + 1, True),
+            (None, None, False),
+        ],
+    )
+    def it_takes_the_longer_grace_period(self, then: int | None, now: int | None, shut: bool) -> None:
+        if not shut:
+            return again(approval(grace=then), site(grace=now))
+        with pytest.raises(GateRefused, match="min-age: "):
+            again(approval(grace=then), site(grace=now))
+        return None
+
+    @pytest.mark.parametrize(("then", "now"), [(None, 60), (60, None)])
+    def it_takes_the_server_s_default_where_it_does_not_say(self, then: int | None, now: int | None) -> None:
+        young = replace(SETTINGS, min_age_seconds=DAY - 1)
+        mark = SimpleNamespace(**{**vars(MARK), "settings": young, "tree_settings": young})
+        given, held = approval(sweep=young, grace=then), site(sweep=young, grace=now)
+        with pytest.raises(GateRefused, match="the server asks collectors to wait for 86,400"):
+            judge_again(held_to_approval(held, mark, given), mark, given, TODAY)
+
+    def it_counts_what_was_allowed_until_its_limit_is_tightened(self) -> None:
+        allowed = Allowance("expired-objects", "percent", 20.0, 10.0)
+        ten = Safety(max_expired_objects_percent=10.0)
+        again(approval(allowed, safety=ten), site(ten))
+        again(approval(allowed, safety=ten), site())
+        for other in (
+            Allowance("expired-objects", "percent", 20.0, 11.0),
+            Allowance("expired-objects", "percent", 21.0, 10.0),
+            Allowance("expired-objects", "bytes", 20.0, 10.0),
+            Allowance("tag-loss", "percent", 20.0, 10.0),
+        ):
+            with pytest.raises(GateRefused):
+                again(approval(other, safety=ten), site(ten))
+        with pytest.raises(GateRefused, match=r"the limit is 9\.0"):
+            again(approval(allowed, safety=ten), site(Safety(max_expired_objects_percent=9.0)))
+
+    def it_counts_an_override_of_the_tree_until_it_expires(self) -> None:
+        note = Override("lake", "expired-bytes", None, "clean-up", TODAY, Source("a.yaml", 1, 1))
+        low = Safety(max_expired_bytes=1)
+        again(approval(safety=low), site(low, overrides=(note,)))
+        with pytest.raises(GateRefused):
+            again(approval(safety=low), site(low, overrides=(note,)), date(2026, 4, 1))
+        with pytest.raises(GateRefused):
+            again(approval(safety=low), site(low))
+
+    def it_says_how_to_approve_it_again(self) -> None:
+        low = Safety(max_expired_bytes=1)
+        with pytest.raises(GateRefused) as caught:
+            again(approval(), site(low))
+        assert caught.value.hint == (
+            "approve it again with --allow expired-bytes at a terminal,"
+            " or list the gate under overrides in the tree"
+        )
+
+
+class DescribeAnAutomaticApproval:
+    def it_counts_while_the_tree_says_automatic(self) -> None:
+        automatic = replace(SETTINGS, automatic=True)
+        mark = SimpleNamespace(**{**vars(MARK), "settings": automatic, "tree_settings": automatic})
+        given = approval(sweep=automatic, automatic=True)
+        held = held_to_approval(site(sweep=automatic), mark, given)
+        assert held.desired.sweep == automatic
+        with pytest.raises(
+            GateRefused, match=r"approved automatically, and sweep\.automatic is false"
+        ) as caught:
+            held_to_approval(site(), mark, given)
+        assert caught.value.where == WHERE
+        assert (
+            caught.value.hint == "have a person inspect it, then run `lakeplan sweep approve m1 --reason …`"
+        )
+
+    def it_does_not_matter_for_a_mark_that_a_person_approved(self) -> None:
+        assert held_to_approval(site(), MARK, approval()).desired == site().desired
+
+
+def it_names_every_gate_that_is_shut() -> None:
+    shut = GateOutcome.REFUSED
+    gates = [
+        GateResult("sweep-limit", "prod/lake", shut, "too many"),
+        GateResult("at-risk", "prod/lake", GateOutcome.WARNED, "a warning"),
+        GateResult("sweep-limit", "prod/lake", shut, "too much"),
+        GateResult("min-age", "prod/lake", shut, "too young"),
+    ]
+    with pytest.raises(GateRefused) as caught:
+        refuse_shut(gates, MARK)
+    assert caught.value.message == (
+        "a gate refuses: sweep-limit: too many; sweep-limit: too much; min-age: too young"
+    )
+    assert caught.value.hint == (
+        "--allow sweep-limit --allow min-age at a terminal, or list the gate under overrides in the tree"
+    )
+    assert caught.value.where == WHERE
+    refuse_shut(gates[1:2], MARK)

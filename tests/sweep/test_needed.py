@@ -1,0 +1,135 @@
+"""What anything needs now, of the objects of a mark: the request, and when it is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakeplan.errors import GateRefused, LakeplanError
+from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
+from lakeplan.sweep import inspection as module
+from lakeplan.sweep.inspection import Needed, needed_now
+from lakeplan.values.sweep import Marked, Part
+
+NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
+SAFEST = NOW - timedelta(minutes=3)
+PART = Part("going/part-0.parquet", 1, 1, "0" * 64)
+MARK: Any = SimpleNamespace(mark_id="m1", marked=Marked((PART,), (), {}))
+FOREIGN: Any = (ForeignRanges("prod/other", None, ("f1",)),)  # type: ignore[arg-type]
+
+
+@dataclass
+class World:
+    """A repository with commits of the metaranges ``m1`` to ``m4``. ``m2`` and ``m4`` are kept."""
+
+    prefixes: tuple[str, ...] = ()
+    unreadable: dict[str, str] = field(default_factory=dict)
+    held: frozenset[str] = frozenset({"data/a"})
+    order: list[str] = field(default_factory=list)
+    requests: list[tuple[RecheckRequest, int]] = field(default_factory=list)
+    at: datetime = NOW
+
+    def __post_init__(self) -> None:
+        reader = SimpleNamespace(metadata_reader=lambda name: ("reader of", name))
+        self.site: Any = SimpleNamespace(
+            key="prod/lake",
+            desired=SimpleNamespace(name="lake"),
+            repository=SimpleNamespace(storage_namespace="s3://bucket/lake"),
+            reader=reader,
+            store="store",
+        )
+        self.ports: Any = SimpleNamespace(now=lambda: self.at, marker=self)
+
+    def foreign_ranges(self, site: Any, *, keep: Any) -> Any:
+        assert site is self.site
+        keep()
+        self.order.append("others")
+        self.at += timedelta(minutes=1)
+        return FOREIGN, self.unreadable
+
+    def read_rules(self, site: Any) -> str:
+        assert site is self.site
+        return "rules"
+
+    def take_look(self, site: Any, stored: str, *, now: datetime, before: Any) -> Any:
+        assert (site, stored, now, before) == (self.site, "rules", SAFEST, None)
+        self.order.append("inspect")
+        self.at += timedelta(minutes=1)
+        facts = dict.fromkeys(("m4", "m3", "m2", "m1"), Facts(0))
+        return SimpleNamespace(
+            uncommitted=("u1",),
+            held_prefixes=self.prefixes,
+            kept_metaranges=lambda: {"m4", "m2"},
+            metaranges=lambda: facts,
+        )
+
+    def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
+        self.order.append("read")
+        self.requests.append((request, limit))
+        return self.held
+
+    def needed(self) -> Needed:
+        return needed_now(self.site, MARK, self.ports, now=SAFEST, keep=lambda: self.order.append("keep"))
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def use(world: World) -> World:
+        for name in ("foreign_ranges", "read_rules", "take_look"):
+            monkeypatch.setattr(module, name, getattr(world, name))
+        return world
+
+    return use
+
+
+def request(**more: Any) -> RecheckRequest:
+    return RecheckRequest(
+        store="store",  # type: ignore[arg-type]
+        parts=(PART,),
+        prefix="_lakeplan/marks/m1/",
+        storage_namespace="s3://bucket/lake",
+        metadata=("reader of", "lake"),  # type: ignore[arg-type]
+        uncommitted=("u1",),
+        metaranges=("m2", "m4"),
+        foreign=FOREIGN,
+        **more,
+    )
+
+
+def it_asks_for_the_whole_mark_after_the_other_repositories(use: Any) -> None:
+    world = use(World())
+    assert world.needed() == Needed(frozenset({"data/a"}), NOW + timedelta(minutes=1))
+    assert world.order == ["keep", "others", "inspect", "keep", "read"]
+    assert world.requests == [(request(), module.MOST_NEEDED)]
+
+
+def it_reads_what_nothing_keeps_for_prefixes_that_a_hold_names(use: Any) -> None:
+    world = use(World(prefixes=("legal/", "today/")))
+    world.needed()
+    more = {"held_prefixes": ("legal/", "today/"), "other_metaranges": ("m1", "m3")}
+    assert world.requests == [(request(**more), module.MOST_NEEDED)]
+
+
+def it_refuses_while_another_repository_cannot_be_read(use: Any) -> None:
+    world = use(World(unreadable={"other": "no permission", "third": "no network"}))
+    with pytest.raises(GateRefused) as caught:
+        world.needed()
+    assert caught.value.message == (
+        "repository other cannot be read, and may need objects of this one: no permission"
+    )
+    assert (caught.value.where, bool(caught.value.hint)) == ("prod/lake", True)
+    assert world.order == ["keep", "others"]
+
+
+def it_refuses_when_more_is_needed_than_one_answer_names(use: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NEEDED", 2)
+    assert use(World(held=frozenset("ab"))).needed().addresses == {"a", "b"}
+    with pytest.raises(LakeplanError) as caught:
+        use(World(held=frozenset("abc"))).needed()
+    assert caught.value.message == "more than 2 objects of the mark are needed again"
+    assert caught.value.where == "prod/lake: mark m1"
+    assert caught.value.hint == "run `lakeplan sweep restore m1 --path PATH`, part by part"

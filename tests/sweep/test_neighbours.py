@@ -1,0 +1,351 @@
+"""Storage that another repository shares, under whatever name, is never swept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakeplan.errors import FormatError, GateRefused, LakeplanError, StorageDenied, StorageNotFound
+from lakeplan.formats.namespace import PROBE_KEY
+from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.credentials import Credentials, Secret
+from lakeplan.stores.open import open_sweep_store
+from lakeplan.sweep.neighbours import Probes, check_neighbours
+from lakeplan.sweep.ports import Neighbour, Site
+from lakeplan.sweep.run import run_sweep
+from lakeplan.values.desired import Override, ServerConfig, Source, StorageConfig
+from lakeplan.values.repository import Repository
+from lakeplan.values.sweep import Status
+from tests.sweeping.lake import Lake, LakeRepository
+from tests.sweeping.world import SweepWorld
+
+TODAY = date(2026, 11, 22)
+OVERRIDE = Override("prod/lake", "unread-neighbours", None, "no data there", TODAY, Source("t.yaml", 1, 1))
+
+
+READER: Any = None
+"""Nobody reads the repository itself here."""
+
+
+class Bucket(dict[str, bytes]):
+    """Everything in one bucket, whatever it is called."""
+
+
+@dataclass
+class Store:
+    """A namespace at a prefix of a bucket; ``error`` is what reading it meets."""
+
+    bucket: Bucket
+    prefix: str
+    url: str
+    error: Exception | None = None
+
+    def put(self, key: str, data: bytes) -> None:
+        self.bucket[self.prefix + key] = data
+
+    def read(self, key: str) -> bytes:
+        if self.error is not None:
+            raise self.error
+        try:
+            return self.bucket[self.prefix + key]
+        except KeyError:
+            raise StorageNotFound("nothing is there", where=key) from None
+
+    def list_objects(self, prefix: str = "") -> Iterator[str]:
+        if self.error is not None:
+            raise self.error
+        return (key for key in sorted(self.bucket) if key.startswith(self.prefix + prefix))
+
+
+@dataclass
+class Cloud:
+    """Endpoints with buckets, and the site of ``s3://bucket/lake`` on server ``prod`` at ``https://one``."""
+
+    buckets: dict[tuple[str | None, str], Bucket] = field(default_factory=dict)
+    denied: set[str] = field(default_factory=set)
+    listed: list[Repository] = field(default_factory=list)
+
+    def open(self, server: ServerConfig, repository: Repository) -> Any:
+        name, _, prefix = repository.storage_namespace.partition("://")[2].partition("/")
+        config = server.storages.get(repository.storage_id)
+        bucket = self.buckets.setdefault((config.endpoint_url if config else None, name), Bucket())
+        namespace = repository.storage_namespace
+        error = StorageDenied("access denied", where=namespace) if namespace in self.denied else None
+        return Store(bucket, f"{prefix.rstrip('/')}/" if prefix else "", namespace, error)
+
+    def site(self, namespace: str = "s3://bucket/lake", **more: Any) -> Site:
+        server, own = at("prod", "https://one"), repository("lake", namespace)
+        reader = SimpleNamespace(list_repositories=lambda: iter([own, *self.listed]))
+        desired = SimpleNamespace(name="lake", key="prod/lake")
+        return Site(desired, server, own, reader, None, self.open(server, own), self.open, **more)  # type: ignore[arg-type]
+
+
+def at(name: str, endpoint: str) -> ServerConfig:
+    return ServerConfig(name, f"https://{name}", storages={"": StorageConfig("s3", endpoint)})
+
+
+def repository(name: str, namespace: str) -> Repository:
+    return Repository(name, namespace, "main")
+
+
+def neighbour(namespace: str, endpoint: str = "https://two") -> Neighbour:
+    return Neighbour(at("dev", endpoint), "dev/copy", repository("copy", namespace), READER)
+
+
+@pytest.fixture
+def cloud() -> Cloud:
+    return Cloud()
+
+
+class DescribeServersThatDoNotAnswer:
+    def it_refuses_until_an_override_of_the_tree_says_so(self, cloud: Cloud) -> None:
+        down = {"server dev": "connection refused"}
+        with pytest.raises(GateRefused, match=r"unread-neighbours: .* server dev .*: connection refused"):
+            check_neighbours(cloud.site(unread_servers=down), TODAY)
+        check_neighbours(cloud.site(unread_servers=down, overrides=(OVERRIDE,)), TODAY)
+
+    @pytest.mark.parametrize("change", [{"repository": "prod/other"}, {"gate": "min-age"}, {"max": 1}])
+    def it_takes_no_other_override(self, cloud: Cloud, change: dict[str, Any]) -> None:
+        down = {"server dev": "down", "server test": "down"}
+        site = cloud.site(unread_servers=down, overrides=(replace(OVERRIDE, **change),))
+        with pytest.raises(GateRefused):
+            check_neighbours(site, TODAY)
+
+    def it_takes_none_that_has_expired(self, cloud: Cloud) -> None:
+        old = replace(OVERRIDE, expires=date(2026, 11, 21))
+        with pytest.raises(GateRefused):
+            check_neighbours(cloud.site(unread_servers={"server dev": "down"}, overrides=(old,)), TODAY)
+
+    def it_is_what_open_site_finds(self, world: SweepWorld, repo: LakeRepository) -> None:
+        world.servers["dev"] = {"endpoint_url": "http://127.0.0.1:9"}
+        world.lost = frozenset({"dev"})
+        with pytest.raises(GateRefused, match="server dev"):
+            world.mark()
+        note = {
+            "repository": "prod/repo1",
+            "gate": "unread-neighbours",
+            "reason": "r",
+            "expires": "2025-01-01",
+        }
+        world.overrides = [note]
+        world.mark()
+
+
+class DescribeTheSameBucketByAnotherEndpoint:
+    @pytest.mark.parametrize("namespace", ["s3://bucket/lake", "s3a://bucket/lake", "s3://bucket"])
+    def it_is_recognised_by_what_is_written_there(self, cloud: Cloud, namespace: str) -> None:
+        cloud.buckets["https://one", "bucket"] = cloud.buckets["https://two", "bucket"] = Bucket()
+        with pytest.raises(LakeplanError, match=r"dev/copy .*another name") as refused:
+            check_neighbours(cloud.site(neighbours=(neighbour(namespace),)), TODAY)
+        assert not isinstance(refused.value, GateRefused)
+
+    def it_is_recognised_when_it_is_nested(self, cloud: Cloud) -> None:
+        shared = cloud.buckets["https://one", "bucket"] = cloud.buckets["https://two", "bucket"] = Bucket()
+        inside = neighbour("s3://bucket/lake/data/inner")
+        check_neighbours(cloud.site(neighbours=(inside,)), TODAY)
+        shared["lake/data/inner/_lakefs/dummy"] = b""
+        with pytest.raises(LakeplanError, match="dev/copy has its storage namespace inside"):
+            check_neighbours(cloud.site(neighbours=(inside,)), TODAY)
+
+    def it_is_another_bucket_where_nothing_is_found(self, cloud: Cloud) -> None:
+        check_neighbours(cloud.site(neighbours=(neighbour("s3://bucket/lake"),)), TODAY)
+
+    def it_is_not_known_where_it_cannot_be_read(self, cloud: Cloud) -> None:
+        other = neighbour("s3://bucket/lake/")
+        cloud.denied.add("s3://bucket/lake/")
+        with pytest.raises(GateRefused, match="dev/copy has data in this storage: access denied"):
+            check_neighbours(cloud.site(neighbours=(other,)), TODAY)
+        check_neighbours(cloud.site(neighbours=(other,), overrides=(OVERRIDE,)), TODAY)
+
+    def it_is_certain_where_the_endpoint_is_the_same(self, cloud: Cloud) -> None:
+        other = neighbour("s3://bucket/lake/x", "https://one")
+        with pytest.raises(LakeplanError, match="dev/copy has its storage namespace inside"):
+            check_neighbours(cloud.site(neighbours=(other,), overrides=(OVERRIDE,)), TODAY)
+
+    def it_is_recognised_under_any_name_when_one_command_marks_both(self, cloud: Cloud) -> None:
+        """Neither expects the other there, but what was written into the second is in the first."""
+        cloud.buckets["https://one", "bucket"] = cloud.buckets["https://two", "alias"] = Bucket()
+        other = neighbour("s3://alias/lake")
+        first, probes = cloud.site(neighbours=(other,)), Probes()
+        second = replace(
+            first,
+            desired=SimpleNamespace(name="copy", key="dev/copy"),  # type: ignore[arg-type]
+            server=other.server,
+            repository=other.repository,
+            store=cloud.open(other.server, other.repository),
+            neighbours=(),
+        )
+        for site in (first, second):
+            probes.write(site)
+        with pytest.raises(LakeplanError, match="dev/copy shares this storage by another name"):
+            check_neighbours(first, TODAY, probes=probes)
+
+    def it_is_recognised_when_what_was_there_before_was_read_already(self, cloud: Cloud) -> None:
+        """The first mark of the command read the place of the second before the second could write there."""
+        cloud.listed = [repository("copy", "s3://alias/lake"), repository("first", "s3://first/lake")]
+        cloud.buckets["https://one", "bucket"] = cloud.buckets["https://one", "alias"] = Bucket()
+        site, probes = cloud.site(), Probes()
+        own = cloud.listed[1]
+        first = replace(
+            site,
+            desired=SimpleNamespace(name="first", key="prod/first"),  # type: ignore[arg-type]
+            repository=own,
+            store=cloud.open(site.server, own),
+        )
+        check_neighbours(first, TODAY, probes=probes)
+        with pytest.raises(LakeplanError, match="copy shares this storage by another name"):
+            check_neighbours(site, TODAY, probes=probes)
+
+    def it_does_not_ask_places_that_cannot_be_the_same(self, cloud: Cloud) -> None:
+        cloud.denied.add("s3://other/lake")
+        check_neighbours(cloud.site(neighbours=(neighbour("s3://other/lake"),)), TODAY)
+
+
+class DescribeTheSameServer:
+    def it_recognises_a_bucket_by_its_second_name(self, cloud: Cloud) -> None:
+        cloud.buckets["https://one", "bucket"] = cloud.buckets["https://one", "bucket-alias"] = Bucket()
+        cloud.listed = [repository("copy", "s3://bucket-alias/lake")]
+        with pytest.raises(LakeplanError, match="repository copy shares this storage by another name"):
+            check_neighbours(cloud.site(), TODAY)
+
+    def it_reads_a_fresh_file_not_one_that_was_copied_with_the_bucket(self, cloud: Cloud) -> None:
+        cloud.listed = [repository("copy", "s3://replica/lake")]
+        site = cloud.site()
+        check_neighbours(site, TODAY)
+        cloud.buckets["https://one", "replica"].update(cloud.buckets["https://one", "bucket"])
+        assert f"lake/{PROBE_KEY}" in cloud.buckets["https://one", "replica"]
+        check_neighbours(site, TODAY)
+
+    def it_refuses_a_lakefs_folder_at_any_ancestor(self, cloud: Cloud) -> None:
+        site = cloud.site("s3://bucket/a/b/lake")
+        check_neighbours(site, TODAY)
+        cloud.buckets["https://one", "bucket"]["a/_lakefs/dummy"] = b""
+        with pytest.raises(LakeplanError, match="namespace at s3://bucket/a, which contains"):
+            check_neighbours(site, TODAY)
+        cloud.denied.add("s3://bucket/a")
+        check_neighbours(site, TODAY)
+
+
+def folders(root: Path) -> Callable[[ServerConfig, Repository], Any]:
+    def opened(server: ServerConfig, repository: Repository) -> Any:
+        return open_sweep_store(str(root / repository.storage_namespace.removeprefix("local://")))
+
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("link", "target", "how"),
+    [
+        ("alias", "lake", "has the same folder by another path"),
+        ("alias", "lake/data", "has its folder inside this one's"),
+        ("alias", ".", "has a folder that contains this one's"),
+        ("alias", "other", ""),
+    ],
+)
+@pytest.mark.parametrize("same_server", [True, False])
+def it_resolves_links_of_folders(tmp_path: Path, link: str, target: str, how: str, same_server: bool) -> None:
+    for name in ("lake/data", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / link).symlink_to(tmp_path / target)
+    cloud, opened = Cloud(), folders(tmp_path)
+    other = repository("copy", f"local://{link}")
+    cloud.listed = [other] if same_server else []
+    site = cloud.site(
+        "local://lake", neighbours=() if same_server else (Neighbour(at("dev", ""), "copy", other, READER),)
+    )
+    site = replace(site, open_store=opened, store=opened(site.server, site.repository))
+    if not how:
+        check_neighbours(site, TODAY)
+        return
+    with pytest.raises(LakeplanError, match=how):
+        check_neighbours(site, TODAY)
+
+
+@pytest.mark.parametrize("inner", ["data/inner", "data/a/b", "data"])
+def it_refuses_a_namespace_below_its_data_that_nobody_lists(
+    world: SweepWorld, repo: LakeRepository, inner: str
+) -> None:
+    folder = repo.folder / inner / "_lakefs"
+    folder.mkdir(parents=True)
+    (folder / "dummy").write_bytes(b"")
+    with pytest.raises(FormatError, match=f"inside this one's, at {inner}"):
+        world.mark()
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def it_refuses_a_folder_inside_a_namespace_that_no_url_shows(
+    world: SweepWorld, repo: LakeRepository, tmp_path: Path, linked: bool
+) -> None:
+    """Either the namespace is a link that leads into it, or the storage's own path is."""
+    outer = tmp_path / "outer" if linked else world.lake.folder.parent
+    (outer / "_lakefs").mkdir(parents=True)
+    if linked:
+        repo.folder.rename(outer / "inner")
+        repo.folder.symlink_to(outer / "inner")
+    world.mark()  # an empty folder is no namespace
+    (outer / "_lakefs" / "dummy").write_bytes(b"")
+    with pytest.raises(LakeplanError, match=f"namespace at {outer}, which contains this one's"):
+        world.mark()
+
+
+class DescribeRepositoriesOfOtherServers:
+    """Their imports may hold full addresses into the namespace that is swept."""
+
+    @pytest.fixture
+    def elsewhere(self, world: SweepWorld, repo: LakeRepository, tmp_path: Path) -> Iterator[LakeRepository]:
+        lake = Lake(tmp_path / "elsewhere", world.lake.clock)
+        credentials = Credentials(Secret(lake.handle.access_key_id), Secret(lake.handle.secret_access_key))
+        server = {"endpoint_url": lake.handle.endpoint_url}
+        world.servers["dev"] = server
+        world.readers["dev"] = connect(ServerConfig("dev", lake.handle.endpoint_url), credentials)
+        yield lake.repository("copies")
+        lake.close()
+
+    def it_keeps_what_they_hold(
+        self, world: SweepWorld, repo: LakeRepository, elsewhere: LakeRepository
+    ) -> None:
+        first, second = sorted(world.going(world.mark()))
+        elsewhere.stage("a.bin", f"local://repo1/{first}")
+        elsewhere.commit()
+        mark = world.mark()
+        assert world.kept(mark) == {first: "protected"}
+        elsewhere.stage("b.bin", f"local://repo1/{second}")
+        elsewhere.commit()
+        world.sweep_of(mark)
+        assert {first, second} <= repo.stored()
+
+    def it_keeps_what_one_holds_that_is_made_while_the_sweep_runs(
+        self, world: SweepWorld, repo: LakeRepository, elsewhere: LakeRepository
+    ) -> None:
+        world.marker.rows = 1
+        mark = world.mark()
+        world.approve(mark)
+        world.sweeper.parts_a_round = 1
+
+        def import_the_rest(number: int) -> None:
+            if number == 1:
+                newer = elsewhere.lake.repository("newer")
+                for address in repo.stored() & world.going(mark).keys():
+                    newer.stage("a.bin", f"local://repo1/{address}")
+                    newer.commit()
+
+        world.sweeper.after_round = import_the_rest
+        end = world.run(mark)
+        assert (end.amount(Status.DELETED).objects, end.amount(Status.SAVED).objects) == (1, 1)
+
+    def it_stops_when_one_of_their_servers_does_not_answer_any_more(
+        self, world: SweepWorld, repo: LakeRepository, elsewhere: LakeRepository
+    ) -> None:
+        mark = world.mark()
+        world.approve(mark)
+        site, stored = world.site(), world.stored(mark)
+        elsewhere.lake.close()
+        with pytest.raises(GateRefused, match="repository of server dev cannot be read"):
+            run_sweep(site, stored, world.ports(), world.run_of())
+        assert set(world.going(mark)) <= repo.stored()

@@ -1,0 +1,98 @@
+"""When lakeFS's own collector may do a sweep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.errors import GateRefused, UsageError
+from lakeplan.sweep.rules import START_SECONDS, check_collectable, min_age_seconds
+from lakeplan.sweep.values import Mark
+from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import MarkClass, Marked, SweepSettings, Versions
+
+NOW = datetime(2026, 11, 21, tzinfo=timezone.utc)
+
+
+def a_mark(amounts: dict[MarkClass, int], **settings: Any) -> Mark:
+    return Mark(
+        mark_id="m1",
+        server="prod",
+        repository="lake",
+        endpoint_url="http://127.0.0.1:8000",
+        storage_namespace="s3://bucket/lake",
+        marked_at=NOW,
+        cutoff=NOW - timedelta(days=1),
+        looked_at=NOW,
+        lowered_at=NOW,
+        rules=GcRules(7, {}),
+        settings=SweepSettings(engine="lakefs-spark-client", **settings),
+        tree_settings=SweepSettings(engine="lakefs-spark-client", **settings),
+        held_prefixes=(),
+        marked=Marked((), (), {kind: Amount(count, count) for kind, count in amounts.items()}),
+        candidates=Amount(100, 100),
+        seen_sha256="",
+        collector_runs=(),
+        unreadable={},
+        gates=(),
+        by="somebody",
+    )
+
+
+def it_lets_the_collector_take_what_expired() -> None:
+    check_collectable(a_mark({MarkClass.BACKLOG: 5, MarkClass.NEWLY_EXPIRED: 2}))
+
+
+@pytest.mark.parametrize(
+    "kind", [MarkClass.AT_RISK, MarkClass.PROTECTED, MarkClass.UNCERTAIN_ADDRESS, MarkClass.NEAR_LIMIT]
+)
+@pytest.mark.parametrize("never_committed", ["keep", "collect"])
+def it_is_blocked_while_it_would_take_what_the_mark_keeps(kind: MarkClass, never_committed: str) -> None:
+    with pytest.raises(GateRefused, match=f"{kind.value}: 1 objects"):
+        check_collectable(a_mark({MarkClass.BACKLOG: 5, kind: 1}, never_committed=never_committed))
+
+
+def it_is_blocked_by_what_was_never_committed_unless_that_goes() -> None:
+    amounts = {MarkClass.NEVER_COMMITTED: 3}
+    with pytest.raises(GateRefused, match="never_committed: 3 objects"):
+        check_collectable(a_mark(amounts))
+    check_collectable(a_mark(amounts, never_committed="collect"))
+
+
+def it_names_every_class_that_blocks() -> None:
+    with pytest.raises(GateRefused) as refused:
+        check_collectable(a_mark(dict.fromkeys(MarkClass, 1)))
+    for kind in set(MarkClass) - {MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED}:
+        assert kind.value in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "settings", [{"mode": "quarantine"}, {"versions": Versions.ALL}, {"rate": 100}], ids=str
+)
+def it_refuses_settings_that_the_collector_cannot_follow(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"sweep.{next(iter(settings))}"):
+        check_collectable(a_mark({MarkClass.BACKLOG: 5}, **settings))
+
+
+@given(
+    st.integers(0, 10**6).map(lambda s: timedelta(seconds=s)),
+    st.floats(0, START_SECONDS).map(lambda s: timedelta(seconds=s)),
+)
+def it_never_lets_the_collector_take_what_is_younger_than_the_mark_s_cutoff(
+    age: timedelta, start: timedelta
+) -> None:
+    cutoff = NOW - age
+    seconds = min_age_seconds(cutoff=cutoff, now=NOW)
+    assert seconds >= 1
+    assert NOW + start - timedelta(seconds=seconds) <= cutoff
+
+
+def it_asks_for_an_age_that_the_collector_does_not_take_for_its_default() -> None:
+    mark = replace(a_mark({}), cutoff=NOW)
+    assert min_age_seconds(cutoff=mark.cutoff, now=NOW - timedelta(days=2)) == 1

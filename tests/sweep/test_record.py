@@ -1,0 +1,104 @@
+"""What the state remembers of sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeplan.errors import LakeplanError, WriteConflict
+from lakeplan.state.sweeps import read_sweeps, record_purge, record_sweep
+from lakeplan.stores.documents_folder import FolderState
+from lakeplan.values.simulation import Amount
+
+REPOSITORY = "prod/lake"
+
+
+def document(mark_id: str, day: int, size: int, *, mode: str = "delete", finished: bool = True) -> Any:
+    none = {"objects": 0, "size_bytes": 0}
+    return {
+        "mark_id": mark_id,
+        "repository": REPOSITORY,
+        "at": f"2026-03-{day:02}T12:00:00Z",
+        "finished": finished,
+        "settings": {"mode": mode},
+        "deleted": {"objects": 1, "size_bytes": size},
+        **dict.fromkeys(("saved", "failed", "pending"), none),
+    }
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> FolderState:
+    return FolderState(str(tmp_path))
+
+
+def it_knows_no_sweep_before_the_first(state: FolderState) -> None:
+    assert read_sweeps(state, REPOSITORY) is None
+
+
+def it_adds_up_marks_and_counts_a_run_that_goes_on_once(state: FolderState) -> None:
+    record_sweep(state, document("m1", 1, 10), versions_kept=False)
+    record_sweep(state, document("m2", 3, 5, finished=False), versions_kept=False)
+    record_sweep(state, document("m2", 4, 20), versions_kept=False)
+    found = read_sweeps(state, REPOSITORY)
+    assert found is not None
+    assert (found.last.mark_id, found.last.finished, found.last.at.day) == ("m2", True, 4)
+    assert found.reclaimed == Amount(2, 30)
+    assert found.quarantined == Amount()
+
+
+def it_reclaims_nothing_where_older_versions_may_be_kept(state: FolderState) -> None:
+    record_sweep(state, document("m1", 1, 10), versions_kept=True)
+    found = read_sweeps(state, REPOSITORY)
+    assert found is not None
+    assert (found.reclaimed, found.last.amounts["deleted"]) == (Amount(), Amount(1, 10))
+
+
+def it_reclaims_what_was_in_quarantine_when_it_is_purged(state: FolderState) -> None:
+    record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
+    assert read_sweeps(state, REPOSITORY).quarantined == Amount(1, 10)  # type: ignore[union-attr]
+    record_purge(state, REPOSITORY, "m1", Amount(1, 10))
+    record_sweep(state, document("m1", 2, 10, mode="quarantine"), versions_kept=False)  # looked at again
+    found = read_sweeps(state, REPOSITORY)
+    assert found is not None
+    assert (found.quarantined, found.reclaimed) == (Amount(), Amount(1, 10))
+
+
+def it_takes_no_damaged_record_for_none_and_replaces_none(state: FolderState, tmp_path: Path) -> None:
+    record_sweep(state, document("m1", 1, 10), versions_kept=False)
+    (file,) = tmp_path.rglob("lake.json")
+    file.write_text('{"marks": {"m1": 3}}')
+    with pytest.raises(LakeplanError, match="record of sweeps is damaged"):
+        read_sweeps(state, REPOSITORY)
+    with pytest.raises(LakeplanError, match="record of sweeps is damaged"):
+        record_sweep(state, document("m2", 2, 5), versions_kept=False)
+    assert file.read_text() == '{"marks": {"m1": 3}}'
+
+
+def it_tries_again_when_another_run_wrote_in_between(state: FolderState, tmp_path: Path) -> None:
+    class Contended(FolderState):
+        lost = 0
+
+        def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
+            if self.lost < 2:
+                self.lost += 1
+                record_purge(state, REPOSITORY, "m1", Amount(1, 1))
+            return super().write(key, data, if_version=if_version)
+
+    record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
+    contended = Contended(str(tmp_path))
+    record_purge(contended, REPOSITORY, "m1", Amount(1, 1))
+    assert contended.lost == 2
+    found = read_sweeps(state, REPOSITORY)
+    assert found is not None
+    assert found.reclaimed == Amount(3, 3)
+
+
+def it_gives_up_when_others_always_win(tmp_path: Path) -> None:
+    class Losing(FolderState):
+        def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
+            raise WriteConflict("lost", where=key)
+
+    with pytest.raises(WriteConflict):
+        record_sweep(Losing(str(tmp_path)), document("m1", 1, 10), versions_kept=False)

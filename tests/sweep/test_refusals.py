@@ -1,0 +1,468 @@
+"""What is not marked, not approved and not swept, each by its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from lakeplan.errors import (
+    DataGone,
+    FormatError,
+    GateRefused,
+    LakeplanError,
+    LeaseHeld,
+    PermissionDenied,
+    StalePlan,
+    StorageError,
+    StorageNotFound,
+    UsageError,
+)
+from lakeplan.formats.namespace import MARK_FILE, OWNER_KEY, SEEN_FILE, mark_prefix
+from lakeplan.formats.ranges import read_metarange
+from lakeplan.review import selection
+from lakeplan.state.clocks import Clocks
+from lakeplan.state.store import Lease
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.judge import approve
+from lakeplan.sweep.ports import RefsMemory
+from lakeplan.sweep.run import HELD_AGAIN, check_may_run, run_sweep
+from lakeplan.sweep.values import Mark
+from lakeplan.values.repository import Refs
+from lakeplan.values.sweep import Status, StoreFacts
+from tests.sweeping.lake import LakeRepository
+from tests.sweeping.stores import FaultyStore, raising
+from tests.sweeping.world import SweepWorld
+
+
+def range_of(repo: LakeRepository, ref: str) -> str:
+    """The id of a range of a commit."""
+    commit = repo.call("GET", f"/commits/{repo_commit(repo, ref)}").json()
+    data = (repo.folder / "_lakefs" / commit["meta_range_id"]).read_bytes()
+    return read_metarange(data, name="m")[0].id
+
+
+def repo_commit(repo: LakeRepository, ref: str) -> str:
+    return str(repo.call("GET", f"/refs/{ref}/commits", params={"amount": 1}).json()["results"][0]["id"])
+
+
+def nothing_is_marked(repo: LakeRepository) -> bool:
+    return not list((repo.folder / "_lakeplan").glob(f"marks/*/{MARK_FILE}"))
+
+
+class DescribeMarking:
+    def it_refuses_without_rules(self, world: SweepWorld, repo: LakeRepository) -> None:
+        repo.call("DELETE", "/settings/gc_rules")
+        with pytest.raises(LakeplanError, match="no GC rules are set"):
+            world.mark()
+        assert nothing_is_marked(repo)
+
+    @pytest.mark.parametrize("ref", ["main", "main~1", "main~3"])
+    def it_refuses_a_damaged_range_of_any_commit(
+        self, world: SweepWorld, repo: LakeRepository, ref: str
+    ) -> None:
+        path = repo.folder / "_lakefs" / range_of(repo, ref)
+        data = bytearray(path.read_bytes())
+        data[len(data) // 3] ^= 0xFF
+        path.write_bytes(bytes(data))
+        with pytest.raises(FormatError):
+            world.mark()
+        assert nothing_is_marked(repo)
+
+    @pytest.mark.parametrize("ref", ["main", "main~3"])
+    def it_refuses_a_missing_range_of_any_commit(
+        self, world: SweepWorld, repo: LakeRepository, ref: str
+    ) -> None:
+        (repo.folder / "_lakefs" / range_of(repo, ref)).unlink()
+        with pytest.raises((DataGone, StorageNotFound)):
+            world.mark()
+        assert nothing_is_marked(repo)
+
+    def it_refuses_a_repository_without_branches(
+        self, world: SweepWorld, repo: LakeRepository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        _change_refs(monkeypatch, lambda refs: replace(refs, branches=()))
+        with pytest.raises(LakeplanError, match="no branches") as caught:
+            world.mark()
+        assert caught.value.where == "prod/repo1"
+
+    def it_refuses_a_head_that_neither_dump_nor_server_has(
+        self, world: SweepWorld, repo: LakeRepository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        head = repo_commit(repo, "main")
+
+        def without(refs: Refs) -> Refs:
+            return replace(refs, commits=tuple(c for c in refs.commits if c.id != head))
+
+        _change_dumps(monkeypatch, without)
+        assert world.mark().goes.objects == 2, "a HEAD that the server can give is fetched"
+        world.lake.handle.faults.deny(f"GET .*/commits/{head}", status=404, message="commit not found")
+        with pytest.raises(LakeplanError, match="not found"):
+            world.mark()
+
+    def it_skips_a_read_only_repository(self, world: SweepWorld, repo: LakeRepository) -> None:
+        other = world.lake.repository("repo2")
+        other.set_rules(7)
+        other.upload("a.bin", b"old")
+        world.lake.clock.advance(days=2)
+        world.lake.call(
+            "POST",
+            "/repositories",
+            json={
+                "name": "repo3",
+                "storage_namespace": "local://repo3",
+                "default_branch": "main",
+                "read_only": True,
+            },
+        )
+        report = world.mark_all()
+        assert [mark.key for mark in report.marks] == ["prod/repo1", "prod/repo2"]
+        assert list(report.skipped) == ["prod/repo3"]
+        assert "read-only" in report.skipped["prod/repo3"]
+        assert report.exit_code == 0
+
+    @pytest.mark.parametrize(
+        ("namespace", "how"),
+        [
+            ("local://repo1/", "the same storage namespace"),
+            ("local://repo1/data/inner", "inside this one's"),
+            ("local://outer", ""),
+        ],
+    )
+    def it_refuses_a_namespace_that_is_shared(
+        self,
+        world: SweepWorld,
+        repo: LakeRepository,
+        monkeypatch: pytest.MonkeyPatch,
+        namespace: str,
+        how: str,
+    ) -> None:
+        world.lake.repository("other", "local://elsewhere")
+        reader = world.ports().reader("prod")
+        shared = [
+            replace(r, storage_namespace=namespace) if r.id == "other" else r
+            for r in reader.list_repositories()
+        ]
+        monkeypatch.setattr(type(reader), "list_repositories", lambda self, prefix="": iter(shared))
+        if how:
+            with pytest.raises(LakeplanError, match=how):
+                world.mark()
+        else:
+            world.mark()
+
+    def it_refuses_a_namespace_that_lies_inside_another_s(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        world.lake.repository("repo2", "local://repo1/data/inner").set_rules(7)
+        report = world.mark_all()
+        assert report.marks == []
+        assert "inside" in report.failed["prod/repo1"].message
+        assert "contains" in report.failed["prod/repo2"].message
+        assert report.exit_code == 3
+
+    @pytest.mark.parametrize(
+        "owner",
+        [
+            {"server": "https://another", "repository": "repo1"},
+            {"server": None, "repository": "repo9"},
+        ],
+    )
+    def it_refuses_a_namespace_that_belongs_to_another(
+        self, world: SweepWorld, repo: LakeRepository, owner: dict[str, str | None]
+    ) -> None:
+        owner["server"] = owner["server"] or world.lake.handle.endpoint_url
+        world.site().store.create(OWNER_KEY, json.dumps(owner).encode())
+        with pytest.raises(LakeplanError, match="belongs to"):
+            world.mark()
+
+    @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff"])
+    def it_refuses_an_owner_that_it_cannot_read(
+        self, world: SweepWorld, repo: LakeRepository, data: bytes
+    ) -> None:
+        world.site().store.create(OWNER_KEY, data)
+        with pytest.raises(LakeplanError, match="owner cannot be read"):
+            world.mark()
+
+    def it_refuses_soft_delete(self, world: SweepWorld, repo: LakeRepository) -> None:
+        class Soft(FaultyStore):
+            def facts(self) -> StoreFacts:
+                return StoreFacts(versioned=False, soft_delete=True)
+
+        world.wrap = Soft
+        with pytest.raises(LakeplanError, match="soft delete is on"):
+            world.mark()
+
+    def it_refuses_rules_that_change_while_it_looks(self, world: SweepWorld, repo: LakeRepository) -> None:
+        world.between = lambda: repo.set_rules(60)
+        with pytest.raises(StalePlan, match="rules changed meanwhile"):
+            world.mark()
+
+    @pytest.mark.parametrize(
+        ("on", "key"),
+        [("list_objects", ""), ("create", MARK_FILE), ("create", "going/"), ("read", "listing/")],
+    )
+    def it_leaves_no_mark_when_the_store_fails(
+        self, world: SweepWorld, repo: LakeRepository, on: str, key: str
+    ) -> None:
+        def broken(store: SweepStore) -> FaultyStore:
+            faulty = FaultyStore(store)
+            faulty.before = raising(StorageError("no space left"), on=on, key=key)
+            return faulty
+
+        world.wrap = broken
+        with pytest.raises(StorageError):
+            world.mark()
+        assert nothing_is_marked(repo)
+        world.wrap = lambda store: store
+        assert world.mark().goes.objects == 2
+
+    def it_lets_one_repository_fail_alone(self, world: SweepWorld, repo: LakeRepository) -> None:
+        world.lake.repository("repo2").upload("a.bin", b"old")  # no rules
+        world.lake.clock.advance(days=2)
+        report = world.mark_all()
+        assert [mark.key for mark in report.marks] == ["prod/repo1"]
+        assert list(report.failed) == ["prod/repo2"]
+        assert report.exit_code == 3
+
+
+class DescribeApproving:
+    def it_needs_a_reason(self, world: SweepWorld, repo: LakeRepository) -> None:
+        mark = world.mark()
+        with pytest.raises(UsageError, match="needs a reason"):
+            approve(
+                world.site(),
+                world.stored(mark),
+                world.state,
+                world.run_of(),
+                reason="  ",
+                openers=world.openers,
+            )
+
+    def it_refuses_an_empty_mark(self, world: SweepWorld, repo: LakeRepository) -> None:
+        repo.set_rules(60)
+        with pytest.raises(UsageError, match="nothing to approve"):
+            world.approve(world.mark())
+
+    @pytest.mark.parametrize(
+        ("sweep", "safety", "gate"),
+        [
+            ({"min_age": "1h"}, {}, "min-age"),
+            ({"max_objects": 1}, {}, "sweep-limit"),
+            ({"max_bytes": 10}, {}, "sweep-limit"),
+            ({}, {"max_expired_objects_percent": 30}, "expired-objects"),
+            ({}, {"max_expired_bytes": 10}, "expired-bytes"),
+        ],
+    )
+    def it_refuses_while_a_gate_is_shut_and_opens_it_by_name(
+        self,
+        world: SweepWorld,
+        repo: LakeRepository,
+        sweep: dict[str, object],
+        safety: dict[str, object],
+        gate: str,
+    ) -> None:
+        world.sweep |= sweep
+        world.safety |= safety
+        mark = world.mark()
+        with pytest.raises(GateRefused, match=gate):
+            world.approve(mark)
+        with pytest.raises(LakeplanError, match="nobody approved"):
+            world.run(mark)
+        world.allowed = frozenset({gate})
+        assert world.sweep_of(mark)["deleted"]["objects"] == 2
+
+    def it_refuses_while_a_repository_of_the_server_cannot_be_read(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        world.lake.repository("secret")
+        world.lake.handle.faults.deny(".*/repositories/secret/.*")
+        mark = world.mark()
+        assert list(mark.unreadable) == ["secret"]
+        with pytest.raises(GateRefused, match="could not be read \\(secret\\)"):
+            world.approve(mark)
+
+
+class DescribeRunning:
+    @pytest.fixture
+    def mark(self, world: SweepWorld, repo: LakeRepository) -> Mark:
+        mark = world.mark()
+        world.approve(mark)
+        return mark
+
+    @pytest.fixture
+    def untouched(self, repo: LakeRepository) -> Callable[[], bool]:
+        before = repo.stored()
+        return lambda: before <= repo.stored()
+
+    def it_refuses_what_nobody_approved(self, world: SweepWorld, repo: LakeRepository) -> None:
+        with pytest.raises(LakeplanError, match="nobody approved"):
+            world.run(world.mark())
+
+    def it_refuses_a_mark_that_changed(
+        self, world: SweepWorld, repo: LakeRepository, mark: Mark, untouched: Callable[[], bool]
+    ) -> None:
+        path = repo.folder / mark_prefix(mark.mark_id) / MARK_FILE
+        path.write_bytes(path.read_bytes().replace(b'"by": "ann', b'"by": "eve'))
+        with pytest.raises(StalePlan, match="not the mark that was written"):
+            world.run(mark)
+        assert untouched()
+
+    def it_refuses_a_part_that_changed(
+        self, world: SweepWorld, repo: LakeRepository, mark: Mark, untouched: Callable[[], bool]
+    ) -> None:
+        path = repo.folder / mark_prefix(mark.mark_id) / mark.marked.going[0].name
+        path.write_bytes(path.read_bytes() + b"\n")
+        end = world.run(mark)
+        assert "checksum differs" in end.problem
+        assert not end.finished
+        assert untouched()
+
+    def it_refuses_when_what_the_mark_had_seen_changed(
+        self, world: SweepWorld, repo: LakeRepository, mark: Mark, untouched: Callable[[], bool]
+    ) -> None:
+        path = repo.folder / mark_prefix(mark.mark_id) / SEEN_FILE
+        path.write_bytes(path.read_bytes() + b"\n")
+        with pytest.raises(StalePlan, match="is not what the mark wrote"):
+            world.run(mark)
+        assert untouched()
+
+    def it_refuses_an_old_mark(self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool]) -> None:
+        world.lake.clock.advance(hours=72)
+        with pytest.raises(StalePlan, match="older than 72 hours"):
+            world.run(mark)
+        assert untouched()
+
+    def it_waits_until_lowered_rules_have_settled(
+        self, world: SweepWorld, repo: LakeRepository, untouched: Callable[[], bool]
+    ) -> None:
+        world.sweep["settle"] = "24h"
+        mark = world.mark()  # these rules were never seen before: they may have been lowered just now
+        world.approve(mark)
+        world.lake.clock.advance(hours=23)
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(mark)
+        assert untouched()
+        world.lake.clock.advance(hours=1)
+        assert world.run(mark).amount(Status.DELETED).objects == 2
+
+    def it_waits_again_when_a_rule_is_lowered_again(self, world: SweepWorld, repo: LakeRepository) -> None:
+        world.sweep["settle"] = "24h"
+        world.mark()
+        world.lake.clock.advance(hours=30)
+        repo.set_rules(6)
+        lowered = world.mark()
+        world.approve(lowered)
+        world.lake.clock.advance(hours=5)
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(lowered)
+        repo.set_rules(8)  # by way of anything: somebody may have raised them further and lowered them again
+        raised = world.mark()
+        assert raised.lowered_at == world.now()
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "_lakefs/retention/gc/unified/0abc/deleted/part-0.parquet",
+            "_lakefs/retention/gc/addresses/run_id=0abc/x.parquet",
+        ],
+    )
+    def it_refuses_when_another_collector_ran_since(
+        self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool], key: str
+    ) -> None:
+        world.site().store.put(key, b"x")
+        with pytest.raises(StalePlan, match="collector ran since the mark was made \\(run 0abc\\)"):
+            world.run(mark)
+        assert untouched()
+
+    def it_refuses_a_second_mark_of_the_same_time(self, world: SweepWorld, repo: LakeRepository) -> None:
+        first, second = world.mark(), world.mark()
+        world.sweep_of(first)
+        world.approve(second)
+        with pytest.raises(StalePlan, match="collector ran since"):
+            world.run(second)
+
+    def it_refuses_a_new_hold_on_a_prefix(
+        self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool]
+    ) -> None:
+        world.holds = [{"prefix": "a", "reason": "legal"}]
+        with pytest.raises(StalePlan, match="holds a, which the mark did not know"):
+            world.run(mark)
+        assert untouched()
+
+    @pytest.mark.parametrize("kind", ["commit", "tag", "branch"])
+    def it_saves_what_a_new_hold_names(
+        self, world: SweepWorld, repo: LakeRepository, mark: Mark, kind: str
+    ) -> None:
+        repo.tag("keep", "main~3")
+        name = {"commit": repo_commit(repo, "main~3"), "tag": "keep", "branch": "main"}[kind]
+        world.holds = [{kind: name, "reason": "legal"}]
+        end = world.run(mark)
+        assert end.amount(Status.SAVED).objects == (2 if kind == "branch" else 1)
+        assert {why for status, why in world.ends(mark).values() if status == "saved"} == {HELD_AGAIN}
+        assert repo.get("keep", "a.bin") == b"first"
+
+    def it_refuses_when_the_rules_were_taken_away(
+        self, world: SweepWorld, repo: LakeRepository, mark: Mark, untouched: Callable[[], bool]
+    ) -> None:
+        repo.call("DELETE", "/settings/gc_rules")
+        with pytest.raises(LakeplanError, match="no GC rules are set"):
+            world.run(mark)
+        assert untouched()
+
+    def it_refuses_when_a_new_repository_cannot_be_read(
+        self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool]
+    ) -> None:
+        world.lake.repository("secret")
+        world.lake.handle.faults.deny(".*/repositories/secret/.*")
+        with pytest.raises(GateRefused, match="secret"):
+            world.run(mark)
+        assert untouched()
+
+    def it_refuses_when_another_repository_came_into_its_namespace(
+        self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool]
+    ) -> None:
+        world.lake.repository("nested", "local://repo1/data/nested")
+        with pytest.raises(LakeplanError, match="inside this one's"):
+            world.run(mark)
+        assert untouched()
+
+    def it_refuses_a_mark_of_another_namespace(
+        self, world: SweepWorld, mark: Mark, monkeypatch: pytest.MonkeyPatch, untouched: Callable[[], bool]
+    ) -> None:
+        site = world.site()
+        moved = replace(site, repository=replace(site.repository, storage_namespace="local://moved"))
+        with pytest.raises(StalePlan, match="another server or namespace"):
+            check_may_run(moved, mark, Clocks(world.now(), world.now()), mark.lowered_at)
+
+    def it_refuses_while_another_run_writes_the_repository(
+        self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool]
+    ) -> None:
+        site, stored = world.site(), world.stored(mark)
+        run = replace(world.run_of(), is_gone=lambda holder: False)
+        with (
+            Lease(world.state, site.key, {"user": "bob"}, world.now, lambda holder: False, world.now),
+            pytest.raises(LeaseHeld),
+        ):
+            run_sweep(site, stored, world.ports(), run)
+        assert untouched()
+
+    def it_refuses_a_permission_that_is_missing(
+        self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool]
+    ) -> None:
+        world.lake.handle.faults.deny("POST .*/gc/prepare_uncommited")
+        with pytest.raises(PermissionDenied):
+            world.run(mark)
+        assert untouched()
+
+
+def _change_refs(monkeypatch: pytest.MonkeyPatch, change: Callable[[Refs], Refs]) -> None:
+    real = RefsMemory.read
+    monkeypatch.setattr(RefsMemory, "read", lambda *args: change(real(*args)))
+
+
+def _change_dumps(monkeypatch: pytest.MonkeyPatch, change: Callable[[Refs], Refs]) -> None:
+    """What a dump under load shows: a HEAD whose commit it lacks (api.md)."""
+    real = selection.read_refs
+    monkeypatch.setattr(selection, "read_refs", lambda *args: change(real(*args)))

@@ -1,0 +1,240 @@
+"""What a sweep waits for: rules that settle, by clocks that agree."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from lakeplan.errors import ClockSkew, GateRefused, LakeplanError, StalePlan
+from lakeplan.formats.namespace import RULES_KEY
+from lakeplan.sweep.values import Mark
+from lakeplan.values.rules import GcRules
+from lakeplan.values.sweep import Status
+from tests.sweeping.lake import LakeRepository
+from tests.sweeping.world import SweepWorld
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def settled(world: SweepWorld, repo: LakeRepository) -> Mark:
+    """An approved mark of rules that were seen a day before it."""
+    world.sweep["settle"] = "24h"
+    world.mark()
+    world.lake.clock.advance(hours=25)
+    mark = world.mark()
+    world.approve(mark)
+    return mark
+
+
+def applied(
+    world: SweepWorld, repo: LakeRepository, before: GcRules, after: GcRules, *, hours: float = 0
+) -> None:
+    """What an apply that took so many hours leaves on the server and on record."""
+    repo.set_rules(after.default_retention_days)
+    now = world.now()
+    run_id = f"{now - timedelta(hours=hours):%Y%m%dT%H%M%S}.{next(world._numbers):06}Z-0a"
+    step = {"status": "applied", "before": before.to_body(), "after": after.to_body()}
+    record = {
+        "run_id": run_id,
+        "command": "apply",
+        "by": {},
+        "started_at": now.isoformat(),
+        "finished_at": now.isoformat(),
+        "plan_digest": "0",
+        "plan_as_of": now.isoformat(),
+        "repositories": {"prod/repo1": step},
+    }
+    write(world, f"history/{run_id}.json", record)
+    last = {
+        "repository": "prod/repo1",
+        "config_hash": "0",
+        "etag": after.etag,
+        "body": after.to_body(),
+        "run_id": run_id,
+        "at": now.isoformat(),
+    }
+    write(world, "applied/prod/repo1.json", last)
+
+
+def write(world: SweepWorld, key: str, record: dict[str, object]) -> None:
+    current = world.state.read(key)
+    version = current.version if current else None
+    world.state.write(key, json.dumps(record).encode(), if_version=version)
+
+
+def forget(world: SweepWorld, key: str) -> None:
+    current = world.state.read(key)
+    assert current is not None
+    world.state.delete(key, if_version=current.version)
+
+
+class DescribeSettling:
+    def it_sweeps_once_the_rules_have_settled(self, world: SweepWorld, settled: Mark) -> None:
+        assert world.run(settled).amount(Status.DELETED).objects > 0
+
+    def it_counts_rules_that_were_raised_and_lowered_within_a_minute(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        """The server shows what it showed before; only the history knows."""
+        applied(world, repo, GcRules(7), GcRules(365))
+        world.lake.clock.advance(hours=1 / 60)
+        applied(world, repo, GcRules(365), GcRules(7))
+        before = repo.stored()
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+        assert before <= repo.stored()
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.sweep_of(world.mark())
+        world.lake.clock.advance(hours=24)
+        assert world.run(settled).amount(Status.DELETED).objects > 0
+
+    def it_counts_a_change_that_nobody_recorded_from_its_first_sight(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        repo.set_rules(365)
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+        repo.set_rules(7)
+        world.lake.clock.advance(hours=23.9)
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+        world.lake.clock.advance(hours=24)
+        assert world.run(settled).amount(Status.DELETED).objects > 0
+
+    def it_does_not_wait_after_lakeplan_raised_rules(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        world.lake.clock.advance(hours=1)
+        applied(world, repo, GcRules(7), GcRules(8))
+        world.run(settled)
+
+    def it_counts_a_run_from_its_end(self, world: SweepWorld, repo: LakeRepository, settled: Mark) -> None:
+        """It began before the rules were last seen, and wrote them after."""
+        world.lake.clock.advance(hours=1)
+        applied(world, repo, GcRules(365), GcRules(7), hours=20)
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+
+    def it_does_not_count_lowerings_of_other_repositories(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        world.lake.clock.advance(hours=1)
+        applied(world, repo, GcRules(365), GcRules(7))
+        (key,) = world.state.list_keys("history/")
+        record = json.loads(world.state.read(key).data)  # type: ignore[union-attr]
+        record["repositories"] = {"prod/repo2": record["repositories"]["prod/repo1"]}
+        write(world, key, record)
+        assert world.run(settled).amount(Status.DELETED).objects > 0
+
+    def it_counts_a_run_that_was_killed_or_damaged_as_a_lowering(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        applied(world, repo, GcRules(8), GcRules(7))
+        (key,) = world.state.list_keys("history/")
+        record = json.loads(world.state.read(key).data)  # type: ignore[union-attr]
+        write(world, key, {**record, "finished_at": None})
+        world.lake.clock.advance(hours=25)
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+        write(world, key, {})
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+
+    def it_starts_anew_when_the_state_was_lost(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        forget(world, "sweep/rules/prod/repo1.json")
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+
+    def it_knows_of_a_lowering_when_an_older_state_is_put_back(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        key = "sweep/rules/prod/repo1.json"
+        old = world.state.read(key)
+        assert old is not None
+        for days in (30, 7):
+            repo.set_rules(days)
+            world.mark()
+        write(world, key, json.loads(old.data))
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+
+    @pytest.mark.parametrize("data", [b"damaged", b"{}", b'{"rules": 1}'])
+    def it_starts_anew_when_a_record_is_damaged(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark, data: bytes
+    ) -> None:
+        world.site().store.put(RULES_KEY, data)
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+
+    def it_looks_again_before_every_round(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        world.marker.rows = world.sweeper.parts_a_round = 1
+        mark = world.mark()
+        world.approve(mark)
+        world.sweeper.after_round = lambda number: applied(world, repo, GcRules(30), GcRules(7))
+        end = world.run(mark)
+        assert "a rule was lowered less than" in end.problem
+        assert end.amount(Status.DELETED).objects == 1
+
+
+class DescribeClocks:
+    @pytest.mark.parametrize("hours", [25, -25, 0.1, -0.1])
+    def it_never_deletes_by_a_clock_that_is_wrong(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark, hours: float
+    ) -> None:
+        before = repo.stored()
+        for clock in ("skew", "store_skew"):
+            setattr(world, clock, timedelta(hours=hours))
+            with pytest.raises(ClockSkew, match="this machine's clock says"):
+                world.run(settled)
+            with pytest.raises(ClockSkew, match="this machine's clock says"):
+                world.mark()
+            setattr(world, clock, timedelta())
+        assert before <= repo.stored()
+        assert world.run(settled).amount(Status.DELETED).objects > 0
+
+    @pytest.mark.parametrize("clock", ["skew", "store_skew"])
+    def it_waits_by_the_earliest_clock(self, world: SweepWorld, repo: LakeRepository, clock: str) -> None:
+        world.sweep["settle"] = "24h"
+        mark = world.mark()
+        world.approve(mark)
+        world.lake.clock.advance(hours=24 - 1 / 60)
+        setattr(world, clock, timedelta(minutes=2))
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(mark)
+
+    @pytest.mark.parametrize("clock", ["skew", "store_skew"])
+    def it_ends_an_old_mark_by_the_latest_clock(
+        self, world: SweepWorld, repo: LakeRepository, clock: str
+    ) -> None:
+        mark = world.mark()
+        world.approve(mark)
+        world.lake.clock.advance(hours=72 - 1 / 60)
+        setattr(world, clock, timedelta(minutes=2))
+        with pytest.raises(StalePlan, match="older than 72 hours"):
+            world.run(mark)
+
+    @pytest.mark.parametrize("clock", ["skew", "store_skew"])
+    def it_marks_by_the_earliest_clock(self, world: SweepWorld, repo: LakeRepository, clock: str) -> None:
+        setattr(world, clock, timedelta(minutes=-4))
+        assert world.mark().marked_at == world.lake.clock() - timedelta(minutes=4)
+
+    def it_stops_when_a_clock_jumps_between_rounds(self, world: SweepWorld, settled: Mark) -> None:
+        world.marker.rows = world.sweeper.parts_a_round = 1
+        mark = world.mark()
+        world.approve(mark)
+        world.sweeper.after_round = lambda number: setattr(world, "skew", timedelta(hours=25))
+        end = world.run(mark)
+        assert "this machine's clock says" in end.problem
+        assert end.amount(Status.DELETED).objects == 1
+
+    def it_refuses_a_server_and_a_store_that_do_not_agree(self, world: SweepWorld, settled: Mark) -> None:
+        world.store_skew = timedelta(minutes=6)
+        with pytest.raises(LakeplanError, match="the store's clock"):
+            world.run(settled)

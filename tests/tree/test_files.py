@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeplan.tree.files import TreeFiles
+from lakeplan.tree.yaml import Problems
+from lakeplan.values.desired import Source
+
+AT = Source("lakeplan.yaml", 1, 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("lakeplan.yaml", "r/a.yaml", "r/x/b.yaml", "r/x/y/c.yaml", "r/.hidden/d.yaml", "r/e.txt"):
+        path = tmp_path / "tree" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("apiVersion: lakeplan/v1\n")
+    return tmp_path / "tree"
+
+
+def expand(folder: Path, pattern: str) -> tuple[list[str], list[str]]:
+    problems = Problems()
+    found = TreeFiles(folder, problems).expand(pattern, AT, ("include", 0))
+    return found, [str(p) for p in problems]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "files"),
+    [
+        ("r/*.yaml", ["r/a.yaml"]),
+        ("r/**/*.yaml", ["r/a.yaml", "r/x/b.yaml", "r/x/y/c.yaml"]),
+        ("**/*.yaml", ["r/a.yaml", "r/x/b.yaml", "r/x/y/c.yaml"]),
+        ("r/*/b.yaml", ["r/x/b.yaml"]),
+        ("r/x/[bc].yaml", ["r/x/b.yaml"]),
+        ("./r//a.yaml", ["r/a.yaml"]),
+        ("r/.hidden/*.yaml", ["r/.hidden/d.yaml"]),
+        ("none/*.yaml", []),
+    ],
+)
+def it_expands_a_pattern(folder: Path, pattern: str, files: list[str]) -> None:
+    assert expand(folder, pattern) == (files, [])
+
+
+@pytest.mark.parametrize("pattern", ["../x.yaml", "r/../../x.yaml", "/etc/passwd", "~/x", "C:/x", "a\0b"])
+def it_refuses_a_pattern_that_leaves_the_tree(folder: Path, pattern: str) -> None:
+    files, problems = expand(folder, pattern)
+    assert files == []
+    assert len(problems) == 1
+
+
+def it_misses_a_file_that_is_named_in_full(folder: Path) -> None:
+    assert expand(folder, "r/gone.yaml")[1] == ["lakeplan.yaml:1:1: include[0]: there is no file r/gone.yaml"]
+
+
+class DescribeSymbolicLinks:
+    def it_follows_none_out_of_the_tree(self, folder: Path) -> None:
+        outside = folder.parent / "outside"
+        outside.mkdir()
+        (outside / "secret.yaml").write_text("apiVersion: lakeplan/v1\n")
+        (folder / "r" / "file.yaml").symlink_to(outside / "secret.yaml")
+        (folder / "r" / "dir").symlink_to(outside)
+        files, problems = expand(folder, "r/*.yaml")
+        assert files == ["r/a.yaml"]
+        assert problems == [
+            "lakeplan.yaml:1:1: include[0]: r/file.yaml leads out of the tree through a symbolic link"
+        ]
+        files, problems = expand(folder, "r/dir/*.yaml")
+        assert files == []
+        assert "r/dir leads out of the tree" in problems[0]
+
+    def it_reads_no_rules_through_one(self, folder: Path, problem: Callable[..., str], tree: Any) -> None:
+        tree.folder = folder
+        secret = folder.parent / "secret.json"
+        secret.write_text("{}")
+        (folder / "s.json").symlink_to(secret)
+        text = problem("", "  data-a: {gc: {file: ../s.json}}")
+        assert "'../s.json' leads out of the tree through a symbolic link" in text
+
+    def it_takes_one_inside_the_tree_and_ends_in_a_circle(self, folder: Path) -> None:
+        (folder / "r" / "link.yaml").symlink_to(folder / "r" / "a.yaml")
+        (folder / "r" / "round").symlink_to(folder / "r")
+        assert expand(folder, "r/**/*.yaml")[0] == ["r/a.yaml", "r/link.yaml", "r/x/b.yaml", "r/x/y/c.yaml"]
+
+
+def it_reports_what_is_not_utf_8(folder: Path) -> None:
+    (folder / "r" / "a.yaml").write_bytes(b"a: 1\nb: \xff\n")
+    problems = Problems()
+    assert TreeFiles(folder, problems).parse("r/a.yaml", AT, ()) is None
+    assert [str(p) for p in problems] == ["r/a.yaml:2:4: (top): this is not UTF-8 text"]
+
+
+def it_reads_windows_line_ends_and_byte_order_marks(folder: Path) -> None:
+    (folder / "r" / "a.yaml").write_bytes("\ufeffa: 1\r\nb: 2\r\n".encode())
+    problems = Problems()
+    assert TreeFiles(folder, problems).parse("r/a.yaml", AT, ()) is not None
+    assert not list(problems)
+
+
+def it_does_not_take_a_rules_file_for_a_repository_file(tree: Any) -> None:
+    files = {"repositories/p.yaml": "policies: [{patterns: [x], max_age: 1d}]\n"}
+    assert tree.problems("", "  data-a: {branch_lifecycle: {file: p.yaml}}", files) == []
+    assert tree.problems("", "  data-a: {}", files) != []
