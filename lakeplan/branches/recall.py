@@ -64,26 +64,33 @@ class _Witness:
     generation: int
 
 
+@dataclass(frozen=True)
+class Runs:
+    """The run that asks, and records of others: those that were ``stopped`` since the ledger was stored, and
+    the newest that ``finished``."""
+
+    run_id: str = ""
+    stopped: Sequence[DeletionRecord] = ()
+    finished: DeletionRecord | None = None
+
+
 def recall(
     state: StateReader,
     readers: Readers,
     desired: DesiredRepository,
     endpoint: str,
     now: datetime,
-    *,
-    run_id: str = "",
-    stopped: Sequence[DeletionRecord] = (),
-    finished: DeletionRecord | None = None,
+    runs: Runs = Runs(),
 ) -> Recalled:
-    """The ledger of a repository, or none where it may not be trusted. ``stopped`` are records of runs that
-    were stopped since the ledger was stored, ``finished`` the newest of one that was not. Raises FormatError
-    for a ledger that no run can have written, and ServerError."""
+    """The ledger of a repository, or none where it may not be trusted. Raises FormatError for a ledger that
+    no run can have written, and ServerError."""
+    stopped, finished = runs.stopped, runs.finished
     ledger, version = read_ledger(state, desired.key)
     if ledger is not None:
         check_clock(ledger, now, f"{desired.key}: {ledger_key(desired.key)} in the state")
     repository = readers.refs.get_repository(desired.name)
     witness = _parsed(readers.branches.metadata(desired.name).get(WITNESS))
-    new = Mark(run_id, 1, plain_endpoint(endpoint), repository.storage_namespace)
+    new = Mark(runs.run_id, 1, plain_endpoint(endpoint), repository.storage_namespace)
     if ledger is not None and ledger.repository_created != repository.creation_date:
         # Made again: what is remembered is of the one that had its name before.
         ledger, stopped, finished = None, (), None

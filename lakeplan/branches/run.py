@@ -32,7 +32,7 @@ from lakeplan.branches.plan import (
     what_follows,
     whole_gates,
 )
-from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, bear_witness, recall
+from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, Runs, bear_witness, recall
 from lakeplan.branches.survey import Keeping, Survey, When, survey
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import BranchWriter
@@ -218,9 +218,7 @@ class _Runner:
             desired,
             server.endpoint_url,
             self._options.now,
-            run_id=self._run.run_id,
-            stopped=old,
-            finished=finished,
+            Runs(self._run.run_id, old, finished),
         )
         if recalled.ledger is not None:
             recalled = replace(recalled, ledger=without(recalled.ledger, maybe_new(old)))

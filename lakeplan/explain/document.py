@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 from lakeplan.explain.rules import BranchExplanation, Explanation, Pass, Reason, Remedy
-from lakeplan.explain.search import Holding, Read
+from lakeplan.explain.search import Holding
 from lakeplan.explain.what import What
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.retention.graph import CommitGraph
@@ -37,27 +37,16 @@ class ObjectFacts:
     young: bool
 
 
-def document(
-    *,
-    name: str,
-    as_of: datetime,
-    what: What,
-    rule_sets: Sequence[tuple[str, GcRules | None]],
-    subjects: list[Json],
-    total: int,
-    read: Read,
-    notes: Iterable[str],
+def document_head(
+    name: str, as_of: datetime, what: What, rule_sets: Sequence[tuple[str, GcRules | None]]
 ) -> Json:
+    """What was asked, and of which rules."""
     return {
         "format": FORMAT,
         "name": name,
         "as_of": _iso((as_of - _EPOCH) // timedelta(microseconds=1)),
         "what": {"kind": what.kind, "text": _text(what.text), "ref": what.ref, "ref_commit": what.ref_commit},
         "rule_sets": [{"name": n, "rules": None if r is None else r.to_body()} for n, r in rule_sets],
-        "subjects": subjects,
-        "subject_count": total,
-        "read": {"metaranges": read.metaranges, "ranges": read.ranges, "entries": read.entries},
-        "notes": list(dict.fromkeys(notes)),
     }
 
 

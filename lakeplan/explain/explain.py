@@ -8,7 +8,13 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from lakeplan.errors import LakeplanError
-from lakeplan.explain.document import ObjectFacts, branch_document, commit_document, document, object_document
+from lakeplan.explain.document import (
+    ObjectFacts,
+    branch_document,
+    commit_document,
+    document_head,
+    object_document,
+)
 from lakeplan.explain.rules import Judge, explain_branch, judges
 from lakeplan.explain.search import AddressBook, Holding, Search, Staged, Staging
 from lakeplan.explain.what import Kind, What, read_what
@@ -98,16 +104,14 @@ def explain(world: World, question: Question, progress: Progress) -> dict[str, A
             notes += found.notes
     if any(subject.get("maybe_inside") for subject in subjects):
         notes.append(MAYBE_INSIDE)
-    return document(
-        name=world.name,
-        as_of=world.as_of,
-        what=what,
-        rule_sets=[(r.name, r.rules) for r in world.rule_sets],
-        subjects=subjects,
-        total=total,
-        read=search.read,
-        notes=notes,
-    )
+    read = search.read
+    return {
+        **document_head(world.name, world.as_of, what, [(r.name, r.rules) for r in world.rule_sets]),
+        "subjects": subjects,
+        "subject_count": total,
+        "read": {"metaranges": read.metaranges, "ranges": read.ranges, "entries": read.entries},
+        "notes": list(dict.fromkeys(notes)),
+    }
 
 
 def explain_addresses(world: World, addresses: Sequence[str], progress: Progress) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from lakeplan.review.differences import action_of, diff_rules
 from lakeplan.review.selection import RefsReader
 from lakeplan.values.desired import Cleared, DesiredRepository, GcDesired, ServerConfig
 from lakeplan.values.plan import Failure, RepositoryPlan
-from lakeplan.values.repository import Branch, Repository
+from lakeplan.values.repository import Repository
 from lakeplan.values.rules import Action, GcRules
 
 
@@ -68,14 +68,7 @@ def gather(
     would not take."""
     repository = reader.get_repository(desired.name)
     before = reader.get_gc_rules(desired.name)
-    listed: list[Branch] | None = None
-    if (
-        desired.gc is not None
-        or desired.object_lifecycle is not None
-        or server_policies(desired, server)
-        or server_deletes_held(desired, server, as_of)
-    ):
-        listed = list(reader.list_branches(desired.name))
+    listed = list(reader.list_branches(desired.name)) if _needs_branches(desired, server, as_of) else None
     unheld = idle_holds(desired, reader, None if listed is None else [b.id for b in listed], as_of.date())
     listed = listed or []
     branches = {b.id: b.commit_id for b in listed}
@@ -119,15 +112,19 @@ def gather(
     )
     plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
     if repository.read_only and plan.writes:
-        plan = replace(
-            plan,
-            failure=Failure(
-                "the repository is read-only: its rules cannot be changed",
-                where=desired.key,
-                hint="take it out of the tree, or make it writable on the server",
-            ),
-        )
+        why = "the repository is read-only: its rules cannot be changed"
+        hint = "take it out of the tree, or make it writable on the server"
+        plan = replace(plan, failure=Failure(why, where=desired.key, hint=hint))
     return Gathered(desired, repository, plan)
+
+
+def _needs_branches(desired: DesiredRepository, server: ServerConfig, as_of: datetime) -> bool:
+    return (
+        desired.gc is not None
+        or desired.object_lifecycle is not None
+        or server_policies(desired, server)
+        or server_deletes_held(desired, server, as_of)
+    )
 
 
 def failed(desired: DesiredRepository, endpoint_url: str, failure: Failure) -> RepositoryPlan:

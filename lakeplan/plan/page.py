@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,26 +35,29 @@ def branches_document(plan: RepositoryPlan, judged: Judged | None, as_of: dateti
     if judged is None:
         rows = [_row(plan, name, head, fates.get(name), now) for name, head in plan.branches.items()]
     else:
-        own = own_commits(judged.graph)
+        graph, own = judged.graph, own_commits(judged.graph)
         listed = {branch.id: branch for branch in judged.history.listed}
         rows = [
-            _row(plan, b.id, b.commit_id, fates.get(b.id), now, judged.graph, own[b.id], listed.get(b.id))
-            for b in judged.graph.branches
+            _row(plan, b.id, b.commit_id, fates.get(b.id), now, _Seen(graph, own[b.id], listed.get(b.id)))
+            for b in graph.branches
         ]
     rows.sort(key=_most_pressing_first)
     return {"key": plan.key, "rows": rows, "dated": judged is not None}
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """Of one branch: ``own`` are how many commits it alone leads to, and the date of the oldest."""
+
+    graph: CommitGraph | None = None
+    own: tuple[int, int | None] = (0, None)
+    listed: Branch | None = None
+
+
 def _row(
-    plan: RepositoryPlan,
-    name: str,
-    head: str,
-    fate: BranchFate | None,
-    now: int,
-    graph: CommitGraph | None = None,
-    own: tuple[int, int | None] = (0, None),
-    listed: Branch | None = None,
+    plan: RepositoryPlan, name: str, head: str, fate: BranchFate | None, now: int, seen: _Seen = _Seen()
 ) -> Json:
+    graph, own, listed = seen.graph, seen.own, seen.listed
     head_at = None if graph is None else graph.creation_us[graph.index[head]] // SECOND_US
     created = listed.creation_date if listed is not None else None
     written = listed.update_date if listed is not None else None
