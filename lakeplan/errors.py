@@ -28,7 +28,6 @@ The tree (the exit code stands behind those that set their own)::
     ├── GateRefused                     4   a safety gate
     ├── ClockSkew                       1   clocks that differ: ages cannot be judged
     ├── WriteUncertain                  3   a write that may have taken effect, or may still do so
-    ├── PartlyDone                      3   some repositories failed, the others are done
     └── SimulationFailed                1   Spark or a worker stopped; the cause is in the hint
 
 Messages never carry credentials: adapters put only endpoint, repository and operation in them.
@@ -199,10 +198,6 @@ class GateRefused(LakeplanError):
 
 
 class WriteUncertain(LakeplanError):
-    exit_code = ExitCode.PARTLY_DONE
-
-
-class PartlyDone(LakeplanError):
     exit_code = ExitCode.PARTLY_DONE
 
 

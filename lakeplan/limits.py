@@ -58,8 +58,6 @@ JSON_VALUES = 3_000_000
 """In memory one may take 200 bytes."""
 TEXT_BYTES = 256 * MIB
 """One text in memory. One character beyond the Basic Multilingual Plane makes all of them four bytes wide."""
-CSV_BYTES = 256 * MIB
-CSV_ROWS = 2_000_000
 TREE_FILE_BYTES = 8 * MIB
 TREE_BYTES, TREE_NODES = 64 * MIB, 1_000_000
 """All files of a tree, and all their values. A value takes 600 bytes in memory, and 10 µs to read."""

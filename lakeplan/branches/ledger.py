@@ -96,11 +96,6 @@ def observe(
     return replace(ledger, at=moment, branches=seen)
 
 
-def is_first_look(ledger: Ledger, branch_id: str) -> bool:
-    """Whether a branch was there when lakeplan first looked at the repository."""
-    return ledger.branches[branch_id].first == ledger.began
-
-
 def assume_created(ledger: Ledger, head_dates: Mapping[str, int]) -> Ledger:
     """Gives branches of the very first look the date of the HEAD they had then (epoch seconds by commit id),
     never later than that look. Branches that appeared later are known to be newer."""

@@ -12,7 +12,7 @@ from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.collection import connect_preparer
-from lakeplan.lakefs.credentials import Approve, check_binding, storage_variable
+from lakeplan.lakefs.credentials import Approve, check_binding, variable
 from lakeplan.lakefs.transport import Timeouts
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
 from lakeplan.stores.open import open_sweep_store
@@ -178,7 +178,7 @@ def bind_storage(
 ) -> None:
     """Raises CredentialsError for an ``endpoint_url`` of the tree that the storage's credentials are not
     bound to."""
-    name = storage_variable(server.name)
+    name = variable(server.name, "STORAGE_URL")
     check_binding(
         f"storage of server {server.name}",
         config.endpoint_url if config else None,

@@ -27,7 +27,6 @@ from lakeplan.lakefs.credentials import (
     find_credentials,
     read_lakectl,
     several,
-    storage_variable,
     variable,
 )
 from lakeplan.lakefs.transport import Timeouts
@@ -116,7 +115,7 @@ class Session:
                 config,
                 self.credentials(server),
                 timeouts=self.timeouts,
-                storage=several(self.environ.get(storage_variable(server), "")),
+                storage=several(self.environ.get(variable(server, "STORAGE_URL"), "")),
             )
         return self._readers[server]
 

@@ -212,7 +212,7 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
             _words(source),
             source.size,
             blocks,
-            *_scratch(compiled.SLACK),
+            *_scratch(),
             body,
             _words(body),
             places,
@@ -261,7 +261,7 @@ def _words(buffer: Bytes) -> npt.NDArray[np.uint64]:
     return np.ndarray((buffer.size - 7,), "<u8", buffer, strides=(1,))
 
 
-def _scratch(slack: int) -> tuple[Bytes, Any]:
+def _scratch() -> tuple[Bytes, Any]:
     """Where this thread inflates blocks."""
     if not hasattr(_local, "scratch"):
         _grow(1 << 20)

@@ -256,22 +256,6 @@ def field_timestamp(number: int, us: int) -> bytes:
     return field_bytes(number, field_int(1, seconds) + field_int(2, rest * 1000))
 
 
-def read_gc_rules(data: bytes, *, name: str) -> GcRules | None:
-    """The stored rules, nonsense values included; None when the file is empty. Raises FormatError."""
-    if not data:
-        return None
-    default = 0
-    branches: dict[str, int] = {}
-    with blame(name):
-        for number, value in read_fields(data):
-            if number == 1:
-                default = as_int32(value)
-            elif number == 2:
-                key, days = as_pair(value)
-                branches[as_text(key)] = 0 if days is None else as_int32(days)
-    return GcRules(default, branches)
-
-
 def write_gc_rules(rules: GcRules | None) -> bytes:
     """The file of ``rules``; the empty file for None. Rules that hold only zeros are written as an explicit
     zero, which protobuf allows: an empty file would mean no rules."""

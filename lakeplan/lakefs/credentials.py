@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -186,47 +185,13 @@ Approve = Callable[[str, str], bool]
 the address in its one form. Without a terminal there is none."""
 
 STATE_URL = "LAKEPLAN_STATE_URL"
-SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
+SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
 BUCKETS = frozenset({"s3", "gs"})
-RESERVED_PREFIX = "LAKEPLAN_VAR"
-"""``${VAR}`` in server settings reads ``LAKEPLAN_VAR_*`` (the design)."""
 
 
 def variable(server: str, suffix: str) -> str:
     """``LAKEPLAN_<SERVER>_<SUFFIX>``: the server's name in capitals, ``-`` as ``_``."""
     return f"LAKEPLAN_{server.upper().replace('-', '_')}_{suffix}"
-
-
-def storage_variable(server: str) -> str:
-    """The variable that a server's storage is bound by."""
-    return variable(server, "STORAGE_URL")
-
-
-def check_server_names(names: Iterable[str], options: Iterable[str] = ()) -> None:
-    """Raises CredentialsError when two servers would read the same variables, or when a server's variable is
-    an option's (``options``: the ``LAKEPLAN_…`` names that set options) or one of ``LAKEPLAN_VAR_*``."""
-    taken: dict[str, str] = {}
-    reserved = {STATE_URL, *options}
-    for name in names:
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-            raise CredentialsError(
-                "a server's name must do for a variable: letters, digits, - and _", where=f"server {name}"
-            )
-        for suffix in SUFFIXES:
-            own = variable(name, suffix)
-            if own in taken:
-                raise CredentialsError(
-                    f"servers {taken[own]} and {name} would share the variable {own}",
-                    where=f"server {name}",
-                    hint="rename one of them",
-                )
-            if own in reserved or own.startswith(RESERVED_PREFIX + "_"):
-                raise CredentialsError(
-                    f"its variable {own} has another meaning",
-                    where=f"server {name}",
-                    hint="rename the server",
-                )
-            taken[own] = name
 
 
 def find_credentials(
@@ -244,7 +209,7 @@ def find_credentials(
     there, and when the binding fails (``check_binding``); nothing has been sent then.
     """
     where = f"server {server.name}"
-    key_name, secret_name = (variable(server.name, suffix) for suffix in SUFFIXES[:2])
+    key_name, secret_name = (variable(server.name, suffix) for suffix in SUFFIXES)
     own_key, own_secret = environ.get(key_name), environ.get(secret_name)
     endpoint_name = variable(server.name, "ENDPOINT_URL")
     bindings = {endpoint_name: environ.get(endpoint_name)}

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 
-from lakeplan.errors import LakeplanError
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import NEVER_EXPIRES, limit_us, zone_clock
 from lakeplan.values.rules import GcRules
@@ -55,16 +54,6 @@ class BranchSets:
         shared between commits with the same set."""
         shown = [(mask.bit_count(), self.names_in(mask, limit)) for mask in self.masks]
         return (shown[position] for position in self.of_commit)
-
-    def by_metarange(self, graph: CommitGraph) -> dict[str, int]:
-        """For every metarange that some branch keeps, the mask of the branches that do."""
-        masks: dict[str, int] = {}
-        for meta_range_id, position in zip(graph.meta_range_ids, self.of_commit, strict=True):
-            if position and meta_range_id:
-                known = masks.get(meta_range_id)
-                mask = self.masks[position]
-                masks[meta_range_id] = mask if known is None else known | mask
-        return masks
 
 
 def branch_sets(
@@ -107,36 +96,6 @@ def _branches_by_days(graph: CommitGraph, rules: GcRules) -> tuple[list[int], li
         at_least |= by_days[value]
         masks.append(at_least)
     return days, masks[::-1]
-
-
-def kept_by_branch(
-    graph: CommitGraph,
-    rules: GcRules,
-    as_of: datetime,
-    branches: Iterable[str] | None = None,
-    zone: tzinfo = timezone.utc,
-) -> Iterator[tuple[str, array[int]]]:
-    """For each of ``branches`` (all when None; ascending by name), the numbers of the commits it keeps, HEAD
-    first. A walk ends where nothing further up is young enough, so the cost follows what is kept.
-
-    Raises LakeplanError for a branch that the graph does not have.
-    """
-    head_of = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
-    for name in sorted(head_of if branches is None else set(branches)):
-        if name not in head_of:
-            raise LakeplanError(f"there is no branch {name} in this history", hint="name one that exists")
-        yield name, _kept_from(graph, head_of[name], limit_us(as_of, rules.days_for(name), zone))
-
-
-def _kept_from(graph: CommitGraph, head: int, limit: int) -> array[int]:
-    created, parents, newest = graph.creation_us, graph.main_parent, graph.newest_ancestor_us
-    kept = array("i", [head])
-    child = head
-    while newest[child] > limit and (parent := parents[child]) >= 0:
-        if created[child] > limit:
-            kept.append(parent)
-        child = parent
-    return kept
 
 
 @dataclass(frozen=True)

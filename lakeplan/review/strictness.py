@@ -222,7 +222,6 @@ _ELSEWHERE = {
     "apiVersion": neutral("there is one version"),
 }
 JUDGED_ELSEWHERE = tuple(Setting(path, "", rule) for path, rule in _ELSEWHERE.items())
-EVERY = (*SWEEP, *SAFETY, *LIFECYCLE, *TREE, *SERVER, *JUDGED_ELSEWHERE)
 
 
 def stricter(table: Iterable[Setting], then: Block, now: Block) -> Block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -81,9 +81,6 @@ class Store:
     def run(self, sql: str, *values: Value) -> int:
         """Runs a statement and returns how many rows it touched."""
         return self._connection.execute(sql, values).rowcount
-
-    def run_many(self, sql: str, values: Sequence[tuple[Value, ...]]) -> None:
-        self._connection.executemany(sql, values)
 
     def close(self) -> None:
         with self._lock:

@@ -231,12 +231,6 @@ def is_local(session: SparkSession) -> bool:
     return (session.sparkContext.master or "").startswith("local")
 
 
-def expect(session: SparkSession, options: SparkOptions, estimated_bytes: int) -> None:
-    """For a session that was opened before it was known how much there is to read."""
-    if SHUFFLE_PARTITIONS not in options.conf:
-        session.conf.set(SHUFFLE_PARTITIONS, str(shuffle_partitions(estimated_bytes)))
-
-
 def shuffle_partitions(estimated_bytes: int) -> int:
     return max(2, min(MAX_SHUFFLE_PARTITIONS, estimated_bytes // BYTES_A_SHUFFLE_PARTITION))
 

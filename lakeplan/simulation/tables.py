@@ -39,10 +39,6 @@ def write(folder: Path, table: pa.Table) -> None:
         pq.write_table(table, folder / "part-00000.parquet", compression="snappy")
 
 
-def write_empty(folder: Path, columns: Sequence[Column], *, with_rule_set: bool) -> None:
-    write(folder, schema(columns, with_rule_set=with_rule_set).empty_table())
-
-
 def commits(graph: CommitGraph, judged: Sequence[Judged]) -> pa.Table:
     """``commits/``: every commit of the dump, once for each rule set; ordered by rule set, then id."""
     several = len(judged) > 1

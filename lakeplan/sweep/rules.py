@@ -22,8 +22,6 @@ from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, MarkClass, SweepSettings
 
 MIN_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 120.0
-MAX_TRIES = 10
-"""Of one batch: a store that is busy for some ten minutes ends the run, which can go on later."""
 
 
 def backoff_seconds(

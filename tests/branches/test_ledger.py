@@ -17,7 +17,6 @@ from lakeplan.branches.ledger import (
     check_clock,
     dump_ledger,
     facts_of,
-    is_first_look,
     load_ledger,
     note_staged,
     observe,
@@ -95,8 +94,7 @@ class DescribeObserving:
 
     def it_knows_which_branches_were_there_at_the_first_look(self):
         ledger = looks((0, {"f": "a"}), (0, {"f": "a", "g": "a"}), (5, {"f": "b", "g": "a"}))
-        assert is_first_look(ledger, "f")
-        assert not is_first_look(ledger, "g")
+        assert ledger.branches["f"].first == ledger.began
         assert ledger.branches["g"].first == epoch(0) + 1
         assert ledger.branches["f"] == Record(epoch(0), "b", "a", moved=epoch(5))
 

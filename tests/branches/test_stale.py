@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakeplan.branches.verdicts import MAX_STALE, StaleBranches, stale_branches
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import kept_by_branch
+from lakeplan.retention.keepers import branch_sets
 from lakeplan.retention.rules import ServerWalk
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import GcRules
@@ -124,7 +124,8 @@ def it_is_what_goes_out_of_the_kept_commits_without_the_branch(world):
     if stale is None:
         return
     held = rules or GcRules(36_500)
-    kept = {name: {drawn.ids[n] for n in numbers} for name, numbers in kept_by_branch(drawn, held, NOW)}
+    sets = branch_sets(drawn, held, NOW)
+    kept = {name: {c for n, c in enumerate(drawn.ids) if name in sets.branches(n)} for name in sets.names}
     active = {drawn.ids[n] for n, flag in enumerate(ServerWalk(drawn, held).active(NOW, UTC)) if flag}
     for name, only in stale.only_here(answer(stale, objects)).items():
         others = set().union(*(ids for other, ids in kept.items() if other != name))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import requests
 
-from lakeplan.formats.collector import read_commits_csv
 from lakeplan.formats.namespace import is_xid, time_of_descending
 from lakeplan.formats.uncommitted import read_uncommitted
+from tests.commits_csv import read_commits_csv
 
 PREPARE = "/gc/prepare_commits"
 NO_RULES = {"message": "get gc rules: not found"}
@@ -37,7 +37,7 @@ class DescribeCommits:
         commit = repo.commit_object("main", "a")
         repo.set_rules(1)
         result = prepare(repo)["result"]
-        active = read_commits_csv(server.read_location(result["gc_commits_location"]), name="commits.csv")
+        active = read_commits_csv(server.read_location(result["gc_commits_location"]))
         first = commit["parents"][0]
         assert active == {commit["id"]: commit["meta_range_id"], first: ""}
 
@@ -63,7 +63,7 @@ class DescribeCommits:
         assert answer.status_code == 201
         link = requests.get(answer.json()["gc_commits_presigned_url"], timeout=60)
         assert link.status_code == 200
-        assert set(read_commits_csv(link.content, name="commits.csv")) == {repo.head()}
+        assert set(read_commits_csv(link.content)) == {repo.head()}
 
     def it_names_runs_so_that_the_newest_is_the_smallest(self, repo, prepare):
         repo.set_rules(1)

@@ -13,10 +13,10 @@ from datetime import datetime, timezone
 import pytest
 import requests
 
-from lakeplan.formats.collector import read_commits_csv
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import server_verdict
 from lakeplan.values.rules import GcRules
+from tests.commits_csv import read_commits_csv
 
 DAY = 86400
 
@@ -62,11 +62,11 @@ def active(repo, server, eventually):
     def ask():
         if server.presigns:
             link = repo.post("/gc/prepare_commits").json()["gc_commits_presigned_url"]
-            return read_commits_csv(requests.get(link, timeout=60).content, name="commits.csv")
+            return read_commits_csv(requests.get(link, timeout=60).content)
         task = repo.post("/gc/prepare_commits/async").json()["id"]
         eventually(lambda: repo.get("/gc/prepare_commits/status", id=task).json()["completed"])
         result = repo.get("/gc/prepare_commits/status", id=task).json()["result"]
-        return read_commits_csv(server.read_location(result["gc_commits_location"]), name="commits.csv")
+        return read_commits_csv(server.read_location(result["gc_commits_location"]))
 
     return ask
 

@@ -11,9 +11,7 @@ from lakeplan.lakefs.credentials import (
     LakectlSettings,
     Secret,
     check_binding,
-    check_server_names,
     find_credentials,
-    storage_variable,
     variable,
 )
 from lakeplan.values.desired import ServerConfig
@@ -199,20 +197,6 @@ class DescribeCheckBinding:
 class DescribeNames:
     def it_makes_variables_of_names(self) -> None:
         assert variable("eu-prod", "ACCESS_KEY_ID") == "LAKEPLAN_EU_PROD_ACCESS_KEY_ID"
-        assert storage_variable("prod") == "LAKEPLAN_PROD_STORAGE_URL"
-        check_server_names(["eu-prod", "us-prod", "a_b"])
-
-    @pytest.mark.parametrize(
-        "names", [["eu-prod", "eu_prod"], ["prod", "PROD"], ["var-x"], ["var"], ["a.b"], ["ü"], [""]]
-    )
-    def it_refuses_names_that_collide(self, names: list[str]) -> None:
-        with pytest.raises(CredentialsError):
-            check_server_names(names)
-
-    def it_refuses_a_name_that_makes_an_option_s_variable(self) -> None:
-        with pytest.raises(CredentialsError, match="another meaning"):
-            check_server_names(["state", "plan"], options=["LAKEPLAN_PLAN_ENDPOINT_URL"])
-        check_server_names(["state", "plan"], options=["LAKEPLAN_PLAN_OUT"])
 
 
 class DescribeSecret:

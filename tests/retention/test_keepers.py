@@ -8,7 +8,7 @@ import pytest
 
 from lakeplan.errors import LakeplanError
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import Keeper, branch_sets, kept_by_branch, reaching, why
+from lakeplan.retention.keepers import Keeper, branch_sets, reaching, why
 from lakeplan.retention.rules import to_us
 from lakeplan.values.rules import GcRules
 from tests.retention.literal import fixed_worlds, literal_documented_walk
@@ -60,23 +60,6 @@ def it_shares_sets_between_commits(draw: Any, now: Any) -> None:
     assert [sets.count(n) for n in range(len(graph))] == [0] * 200 + [1] * 50 + [2] * 51
 
 
-def it_unites_the_branches_of_a_metarange_that_commits_share(draw: Any, now: Any) -> None:
-    graph = draw("main -> b 1 a\n a 30\n dev -> c 20 z\n z 40")
-    graph.meta_range_ids[:] = ["", "shared", "shared", "expired"]
-    sets = branch_sets(graph, GcRules(7), now)
-    masks = sets.by_metarange(graph)
-    assert {key: sets.names_in(mask) for key, mask in masks.items()} == {"shared": ("dev", "main")}
-
-
-def it_lists_what_a_branch_keeps(draw: Any, now: Any) -> None:
-    graph = draw(PICTURE)
-    kept = {b: [graph.ids[n] for n in commits] for b, commits in kept_by_branch(graph, RULES, now)}
-    assert kept == {"feature": ["f"], "main": ["d", "c", "b", "a"], "twin": ["d", "c", "b"]}
-    assert [b for b, _ in kept_by_branch(graph, RULES, now, ["twin", "main"])] == ["main", "twin"]
-    with pytest.raises(LakeplanError, match="no branch gone"):
-        list(kept_by_branch(graph, RULES, now, ["gone"]))
-
-
 def it_says_why_a_commit_is_kept(draw: Any, now: Any) -> None:
     graph, then = draw(PICTURE), to_us(now)
     keepers = why(graph, RULES, "b", now)
@@ -125,19 +108,12 @@ def it_names_those_that_a_full_walk_from_every_start_finds() -> None:
         expected = {c: sorted(b for b in found.get(c, ()) if b is not None) for c in graph.ids}
         moment = (world.rules, world.as_of, world.zone)
         sets = branch_sets(graph, *moment)
-        metaranges: dict[str, set[str]] = {}
         for n, commit in enumerate(graph.ids):
             assert list(sets.branches(n)) == expected[commit]
             assert sets.count(n) == len(expected[commit])
             assert [k.branch for k in why(graph, world.rules, commit, *moment[1:]) if k.branch] == (
                 expected[commit]
             )
-            if expected[commit]:
-                metaranges.setdefault(graph.meta_range_ids[n], set()).update(expected[commit])
-        masks = sets.by_metarange(graph)
-        assert {m: set(sets.names_in(mask)) for m, mask in masks.items()} == metaranges
-        for branch, commits in kept_by_branch(graph, *moment[:2], zone=world.zone):
-            assert sorted(graph.ids[n] for n in commits) == [c for c in graph.ids if branch in expected[c]]
 
 
 def it_says_until_when_each_of_those_keeps_a_commit() -> None:
