@@ -9,12 +9,13 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names
-from lakeplan.output.plan_impact import render_gates
-from lakeplan.output.text import UNKNOWN, Money, count, counted, duration, moment, size
+from lakeplan.output.plan_impact import gates_of, render_gates
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, duration, moment, volume
 
 Json = Mapping[str, Any]
 
 _REASONS = {
+    "not_crossed": "not crossed yet",
     "default_branch": "the default branch",
     "no_creation_time": "no creation time is recorded",
     "read_only": "the repository is read-only",
@@ -58,44 +59,35 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
         if repository["failure"]:
             _failure(page, repository["failure"])
             continue
-        for warning in repository["warnings"]:
-            page.hanging(Cell("!", "bold yellow"), page.join(warning))
-        going = [b for b in repository["branches"] if b["verdict"] == "delete"]
-        if going:
-            going_table(page, going, document["as_of"], Money.of(repository))
-        staying = [b for b in repository["branches"] if b["verdict"] != "delete"]
-        if staying:
-            staying_table(page, staying, document["as_of"])
-        follows_table(page, repository, Money.of(repository))
-        stale_table(page, repository["branches"], Money.of(repository))
+        page.warnings(repository["warnings"])
+        cost, branches = Money.of(repository), repository["branches"]
+        going_table(page, [b for b in branches if b["verdict"] == "delete"], document["as_of"], cost)
+        staying_table(page, [b for b in branches if b["verdict"] != "delete"], document["as_of"])
+        follows_table(page, repository, cost)
+        stale_table(page, branches, cost)
         _notes(page, repository)
-    render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
+    render_gates(page, gates_of(document))
     _not_ours(page, document)
     for caveat in document["caveats"]:
-        page.line(Cell(f"Idle ages: {caveat}.", "dim"))
+        page.dim(f"Idle ages: {caveat}.", indent=0)
     summary = document["summary"]
     page.blank()
-    page.line(
-        Cell("Lifecycle plan:", "bold"),
-        f" {count(summary['delete'])} to delete, {count(summary['keep'])} to keep",
-        f", {counted(summary['failed'], 'repository')} failed" if summary["failed"] else "",
-        f". Judged at {moment(document['as_of'])}.",
-    )
+    failed = f", {counted(summary['failed'], 'repository')} failed" if summary["failed"] else ""
+    text = f"{count(summary['delete'])} to delete, {count(summary['keep'])} to keep{failed}."
+    page.labelled("Lifecycle plan:", "bold", f"{text} Judged at {moment(document['as_of'])}.", indent=0)
 
 
 def going_table(page: Page, branches: Sequence[Json], as_of: str, cost: Money) -> None:
     """Branches that go: by which policy and since when, until when their commits are safe and what goes then
     (columns only where there is something to say); below it what is lost with a branch."""
+    if not branches:
+        return
     wide = page.width >= _WIDE
     rows = [_going(b, as_of, cost, wide=wide) for b in branches]
     safe = "safe until" if any(b["safe_until"] for b in branches) else ""
     then = "then go" if any(b["follows"] for b in branches) else ""
-    page.table(
-        ("", "goes", "age", "idle", "policy", "crossed" if wide else "", safe, then),
-        rows,
-        figures=(2, 3),
-        solid=(0, 5, 6),
-    )
+    headers = ("", "goes", "age", "idle", "policy", "crossed" if wide else "", safe, then)
+    page.table(headers, rows, figures=(2, 3), solid=(0, 5, 6))
     losses_of(page, branches)
 
 
@@ -106,15 +98,10 @@ def stale_table(page: Page, branches: Sequence[Json], cost: Money, limit: int | 
         return
     title = f"{counted(len(stale), 'stale branch')}, and what each alone holds (at most)"
     page.line(Cell(title, "bold"), indent=2)
-    page.table(
-        ("", "last commit", "commits", "objects", "bytes", *cost.header()),
-        [[_name(branch), *only_here(branch["only_here"], cost)] for branch in stale[:limit]],
-        figures=(2, 3, 4, 5),
-        solid=(1,),
-        indent=4,
-    )
-    if limit is not None and len(stale) > limit:
-        page.line(Cell(f"and {count(len(stale) - limit)} more", "dim"), indent=4)
+    headers = ("", "last commit", "commits", "objects", "bytes", *cost.header())
+    rows = [[_name(branch), *only_here(branch["only_here"], cost)] for branch in stale[:limit]]
+    page.table(headers, rows, figures=(2, 3, 4, 5), solid=(1,), indent=4)
+    page.rest(len(stale), limit, indent=4)
 
 
 def stale_first(branches: Sequence[Json]) -> list[Json]:
@@ -131,13 +118,7 @@ def _holding_most(branch: Json) -> tuple[bool, int, str, str]:
 
 def only_here(only: Json, cost: Money) -> list[str]:
     """Last commit, commits, objects, bytes, and money where there is a price."""
-    return [
-        _day(only["idle_since"]),
-        count(only["commits"]),
-        UNKNOWN if only["objects"] is None else count(only["objects"]),
-        UNKNOWN if only["size_bytes"] is None else size(only["size_bytes"]),
-        *cost.cells(only["size_bytes"]),
-    ]
+    return [_day(only["idle_since"]), count(only["commits"]), *amounts(only, cost)]
 
 
 def losses_of(page: Page, branches: Sequence[Json]) -> None:
@@ -150,12 +131,9 @@ def losses_of(page: Page, branches: Sequence[Json]) -> None:
 
 def staying_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
     """Branches that stay: why, and until when."""
-    page.table(
-        ("", "stays", "age", "idle", "because", "goes at"),
-        [_staying(b, as_of) for b in branches],
-        figures=(2, 3),
-        solid=(0,),
-    )
+    if branches:
+        headers = ("", "stays", "age", "idle", "because", "goes at")
+        page.table(headers, [_staying(b, as_of) for b in branches], figures=(2, 3), solid=(0,))
 
 
 def _subtitle(repository: Json) -> str:
@@ -197,12 +175,10 @@ def then_goes(follows: Json | None, cost: Money) -> str:
         return ""
     if not follows["commits"]:
         return "nothing"
+    commits = counted(follows["commits"], "commit")
     if follows["objects"] is None or follows["size_bytes"] is None:
-        return f"{counted(follows['commits'], 'commit')}, objects {UNKNOWN}"
-    return (
-        f"{counted(follows['commits'], 'commit')}, {counted(follows['objects'], 'object')},"
-        f" {size(follows['size_bytes'])}{cost.words(follows['size_bytes'])}"
-    )
+        return f"{commits}, objects {UNKNOWN}"
+    return f"{commits}, {volume(follows, cost)}"
 
 
 def _staying(branch: Json, as_of: str) -> list[str | Cell]:
@@ -231,17 +207,13 @@ def losses(branch: Json) -> list[str]:
 
 def reason_of(branch: Json) -> str:
     """Why a branch stays, without its policy."""
-    return (
-        "not crossed yet"
-        if branch["reason"] == "not_crossed"
-        else _REASONS.get(branch["reason"], str(branch["reason"]))
-    )
+    return _REASONS.get(branch["reason"], str(branch["reason"]))
 
 
 def _because(branch: Json) -> str:
+    text = reason_of(branch)
     if branch["reason"] == "not_crossed":
-        return f"{branch['policy']} not crossed yet"
-    text = _REASONS.get(branch["reason"], str(branch["reason"]))
+        return f"{branch['policy']} {text}"
     if branch["reason"] in ("default_branch", "no_policy", "no_creation_time", "read_only"):
         return text
     return f"{text} (else {branch['policy']} lets it go)" if branch["policy"] else text
@@ -257,17 +229,8 @@ def follows_table(page: Page, repository: Json, cost: Money) -> None:
     if not totals:
         return
     page.line(Cell("What follows, if nobody writes (at most)", "bold"), indent=2)
-    rows: list[list[str | Cell]] = [
-        [
-            _MOMENTS[name],
-            count(total["commits"]),
-            UNKNOWN if total["objects"] is None else count(total["objects"]),
-            UNKNOWN if total["size_bytes"] is None else size(total["size_bytes"]),
-            *cost.cells(total["size_bytes"]),
-        ]
-        for name, total in totals.items()
-    ]
     headers = ("", "commits", "objects", "bytes", *cost.header())
+    rows = [[_MOMENTS[at], count(total["commits"]), *amounts(total, cost)] for at, total in totals.items()]
     page.table(headers, rows, figures=(1, 2, 3, 4), indent=4)
     if repository["objects_unknown"]:
         page.line(Cell(f"objects are unknown: {repository['objects_unknown']}", "yellow"), indent=4)
@@ -293,10 +256,8 @@ def _not_ours(page: Page, document: Json) -> None:
 
 
 def _failure(page: Page, failure: Json) -> None:
-    lines = [page.join(Cell("failed: ", "bold red"), failure["message"])]
-    if failure["hint"]:
-        lines.append(page.join(Cell("hint: ", "dim"), failure["hint"]))
-    page.hanging(Cell("x", "bold red"), *lines, indent=2)
+    text = page.join(Cell("failed: ", "bold red"), failure["message"])
+    page.failure(text, hint=failure["hint"], indent=2)
 
 
 def render_lifecycle_run(document: Json, console: Console) -> None:
@@ -306,8 +267,7 @@ def render_lifecycle_run(document: Json, console: Console) -> None:
         if not (repository["branches"] or repository["failure"] or repository["warnings"]):
             continue
         page.heading(repository["repository"], f"{counted(repository['kept'], 'branch')} kept")
-        for warning in repository["warnings"]:
-            page.hanging(Cell("!", "bold yellow"), page.join(warning))
+        page.warnings(repository["warnings"])
         rows: Sequence[Sequence[str | Cell]] = [
             [_name(b), b["commit_id"][:12], b["policy"] or "", _ENDS[b["outcome"]], b["message"]]
             for b in repository["branches"]
@@ -316,17 +276,14 @@ def render_lifecycle_run(document: Json, console: Console) -> None:
             page.table(("branch", "HEAD", "policy", "", ""), rows, solid=(1, 3))
         if repository["failure"]:
             _failure(page, repository["failure"])
-    render_gates(page, [*document["gates"], *(g for r in document["repositories"] for g in r["gates"])])
+    render_gates(page, gates_of(document))
     _not_ours(page, document)
     summary = document["summary"]
     page.blank()
-    failed = summary["repositories_failed"]
-    page.line(
-        Cell("Lifecycle run:", "bold"),
-        f" {count(summary['deleted'])} deleted, {count(summary['kept'])} kept",
-        f", {counted(failed, 'repository')} failed" if failed else "",
-        f". Run {document['run_id']}.",
-    )
+    errors = summary["repositories_failed"]
+    failed = f", {counted(errors, 'repository')} failed" if errors else ""
+    text = f"{count(summary['deleted'])} deleted, {count(summary['kept'])} kept{failed}."
+    page.labelled("Lifecycle run:", "bold", f"{text} Run {document['run_id']}.", indent=0)
 
 
 def render_lifecycle_undo(document: Json, console: Console) -> None:
@@ -335,29 +292,25 @@ def render_lifecycle_undo(document: Json, console: Console) -> None:
     for repository in document["repositories"]:
         page.heading(repository["repository"], f"run {repository['of_run']} of {moment(repository['at'])}")
         for branch in repository["branches"]:
-            style = {"restored": "green", "exists": "dim"}.get(branch["outcome"], "bold red")
-            parts = [
-                page.join(
-                    Cell(_name(branch), "bold"),
-                    Cell(f"  {branch['outcome']}", style),
-                    f" at {branch['commit_id'][:12]}" if branch["outcome"] == "restored" else "",
-                )
-            ]
-            parts += [page.join(text) for text in (branch["message"], *branch["warnings"]) if text]
-            if branch["outcome"] == "restored":
-                until = branch["safe_until"]
-                text = (
-                    f"its commits were safe until {moment(until)}" if until else "there were no GC rules then"
-                )
-                parts.append(page.join(Cell(text, "dim")))
-            page.hanging(Cell("+" if branch["outcome"] == "restored" else " ", "green"), *parts, indent=2)
+            _undone(page, branch)
         if repository["failure"]:
             _failure(page, repository["failure"])
     summary = document["summary"]
     page.blank()
-    page.line(
-        Cell("Lifecycle undo:", "bold"),
-        f" {count(summary['restored'])} restored, {count(summary['exists'])} exist already, "
-        f"{count(summary['failed'])} failed",
-        f", {count(summary['uncertain'])} uncertain." if summary["uncertain"] else ".",
-    )
+    text = f"{count(summary['restored'])} restored, {count(summary['exists'])} exist already, "
+    uncertain = f", {count(summary['uncertain'])} uncertain" if summary["uncertain"] else ""
+    text += f"{count(summary['failed'])} failed{uncertain}."
+    page.labelled("Lifecycle undo:", "bold", text, indent=0)
+
+
+def _undone(page: Page, branch: Json) -> None:
+    restored = branch["outcome"] == "restored"
+    style = {"restored": "green", "exists": "dim"}.get(branch["outcome"], "bold red")
+    at = f" at {branch['commit_id'][:12]}" if restored else ""
+    lines = [page.join(Cell(_name(branch), "bold"), Cell(f"  {branch['outcome']}", style), at)]
+    lines += [page.join(text) for text in (branch["message"], *branch["warnings"]) if text]
+    if restored:
+        until = branch["safe_until"]
+        text = f"its commits were safe until {moment(until)}" if until else "there were no GC rules then"
+        lines.append(page.join(Cell(text, "dim")))
+    page.hanging(Cell("+" if restored else " ", "green"), *lines, indent=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from lakeplan.output.text import safe, safe_segments
+from lakeplan.output.text import count, counted, safe, safe_segments
 
 _NARROWEST = 40
 _NAME_WIDTH = 14
@@ -60,6 +60,39 @@ class Page:
 
     def line(self, *parts: str | Cell, indent: int = 0) -> None:
         self.show(self.join(*parts), indent=indent)
+
+    def dim(self, text: str, *, indent: int = 2) -> None:
+        """A line of lesser weight."""
+        self.line(Cell(text, "dim"), indent=indent)
+
+    def labelled(self, label: str, style: str, text: str, *, indent: int = 2) -> None:
+        """``FAILED why``, the label in its style."""
+        self.line(Cell(label, style), f" {text}", indent=indent)
+
+    def failure(self, *lines: str | Cell | Text, hint: str = "", indent: int = 0) -> None:
+        """What failed, why, and what to do."""
+        shown = [line if isinstance(line, Text) else self.join(line) for line in lines]
+        if hint:
+            shown.append(self.join(Cell("hint: ", "dim"), hint))
+        self.hanging(Cell("x", "bold red"), *shown, indent=indent)
+
+    def warnings(self, texts: Iterable[str], *, indent: int = 0) -> None:
+        for text in texts:
+            self.hanging(Cell("!", "bold yellow"), text, indent=indent)
+
+    def facts(self, facts: Mapping[str, str], *, lead_width: int) -> None:
+        """Named values below each other; those without a value are left out."""
+        for name, value in facts.items():
+            if value:
+                self.hanging(Cell(name, "dim"), value, indent=2, lead_width=lead_width)
+
+    def rest(
+        self, total: int, limit: int | None, words: str = "more", *, noun: str = "", indent: int = 2
+    ) -> None:
+        """How many rows a table of at most ``limit`` rows left out."""
+        if limit is not None and total > limit:
+            left = counted(total - limit, noun) if noun else count(total - limit)
+            self.dim(f"and {left} {words}", indent=indent)
 
     def show(self, what: RenderableType, *, indent: int = 0) -> None:
         padded = Padding(what, (0, 0, 0, indent), expand=False) if indent else what

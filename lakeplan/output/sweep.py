@@ -9,7 +9,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
-from lakeplan.output.text import Money, count, counted, duration, moment, size
+from lakeplan.output.text import Money, amounts, count, counted, duration, moment, size, volume
 from lakeplan.values.sweep import MarkStage
 
 Json = Mapping[str, Any]
@@ -40,9 +40,9 @@ def render_marks(document: Json, console: Console, stage: MarkStage = "marked") 
         page.line(why, indent=2)
     for key, failure in document["failed"].items():
         page.heading(key, "not marked")
-        page.line(Cell("FAILED", "bold red"), f" {failure['message']}", indent=2)
+        page.labelled("FAILED", "bold red", failure["message"])
         if failure["hint"]:
-            page.line(Cell("hint: ", "dim"), failure["hint"], indent=2)
+            page.labelled("hint:", "dim", failure["hint"])
     render_gates(page, [gate for mark in document["marks"] for gate in mark["gates"]])
     page.blank()
     _total(page, document, stage)
@@ -60,19 +60,15 @@ _NEXT: Mapping[MarkStage, str] = {
 
 def _total(page: Page, document: Json, stage: MarkStage) -> None:
     marks, failed = document["marks"], len(document["failed"])
-    total = sum(mark["goes"]["objects"] for mark in marks)
-    size_bytes = sum(mark["goes"]["size_bytes"] for mark in marks)
+    total = {key: sum(mark["goes"][key] for mark in marks) for key in ("objects", "size_bytes")}
     title, end = {
         "marked": ("Marked:", "Nothing was deleted."),
         "approved": ("Approved:", "Nothing was deleted."),
         "begun": ("Not finished:", "A sweep began to delete them and did not end."),
     }[stage]
-    page.line(
-        Cell(title, "bold"),
-        f" {counted(total, 'object')}, {size(size_bytes)} in {counted(len(marks), 'repository')}",
-        f"; {failed} failed" if failed else "",
-        f". {end}",
-    )
+    errors = f"; {failed} failed" if failed else ""
+    text = f"{volume(total)} in {counted(len(marks), 'repository')}{errors}. {end}"
+    page.labelled(title, "bold", text, indent=0)
 
 
 def _mark(page: Page, mark: Json) -> None:
@@ -85,38 +81,21 @@ def _mark(page: Page, mark: Json) -> None:
             continue
         goes = key in ("backlog", "newly_expired") or (key == "never_committed" and collects)
         verdict = Cell("goes", "red") if goes else Cell("stays", "green")
-        rows.append(
-            (
-                verdict,
-                Cell(name, style if goes else ""),
-                count(amount["objects"]),
-                size(amount["size_bytes"]),
-                *cost.cells(amount["size_bytes"]),
-                why,
-            )
-        )
+        rows.append((verdict, Cell(name, style if goes else ""), *amounts(amount, cost), why))
     if rows:
         headers = ("", "", "objects", "size", *cost.header(), "")
         page.table(headers, rows, figures=(2, 3, 4) if cost.shown else (2, 3), solid=(0, 1))
     else:
         page.line("nothing may go", indent=2)
-    page.line(
-        Cell(
-            f"of {counted(mark['candidates']['objects'], 'object')} older than"
-            f" {moment(mark['cutoff'])}; may be swept from {moment(mark['sweep_from'])}"
-            f" to {moment(mark['sweep_until'])}",
-            "dim",
-        ),
-        indent=2,
+    page.dim(
+        f"of {counted(mark['candidates']['objects'], 'object')} older than {moment(mark['cutoff'])};"
+        f" may be swept from {moment(mark['sweep_from'])} to {moment(mark['sweep_until'])}"
     )
     if mark["unreadable"]:
+        unreadable = counted(len(mark["unreadable"]), "repository")
         named = ", ".join(sorted(mark["unreadable"])[:5])
-        page.line(
-            Cell("blocked:", "bold red"),
-            f" {counted(len(mark['unreadable']), 'repository')} of the server could not be read ({named})"
-            " and may hold addresses here",
-            indent=2,
-        )
+        text = f"{unreadable} of the server could not be read ({named}) and may hold addresses here"
+        page.labelled("blocked:", "bold red", text)
 
 
 def render_mark_list(document: Json, console: Console) -> None:
@@ -132,15 +111,20 @@ def render_mark_list(document: Json, console: Console) -> None:
     page.table(("mark", "repository", "by", "approved"), rows, solid=(0,), indent=0)
 
 
+_OUTCOMES = {
+    "deleted": Cell("deleted"),
+    "saved": Cell("saved", "green"),
+    "failed": Cell("FAILED", "bold red"),
+    "pending": Cell("not done yet", "yellow"),
+}
+
+
 def render_approval(document: Json, console: Console) -> None:
     page = Page(console)
-    page.line(
-        Cell("Approved:", "bold green"),
-        f" {counted(document['objects'], 'object')}, {size(document['size_bytes'])}"
-        f"{Money.of(document).words(document['size_bytes'])}, by {document['by']}:"
-        f" {document['reason']}",
-    )
-    page.line(Cell(f"digest {document['digest']}", "dim"))
+    approved = volume(document, Money.of(document))
+    text = f"{approved}, by {document['by']}: {document['reason']}"
+    page.labelled("Approved:", "bold green", text, indent=0)
+    page.dim(f"digest {document['digest']}", indent=0)
     page.line(f"lakeplan sweep run {document['mark_id']}", indent=2)
 
 
@@ -150,47 +134,41 @@ def render_sweep(document: Json, console: Console) -> None:
     page.heading(document["repository"], f"sweep of mark {document['mark_id']}")
     cost = Money.of(document)
     rows: list[Sequence[str | Cell]] = [
-        (
-            Cell(name, style),
-            count(document[key]["objects"]),
-            size(document[key]["size_bytes"]),
-            *cost.cells(document[key]["size_bytes"]),
-        )
-        for key, name, style in (
-            ("deleted", "deleted", ""),
-            ("saved", "saved", "green"),
-            ("failed", "FAILED", "bold red"),
-            ("pending", "not done yet", "yellow"),
-        )
+        (outcome, *amounts(document[key], cost))
+        for key, outcome in _OUTCOMES.items()
         if document[key]["objects"] or key == "deleted"
     ]
     page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
     for reason, number in document["reasons"].items():
         page.line(f"{counted(number, 'object')} {reason}", indent=2)
     _settings_of_the_tree(page, document)
-    if document["came_back"] is None:
-        page.line(Cell("unknown:", "bold yellow"), " whether anything deleted is held again", indent=2)
-    elif document["came_back"]:
-        back = f" {counted(document['came_back'], 'object')} deleted and held again since: "
-        if document["settings"]["mode"] == "quarantine":
-            page.line(Cell("MISSING:", "bold red"), f"{back}the data is in quarantine", indent=2)
-            page.line(f"lakeplan sweep restore {document['mark_id']}", indent=4)
-        else:
-            page.line(Cell("LOST:", "bold red"), f"{back}the data is gone", indent=2)
+    _came_back(page, document)
     if document["problem"]:
-        page.line(Cell("stopped:", "bold red"), f" {document['problem']}", indent=2)
+        page.labelled("stopped:", "bold red", document["problem"])
     if document["not_yet_reclaimed"]:
-        page.line(Cell("note:", "bold yellow"), f" {document['not_yet_reclaimed']}", indent=2)
+        page.labelled("note:", "bold yellow", document["not_yet_reclaimed"])
     page.blank()
-    verified = f"{counted(document['verified'], 'object')} asked for again and gone"
+    deleted, size_bytes = document["deleted"]["objects"], document["deleted"]["size_bytes"]
     page.line(
         Cell("Swept:" if document["finished"] else "Not finished:", "bold"),
-        f" {count(document['deleted']['objects'])} deleted, {size(document['deleted']['size_bytes'])}"
-        f"{cost.words(document['deleted']['size_bytes'])}"
-        f"; {verified}.",
+        f" {count(deleted)} deleted, {size(size_bytes)}{cost.words(size_bytes)}",
+        f"; {counted(document['verified'], 'object')} asked for again and gone.",
     )
     if not document["finished"]:
         page.line(f"lakeplan sweep run {document['mark_id']} goes on with it", indent=2)
+
+
+def _came_back(page: Page, document: Json) -> None:
+    """Deleted objects that something holds again."""
+    if document["came_back"] is None:
+        page.labelled("unknown:", "bold yellow", "whether anything deleted is held again")
+    elif document["came_back"]:
+        back = f"{counted(document['came_back'], 'object')} deleted and held again since: the data is"
+        if document["settings"]["mode"] == "quarantine":
+            page.labelled("MISSING:", "bold red", f"{back} in quarantine")
+            page.line(f"lakeplan sweep restore {document['mark_id']}", indent=4)
+        else:
+            page.labelled("LOST:", "bold red", f"{back} gone")
 
 
 def _settings_of_the_tree(page: Page, document: Json) -> None:
@@ -201,7 +179,7 @@ def _settings_of_the_tree(page: Page, document: Json) -> None:
         text = duration(value) if name.endswith("_seconds") else value
         named.append(f"sweep.{name.removesuffix('_seconds')} is {text}")
     if named:
-        page.line(Cell("note:", "bold yellow"), f" changed since the approval: {', '.join(named)}", indent=2)
+        page.labelled("note:", "bold yellow", f"changed since the approval: {', '.join(named)}")
 
 
 def render_after_apply(document: Json, console: Console) -> None:
@@ -221,22 +199,18 @@ def render_restore(document: Json, console: Console) -> None:
     page = Page(console)
     page.heading(document["repository"], f"restored from mark {document['mark_id']}")
     for address, why in document["failures"].items():
-        page.line(Cell("FAILED", "bold red"), f" {address}: {why}", indent=2)
-    page.line(
-        Cell("Restored:", "bold"),
-        f" {counted(document['restored'], 'object')}; {count(document['already_there'])} were there already",
-        f"; {count(document['failed'])} failed" if document["failed"] else "",
-        ".",
-    )
+        page.labelled("FAILED", "bold red", f"{address}: {why}")
+    there = f"{count(document['already_there'])} were there already"
+    failed = f"; {count(document['failed'])} failed" if document["failed"] else ""
+    page.labelled("Restored:", "bold", f"{counted(document['restored'], 'object')}; {there}{failed}.")
     if document["note"]:
-        page.line(Cell("note:", "bold yellow"), f" {document['note']}", indent=2)
+        page.labelled("note:", "bold yellow", document["note"])
     if document["collectable_again"]:
-        page.line(
-            Cell("note:", "bold yellow"),
-            f" no kept commit holds {count(document['collectable_again'])} of them: the next collection may"
-            " take them again after sweep.min_age. Lengthen the retention, or branch from the commit.",
-            indent=2,
+        text = (
+            f"no kept commit holds {count(document['collectable_again'])} of them: the next collection may"
+            " take them again after sweep.min_age. Lengthen the retention, or branch from the commit."
         )
+        page.labelled("note:", "bold yellow", text)
 
 
 def render_purge(document: Json, console: Console) -> None:
@@ -258,16 +232,14 @@ def render_purge(document: Json, console: Console) -> None:
         for why, number in one["kept_reasons"].items():
             page.line(f"{one['mark_id']}: kept {counted(number, 'copy')}: {why}", indent=2)
         for key, why in one["failures"].items():
-            page.line(Cell("FAILED", "bold red"), f" {key}: {why}", indent=2)
+            page.labelled("FAILED", "bold red", f"{key}: {why}")
         if one["problem"]:
-            page.line(Cell("stopped:", "bold red"), f" {one['problem']}", indent=2)
+            page.labelled("stopped:", "bold red", one["problem"])
         if one["needed"]:
             page.line(f"lakeplan sweep restore {one['mark_id']}", indent=2)
     for one in document["refused"]:
-        page.line(
-            Cell("NOT PURGED", "bold red"),
-            f" {one['repository']} mark {one['mark_id']}: {one['message']}",
-            indent=2,
+        page.labelled(
+            "NOT PURGED", "bold red", f"{one['repository']} mark {one['mark_id']}: {one['message']}"
         )
         if one["hint"]:
-            page.line(Cell("hint: ", "dim"), one["hint"], indent=4)
+            page.labelled("hint:", "dim", one["hint"], indent=4)

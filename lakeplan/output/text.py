@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -198,9 +198,29 @@ class Money:
         return f", {money(self.price.monthly(size_bytes), self.price.currency)} a month"
 
 
+NO_MONEY = Money()
+
+
 def priced(parts: Iterable[Json]) -> bool:
     """Whether a table of these has money in it."""
     return any(part.get(KEY) is not None for part in parts)
+
+
+def known(value: int | None, form: Callable[[int], str] = count) -> str:
+    """A figure, or that it is unknown."""
+    return UNKNOWN if value is None else form(value)
+
+
+def amounts(part: Json, cost: Money = NO_MONEY) -> list[str]:
+    """The cells of ``objects``, ``size_bytes`` and, where there is a price, money."""
+    size_bytes = part["size_bytes"]
+    return [known(part["objects"]), known(size_bytes, size), *cost.cells(size_bytes)]
+
+
+def volume(part: Json, cost: Money = NO_MONEY) -> str:
+    """``2 objects, 3.1 TB, 71.30 USD a month``: the same in a sentence."""
+    size_bytes = part["size_bytes"]
+    return f"{counted(part['objects'], 'object')}, {size(size_bytes)}{cost.words(size_bytes)}"
 
 
 def money(value: float, currency: str) -> str:
