@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import email.utils
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import Generic, TypeVar
 
 import requests
 
 from lakeplan import limits
-from lakeplan.errors import UnexpectedAnswer
-from lakeplan.lakefs.transport import Transport
+from lakeplan.errors import NotFound, RepositoryNotFound, UnexpectedAnswer
+from lakeplan.lakefs.transport import Call, Transport
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
 
@@ -89,22 +91,26 @@ class Fields:
         return value
 
 
+def read(transport: Transport, call: Call, parse: Callable[[Fields], T]) -> T:
+    """``parse`` of the answer's fields; UnexpectedAnswer when it is not JSON or not of that shape."""
+    return parse_json(transport, call, transport.request(call), parse)
+
+
+def find(transport: Transport, call: Call, parse: Callable[[Fields], T]) -> T | None:
+    """The same; None where the repository is there and what is asked for is not."""
+    try:
+        return read(transport, call, parse)
+    except RepositoryNotFound:
+        raise
+    except NotFound:
+        return None
+
+
 def parse_json(
-    response: requests.Response,
-    parse: Callable[[Fields], T],
-    *,
-    transport: Transport,
-    operation: str,
-    repository: str | None = None,
+    transport: Transport, call: Call, response: requests.Response, parse: Callable[[Fields], T]
 ) -> T:
-    """``parse`` of the body's fields; UnexpectedAnswer when it is not JSON or not of that shape."""
-    return _parsed(
-        response,
-        lambda body: parse(Fields.of(body)),
-        transport=transport,
-        operation=operation,
-        repository=repository,
-    )
+    """``read`` of an answer that is there already."""
+    return _parsed(transport, call, response, lambda body: parse(Fields.of(body)))
 
 
 def checked_glob(pattern: str, name: str) -> str:
@@ -122,32 +128,16 @@ def check_globs(patterns: Sequence[str], name: str) -> None:
         raise Malformed(f"{name} has more than {limits.SERVER_GLOB_CHARACTERS:,} characters in all patterns")
 
 
-def parse_list(
-    response: requests.Response,
-    parse: Callable[[list[Fields]], T],
-    *,
-    transport: Transport,
-    operation: str,
-    repository: str | None = None,
-) -> T:
-    """The same for an answer that is a list, without pages."""
-    return _parsed(
-        response,
-        lambda body: parse([Fields.of(item) for item in Fields({"": body}).items("")]),
-        transport=transport,
-        operation=operation,
-        repository=repository,
-    )
+def read_list(transport: Transport, call: Call, parse: Callable[[list[Fields]], T]) -> T:
+    """``read`` of an answer that is a list, without pages."""
+
+    def parse_items(body: object) -> T:
+        return parse([Fields.of(item) for item in Fields({"": body}).items("")])
+
+    return _parsed(transport, call, transport.request(call), parse_items)
 
 
-def _parsed(
-    response: requests.Response,
-    parse: Callable[[object], T],
-    *,
-    transport: Transport,
-    operation: str,
-    repository: str | None,
-) -> T:
+def _parsed(transport: Transport, call: Call, response: requests.Response, parse: Callable[[object], T]) -> T:
     try:
         try:
             body = limits.parse_json(response.content)
@@ -158,51 +148,50 @@ def _parsed(
             raise Malformed(f"the answer is {kind}, not JSON") from None
         return parse(body)
     except Malformed as error:
-        raise UnexpectedAnswer(
-            f"cannot {operation}: {error}",
-            status=response.status_code,
-            where=transport.where(repository),
-            hint="check that endpoint_url is a lakeFS server, and proxies on the way",
-        ) from None
+        hint = "check that endpoint_url is a lakeFS server, and proxies on the way"
+        raise unexpected(transport, call, response, str(error), hint) from None
+
+
+def unexpected(
+    transport: Transport, call: Call, response: requests.Response, problem: str, hint: str
+) -> UnexpectedAnswer:
+    """The error of an answer that came, and says something that it should not."""
+    return UnexpectedAnswer(
+        f"cannot {call.operation}: {problem}",
+        status=response.status_code,
+        where=transport.where(call.repository),
+        hint=hint,
+    )
 
 
 def list_all(
-    transport: Transport,
-    *path: str,
-    parse: Callable[[Fields], T],
-    operation: str,
-    repository: str | None = None,
-    params: Mapping[str, str] | None = None,
-    most: int = limits.LISTED,
+    transport: Transport, call: Call, parse: Callable[[Fields], T], *, most: int = limits.LISTED
 ) -> Iterator[T]:
     """Every result of a listing, page by page. A page that is cut short or leads nowhere is an error: a
     branch that a listing lost would look as if nobody kept its data. So is one of more than ``most`` results,
     or one that does not end."""
-    after, clock = "", transport.connection.clock
+    clock = transport.connection.clock
     so_far = _SoFar(most, clock.monotonic())
+    call = replace(call, params={**call.params, "amount": str(PAGE)})
     while True:
-        query = {**(params or {}), "amount": str(PAGE)}
-        if after:
-            query["after"] = after
-        response = transport.request("GET", *path, operation=operation, repository=repository, params=query)
-        page = parse_json(
-            response,
-            lambda fields: _page(fields, parse),
-            transport=transport,
-            operation=operation,
-            repository=repository,
-        )
+        response = transport.request(call)
+        page = parse_json(transport, call, response, lambda fields: _page(fields, parse))
         yield from page.results
         if not page.has_more:
             return
         if fault := so_far.fault(page, response.content, clock.monotonic()):
-            raise UnexpectedAnswer(
-                f"cannot {operation}: {fault}",
-                status=response.status_code,
-                where=transport.where(repository),
-                hint="check that endpoint_url is a lakeFS server; docs/limits.md has the limits",
-            )
-        after = page.next_offset
+            hint = "check that endpoint_url is a lakeFS server; docs/limits.md has the limits"
+            raise unexpected(transport, call, response, fault, hint)
+        call = replace(call, params={**call.params, "after": page.next_offset})
+
+
+def date_of(response: requests.Response) -> datetime | None:
+    """The clock of whatever answered, to the second; None when it does not say."""
+    try:
+        moment = email.utils.parsedate_to_datetime(response.headers.get("Date", ""))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
 
 
 class _SoFar:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import email.utils
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timezone
+from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 from lakeplan import limits
@@ -17,13 +16,33 @@ from lakeplan.errors import (
     PermissionDenied,
     RepositoryNotFound,
     ServerUnreachable,
-    UnexpectedAnswer,
 )
 from lakeplan.lakefs import answers
-from lakeplan.lakefs.answers import Fields, Malformed, check_globs, checked_glob, list_all, parse_json
-from lakeplan.lakefs.credentials import Credentials, normalise_endpoint
+from lakeplan.lakefs.answers import (
+    Fields,
+    Malformed,
+    check_globs,
+    checked_glob,
+    date_of,
+    find,
+    list_all,
+    parse_json,
+    read,
+    unexpected,
+)
+from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.metadata import LakeFSMetadata
-from lakeplan.lakefs.transport import Clock, Connection, RetryPolicy, Timeouts, Transport
+from lakeplan.lakefs.transport import (
+    Adapter,
+    Call,
+    Clock,
+    Connection,
+    RetryPolicy,
+    Timeouts,
+    Transport,
+    connection_of,
+    of_repository,
+)
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
@@ -31,6 +50,7 @@ from lakeplan.values.settings import ObjectRule, Policy, SettingItem, SettingKin
 
 OPERATION = "dump the refs"
 STATUS_OPERATION = "read the state of the refs dump"
+READ_REPOSITORY = "read the repository"
 
 TOO_MUCH_AT_ONCE = frozenset({405, 408, 413, 501, 502, 504})
 """Answers to the short way after which the task is tried: not offered, too large, or a gateway's time-out."""
@@ -43,15 +63,15 @@ LONGEST_DUMP = 3600.0
 def dump_refs(transport: Transport, repository: str) -> RefsDumpIds:
     """Asks for a dump of all commits, branches and tags, and waits for it. The ids are those that the answer
     names, never those of a manifest in the store, which may be of an older dump (api.md)."""
+    call = of_repository(
+        *("PUT", repository, "refs", "dump"),
+        operation=OPERATION,
+        accept=TOO_MUCH_AT_ONCE,
+        repeatable=True,  # a dump writes new files only
+        retry_timeouts=False,
+    )
     try:
-        response = transport.request(
-            *("PUT", "repositories", repository, "refs", "dump"),
-            operation=OPERATION,
-            repository=repository,
-            accept=TOO_MUCH_AT_ONCE,
-            repeatable=True,  # a dump writes new files only
-            retry_timeouts=False,
-        )
+        response = transport.request(call)
     except FeatureMissing:
         return _dump_by_task(transport, repository)
     except ServerUnreachable as error:
@@ -60,25 +80,13 @@ def dump_refs(transport: Transport, repository: str) -> RefsDumpIds:
         return _dump_by_task(transport, repository)
     if response.status_code in TOO_MUCH_AT_ONCE:
         return _dump_by_task(transport, repository)
-    return parse_json(
-        response, answers.dump_ids_of, transport=transport, operation=OPERATION, repository=repository
-    )
+    return parse_json(transport, call, response, answers.dump_ids_of)
 
 
 def _dump_by_task(transport: Transport, repository: str) -> RefsDumpIds:
-    response = transport.request(
-        *("POST", "repositories", repository, "dump"),
-        operation=OPERATION,
-        repository=repository,
-        repeatable=True,  # a second task costs the server time and changes nothing
-    )
-    task = parse_json(
-        response,
-        lambda fields: fields.name("id"),
-        transport=transport,
-        operation=OPERATION,
-        repository=repository,
-    )
+    # A second task costs the server time and changes nothing.
+    begin = of_repository("POST", repository, "dump", operation=OPERATION, repeatable=True)
+    task = read(transport, begin, lambda fields: fields.name("id"))
     clock = transport.connection.clock
     deadline = clock.monotonic() + LONGEST_DUMP
     pause = FIRST_POLL
@@ -95,22 +103,13 @@ def _dump_by_task(transport: Transport, repository: str) -> RefsDumpIds:
 
 
 def _poll(transport: Transport, repository: str, task: str) -> RefsDumpIds | None:
-    response = transport.request(
-        *("GET", "repositories", repository, "dump"),
-        operation=STATUS_OPERATION,
-        repository=repository,
-        params={"task_id": task},
-    )
-    status = parse_json(
-        response, _status, transport=transport, operation=STATUS_OPERATION, repository=repository
-    )
+    call = of_repository("GET", repository, "dump", operation=STATUS_OPERATION, params={"task_id": task})
+    response = transport.request(call)
+    status = parse_json(transport, call, response, _status)
     if isinstance(status, str):
-        raise UnexpectedAnswer(
-            f"cannot {OPERATION}: the server says: {status}",
-            status=response.status_code,
-            where=transport.where(repository),
-            hint="see the server's log",
-        )
+        problem = f"the server says: {status}"
+        call = replace(call, operation=OPERATION)
+        raise unexpected(transport, call, response, problem, "see the server's log")
     return status
 
 
@@ -151,11 +150,9 @@ def patterns_of(item: SettingItem) -> tuple[str, ...]:
 def _read(
     transport: Transport, repository: str, kind: SettingKind, parse: Callable[[Fields], T]
 ) -> Stored[T]:
-    operation = f"read the {kind.label}"
+    call = of_repository("GET", repository, *PATHS[kind], operation=f"read the {kind.label}")
     try:
-        response = transport.request(
-            *("GET", "repositories", repository, *PATHS[kind]), operation=operation, repository=repository
-        )
+        response = transport.request(call)
     except RepositoryNotFound:
         raise
     except NotFound as error:
@@ -168,13 +165,7 @@ def _read(
         check_globs([pattern for item in found for pattern in patterns_of(item)], "the list")
         return found
 
-    items = parse_json(
-        response,
-        parse_items,
-        transport=transport,
-        operation=operation,
-        repository=repository,
-    )
+    items = parse_json(transport, call, response, parse_items)
     return Stored(items or None, response.headers.get("ETag", "").strip())
 
 
@@ -240,33 +231,16 @@ def connect(
     """A reader of one server; no request is made yet. ``storage``: bound addresses of its storage, which
     presigned URLs may lead to. Raises CredentialsError for a bad endpoint URL."""
     connection = connection_of(server, credentials, timeouts, retries, clock, READS_AND_DUMPS)
-    return LakeFSServer(dataclasses.replace(connection, storage=tuple(storage)))
+    return LakeFSServer(replace(connection, storage=tuple(storage)))
 
 
-def connection_of(
-    server: ServerConfig,
-    credentials: Credentials,
-    timeouts: Timeouts | None,
-    retries: RetryPolicy | None,
-    clock: Clock | None,
-    allowed: re.Pattern[str],
-) -> Connection:
-    return Connection(
-        name=server.name,
-        endpoint=normalise_endpoint(server.endpoint_url, what=f"server {server.name}"),
-        credentials=credentials,
-        timeouts=timeouts or Timeouts(),
-        retries=retries or RetryPolicy(),
-        clock=clock or Clock(),
-        allowed=allowed,
-    )
-
-
-class LakeFSServer:
+class LakeFSServer(Adapter):
     """``lakeplan.lakefs.protocols.LakeFSReader`` over HTTP. May be used from several threads."""
 
+    _ALLOWED = READS_AND_DUMPS
+
     def __init__(self, connection: Connection) -> None:
-        self._transport = Transport(connection)
+        super().__init__(connection)
         self._lock = threading.Lock()
         self._presigning: dict[str, bool] | None = None
 
@@ -274,71 +248,40 @@ class LakeFSServer:
     def name(self) -> str:
         return self._transport.connection.name
 
-    def __repr__(self) -> str:
-        return f"LakeFSServer({self.name!r}, {self._transport.connection.endpoint!r})"
-
     def version(self) -> str:
-        operation = "read the server's version"
-        response = self._transport.request("GET", "config", "version", operation=operation)
-        return parse_json(
-            response, lambda fields: fields.text("version"), transport=self._transport, operation=operation
-        )
+        call = Call("GET", ("config", "version"), "read the server's version")
+        return read(self._transport, call, lambda fields: fields.text("version"))
 
     def server_time(self, repository: str) -> datetime | None:
-        response = self._transport.request(
-            "GET", "repositories", repository, operation="read the repository", repository=repository
-        )
-        try:
-            moment = email.utils.parsedate_to_datetime(response.headers.get("Date", ""))
-        except ValueError:
-            return None
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+        response = self._transport.request(of_repository("GET", repository, operation=READ_REPOSITORY))
+        return date_of(response)
 
     def list_repositories(self, prefix: str = "") -> Iterator[Repository]:
-        return list_all(
-            self._transport,
-            "repositories",
-            parse=answers.repository_of,
-            operation="list repositories",
-            params=_prefix(prefix),
-        )
+        call = Call("GET", ("repositories",), "list repositories", params=_prefix(prefix))
+        return list_all(self._transport, call, answers.repository_of)
 
     def get_repository(self, repository: str) -> Repository:
-        operation = "read the repository"
-        try:
-            response = self._transport.request(
-                "GET", "repositories", repository, operation=operation, repository=repository
+        call = of_repository("GET", repository, operation=READ_REPOSITORY)
+        found = find(self._transport, call, answers.repository_of)
+        if found is None:
+            raise RepositoryNotFound(
+                "the repository does not exist",
+                where=self._transport.where(repository),
+                hint="check its name, and which server it is on",
             )
-        except RepositoryNotFound:
-            raise
-        except NotFound as error:
-            raise self._no_repository(repository) from error
-        return parse_json(
-            response,
-            answers.repository_of,
-            transport=self._transport,
-            operation=operation,
-            repository=repository,
-        )
+        return found
 
     def get_gc_rules(self, repository: str) -> GcRules | None:
-        operation = "read the GC rules"
+        call = of_repository("GET", repository, "settings", "gc_rules", operation="read the GC rules")
         try:
-            response = self._transport.request(
-                *("GET", "repositories", repository, "settings", "gc_rules"),
-                operation=operation,
-                repository=repository,
-            )
+            return read(self._transport, call, answers.rules_of)
         except RepositoryNotFound:
             raise
         except NotFound as error:
             # api.md: unset rules are 404 "not found". Any other 404 must not pass for "no rules".
-            if error.message == f"cannot {operation}: not found":
+            if error.message == f"cannot {call.operation}: not found":
                 return None
             raise
-        return parse_json(
-            response, answers.rules_of, transport=self._transport, operation=operation, repository=repository
-        )
 
     def get_policies(self, repository: str) -> Stored[Policy]:
         return read_policies(self._transport, repository)
@@ -347,85 +290,51 @@ class LakeFSServer:
         return read_object_rules(self._transport, repository)
 
     def list_branches(self, repository: str, prefix: str = "") -> Iterator[Branch]:
-        return list_all(
-            *(self._transport, "repositories", repository, "branches"),
-            parse=answers.branch_of,
-            operation="list branches",
-            repository=repository,
-            params={**_prefix(prefix), "show_hidden": "true"},
-        )
+        params = {**_prefix(prefix), "show_hidden": "true"}
+        call = of_repository("GET", repository, "branches", operation="list branches", params=params)
+        return list_all(self._transport, call, answers.branch_of)
 
     def list_tags(self, repository: str) -> Iterator[Tag]:
-        return list_all(
-            *(self._transport, "repositories", repository, "tags"),
-            parse=answers.tag_of,
-            operation="list tags",
-            repository=repository,
-        )
+        call = of_repository("GET", repository, "tags", operation="list tags")
+        return list_all(self._transport, call, answers.tag_of)
 
     def get_commit(self, repository: str, commit_id: str) -> Commit:
-        operation = "read a commit"
-        response = self._transport.request(
-            *("GET", "repositories", repository, "commits", commit_id),
-            operation=operation,
-            repository=repository,
-        )
-        return parse_json(
-            response, answers.commit_of, transport=self._transport, operation=operation, repository=repository
-        )
+        call = of_repository("GET", repository, "commits", commit_id, operation="read a commit")
+        return read(self._transport, call, answers.commit_of)
 
     def log_commits(self, repository: str, ref: str) -> Iterator[Commit]:
-        return list_all(
-            *(self._transport, "repositories", repository, "refs", ref, "commits"),
-            parse=answers.commit_of,
-            operation="list commits",
-            most=limits.LISTED_COMMITS,
-            repository=repository,
-        )
+        call = of_repository("GET", repository, "refs", ref, "commits", operation="list commits")
+        return list_all(self._transport, call, answers.commit_of, most=limits.LISTED_COMMITS)
 
     def dump_refs(self, repository: str) -> RefsDumpIds:
         return dump_refs(self._transport, repository)
 
     def list_uncommitted(self, repository: str, branch: str, prefix: str = "") -> Iterator[str]:
         """Paths staged on a branch (``lakeplan.lakefs.protocols.StagingReader``)."""
-        changes = list_all(
-            *(self._transport, "repositories", repository, "branches", branch, "diff"),
-            parse=answers.change_of,
-            most=limits.LISTED_CHANGES,
+        call = of_repository(
+            *("GET", repository, "branches", branch, "diff"),
             operation="list uncommitted changes",
-            repository=repository,
             params=_prefix(prefix),
         )
+        changes = list_all(self._transport, call, answers.change_of, most=limits.LISTED_CHANGES)
         return (path for path, kind in changes if kind != "removed")
 
     def physical_address(self, repository: str, ref: str, path: str) -> str | None:
-        """Where the object at a path is stored (``lakeplan.lakefs.protocols.StagingReader``)."""
-        operation = "read an object's address"
-        try:
-            response = self._transport.request(
-                *("GET", "repositories", repository, "refs", ref, "objects", "stat"),
-                operation=operation,
-                repository=repository,
-                params={"path": path},
-            )
-        except RepositoryNotFound:
-            raise
-        except NotFound:
-            return None  # committed or dropped since it was listed
-        return parse_json(
-            response,
-            lambda fields: fields.name("physical_address"),
-            transport=self._transport,
-            operation=operation,
-            repository=repository,
+        """Where the object at a path is stored (``lakeplan.lakefs.protocols.StagingReader``); None when it
+        was committed or dropped since it was listed."""
+        call = of_repository(
+            *("GET", repository, "refs", ref, "objects", "stat"),
+            operation="read an object's address",
+            params={"path": path},
         )
+        return find(self._transport, call, lambda fields: fields.name("physical_address"))
 
     def metadata_reader(self, repository: str) -> LakeFSMetadata:
         """Asks for the repository and (once per server) for the configuration, to know whether its store
         offers presigned URLs. The reader's own connection can only GET."""
         found = self.get_repository(repository)
         presign = self._offers_presigned_urls(found.storage_id)
-        connection = dataclasses.replace(self._transport.connection, allowed=re.compile(r"GET .*"))
+        connection = replace(self._transport.connection, allowed=re.compile(r"GET .*"))
         return LakeFSMetadata(connection, repository, found.storage_namespace, presign=presign)
 
     def _offers_presigned_urls(self, storage_id: str) -> bool:
@@ -435,19 +344,11 @@ class LakeFSServer:
             return self._presigning.get(storage_id, False)
 
     def _read_presigning(self) -> dict[str, bool]:
-        operation = "read the server's configuration"
         try:
-            response = self._transport.request("GET", "config", operation=operation)
+            call = Call("GET", ("config",), "read the server's configuration")
+            return read(self._transport, call, _presigning)
         except (FeatureMissing, PermissionDenied):
             return {}  # it streams, then
-        return parse_json(response, _presigning, transport=self._transport, operation=operation)
-
-    def _no_repository(self, repository: str) -> RepositoryNotFound:
-        return RepositoryNotFound(
-            "the repository does not exist",
-            where=self._transport.where(repository),
-            hint="check its name, and which server it is on",
-        )
 
 
 def _presigning(fields: Fields) -> dict[str, bool]:

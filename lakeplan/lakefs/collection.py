@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import email.utils
 import re
-from datetime import datetime, timezone
 
-from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, RepositoryNotFound, UnexpectedAnswer
-from lakeplan.lakefs.answers import Fields, parse_json
-from lakeplan.lakefs.client import connection_of
+from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, RepositoryNotFound
+from lakeplan.lakefs.answers import Fields, date_of, parse_json, read, unexpected
 from lakeplan.lakefs.credentials import Credentials
-from lakeplan.lakefs.transport import Clock, Connection, RetryPolicy, Timeouts, Transport
+from lakeplan.lakefs.transport import (
+    Adapter,
+    Call,
+    Clock,
+    RetryPolicy,
+    Timeouts,
+    Transport,
+    connection_of,
+    of_repository,
+)
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.repository import ServerIdentity
 from lakeplan.values.sweep import UncommittedRun
@@ -21,27 +27,10 @@ MAX_PAGES = 1_000_000
 BRANCH_TRIES = 4
 
 
-def connect_preparer(
-    server: ServerConfig,
-    credentials: Credentials,
-    *,
-    timeouts: Timeouts | None = None,
-    retries: RetryPolicy | None = None,
-    clock: Clock | None = None,
-) -> LakeFSPreparer:
-    """No request is made yet."""
-    return LakeFSPreparer(connection_of(server, credentials, timeouts, retries, clock, PREPARE_ONLY))
-
-
-class LakeFSPreparer:
+class LakeFSPreparer(Adapter):
     """``lakeplan.simulation.requests.UncommittedPreparer`` over HTTP."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._transport = Transport(connection)
-
-    def __repr__(self) -> str:
-        server = self._transport.connection
-        return f"LakeFSPreparer({server.name!r}, {server.endpoint!r})"
+    _ALLOWED = PREPARE_ONLY
 
     def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
         """Asks until no continuation token comes back (api.md, "GC preparation"). The server fails when a
@@ -62,43 +51,34 @@ class LakeFSPreparer:
         runs: dict[UncommittedRun, None] = {}
         token = ""
         for _ in range(MAX_PAGES):
-            response = self._transport.request(
-                *("POST", "repositories", repository, "gc", "prepare_uncommited"),
+            call = of_repository(
+                *("POST", repository, "gc", "prepare_uncommited"),
                 operation=OPERATION,
-                repository=repository,
                 body={"continuation_token": token} if token else {},
                 repeatable=True,  # each answer names a run of its own; one that nobody names is never read
                 retry_timeouts=False,
             )
-            run, after = parse_json(
-                response, _answer, transport=self._transport, operation=OPERATION, repository=repository
-            )
+            response = self._transport.request(call)
+            run, after = parse_json(self._transport, call, response, _answer)
             runs[run] = None
             if not after:
                 return tuple(runs)
             if after == token:
                 break
             token = after
-        raise UnexpectedAnswer(
-            f"cannot {OPERATION}: the continuation tokens do not end",
-            status=response.status_code,
-            where=self._transport.where(repository),
-            hint="see the server's log",
-        )
+        problem = "the continuation tokens do not end"
+        raise unexpected(self._transport, call, response, problem, "see the server's log")
 
     def grace_period_seconds(self) -> int | None:
-        operation = "read the grace period"
+        call = Call("GET", ("config", "garbage-collection"), "read the grace period")
         try:
-            response = self._transport.request("GET", "config", "garbage-collection", operation=operation)
+            seconds = read(self._transport, call, lambda fields: fields.integer("grace_period", 0))
         except (FeatureMissing, NotFound, PermissionDenied):
             return None
-        seconds = parse_json(
-            response,
-            lambda fields: fields.integer("grace_period", 0),
-            transport=self._transport,
-            operation=operation,
-        )
         return seconds if seconds > 0 else None
+
+
+connect_preparer = LakeFSPreparer.connect
 
 
 def _answer(fields: Fields) -> tuple[UncommittedRun, str]:
@@ -109,7 +89,6 @@ def _answer(fields: Fields) -> tuple[UncommittedRun, str]:
 
 
 VERSION_ONLY = re.compile(r"GET /config/version")
-PROBE_OPERATION = "read the server's version"
 
 
 def identify(
@@ -123,19 +102,10 @@ def identify(
     """Raises ServerError. The clock is that of whatever answered (the ``Date`` header, whole seconds), which
     may be a proxy in front of the server."""
     transport = Transport(connection_of(server, credentials, timeouts, retries, clock, VERSION_ONLY))
-    response = transport.request("GET", "config", "version", operation=PROBE_OPERATION)
+    call = Call("GET", ("config", "version"), "read the server's version")
+    response = transport.request(call)
     version, context = parse_json(
-        response,
+        *(transport, call, response),
         lambda fields: (fields.text("version"), fields.text("version_context", "")),
-        transport=transport,
-        operation=PROBE_OPERATION,
     )
-    return ServerIdentity(version, context, _date(response.headers.get("Date", "")))
-
-
-def _date(text: str) -> datetime | None:
-    try:
-        found = email.utils.parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found
+    return ServerIdentity(version, context, date_of(response))

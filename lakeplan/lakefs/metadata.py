@@ -15,7 +15,15 @@ import requests
 from lakeplan import limits
 from lakeplan.errors import UnexpectedAnswer
 from lakeplan.lakefs.protocols import MetadataKind
-from lakeplan.lakefs.transport import Connection, NoAuth, Timeouts, Transport, new_session, read_whole
+from lakeplan.lakefs.transport import (
+    Connection,
+    NoAuth,
+    Timeouts,
+    Transport,
+    new_session,
+    of_repository,
+    read_whole,
+)
 from lakeplan.values.bodies import TooSlow, within
 from lakeplan.values.urls import BadUrl, WebUrl, parse_bucket_url, parse_signed_url, parse_web_url, scheme_of
 
@@ -113,13 +121,14 @@ class LakeFSMetadata:
 
     def _get(self, kind: MetadataKind, id: str, *, presign: bool) -> requests.Response:
         return self._transport.request(
-            *("GET", "repositories", self._repository, "metadata", "object", kind, id),
-            operation=OPERATION,
-            repository=self._repository,
-            params={"presign": "true"} if presign else {},
-            limit=limits.TABLE_BYTES,
-            timeouts=self._timeouts,
-            accept=REDIRECTS if presign else frozenset(),
+            of_repository(
+                *("GET", self._repository, "metadata", "object", kind, id),
+                operation=OPERATION,
+                params={"presign": "true"} if presign else {},
+                limit=limits.TABLE_BYTES,
+                timeouts=self._timeouts,
+                accept=REDIRECTS if presign else frozenset(),
+            )
         )
 
     def _read_presigned(self, kind: MetadataKind, id: str) -> bytes | None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any
+from typing import Any, ClassVar, Self
 from urllib.parse import quote
 
 import requests
@@ -35,9 +35,10 @@ from lakeplan.errors import (
     ServerUnreachable,
     UnexpectedAnswer,
 )
-from lakeplan.lakefs.credentials import API_PATH, Credentials
+from lakeplan.lakefs.credentials import API_PATH, Credentials, normalise_endpoint
 from lakeplan.limits import MESSAGE_BYTES, TooLarge, parse_json
 from lakeplan.values.bodies import TooSlow, read_body, within
+from lakeplan.values.desired import ServerConfig
 
 _RULES = "retention:SetGarbageCollectionRules"
 _DUMP = "fs:ListBranches, fs:ListTags and fs:ListCommits"
@@ -324,6 +325,60 @@ class Connection:
     """Addresses of storage that the server's presigned URLs may lead to, next to the vendors' own."""
 
 
+def connection_of(
+    server: ServerConfig,
+    credentials: Credentials,
+    timeouts: Timeouts | None,
+    retries: RetryPolicy | None,
+    clock: Clock | None,
+    allowed: re.Pattern[str],
+) -> Connection:
+    """Raises CredentialsError for a bad endpoint URL."""
+    return Connection(
+        name=server.name,
+        endpoint=normalise_endpoint(server.endpoint_url, what=f"server {server.name}"),
+        credentials=credentials,
+        timeouts=timeouts or Timeouts(),
+        retries=retries or RetryPolicy(),
+        clock=clock or Clock(),
+        allowed=allowed,
+    )
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request before it is sent. ``path`` are the parts below /api/v1, ``operation`` how messages name it.
+
+    ``accept``: statuses of 300 and above that are no errors. ``repeatable`` is for a request that is not a
+    read and changes nothing that anybody else could have changed meanwhile; a POST among them is tried again
+    only after 429 and 503, as it may have started work that takes long. ``limit``: bytes of the answer,
+    by default those of a JSON document.
+    """
+
+    method: str
+    path: tuple[str, ...]
+    operation: str
+    repository: str | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: object = None
+    accept: frozenset[int] = frozenset()
+    repeatable: bool = False
+    retry_timeouts: bool = True
+    limit: int | None = None
+    timeouts: Timeouts | None = None
+
+    @property
+    def relative(self) -> str:
+        """The path as it is sent."""
+        return "/" + "/".join(quote(part, safe="") for part in self.path)
+
+
+def of_repository(method: str, repository: str, *path: str, operation: str, **options: Any) -> Call:
+    """A call below a repository; ``options`` are the other fields of ``Call``."""
+    return Call(method, ("repositories", repository, *path), operation, repository, **options)
+
+
 class Transport:
     """Requests to one server. May be used from several threads (each has its own session) and pickled."""
 
@@ -342,67 +397,45 @@ class Transport:
         server = f"server {self.connection.name} ({self.connection.endpoint})"
         return f"{server}, repository {repository}" if repository else server
 
-    def request(
-        self,
-        method: str,
-        *path: str,
-        operation: str,
-        repository: str | None = None,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: object = None,
-        accept: frozenset[int] = frozenset(),
-        repeatable: bool = False,
-        retry_timeouts: bool = True,
-        limit: int | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> requests.Response:
-        """One answer of 200 to 299, or of a status in ``accept``. ``path`` are the parts below /api/v1.
+    def request(self, call: Call) -> requests.Response:
+        """One answer of 200 to 299, or of a status that the call accepts.
 
-        Raises ServerUnreachable when there is no answer, and what ``faults.refusal`` makes of any other
-        status. Reads are tried again after connection errors and 429, 500 and 503. A request that writes is
-        sent once: its answer may be lost after the server acted, and what it would do a second time must be
-        judged again by whoever asked for it (``errors.may_have_acted``). ``repeatable`` is for a request that
-        is not a read and changes nothing that anybody else could have changed meanwhile; a POST among them is
-        tried again only after 429 and 503, as it may have started work that takes long.
+        Raises ServerUnreachable when there is no answer, and what ``refusal`` makes of any other status.
+        Reads are tried again after connection errors and 429, 500 and 503. A request that writes is sent
+        once: its answer may be lost after the server acted, and what it would do a second time must be
+        judged again by whoever asked for it (``errors.may_have_acted``).
         """
-        relative = "/" + "/".join(quote(part, safe="") for part in path)
-        if not self.connection.allowed.fullmatch(f"{method} {relative}"):
-            raise AssertionError(f"this connection may not {method} {relative}")
+        what = f"{call.method} {call.relative}"
+        if not self.connection.allowed.fullmatch(what):
+            raise AssertionError(f"this connection may not {what}")
         policy, clock = self.connection.retries, self.connection.clock
-        timeouts, what = timeouts or self.connection.timeouts, (method, relative)
-        sent = {"params": dict(params or {}), "headers": dict(headers or {}), "json": body}
-        where, attempt = self.where(repository), 1
-        may_repeat = repeatable or method in READ_METHODS
+        where, attempt = self.where(call.repository), 1
+        may_repeat = call.repeatable or call.method in READ_METHODS
         while True:
-            outcome = self._attempt(
-                timeouts, lambda session: self._send(session, timeouts, limit, what, sent)
-            )
+            outcome = self._attempt(call)
             retry_after = None
             if isinstance(outcome, requests.Response):
-                if 200 <= outcome.status_code < 300 or outcome.status_code in accept:
+                if 200 <= outcome.status_code < 300 or outcome.status_code in call.accept:
                     return outcome
-                error = refusal(outcome, operation=operation, where=where, repository=repository)
-                again = may_repeat and _worth_retrying(method, outcome)
+                error = refusal(outcome, operation=call.operation, where=where, repository=call.repository)
+                again = may_repeat and _worth_retrying(call.method, outcome)
                 retry_after = _retry_after(outcome, clock.now())
             else:
-                error = unreachable(outcome, where, operation)
-                again = may_repeat and method != "POST"
-                again &= retry_timeouts or not isinstance(outcome, requests.ReadTimeout)
+                error = unreachable(outcome, where, call.operation)
+                again = may_repeat and call.method != "POST"
+                again &= call.retry_timeouts or not isinstance(outcome, requests.ReadTimeout)
                 again &= not isinstance(outcome, BeyondLimit)
             if not again or attempt >= policy.tries:
                 raise error
             pause = policy.wait(attempt, retry_after, clock.random())
-            log.debug("%s %s: %s; again in %.1f s", method, relative, type(error).__name__, pause)
+            log.debug("%s: %s; again in %.1f s", what, type(error).__name__, pause)
             clock.sleep(pause)
             attempt += 1
 
-    def _attempt(
-        self, timeouts: Timeouts, send: Callable[[requests.Session], requests.Response]
-    ) -> requests.Response | requests.RequestException:
-        session = self._session()
+    def _attempt(self, call: Call) -> requests.Response | requests.RequestException:
+        session, timeouts = self._session(), call.timeouts or self.connection.timeouts
         try:
-            return within(timeouts.total, lambda: send(session))
+            return within(timeouts.total, lambda: self._send(session, timeouts, call))
         except TooSlow as error:
             self._local.session = None  # the request that was given up still has it
             return BeyondLimit(str(error))
@@ -411,28 +444,23 @@ class Transport:
         except requests.RequestException as error:
             return error
 
-    def _send(
-        self,
-        session: requests.Session,
-        timeouts: Timeouts,
-        limit: int | None,
-        what: tuple[str, str],
-        sent: Mapping[str, Any],
-    ) -> requests.Response:
+    def _send(self, session: requests.Session, timeouts: Timeouts, call: Call) -> requests.Response:
         clock = self.connection.clock
         started = clock.monotonic()
         response = session.request(
-            what[0],
-            self.connection.endpoint + API_PATH + what[1],
+            call.method,
+            self.connection.endpoint + API_PATH + call.relative,
+            params=dict(call.params),
+            headers=dict(call.headers),
+            json=call.body,
             auth=BasicAuth(self.connection.credentials),
             timeout=(timeouts.connect, timeouts.read),
             allow_redirects=False,
             stream=True,
-            **sent,
         )
-        read_whole(response, limits.JSON_BYTES if limit is None else limit, clock.monotonic)
+        read_whole(response, limits.JSON_BYTES if call.limit is None else call.limit, clock.monotonic)
         took = clock.monotonic() - started
-        log.debug("%s %s: %d in %.0f ms", *what, response.status_code, took * 1000)
+        log.debug("%s %s: %d in %.0f ms", call.method, call.relative, response.status_code, took * 1000)
         return response
 
     def _session(self) -> requests.Session:
@@ -441,6 +469,32 @@ class Transport:
             quiet_vendor_logs()
             session = self._local.session = new_session()
         return session
+
+
+class Adapter:
+    """What readers and writers of a server are made of: one connection, which lets ``_ALLOWED`` through."""
+
+    _ALLOWED: ClassVar[re.Pattern[str]]
+
+    def __init__(self, connection: Connection) -> None:
+        self._transport = Transport(connection)
+
+    def __repr__(self) -> str:
+        server = self._transport.connection
+        return f"{type(self).__name__}({server.name!r}, {server.endpoint!r})"
+
+    @classmethod
+    def connect(
+        cls,
+        server: ServerConfig,
+        credentials: Credentials,
+        *,
+        timeouts: Timeouts | None = None,
+        retries: RetryPolicy | None = None,
+        clock: Clock | None = None,
+    ) -> Self:
+        """No request is made yet. Raises CredentialsError for a bad endpoint URL."""
+        return cls(connection_of(server, credentials, timeouts, retries, clock, cls._ALLOWED))
 
 
 def _worth_retrying(method: str, response: requests.Response) -> bool:

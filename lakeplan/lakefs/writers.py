@@ -4,179 +4,96 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lakeplan.errors import PermissionDenied, ReadOnlyRepository
-from lakeplan.lakefs.client import LIST, PATHS, connection_of
-from lakeplan.lakefs.credentials import Credentials
-from lakeplan.lakefs.transport import Clock, Connection, RetryPolicy, Timeouts, Transport
+from lakeplan.lakefs.client import LIST, PATHS
+from lakeplan.lakefs.transport import Adapter, of_repository
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.desired import ServerConfig
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingItem, SettingKind, item_body
 
-RULES_ONLY = re.compile(
-    r"GET /repositories/[^/]+/gc/rules/set_allowed|(PUT|DELETE) /repositories/[^/]+/settings/gc_rules"
-)
 
+class _Writer(Adapter):
+    def _send(self, method: str, repository: str, *path: str, operation: str, **options: Any) -> None:
+        self._transport.request(of_repository(method, repository, *path, operation=operation, **options))
 
-def connect_rules_writer(
-    server: ServerConfig,
-    credentials: Credentials,
-    *,
-    timeouts: Timeouts | None = None,
-    retries: RetryPolicy | None = None,
-    clock: Clock | None = None,
-) -> LakeFSRulesWriter:
-    """A writer of GC rules on one server; no request is made yet."""
-    return LakeFSRulesWriter(connection_of(server, credentials, timeouts, retries, clock, RULES_ONLY))
-
-
-class LakeFSRulesWriter:
-    """``lakeplan.lakefs.protocols.GcRulesWriter`` over HTTP. The server validates nothing (api.md): what is
-    given here is what gets stored."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._transport = Transport(connection)
-
-    def __repr__(self) -> str:
-        server = self._transport.connection
-        return f"LakeFSRulesWriter({server.name!r}, {server.endpoint!r})"
-
-    def can_set_gc_rules(self, repository: str) -> bool:
+    def _may(self, repository: str, *path: str, operation: str) -> bool:
         try:
-            self._transport.request(
-                *("GET", "repositories", repository, "gc", "rules", "set_allowed"),
-                operation="ask whether GC rules may be set",
-                repository=repository,
-            )
+            self._send("GET", repository, *path, operation=operation)
         except (PermissionDenied, ReadOnlyRepository):
             return False
         return True
 
+
+class LakeFSRulesWriter(_Writer):
+    """``lakeplan.lakefs.protocols.GcRulesWriter`` over HTTP. The server validates nothing (api.md): what is
+    given here is what gets stored."""
+
+    _ALLOWED = re.compile(
+        r"GET /repositories/[^/]+/gc/rules/set_allowed|(PUT|DELETE) /repositories/[^/]+/settings/gc_rules"
+    )
+
+    def can_set_gc_rules(self, repository: str) -> bool:
+        operation = "ask whether GC rules may be set"
+        return self._may(repository, "gc", "rules", "set_allowed", operation=operation)
+
     def set_gc_rules(self, repository: str, rules: GcRules) -> None:
-        self._transport.request(
-            *("PUT", "repositories", repository, "settings", "gc_rules"),
-            operation="set the GC rules",
-            repository=repository,
-            body=rules.to_body(),
-        )
+        path = ("settings", "gc_rules")
+        self._send("PUT", repository, *path, operation="set the GC rules", body=rules.to_body())
 
     def delete_gc_rules(self, repository: str) -> None:
-        self._transport.request(
-            *("DELETE", "repositories", repository, "settings", "gc_rules"),
-            operation="delete the GC rules",
-            repository=repository,
-        )
+        self._send("DELETE", repository, "settings", "gc_rules", operation="delete the GC rules")
 
 
-SETTINGS_ONLY = re.compile(
-    r"GET /repositories/[^/]+/settings/branch_lifecycle/set_allowed"
-    r"|(PUT|DELETE) /repositories/[^/]+/settings/(branch_lifecycle/policies|object_lifecycle)"
-)
-"""All that the writer's connection lets through."""
-
-
-def connect_settings_writer(
-    server: ServerConfig,
-    credentials: Credentials,
-    *,
-    timeouts: Timeouts | None = None,
-    retries: RetryPolicy | None = None,
-    clock: Clock | None = None,
-) -> LakeFSSettingsWriter:
-    """A writer of policies and object rules on one server; no request is made yet."""
-    return LakeFSSettingsWriter(connection_of(server, credentials, timeouts, retries, clock, SETTINGS_ONLY))
-
-
-class LakeFSSettingsWriter:
+class LakeFSSettingsWriter(_Writer):
     """``lakeplan.lakefs.protocols.SettingsWriter`` over HTTP."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._transport = Transport(connection)
-
-    def __repr__(self) -> str:
-        server = self._transport.connection
-        return f"LakeFSSettingsWriter({server.name!r}, {server.endpoint!r})"
+    _ALLOWED = re.compile(
+        r"GET /repositories/[^/]+/settings/branch_lifecycle/set_allowed"
+        r"|(PUT|DELETE) /repositories/[^/]+/settings/(branch_lifecycle/policies|object_lifecycle)"
+    )
 
     def can_set(self, repository: str, kind: SettingKind) -> bool:
         if kind is not SettingKind.BRANCH_LIFECYCLE:
             return True  # there is no preflight: the write itself is refused
-        try:
-            self._transport.request(
-                *("GET", "repositories", repository, "settings", "branch_lifecycle", "set_allowed"),
-                operation=f"ask whether {kind.label} may be set",
-                repository=repository,
-            )
-        except (PermissionDenied, ReadOnlyRepository):
-            return False
-        return True
+        operation = f"ask whether {kind.label} may be set"
+        return self._may(repository, "settings", "branch_lifecycle", "set_allowed", operation=operation)
 
     def set_items(
         self, repository: str, kind: SettingKind, items: Sequence[SettingItem], *, if_match: str
     ) -> None:
-        self._transport.request(
-            *("PUT", "repositories", repository, *PATHS[kind]),
+        self._send(
+            *("PUT", repository, *PATHS[kind]),
             operation=f"set the {kind.label}",
-            repository=repository,
             # An empty If-Match is refused (400); what is unset has no ETag to match.
-            headers={"If-Match": if_match} if if_match else None,
+            headers={"If-Match": if_match} if if_match else {},
             body={LIST[kind]: [item_body(item) for item in items]},
         )
 
     def delete_items(self, repository: str, kind: SettingKind) -> None:
-        self._transport.request(
-            *("DELETE", "repositories", repository, *PATHS[kind]),
-            operation=f"delete the {kind.label}",
-            repository=repository,
-        )
+        self._send("DELETE", repository, *PATHS[kind], operation=f"delete the {kind.label}")
 
 
-BRANCHES_ONLY = re.compile(
-    r"DELETE /repositories/[^/]+/branches/[^/]+|POST /repositories/[^/]+/(branches|metadata)"
-)
-
-
-def connect_branch_writer(
-    server: ServerConfig,
-    credentials: Credentials,
-    *,
-    timeouts: Timeouts | None = None,
-    retries: RetryPolicy | None = None,
-    clock: Clock | None = None,
-) -> LakeFSBranchWriter:
-    """A writer of branches on one server; no request is made yet."""
-    return LakeFSBranchWriter(connection_of(server, credentials, timeouts, retries, clock, BRANCHES_ONLY))
-
-
-class LakeFSBranchWriter:
+class LakeFSBranchWriter(_Writer):
     """``lakeplan.lakefs.protocols.BranchWriter`` over HTTP."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._transport = Transport(connection)
-
-    def __repr__(self) -> str:
-        server = self._transport.connection
-        return f"LakeFSBranchWriter({server.name!r}, {server.endpoint!r})"
+    _ALLOWED = re.compile(
+        r"DELETE /repositories/[^/]+/branches/[^/]+|POST /repositories/[^/]+/(branches|metadata)"
+    )
 
     def delete_branch(self, repository: str, branch_id: str) -> None:
-        self._transport.request(
-            *("DELETE", "repositories", repository, "branches", branch_id),
-            operation="delete a branch",
-            repository=repository,
-        )
+        self._send("DELETE", repository, "branches", branch_id, operation="delete a branch")
 
     def create_branch(self, repository: str, branch: LiveBranch) -> None:
-        self._transport.request(
-            *("POST", "repositories", repository, "branches"),
-            operation="create a branch",
-            repository=repository,
-            body={"name": branch.id, "source": branch.commit_id, "hidden": branch.hidden},
-        )
+        body = {"name": branch.id, "source": branch.commit_id, "hidden": branch.hidden}
+        self._send("POST", repository, "branches", operation="create a branch", body=body)
 
     def set_metadata(self, repository: str, values: Mapping[str, str]) -> None:
-        self._transport.request(
-            *("POST", "repositories", repository, "metadata"),
-            operation="set the repository's metadata",
-            repository=repository,
-            body={"metadata": dict(values)},
-        )
+        body = {"metadata": dict(values)}
+        self._send("POST", repository, "metadata", operation="set the repository's metadata", body=body)
+
+
+connect_rules_writer = LakeFSRulesWriter.connect
+connect_settings_writer = LakeFSSettingsWriter.connect
+connect_branch_writer = LakeFSBranchWriter.connect

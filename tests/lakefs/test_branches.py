@@ -16,7 +16,7 @@ from lakeplan.errors import (
 )
 from lakeplan.lakefs.branches import connect_branch_reader
 from lakeplan.lakefs.credentials import Credentials, Secret
-from lakeplan.lakefs.transport import RetryPolicy
+from lakeplan.lakefs.transport import RetryPolicy, of_repository
 from lakeplan.lakefs.writers import connect_branch_writer
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.values.branches import LiveBranch
@@ -131,7 +131,7 @@ class DescribeReading:
     def it_can_only_read(self, lake):
         with pytest.raises(AssertionError, match="may not DELETE"):
             lake.reader._transport.request(
-                *("DELETE", "repositories", "analytics", "branches", "a"), operation="delete a branch"
+                of_repository("DELETE", "analytics", "branches", "a", operation="delete a branch")
             )
 
 
@@ -158,7 +158,7 @@ class DescribeWriting:
         for method, path in (("PUT", "branches/a"), ("DELETE", "x"), ("GET", "branches/a")):
             with pytest.raises(AssertionError, match="may not"):
                 lake.writer._transport.request(
-                    method, "repositories", "analytics", *path.split("/"), operation="x"
+                    of_repository(method, "analytics", *path.split("/"), operation="x")
                 )
 
     def it_shows_no_credentials(self, lake):

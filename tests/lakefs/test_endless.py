@@ -17,12 +17,13 @@ from lakeplan.errors import LakeplanError, ServerUnreachable, UnexpectedAnswer
 from lakeplan.lakefs.answers import list_all
 from lakeplan.lakefs.client import connect
 from lakeplan.lakefs.credentials import Credentials
-from lakeplan.lakefs.transport import Timeouts
+from lakeplan.lakefs.transport import Call, Timeouts
 from lakeplan.values.desired import ServerConfig
 from tests.dripping import HEAD, serving
 from tests.lakefs.conftest import Answer, FakeClock, Scripted, Seen
 
 MIB = limits.MIB
+LISTING = Call("GET", ("x",), "list")
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
@@ -175,7 +176,7 @@ def it_waits_no_longer_than_its_own_limit(
 class DescribeListings:
     def listed(self, scripted: Scripted, credentials: Credentials, most: int = 50) -> int:
         transport = connect(scripted.config(), credentials)._transport
-        found = list_all(transport, "x", parse=lambda fields: fields.name("id"), operation="list", most=most)
+        found = list_all(transport, LISTING, lambda fields: fields.name("id"), most=most)
         return sum(1 for _ in found)
 
     def page(self, results: int, offset: str) -> Answer:
@@ -249,7 +250,7 @@ class DescribeListings:
         scripted.script = [answer]
         transport = connect(scripted.config(), credentials, clock=fake_clock.clock())._transport
         with pytest.raises(UnexpectedAnswer, match="4 hours"):
-            list(list_all(transport, "x", parse=lambda fields: fields.name("id"), operation="list"))
+            list(list_all(transport, LISTING, lambda fields: fields.name("id")))
 
     def it_refuses_a_huge_page(
         self, scripted: Scripted, credentials: Credentials, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ from lakeplan.errors import DataGone, UnexpectedAnswer
 from lakeplan.lakefs.client import connect
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.metadata import LakeFSMetadata, _complete
+from lakeplan.lakefs.transport import of_repository
 from tests.lakefs.conftest import Answer, FakeClock, Scripted, Seen
 
 REPOSITORY = Answer(
@@ -208,4 +209,4 @@ def it_cannot_write(scripted: Scripted, credentials: Credentials, fake_clock: Fa
     reader = open_reader(scripted, credentials, fake_clock, presign=False)
     for method in ("PUT", "POST", "DELETE"):
         with pytest.raises(AssertionError, match="may not"):
-            reader._transport.request(method, "repositories", "repo", "refs", "dump", operation="x")
+            reader._transport.request(of_repository(method, "repo", "refs", "dump", operation="x"))

@@ -13,7 +13,7 @@ from lakeplan import __version__
 from lakeplan.errors import ServerError, ServerUnreachable, UnexpectedAnswer, may_have_acted
 from lakeplan.lakefs.client import READS_AND_DUMPS, LakeFSServer, connect
 from lakeplan.lakefs.credentials import Credentials
-from lakeplan.lakefs.transport import RetryPolicy, Timeouts
+from lakeplan.lakefs.transport import Call, RetryPolicy, Timeouts
 from lakeplan.lakefs.writers import connect_branch_writer, connect_rules_writer, connect_settings_writer
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import ServerConfig
@@ -195,11 +195,12 @@ class DescribeLimits:
     def it_lets_no_write_through(self, server: LakeFSServer, method: str, path: str) -> None:
         assert not READS_AND_DUMPS.fullmatch(f"{method} {path}")
         with pytest.raises(AssertionError, match="may not"):
-            server._transport.request(method, *path.strip("/").split("/"), operation="x")
+            server._transport.request(Call(method, tuple(path.strip("/").split("/")), "x"))
 
     def it_has_no_method_that_writes(self, server: LakeFSServer) -> None:
         public = {name for name in dir(server) if not name.startswith("_")}
         assert public == {
+            "connect",
             "dump_refs", "get_commit", "get_gc_rules", "get_object_rules", "get_policies", "get_repository",
             "list_branches", "list_repositories", "list_tags", "list_uncommitted", "log_commits",
             "metadata_reader", "name", "physical_address", "server_time", "version",
@@ -226,4 +227,4 @@ def it_can_be_pickled(scripted: Scripted, credentials: Credentials) -> None:
     scripted.script = [VERSION]
     transport = connect(scripted.config(), credentials)._transport
     copy = pickle.loads(pickle.dumps(transport))
-    assert copy.request("GET", "config", "version", operation="x").json()["version"] == "1.84.0"
+    assert copy.request(Call("GET", ("config", "version"), "x")).json()["version"] == "1.84.0"
