@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lakeplan.output.lifecycle import losses, only_here, stale_first, then_goes
 from lakeplan.output.page import code, folded, prose, table
 from lakeplan.output.plan_changes import change_rows, fold, key_of, writes
-from lakeplan.output.plan_impact import AT_MOST, HORIZONS, NO_REASON
+from lakeplan.output.plan_impact import AT_MOST, NO_REASON
 from lakeplan.output.plan_settings import BY_RUN, TITLES, going_of, settings_of, staying_of, why_they_stay
-from lakeplan.output.text import UNKNOWN, Money, count, counted, moment, percent, size
+from lakeplan.output.tables import (
+    MOMENT,
+    Amount,
+    Change,
+    Cost,
+    Label,
+    Name,
+    Share,
+    Value,
+    moment_rows,
+    picked,
+    prefix_rows,
+    tag_rows,
+)
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, moment, size
 
 Json = Mapping[str, Any]
 
@@ -41,35 +55,6 @@ def run_branches(repository: Json) -> str:
     )
 
 
-def staying_branches(repository: Json) -> str:
-    """What stays, by reason, and the totals of what follows; folded."""
-    found, cost = repository["lifecycle"], Money.of(repository)
-    if found is None or found["unknown"] or not going_of(repository):
-        return ""
-    rest = staying_of(repository)
-    body = f"{counted(len(rest), 'branch')} stay: {prose(why_they_stay(rest))}.\n\n" if rest else ""
-    if found["totals"]:
-        rows = [
-            [
-                moment(t["as_of"]),
-                count(t["commits"]),
-                _known(t["objects"], count),
-                _known(t["size_bytes"], size),
-                *cost.cells(t["size_bytes"]),
-            ]
-            for t in found["totals"].values()
-        ]
-        headers = ("by", "commits follow", "objects", "bytes", *cost.header(" "))
-        body += table(headers, rows, figures=(1, 2, 3, 4)) + "\n"
-    stale = stale_first(found["branches"])[:_STALE]
-    if stale:
-        headers = ("stale: each alone holds", "last commit", "commits", "objects", "bytes", *cost.header(" "))
-        rows = [[code(b["branch_id"]), *only_here(b["only_here"], cost)] for b in stale]
-        body += table(headers, rows, figures=(2, 3, 4, 5)) + "\n"
-    body += "".join(f"- {prose(note)}\n" for note in found["notes"])
-    return folded("what stays, and what follows", body)
-
-
 def _row(branch: Json, cost: Money) -> list[str]:
     return [
         code(branch["branch_id"]),
@@ -83,8 +68,26 @@ def _row(branch: Json, cost: Money) -> list[str]:
     ]
 
 
-def _known(value: int | None, shown: Any) -> str:
-    return UNKNOWN if value is None else str(shown(value))
+def staying_branches(repository: Json) -> str:
+    """What stays, by reason, and the totals of what follows; folded."""
+    found, cost = repository["lifecycle"], Money.of(repository)
+    if found is None or found["unknown"] or not going_of(repository):
+        return ""
+    rest = staying_of(repository)
+    body = f"{counted(len(rest), 'branch')} stay: {prose(why_they_stay(rest))}.\n\n" if rest else ""
+    columns = ("objects", "bytes", *cost.header(" "))
+    if found["totals"]:
+        rows = [
+            [moment(t["as_of"]), count(t["commits"]), *amounts(t, cost)] for t in found["totals"].values()
+        ]
+        body += table(("by", "commits follow", *columns), rows, figures=(1, 2, 3, 4)) + "\n"
+    stale = stale_first(found["branches"])[:_STALE]
+    if stale:
+        headers = ("stale: each alone holds", "last commit", "commits", *columns)
+        rows = [[code(b["branch_id"]), *only_here(b["only_here"], cost)] for b in stale]
+        body += table(headers, rows, figures=(2, 3, 4, 5)) + "\n"
+    body += "".join(f"- {prose(note)}\n" for note in found["notes"])
+    return folded("what stays, and what follows", body)
 
 
 def with_losses(fate: Json) -> str:
@@ -207,93 +210,50 @@ def details_of(repository: Json) -> str:
     return folded("what that does", "".join(parts)) + staying_branches(repository)
 
 
+def _cells(row: Iterable[Value]) -> list[str]:
+    return [_cell(value) for value in row]
+
+
+def _cell(value: Value) -> str:
+    match value:
+        case Name(text):
+            return code(text)
+        case Change(before, after):
+            return f"{before} → {after}"
+        case Cost(text):
+            return prose(text)
+        case Amount() | Share():
+            return f"**{UNKNOWN}**" if value.text == UNKNOWN else value.text
+        case Label(text):
+            return text
+
+
 def _figures(repository: Json) -> str:
-    impact, cost = repository["impact"], Money.of(repository)
-    moments = [
-        (label, impact["horizons"][name]) for name, label in HORIZONS.items() if name in impact["horizons"]
-    ]
-    if not moments:
+    rows = [_cells(picked(row, (*MOMENT, "cost", "at risk"))) for row in moment_rows(repository)]
+    if not rows:
         return ""
-    headers = (
-        "",
-        "commits kept",
-        "commits expire",
-        "objects expire",
-        "of objects kept",
-        "bytes expire",
-        *cost.header(" "),
-        "at risk",
-    )
-    rows = [
-        [
-            label,
-            f"{count(h['commits_kept_before'])} → {count(h['commits_kept_after'])}",
-            count(h["commits_expire"]),
-            _count(h["objects_expire"]),
-            _share(h["objects_expire"], h["objects_kept"]),
-            _size(h["bytes_expire"]),
-            *(prose(cell) for cell in cost.cells(h["bytes_expire"])),
-            _count(h["objects_at_risk"]),
-        ]
-        for label, h in moments
-    ]
+    headers = ("", *MOMENT[1:], *Money.of(repository).header(" "), "at risk")
     return table(headers, rows, figures=range(1, len(headers))) + f"\n{AT_MOST}.\n\n"
 
 
 def _tags(repository: Json) -> str:
-    tags, cost = repository["impact"]["tags"], Money.of(repository)
-    if not tags:
+    rows, cost = tag_rows(repository), Money.of(repository)
+    if not rows:
         return ""
-    rows = [
-        [
-            code(t["tag"]),
-            code(t["commit_id"][:12]),
-            _count(t["objects"]),
-            _size(t["size_bytes"]),
-            *(prose(cell) for cell in cost.cells(t["size_bytes"])),
-        ]
-        for t in tags
-    ]
-    more = f"\nand {len(tags) - _TAGS:,} more\n" if len(tags) > _TAGS else ""
-    headers = (
-        f"{counted(len(tags), 'tag')} would lose data (now or within 30 days)",
-        "commit",
-        "objects",
-        "bytes",
-        *cost.header(" "),
-    )
-    return table(headers, rows[:_TAGS], figures=(2, 3, 4)) + more + "\n"
+    more = f"\nand {len(rows) - _TAGS:,} more\n" if len(rows) > _TAGS else ""
+    title = f"{counted(len(rows), 'tag')} would lose data (now or within 30 days)"
+    headers = (title, "commit", "objects", "bytes", *cost.header(" "))
+    return table(headers, map(_cells, rows[:_TAGS]), figures=(2, 3, 4)) + more + "\n"
 
 
 def _prefixes(repository: Json) -> str:
-    found, cost = [p for p in repository["impact"]["prefixes"] if p["prefix"]], Money.of(repository)
-    if not found:
+    cost = Money.of(repository)
+    rows = prefix_rows((p for p in repository["impact"]["prefixes"] if p["prefix"]), cost)
+    if not rows:
         return ""
-    found.sort(key=lambda p: (-p["size_bytes"], -p["objects"], p["prefix"]))
-    rows = [
-        [
-            code(p["prefix"]),
-            count(p["objects"]),
-            size(p["size_bytes"]),
-            *(prose(cell) for cell in cost.cells(p["size_bytes"])),
-        ]
-        for p in found[:_PREFIXES]
-    ]
     headers = ("largest prefixes (now)", "objects", "bytes", *cost.header(" "))
-    return table(headers, rows, figures=(1, 2, 3)) + "\n"
-
-
-def _count(value: int | None) -> str:
-    return f"**{UNKNOWN}**" if value is None else count(value)
+    return table(headers, map(_cells, rows[:_PREFIXES]), figures=(1, 2, 3)) + "\n"
 
 
 def _size(value: int | None) -> str:
     return f"**{UNKNOWN}**" if value is None else size(value)
-
-
-def _share(part: int | None, whole: int | None) -> str:
-    if part is None:
-        return f"**{UNKNOWN}**"
-    if whole is None:
-        return "0 %" if part == 0 else f"**{UNKNOWN}**"
-    return percent(part, whole)

@@ -7,12 +7,25 @@ from typing import Any, TypeVar
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import key_of, writing
-from lakeplan.output.text import UNKNOWN, Money, count, counted, percent, priced, size
+from lakeplan.output.tables import (
+    HORIZONS,
+    MOMENT,
+    Amount,
+    Change,
+    Label,
+    Share,
+    Value,
+    costs,
+    moment_rows,
+    picked,
+    prefix_rows,
+    tag_rows,
+)
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, priced, size
 from lakeplan.values.gate_names import STAGED_DATA
 
 Json = Mapping[str, Any]
 
-HORIZONS = {"now": "now", "plus_7_days": "in 7 days", "plus_30_days": "in 30 days"}
 AT_MOST = "at most: figures come from metadata; data staged now only protects more"
 NO_REASON = "no reason was given"
 _MANY = 8
@@ -63,75 +76,58 @@ def nothing_expires(impact: Json) -> bool:
 def impact_details(page: Page, repository: Json, *, prefixes: int | None) -> None:
     """The figures of one repository: a row per moment, then where the objects are."""
     impact, cost = repository["impact"], Money.of(repository)
-    horizons = impact["horizons"]
     if impact["status"] == "unknown":
         page.line(Cell(UNKNOWN, "bold red"), f": {impact['reason'] or NO_REASON}", indent=2)
     elif impact["status"] == "not_asked":
         page.line("not asked for", indent=2)
     elif impact["reason"]:
         page.line(impact["reason"], indent=2)
-    moments = [(label, horizons[name]) for name, label in HORIZONS.items() if name in horizons]
-    if moments:
-        wide = page.width >= _WIDE
-        headers, rows = _figures(page, moments, cost, wide=wide)
-        page.table(headers, rows, figures=range(1, len(headers)), solid=(0,))
-    released = max((h["commits_released"] for _, h in moments), default=0)
+    horizons = [impact["horizons"][name] for name in HORIZONS if name in impact["horizons"]]
+    if horizons:
+        _moments(page, repository, horizons)
+    released = max((h["commits_released"] for h in horizons), default=0)
     if released:
         text = f"{counted(released, 'commit')} that the stored rules let go would be kept again"
         page.line(Cell(text, "green"), indent=2)
     _prefixes(page, impact["prefixes"], prefixes, cost)
 
 
-def _figures(
-    page: Page, moments: Sequence[tuple[str, Json]], cost: Money, *, wide: bool
-) -> tuple[list[str], list[list[str | Cell]]]:
-    headers = ["", "commits\nkept", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire"]
-    headers += [*cost.header(), "objects\nat risk"]
+def _moments(page: Page, repository: Json, horizons: Sequence[Json]) -> None:
+    """A row per moment; a wide terminal also gets what is kept."""
+    wide = page.width >= _WIDE
+    rows = [_figures(page, picked(row, (*MOMENT, "cost", "at risk"))) for row in moment_rows(repository)]
+    headers = ["", *(name[::-1].replace(" ", "\n", 1)[::-1] for name in MOMENT[1:])]
+    headers += [*Money.of(repository).header(), "objects\nat risk"]
     if wide:
         headers += ["objects\nkept", "bytes\nkept"]
-    rows = []
-    for label, h in moments:
-        row: list[str | Cell] = [
-            Cell(label, "dim"),
-            _commits_kept(page, h),
-            amount(h["commits_expire"]),
-            amount(h["objects_expire"]),
-            _share(h["objects_expire"], h["objects_kept"]),
-            amount(h["bytes_expire"], size),
-            *cost.cells(h["bytes_expire"]),
-            _risk(h["objects_at_risk"]),
-        ]
-        if wide:
-            row += [
-                _before_after(page, h["objects_kept"], h["objects_expire"], count),
-                _before_after(page, h["bytes_kept"], h["bytes_expire"], size),
-            ]
-        rows.append(row)
-    return headers, rows
+        for row, h in zip(rows, horizons, strict=True):
+            row.append(_before_after(page, h["objects_kept"], h["objects_expire"], count))
+            row.append(_before_after(page, h["bytes_kept"], h["bytes_expire"], size))
+    page.table(headers, rows, figures=range(1, len(headers)), solid=(0,))
 
 
-def _commits_kept(page: Page, h: Json) -> str:
-    return f"{count(h['commits_kept_before'])} {page.arrow} {count(h['commits_kept_after'])}"
+def figure(page: Page, value: Value) -> str | Cell:
+    """A cell of a table: what matters stands out, what is nothing stands back."""
+    match value:
+        case Label(text):
+            return Cell(text, "dim")
+        case Change(before, after):
+            return f"{before} {page.arrow} {after}"
+        case Amount(value=number, at_risk=at_risk):
+            some = "bold red" if number is None or at_risk else "bold yellow"
+            return Cell(value.text, "dim" if number == 0 else some)
+        case Share(part=part):
+            return Cell(value.text, "bold red" if value.text == UNKNOWN else "" if part else "dim")
+        case _:
+            return value.text
 
 
-def amount(value: int | None, form: Any = count) -> Cell:
-    """A figure that matters when it is not nothing; an unknown one never looks like nothing."""
-    if value is None:
-        return Cell(UNKNOWN, "bold red")
-    return Cell(form(value), "bold yellow" if value else "dim")
+def _figures(page: Page, row: Iterable[Value]) -> list[str | Cell]:
+    return [figure(page, value) for value in row]
 
 
-def _risk(value: int | None) -> Cell:
-    cell = amount(value)
-    return Cell(cell.text, "bold red") if value else cell
-
-
-def _share(part: int | None, whole: int | None) -> Cell:
-    if part is None:
-        return Cell(UNKNOWN, "bold red")
-    if whole is None:
-        return Cell("0 %" if part == 0 else UNKNOWN, "dim" if part == 0 else "bold red")
-    return Cell(percent(part, whole), "" if part else "dim")
+def _plain(rows: Iterable[Iterable[Value]]) -> list[list[str]]:
+    return [[value.text for value in row if not isinstance(value, Change)] for row in rows]
 
 
 def _before_after(page: Page, kept: int | None, expire: int | None, form: Any) -> str | Cell:
@@ -143,18 +139,11 @@ def _before_after(page: Page, kept: int | None, expire: int | None, form: Any) -
 def _prefixes(page: Page, prefixes: Sequence[Json], limit: int | None, cost: Money) -> None:
     """The largest folders of what expires now. A folder that only holds one other is left out."""
     held = {(p["prefix"], p["objects"], p["size_bytes"]) for p in prefixes}
-    shown = [p for p in prefixes if p["prefix"] and not _same_child(p, held)]
-    shown.sort(key=lambda p: (-p["size_bytes"], -p["objects"], p["prefix"]))
-    if not shown:
-        return
-    rows = [
-        [p["prefix"], count(p["objects"]), size(p["size_bytes"]), *cost.cells(p["size_bytes"])]
-        for p in shown[:limit]
-    ]
-    headers = ("largest prefixes (now)", "objects", "bytes", *cost.header())
-    page.table(headers, rows, figures=(1, 2, 3))
-    if limit is not None and len(shown) > limit:
-        page.line(Cell(f"and {count(len(shown) - limit)} more in the plan file", "dim"), indent=2)
+    rows = prefix_rows((p for p in prefixes if p["prefix"] and not _same_child(p, held)), cost)
+    if rows:
+        headers = ("largest prefixes (now)", "objects", "bytes", *cost.header())
+        page.table(headers, _plain(rows[:limit]), figures=(1, 2, 3))
+        page.rest(len(rows), limit, "more in the plan file")
 
 
 def _same_child(prefix: Json, held: Iterable[tuple[str, int, int]]) -> bool:
@@ -200,18 +189,19 @@ def _largest_first(repository: Json) -> tuple[bool, int, str]:
 
 def _one_line(page: Page, horizons: Json, cost: Money, *, wide: bool) -> list[str | Cell]:
     now, month = horizons.get("now", {}), horizons.get("plus_30_days", {})
-    cells: list[str | Cell] = [
-        amount(now.get("commits_expire")),
-        amount(now.get("objects_expire")),
-        _share(now.get("objects_expire"), now.get("objects_kept")),
-        amount(now.get("bytes_expire"), size),
-        *cost.cells(now.get("bytes_expire")),
-        amount(month.get("objects_expire")),
+    cells: list[Value] = [
+        Amount(now.get("commits_expire")),
+        Amount(now.get("objects_expire")),
+        Share(now.get("objects_expire"), now.get("objects_kept")),
+        Amount(now.get("bytes_expire"), size),
+        *costs(cost, now.get("bytes_expire")),
+        Amount(month.get("objects_expire")),
     ]
     if wide:
-        cells.append(amount(month.get("bytes_expire"), size))
-        cells.append(_commits_kept(page, now) if now else Cell(UNKNOWN, "bold red"))
-    return [*cells, _risk(now.get("objects_at_risk"))]
+        cells.append(Amount(month.get("bytes_expire"), size))
+        kept = Change(count(now["commits_kept_before"]), count(now["commits_kept_after"])) if now else None
+        cells.append(kept or Amount(None))
+    return _figures(page, [*cells, Amount(now.get("objects_at_risk"), at_risk=True)])
 
 
 def render_backlog(page: Page, document: Json) -> None:
@@ -235,10 +225,9 @@ def render_backlog(page: Page, document: Json) -> None:
     money = found[0][2].header()
     headers = ("repository", "commits", *(("objects", "bytes", *money) if read else ()))
     page.table(headers, rows, figures=range(1, len(headers)))
-    if len(found) > _BACKLOG_ROWS:
-        page.line(Cell(f"and {counted(len(found) - _BACKLOG_ROWS, 'repository')} more", "dim"), indent=2)
+    page.rest(len(found), _BACKLOG_ROWS, noun="repository")
     if not read:
-        page.line(Cell("its objects were not read; --backlog reads them", "dim"), indent=2)
+        page.dim("its objects were not read; --backlog reads them")
 
 
 def _cost(cost: Money, backlog: Json) -> tuple[str, ...]:
@@ -296,6 +285,16 @@ def _grouped(items: Iterable[Json], key: Callable[[Json], Key]) -> dict[Key, lis
     return groups
 
 
+def failure_groups(repositories: Iterable[Json]) -> dict[tuple[str, str, str], list[str]]:
+    """The keys of repositories that could not be planned, by message, place and hint."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for repository in repositories:
+        if repository["failure"] is not None:
+            message, where, hint = (repository["failure"][key] for key in ("message", "where", "hint"))
+            groups.setdefault((message, where, hint), []).append(key_of(repository))
+    return groups
+
+
 def render_warnings(
     page: Page,
     repositories: Sequence[Json],
@@ -334,15 +333,13 @@ def render_warnings(
 def _risk_row(repository: Json, *, with_money: bool) -> list[str] | None:
     """The worst moment of one repository; None when nothing is at risk."""
     horizons = repository["impact"]["horizons"]
-    known = [(horizons[name], label) for name, label in HORIZONS.items() if name in horizons]
-    worst = max(known, key=lambda pair: pair[0]["objects_at_risk"] or 0, default=None)
+    moments = [(horizons[name], label) for name, label in HORIZONS.items() if name in horizons]
+    worst = max(moments, key=lambda pair: pair[0]["objects_at_risk"] or 0, default=None)
     if worst is None or not worst[0]["objects_at_risk"]:
         return None
-    figures, label = worst
-    size_bytes = figures["bytes_at_risk"]
-    known_bytes = UNKNOWN if size_bytes is None else size(size_bytes)
-    cost = Money.of(repository, mixed=with_money).cells(size_bytes)
-    return [key_of(repository), label, count(figures["objects_at_risk"]), known_bytes, *cost]
+    h, label = worst
+    at_risk = {"objects": h["objects_at_risk"], "size_bytes": h["bytes_at_risk"]}
+    return [key_of(repository), label, *amounts(at_risk, Money.of(repository, mixed=with_money))]
 
 
 def _at_risk(page: Page, rows: Sequence[Sequence[str]], cost: Money) -> None:
@@ -356,26 +353,12 @@ def _at_risk(page: Page, rows: Sequence[Sequence[str]], cost: Money) -> None:
 
 
 def _tags(page: Page, repository: Json, limit: int | None) -> None:
-    tags, cost = repository["impact"]["tags"], Money.of(repository)
-    title = page.join(
-        Cell(f"{key_of(repository)}: ", "bold"),
-        f"{counted(len(tags), 'tag')} would lose data (now or within 30 days)",
-    )
-    page.hanging(Cell("!", "bold red"), title)
-    rows = [
-        [
-            t["tag"],
-            t["commit_id"][:12],
-            UNKNOWN if t["objects"] is None else count(t["objects"]),
-            UNKNOWN if t["size_bytes"] is None else size(t["size_bytes"]),
-            *cost.cells(t["size_bytes"]),
-        ]
-        for t in tags[:limit]
-    ]
+    rows, cost = tag_rows(repository), Money.of(repository)
+    title = f"{counted(len(rows), 'tag')} would lose data (now or within 30 days)"
+    page.hanging(Cell("!", "bold red"), page.join(Cell(f"{key_of(repository)}: ", "bold"), title))
     headers = ("tag", "commit", "objects lost", "bytes lost", *cost.header())
-    page.table(headers, rows, figures=(2, 3, 4), solid=(1,), indent=3)
-    if limit is not None and len(tags) > limit:
-        page.line(Cell(f"and {count(len(tags) - limit)} more tags in the plan file", "dim"), indent=3)
+    page.table(headers, _plain(rows[:limit]), figures=(2, 3, 4), solid=(1,), indent=3)
+    page.rest(len(rows), limit, "more tags in the plan file", indent=3)
 
 
 def render_adopted(page: Page, document: Json) -> None:
@@ -394,18 +377,12 @@ def render_adopted(page: Page, document: Json) -> None:
 
 def render_failures(page: Page, repositories: Sequence[Json]) -> None:
     """Repositories that could not be planned: what, where, what to do. Equal ones together."""
-    failed = [r for r in repositories if r["failure"] is not None]
-    if not failed:
-        return
-    page.heading("Failed", "not planned, and not written by an apply of this plan")
-    groups = _grouped(failed, lambda r: tuple(r["failure"][k] for k in ("message", "where", "hint")))
-    for (message, where, hint), group in groups.items():
-        keys = [key_of(r) for r in group]
+    groups = failure_groups(repositories)
+    if groups:
+        page.heading("Failed", "not planned, and not written by an apply of this plan")
+    for (message, where, hint), keys in groups.items():
         place = f"{where}: " if where and where not in keys else ""
-        lines = [page.join(Cell(names(keys), "bold")), page.join(f"{place}{message}")]
-        if hint:
-            lines.append(page.join(Cell("hint: ", "dim"), hint))
-        page.hanging(Cell("x", "bold red"), *lines)
+        page.failure(Cell(names(keys), "bold"), f"{place}{message}", hint=hint)
 
 
 def render_unmanaged(page: Page, document: Json) -> None:

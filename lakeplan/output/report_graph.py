@@ -9,9 +9,9 @@ from typing import Any
 
 from lakeplan.output import report_shell
 from lakeplan.output.plan_changes import key_of
-from lakeplan.output.plan_impact import HORIZONS
 from lakeplan.output.report_impact import amount, money_cells, more
 from lakeplan.output.report_shell import Cell, Markup, Section, data_block, el, join, table
+from lakeplan.output.tables import HORIZONS
 from lakeplan.output.text import UNKNOWN, Money, count, counted, days, moment, size
 
 Json = Mapping[str, Any]

@@ -7,9 +7,10 @@ from typing import Any
 
 from lakeplan.output.plan import summary_text
 from lakeplan.output.plan_changes import STRICTER, change_rows, key_of, loosened, loosening_title, writing
-from lakeplan.output.plan_impact import AT_MOST, HORIZONS, NO_REASON, gates_of
+from lakeplan.output.plan_impact import AT_MOST, NO_REASON, gates_of
 from lakeplan.output.plan_settings import TITLES, settings_of
 from lakeplan.output.report_shell import Cell, Markup, Section, el, join, table
+from lakeplan.output.tables import HORIZONS, Amount, Change, Cost, Value, costs, moment_rows, picked, tag_rows
 from lakeplan.output.text import UNKNOWN, Money, count, counted, percent, priced, size, sums
 
 Json = Mapping[str, Any]
@@ -223,11 +224,25 @@ def amount(value: int | None, form: Any = count, cls: str = "some") -> Cell:
     return (form(value), {"cls": cls if value else "none", "data_sort": value})
 
 
+def cells(row: Iterable[Value]) -> list[Cell]:
+    return [_cell(value) for value in row]
+
+
+def _cell(value: Value) -> Cell:
+    match value:
+        case Amount(number, form, at_risk):
+            return amount(number, form, cls="risk" if at_risk else "some")
+        case Change(before, after):
+            return f"{before} → {after}"
+        case Cost(text, size_bytes):
+            return (text, {"data_sort": -1 if size_bytes is None else size_bytes})
+        case _:
+            return value.text
+
+
 def money_cells(cost: Money, size_bytes: int | None) -> list[Cell]:
     """The cell behind a figure of bytes, which sorts as these do; none without a price."""
-    return [
-        (text, {"data_sort": -1 if size_bytes is None else size_bytes}) for text in cost.cells(size_bytes)
-    ]
+    return cells(costs(cost, size_bytes))
 
 
 def _share(part: int | None, whole: int | None) -> Cell:
@@ -275,7 +290,7 @@ def _details(repository: Json, *, is_open: bool) -> Markup:
         *_settings(repository),
         _moments(repository),
         _prefixes(repository),
-        _tags(impact["tags"], Money.of(repository)),
+        _tags(repository),
         _backlog(impact["backlog"], Money.of(repository)),
     ]
     title = el("h3", key_of(repository))
@@ -308,36 +323,11 @@ def _values(values: Mapping[str, str]) -> str:
 
 
 def _moments(repository: Json) -> Markup | None:
-    horizons, cost = repository["impact"]["horizons"], Money.of(repository)
-    rows = []
-    for name, label in HORIZONS.items():
-        h = horizons.get(name)
-        if h is None:
-            continue
-        rows.append(
-            [
-                label,
-                f"{count(h['commits_kept_before'])} → {count(h['commits_kept_after'])}",
-                amount(h["commits_expire"]),
-                amount(h["commits_released"]),
-                amount(h["objects_expire"]),
-                amount(h["bytes_expire"], size),
-                *money_cells(cost, h["bytes_expire"]),
-                amount(h["objects_at_risk"], cls="risk"),
-            ]
-        )
+    columns = ("moment", "commits kept", "commits expire", "kept again", "objects expire", "bytes expire")
+    rows = [cells(picked(row, (*columns, "cost", "at risk"))) for row in moment_rows(repository)]
     if not rows:
         return None
-    headers = (
-        "moment",
-        "commits kept",
-        "commits expire",
-        "kept again",
-        "objects expire",
-        "bytes expire",
-        *cost.header(" "),
-        "at risk",
-    )
+    headers = (*columns, *Money.of(repository).header(" "), "at risk")
     return table(f"Three moments, {key_of(repository)}", headers, rows, figures=range(1, len(headers)))
 
 
@@ -376,22 +366,13 @@ def _prefixes(repository: Json) -> Markup | None:
     return join([made, *more(len(prefixes), len(rows))])
 
 
-def _tags(tags: Sequence[Json], cost: Money) -> Markup | None:
-    if not tags:
+def _tags(repository: Json) -> Markup | None:
+    rows = [cells(row) for row in tag_rows(repository)]
+    if not rows:
         return None
-    rows = [
-        [
-            t["tag"],
-            t["commit_id"][:12],
-            amount(t["objects"], cls="risk"),
-            amount(t["size_bytes"], size),
-            *money_cells(cost, t["size_bytes"]),
-        ]
-        for t in tags
-    ]
-    headers = ("tag", "commit", "objects", "bytes", *cost.header(" "))
+    headers = ("tag", "commit", "objects", "bytes", *Money.of(repository).header(" "))
     made = table("Tags that lose data", headers, rows[:_IMPACT_ROWS], figures=(2, 3, 4))
-    return join([made, *more(len(tags), _IMPACT_ROWS)])
+    return join([made, *more(len(rows), _IMPACT_ROWS)])
 
 
 def _backlog(backlog: Json | None, cost: Money) -> Markup | None:
