@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
-from lakeplan.cli.options import parse_spark_conf
-from lakeplan.cli.outputs import Output, emit
+from lakeplan.cli.options import Options, parse_spark_conf
+from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.sweeping import bind_storage, sweep_ports
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import ExitCode, UsageError
@@ -56,6 +55,18 @@ class CollectorOptions:
     spark_conf: Sequence[str] | None
 
 
+def _collecting(
+    spark_submit: SparkSubmitPath = "spark-submit",
+    collector: CollectorClient = None,
+    collector_conf: CollectorConf = None,
+    spark_conf: Sequence[str] | None = None,
+) -> CollectorOptions:
+    return CollectorOptions(spark_submit, collector, collector_conf, spark_conf)
+
+
+Collecting = Annotated[CollectorOptions, Options(_collecting)]
+
+
 def open_collector(session: Session, site: Site, options: CollectorOptions) -> SparkSubmit:
     """Raises UsageError for options that will not do, CredentialsError."""
     if not options.client:
@@ -88,16 +99,11 @@ def open_collector(session: Session, site: Site, options: CollectorOptions) -> S
     )
 
 
-def show_collector_runs(
-    session: Session, selection: Selection, outputs: tuple[Output, ...], *, no_color: bool
-) -> int:
+def show_collector_runs(session: Session, selection: Selection, outputs: Outputs) -> int:
     """Every collection that a report of any kind tells of. 3 when a repository could not be read."""
     with sweep_ports(session) as ports:
         runs = collector_reports(session.tree, selection, ports)
-    emit(
-        outputs,
-        {"json": lambda: json.dumps(runs, indent=2, ensure_ascii=False) + "\n"},
-        lambda console: render_collector_runs(runs, console),
-        no_color=no_color,
-    )
-    return ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK
+    # What reports of any kind tell is shown as they tell it, also with --redact-paths.
+    code = ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK
+    replace(outputs, redact=False).emit(runs, render_collector_runs)
+    return code

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from lakeplan.errors import LakeplanError, RepositoryNotFound, UsageError
-from lakeplan.lakefs.protocols import LakeFSReader
-from lakeplan.tree.tree import Tree
-from lakeplan.values.desired import DesiredRepository
-from lakeplan.values.repository import Repository
+from lakeplan.retention.patterns import names_repository
+
+if TYPE_CHECKING:
+    from lakeplan.lakefs.protocols import LakeFSReader
+    from lakeplan.tree.tree import Tree
+    from lakeplan.values.desired import DesiredRepository
+    from lakeplan.values.plan import Plan, RepositoryPlan
+    from lakeplan.values.repository import Repository
 
 
 def repositories(context: typer.Context) -> list[str]:
@@ -82,3 +88,15 @@ def looked_up(tree: Tree, reader: LakeFSReader, server: str, name: str) -> Repos
 def entry_of(tree: Tree, server: str, name: str) -> DesiredRepository | None:
     """What the tree asks for; None: no entry names it."""
     return next((d for d in tree.resolve(server, [name]) if d.name == name), None)
+
+
+def targeted(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[RepositoryPlan]:
+    """Repositories of a plan that ``--target`` names. Raises UsageError when it names none of them."""
+    found = [r for r in plan.repositories if any(names_repository(g, r.server, r.name) for g in globs)]
+    if globs and not found:
+        raise UsageError(
+            "no repository of the plan matches --target",
+            where=str(plan_file),
+            hint=f"lakeplan show {plan_file} names them; a glob such as 'team-*' is in quotes",
+        )
+    return found

@@ -1,15 +1,28 @@
-"""Options about a storage namespace, and how their values are read: shared by what works without a server."""
+"""Options about a storage namespace, its inventory and the cache, and what their values mean."""
 
 from __future__ import annotations
 
-from datetime import timezone, tzinfo
-from typing import Annotated
+import os
+from dataclasses import dataclass
+from datetime import datetime, timezone, tzinfo
+from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
+from lakeplan.cli.options import Options
 from lakeplan.errors import UsageError
-from lakeplan.tree.checks import parse_duration
+from lakeplan.retention.rules import to_us
+from lakeplan.simulation.cache import DEFAULT_LIMIT, RangeCache, open_cache
+from lakeplan.stores.open import open_namespace
+from lakeplan.tree.checks import parse_bytes, parse_duration
+
+if TYPE_CHECKING:
+    from lakeplan.cli.wiring import Session
+    from lakeplan.simulation.listings import Inventory
+    from lakeplan.simulation.requests import ImpactRequest
+    from lakeplan.stores.protocols import NamespaceReader
+
 
 Age = Annotated[str, typer.Option("--min-age", help="Younger objects stay, such as 24h.", metavar="AGE")]
 NoListing = Annotated[
@@ -31,7 +44,7 @@ EndpointUrl = Annotated[
     str | None, typer.Option("--endpoint-url", help="Endpoint of an S3 store.", metavar="URL")
 ]
 Region = Annotated[str | None, typer.Option("--region", help="Region of an S3 store.", metavar="REGION")]
-Inventory = Annotated[
+InventoryUrl = Annotated[
     str | None,
     typer.Option(
         "--inventory",
@@ -43,6 +56,18 @@ InventoryAge = Annotated[
     str, typer.Option("--max-inventory-age", help="Do not use an older inventory.", metavar="AGE")
 ]
 TimeZone = Annotated[str, typer.Option("--time-zone", help="The server's time zone.", metavar="ZONE")]
+CacheWhere = Annotated[
+    str | None,
+    typer.Option(
+        "--cache",
+        help="Keep what was read of ranges here; off for nowhere. Default: the user's cache directory.",
+        metavar="DIR|URL|off",
+    ),
+]
+CacheSize = Annotated[
+    str, typer.Option("--cache-size", help="Bytes a cache folder may hold after a run.", metavar="SIZE")
+]
+DEFAULT_CACHE_SIZE = f"{DEFAULT_LIMIT // 10**9}GB"
 
 
 def parse_age(option: str, text: str) -> int:
@@ -72,3 +97,103 @@ def check_storage_namespace(url: str | None) -> str | None:
             f"--storage-namespace {url!r} is no URL", hint="the server's own, such as s3://bucket/prefix"
         )
     return url
+
+
+@dataclass(frozen=True)
+class CacheChoice:
+    where: str | None = None
+    limit_bytes: int = DEFAULT_LIMIT
+
+    def open(self, *, local: bool) -> RangeCache | None:
+        """``local``: Spark's workers are on this machine. Workers elsewhere get no folder that nobody chose:
+        nobody would keep it small there."""
+        if self.where is None and not local:
+            return None
+        return open_cache(self.where, limit_bytes=self.limit_bytes, environ=os.environ)
+
+
+def _cache_choice(cache: CacheWhere = None, cache_size: CacheSize = DEFAULT_CACHE_SIZE) -> CacheChoice:
+    try:
+        limit = parse_bytes(cache_size)
+    except ValueError as error:
+        raise UsageError(f"--cache-size: {error}", hint="--cache-size 20GB") from None
+    if cache is not None and not cache.strip():
+        raise UsageError("--cache names nothing", hint="--cache off, or a folder")
+    return CacheChoice(cache, limit)
+
+
+Caching = Annotated[CacheChoice, Options(_cache_choice)]
+
+
+@dataclass(frozen=True)
+class InventoryPlace:
+    """Where an inventory is, how old it may be, and how the store that has it is reached."""
+
+    url: str
+    max_age_seconds: int
+    endpoint_url: str | None = None
+    region: str | None = None
+
+    def open(self, namespace_url: str, as_of: datetime) -> Inventory:
+        """Raises LakeplanError for one that cannot stand for a listing of the namespace."""
+        from lakeplan.simulation.listings import open_inventory, parse_inventory_url
+
+        bucket, _ = parse_inventory_url(self.url)
+        reader = open_namespace(f"s3://{bucket}", endpoint_url=self.endpoint_url, region=self.region)
+        return open_inventory(
+            self.url,
+            reader,
+            namespace_url,
+            as_of_us=to_us(as_of),
+            max_age_seconds=self.max_age_seconds,
+        )
+
+
+@dataclass(frozen=True)
+class StoredOptions:
+    """How a namespace without its server is read, as given; looked at only when one is."""
+
+    no_listing: NoListing = False
+    inventory: InventoryUrl = None
+    max_inventory_age: InventoryAge = "8d"
+    max_uncommitted_age: UncommittedAge = "24h"
+    storage_namespace: StorageNamespace = None
+    endpoint_url: EndpointUrl = None
+    region: Region = None
+    time_zone: TimeZone = "UTC"
+
+    def open(self, namespace: str) -> NamespaceReader:
+        return open_namespace(namespace, endpoint_url=self.endpoint_url, region=self.region)
+
+    def inventory_place(self) -> InventoryPlace | None:
+        """Raises UsageError for an inventory that would not be used."""
+        if self.inventory is None:
+            return None
+        if self.no_listing:
+            raise UsageError("--inventory and --no-listing exclude each other", hint="Leave one of them out.")
+        age = parse_age("--max-inventory-age", self.max_inventory_age)
+        return InventoryPlace(self.inventory, age, self.endpoint_url, self.region)
+
+
+Stored = Annotated[StoredOptions, Options(StoredOptions)]
+
+
+def inventory_for(session: Session, request: ImpactRequest) -> Inventory | None:
+    """For a plan."""
+    server = request.key.partition("/")[0]
+    return inventory_of(session, server, request.storage_id or "", request.storage_namespace)
+
+
+def inventory_of(session: Session, server: str, storage_id: str, namespace: str) -> Inventory | None:
+    """What the tree says in ``servers.<name>.storages`` of a repository's storage."""
+    config = session.tree.servers[server]
+    storage = config.storages.get(storage_id)
+    if storage is None or storage.inventory is None:
+        return None
+    from lakeplan.cli.sweeping import bind_storage
+
+    bind_storage(config, storage, session.environ, session.approve)
+    place = InventoryPlace(
+        storage.inventory, storage.inventory_max_age_seconds, storage.endpoint_url, storage.region
+    )
+    return place.open(namespace, session.as_of)

@@ -1,18 +1,70 @@
-"""Options that several commands share, declared once (the design's "Common")."""
+"""Options that several commands share, declared once; those that make one value together are a group."""
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.models import OptionInfo
+from typer.models import OptionInfo, ParameterInfo
 
 from lakeplan.cli import completing, redaction
+from lakeplan.cli.outputs import Outputs, pair_outputs
+from lakeplan.cli.progress import progress_for
 from lakeplan.errors import UsageError
 from lakeplan.simulation.runners import Runners
+from lakeplan.values.gate_names import GATES
+from lakeplan.values.progress import Progress
+
+
+@dataclass(frozen=True)
+class Options:
+    """A group: a parameter ``Annotated[Value, Options(make)]`` is the value that ``make`` returns, and stands
+    for the options that ``make`` takes. What ``make`` takes without declaring it is an option of the same
+    command by its name; where the command has none, the default."""
+
+    make: Callable[..., Any]
+
+    @property
+    def declared(self) -> list[Parameter]:
+        """One parameter an option, in the order of help: what typer reads."""
+        found = []
+        for parameter in self._parameters():
+            said = _declaration(parameter)
+            if isinstance(said, Options):
+                found += said.declared
+            elif said is not None:
+                found.append(parameter)
+        return found
+
+    def value(self, given: Mapping[str, Any]) -> Any:
+        """``given``: every option of the command by its name."""
+        values = {}
+        for parameter in self._parameters():
+            said = _declaration(parameter)
+            if isinstance(said, Options):
+                values[parameter.name] = said.value(given)
+            elif parameter.name in given:
+                values[parameter.name] = given[parameter.name]
+        return self.make(**values)
+
+    def _parameters(self) -> Iterator[Parameter]:
+        hints = get_type_hints(self.make, include_extras=True)
+        for name, parameter in inspect.signature(self.make).parameters.items():
+            yield parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+
+
+def _declaration(parameter: Parameter) -> Options | ParameterInfo | None:
+    said = getattr(parameter.annotation, "__metadata__", ())
+    return next((one for one in said if isinstance(one, (Options, ParameterInfo))), None)
+
 
 TreeDir = Annotated[
     Path, typer.Option("-C", "--tree", help="The folder that holds lakeplan.yaml.", metavar="DIR")
@@ -64,6 +116,9 @@ LakectlConfig = Annotated[
     typer.Option(
         "--lakectl-config", help="lakectl's file, for credentials of a tree with one server.", metavar="FILE"
     ),
+]
+ReadOnly = Annotated[
+    bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
 ]
 Runner = Annotated[
     str | None,
@@ -117,18 +172,51 @@ def formats(names: Sequence[str]) -> OptionInfo:
     return option
 
 
-def runners(
-    runner: str | None, master: str | None, spark_conf: Sequence[str] | None, home: str | None
-) -> Runners:
-    """Raises UsageError."""
-    return Runners(runner, master, tuple(parse_spark_conf(spark_conf).items()), spark_home(home))
+def documents(names: Sequence[str]) -> Options:
+    """``--format`` and ``--out``: where the documents of a command with these formats go."""
+
+    def outputs(
+        format: Formats = None,
+        out: Outs = None,
+        no_color: bool = False,
+        redact_paths: bool = False,
+        quiet: bool = False,
+    ) -> Outputs:
+        return Outputs(pair_outputs(format, out, names, quiet=quiet), no_color, redact_paths)
+
+    outputs.__annotations__["format"] = Annotated[Formats, formats(names)]
+    return Options(outputs)
 
 
-def spark_home(folder: str | None) -> str | None:
+def common_options(
+    redact_paths: RedactPaths = False,
+    no_color: NoColor = False,
+    no_progress: NoProgress = False,
+    log_level: LogLevel = "warning",
+    quiet: Quiet = False,
+) -> None:
+    """What nearly every command has, after its own options."""
+
+
+def _bars(no_progress: bool, quiet: bool, no_color: bool = False) -> Progress:
+    return progress_for(shown=not (no_progress or quiet), no_color=no_color)
+
+
+Bars = Annotated[Progress, Options(_bars)]
+
+
+def check_spark_home(folder: str | None) -> str | None:
     """Raises UsageError for a relative path: a checkout is written by strangers, and Spark is a program."""
     if folder is not None and not os.path.isabs(folder):
         raise UsageError(f"--spark-home {folder!r} is a relative path", hint="Name the whole path.")
     return folder
+
+
+def one_of(what: str, text: str, words: Sequence[Any]) -> Any:
+    """The text, which is one of these words. Raises UsageError."""
+    if text not in words:
+        raise UsageError(f"unknown {what} {text!r}", hint=f"one of {', '.join(words)}")
+    return text
 
 
 def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
@@ -142,3 +230,57 @@ def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
             )
         found[key.strip()] = value
     return found
+
+
+def runners(
+    runner: Runner = None, master: Master = None, spark_conf: SparkConf = None, spark_home: SparkHome = None
+) -> Runners:
+    """Raises UsageError."""
+    return Runners(runner, master, tuple(parse_spark_conf(spark_conf).items()), check_spark_home(spark_home))
+
+
+Running = Annotated[Runners, Options(runners)]
+
+
+def gate_names() -> list[str]:
+    return list(GATES)
+
+
+AllowHere = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        help="Override this gate, at a terminal only. Name the repository when the gate affects several."
+        " Repeatable.",
+        metavar="[REPOSITORY=]GATE",
+        autocompletion=gate_names,
+    ),
+]
+"""Of commands that write. ``lakeplan plan`` has its own, which only previews."""
+
+
+def check_gate_names(names: Sequence[str] | None) -> frozenset[str]:
+    """The gates to override, each as it was given. Raises UsageError on a name that is no gate, with the
+    nearest one."""
+    for given in names or ():
+        repository, separator, name = given.rpartition("=")
+        if separator and not repository:
+            raise UsageError(f"--allow {given!r} names no repository", hint=f"write --allow {name}")
+        if name not in GATES:
+            near = difflib.get_close_matches(name, GATES, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise UsageError(f"unknown gate {name!r}", hint=f"{meant}the gates are {', '.join(GATES)}")
+    return frozenset(names or ())
+
+
+def _allowed_here(allow: AllowHere = None) -> frozenset[str]:
+    allowed = check_gate_names(allow)
+    if allowed and not sys.stdin.isatty():
+        raise UsageError(
+            "--allow overrides a gate only at a terminal",
+            hint="add the gate to overrides in the tree and have it reviewed",
+        )
+    return allowed
+
+
+AllowedHere = Annotated[frozenset[str], Options(_allowed_here)]

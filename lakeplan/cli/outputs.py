@@ -5,23 +5,30 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from lakeplan.cli import redaction
 from lakeplan.cli.console import stderr, stdout
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.output.text import json_for, safe_json, safe_output
+from lakeplan.output.text import KEY, json_for, safe_json, safe_output
 from lakeplan.values.local import PRIVATE, SHARED, write_file
+from lakeplan.values.plan_document import encode
+
+if TYPE_CHECKING:
+    from lakeplan.tree.tree import Tree
+    from lakeplan.values.desired import Price
 
 STANDARD_OUTPUT = Path("-")
 RICH = "rich"
 JSON = "json"
 OPENMETRICS = "openmetrics"
-Document = TypeVar("Document", bound=Mapping[str, Any])
+Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,9 +51,7 @@ def pair_outputs(
     goes to standard output people still see the rich form, unless ``quiet``. Raises UsageError.
     """
     named, paths = list(formats or ()), list(outs or ())
-    for name in named:
-        if name not in supported:
-            raise UsageError(f"unknown format {name!r}", hint=f"one of {', '.join(supported)}")
+    _check_formats(named, supported)
     if not named and paths:
         named = ["json"] * len(paths)
     if len(paths) > len(named):
@@ -62,6 +67,12 @@ def pair_outputs(
     if not any(o.path is None for o in outputs) and not quiet:
         outputs.append(Output(RICH, None))
     return tuple(outputs)
+
+
+def _check_formats(names: Iterable[str], supported: Sequence[str]) -> None:
+    for name in names:
+        if name not in supported:
+            raise UsageError(f"unknown format {name!r}", hint=f"one of {', '.join(supported)}")
 
 
 def emit(
@@ -91,27 +102,65 @@ def emit(
         show(stderr(no_color=no_color))
 
 
-def emit_document(
-    outputs: Sequence[Output],
-    document: Document,
-    render: Callable[[Document, Console], None],
-    *,
-    no_color: bool,
-    metrics: Callable[[Document], str] | None = None,
-    code: int = ExitCode.OK,
-) -> None:
-    """``emit`` for a command whose formats are JSON, the rich form and perhaps metrics, all of one
-    document."""
-    texts = {"json": lambda: json.dumps(document, indent=2, ensure_ascii=False) + "\n"}
-    if metrics is not None:
-        texts[OPENMETRICS] = lambda: metrics(document)
-    emit(
-        outputs,
-        texts,
-        lambda console: render(document, console),
-        no_color=no_color,
-        code=code,
-    )
+@dataclass(frozen=True)
+class Outputs:
+    """Where the documents of one command go, and how they look."""
+
+    all: tuple[Output, ...]
+    no_color: bool = False
+    redact: bool = False
+
+    @property
+    def is_stdout_taken(self) -> bool:
+        """Whether a document goes to standard output, where people would read."""
+        return any(output.path is None and output.format != RICH for output in self.all)
+
+    def check(self, supported: Sequence[str]) -> None:
+        """For a command that has fewer formats with some option. Raises UsageError."""
+        _check_formats((output.format for output in self.all), supported)
+
+    def write(self, texts: Mapping[str, Callable[[], str]], show: Callable[[Console], None]) -> None:
+        """``emit`` for what is redacted already, or is not one document."""
+        emit(self.all, texts, show, no_color=self.no_color)
+
+    def emit(
+        self,
+        document: Document,
+        render: Callable[[Document, Console], None],
+        texts: Mapping[str, Callable[[Document], str]] | None = None,
+        *,
+        code: int = ExitCode.OK,
+        sort_keys: bool = False,
+    ) -> int:
+        """Writes a document as JSON, in the rich form, and in the formats that ``texts`` makes. Returns
+        ``code``, which is how the command ends."""
+        shown = redaction.shown(document, redact=self.redact)
+        made = {name: partial(text, shown) for name, text in (texts or {}).items()}
+        made.setdefault(JSON, partial(_json, shown, sort_keys=sort_keys))
+        emit(self.all, made, partial(render, shown), no_color=self.no_color, code=code)
+        return code
+
+
+def _json(document: Document, *, sort_keys: bool) -> str:
+    text = json.dumps(document, indent=2, sort_keys=sort_keys, ensure_ascii=False) + "\n"
+    return json_for(text, "utf-8")
+
+
+def with_costs(document: Document, tree: Tree, *lists: str) -> dict[str, Any]:
+    """The document with the price in itself, or in every item of its ``lists``, whose server has one.
+    Nothing else differs."""
+    prices = {name: s.cost_per_gb_month for name, s in tree.servers.items() if s.cost_per_gb_month}
+    if not lists:
+        return _priced(document, prices)
+    return {
+        key: [_priced(item, prices) for item in value] if key in lists else value
+        for key, value in document.items()
+    }
+
+
+def _priced(part: Document, prices: Mapping[str, Price]) -> dict[str, Any]:
+    server = part["server"] if "server" in part else part["repository"].partition("/")[0]
+    return {**part, KEY: encode(prices[server])} if server in prices else dict(part)
 
 
 def _emit_rich(output: Output, show: Callable[[Console], None], *, no_color: bool) -> None:

@@ -86,21 +86,18 @@ class Engine:
 def sweep_ports(
     session: Session,
     *,
-    runners: Runners | None = None,
     parallelism: int | None = None,
     stop: Callable[[], bool] = lambda: False,
     verify_cache: bool = False,
 ) -> Iterator[SweepPorts]:
-    """Everything a sweep command needs; Spark, if it was started, ends with the block. ``runners``: what the
-    command line says, else the tree. ``verify_cache``: some of what is known of other repositories is read
-    again."""
-    chosen = (runners or Runners()).or_else(session.runners.asked)
+    """Everything a sweep command needs; Spark, if it was started, ends with the block. ``verify_cache``: some
+    of what is known of other repositories is read again."""
     # Arrow and numpy take long to import: only commands that need them pay for them.
     from lakeplan.simulation.foreign_cache import open_foreign_cache
     from lakeplan.simulation.marking import StepMarker
     from lakeplan.sweep.rounds import PartSweeper
 
-    with Engine(chosen) as engine:
+    with Engine(session.runners) as engine:
         yield SweepPorts(
             reader=session.reader,
             preparer=lambda server: connect_preparer(

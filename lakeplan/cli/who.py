@@ -41,6 +41,11 @@ def now_utc() -> datetime:
     return datetime.now(tz=timezone.utc)
 
 
+def moment_of(as_of: str | None) -> datetime:
+    """The moment of a run: what ``--as-of`` says, or now. Raises UsageError."""
+    return now_utc() if as_of is None else parse_time(as_of)
+
+
 def this_run(tree: Path) -> Run:
     """A run of this process: a new id, who and where, and the tree's commit."""
     return Run(

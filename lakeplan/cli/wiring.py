@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lakeplan.branches.recall import Readers
+from lakeplan.cli import options
 from lakeplan.cli.addresses import address_question
-from lakeplan.cli.caches import CacheChoice
+from lakeplan.cli.namespaces import CacheChoice
 from lakeplan.cli.progress import progress_for
-from lakeplan.cli.who import now_utc, parse_time
-from lakeplan.errors import LakeplanError
+from lakeplan.cli.who import moment_of
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.branches import LakeFSBranchReader, connect_branch_reader
 from lakeplan.lakefs.client import LakeFSServer, connect
 from lakeplan.lakefs.collection import identify
@@ -39,6 +40,7 @@ from lakeplan.lakefs.writers import (
     connect_settings_writer,
 )
 from lakeplan.plan.branches import BranchPorts
+from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import ImpactRequest, Simulator
 from lakeplan.simulation.runners import Runners
 from lakeplan.stores.documents import open_state
@@ -81,31 +83,6 @@ class Session:
     _readers: dict[str, LakeFSServer] = field(default_factory=dict, init=False)
     _branches: dict[str, LakeFSBranchReader] = field(default_factory=dict, init=False)
     _branch_writers: dict[str, LakeFSBranchWriter] = field(default_factory=dict, init=False)
-
-    @classmethod
-    def open(
-        cls,
-        tree: Path,
-        *,
-        progress: bool,
-        as_of: str | None = None,
-        lakectl_config: Path | None = None,
-        runners: Runners = Runners(),  # noqa: B008 - frozen
-        cache: CacheChoice | None = None,
-    ) -> Session:
-        """Loads the tree and settles the moment of the run. Raises ConfigError, UsageError."""
-        shown = progress_for(shown=progress)
-        loaded = load_tree(tree, os.environ)
-        runners = runners.or_else(loaded.runner)
-        return cls(
-            approve=address_question(tree, os.environ, shown),
-            tree=loaded,
-            as_of=now_utc() if as_of is None else parse_time(as_of),
-            progress=shown,
-            simulator=LazySimulator(runners, shown, cache or CacheChoice()),
-            runners=runners,
-            lakectl_config=lakectl_config,
-        )
 
     def reader(self, server: str) -> LakeFSServer:
         """Raises CredentialsError when there are none, or when they belong to another endpoint."""
@@ -181,6 +158,57 @@ class Session:
 
     def _lakectl(self) -> LakectlSettings:
         return lakectl_settings(self.environ, self.lakectl_config)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a command opens its session: with bars only if it has ``--no-progress``."""
+
+    lakectl_config: options.LakectlConfig = None
+    no_progress: bool = True
+    quiet: bool = False
+
+    def session(
+        self,
+        tree: Path,
+        *,
+        as_of: str | None = None,
+        runners: Runners = Runners(),  # noqa: B008 - frozen
+        cache: CacheChoice | None = None,
+    ) -> Session:
+        """Loads the tree and settles the moment of the run. Raises ConfigError, UsageError."""
+        progress = progress_for(shown=not (self.no_progress or self.quiet))
+        loaded = load_tree(tree, os.environ)
+        runners = runners.or_else(loaded.runner)
+        return Session(
+            approve=address_question(tree, os.environ, progress),
+            tree=loaded,
+            as_of=moment_of(as_of),
+            progress=progress,
+            simulator=LazySimulator(runners, progress, cache or CacheChoice()),
+            runners=runners,
+            lakectl_config=self.lakectl_config,
+        )
+
+
+Connecting = Annotated[Opening, options.Options(Opening)]
+
+
+def _selection(
+    target: options.Targets = None, owner: options.Owner = None, server: options.Server = None
+) -> Selection:
+    return Selection(tuple(target or ()), owner, server)
+
+
+def check_server(tree: Tree, selection: Selection) -> None:
+    """Raises UsageError for a ``--server`` that the tree does not have."""
+    if selection.server is not None and selection.server not in tree.servers:
+        raise UsageError(
+            f"the tree has no server {selection.server!r}", hint=f"one of {', '.join(tree.servers)}"
+        )
+
+
+Selected = Annotated[Selection, options.Options(_selection)]
 
 
 def is_state_inside(url: str, tree: Path) -> bool:

@@ -12,8 +12,8 @@ import boto3
 import jsonschema
 import pytest
 
-from lakeplan.cli.caches import inventory_of
 from lakeplan.cli.main import run
+from lakeplan.cli.namespaces import inventory_of
 from lakeplan.errors import CredentialsError, ExitCode, LakeplanError
 from lakeplan.values.desired import ServerConfig, StorageConfig
 from tests.simulation.inventories import inventory, inventory_file

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lakeplan.cli.outputs import emit_document, pair_outputs
+from lakeplan.cli.outputs import Outputs, pair_outputs
 from lakeplan.errors import ExitCode
 
 FAILURES = (ExitCode.ERROR, ExitCode.PARTLY_DONE, ExitCode.REFUSED, ExitCode.STALE)
@@ -15,7 +15,7 @@ FAILURES = (ExitCode.ERROR, ExitCode.PARTLY_DONE, ExitCode.REFUSED, ExitCode.STA
 
 def _emitted(code: int, *outs: Path, quiet: bool = True) -> None:
     outputs = pair_outputs(None, outs, ("json",), quiet=quiet)
-    emit_document(outputs, {"why": "a clock is wrong"}, _render, no_color=True, code=code)
+    Outputs(outputs, no_color=True).emit({"why": "a clock is wrong"}, _render, code=code)
 
 
 def _render(document: dict[str, str], console: Console) -> None:

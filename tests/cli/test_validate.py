@@ -7,7 +7,7 @@ import pytest
 
 from lakeplan.cli.commands.show import show_resolved
 from lakeplan.cli.main import run
-from lakeplan.cli.outputs import Output
+from lakeplan.cli.outputs import Output, Outputs
 from lakeplan.errors import UsageError
 
 SMALL = Path(__file__).parent.parent / "tree" / "trees" / "small"
@@ -98,7 +98,7 @@ def it_refuses_a_schema_that_does_not_ship(capsys: pytest.CaptureFixture[str]) -
 
 class DescribeTheResolvedView:
     def it_prints_every_value_with_its_file_and_line(self, capsys: pytest.CaptureFixture[str]) -> None:
-        show_resolved(SMALL, "team-a-x", (Output("rich", None),), no_color=True)
+        show_resolved(SMALL, "team-a-x", Outputs((Output("rich", None),), no_color=True))
         lines = [line.split() for line in capsys.readouterr().out.splitlines()]
         assert lines == [
             ["prod/team-a-x", "entry", "team-a-*,", "repositories/analytics.yaml:19:3"],
@@ -108,7 +108,7 @@ class DescribeTheResolvedView:
         ]
 
     def it_prints_json_with_every_value(self, capsys: pytest.CaptureFixture[str]) -> None:
-        show_resolved(SMALL, "prod/analytics", (Output("json", None),), no_color=True)
+        show_resolved(SMALL, "prod/analytics", Outputs((Output("json", None),), no_color=True))
         (repository,) = json.loads(capsys.readouterr().out)["repositories"]
         values = {v["path"]: (v["value"], v["line"]) for v in repository["values"]}
         assert values["gc.branches[release-*].retention_days"] == (90, 11)
@@ -116,5 +116,5 @@ class DescribeTheResolvedView:
 
     def it_says_which_repository_was_probably_meant(self) -> None:
         with pytest.raises(UsageError, match="no entry of the tree names 'analytisc'") as error:
-            show_resolved(SMALL, "analytisc", (Output("json", None),), no_color=True)
+            show_resolved(SMALL, "analytisc", Outputs((Output("json", None),), no_color=True))
         assert error.value.hint == "did you mean analytics?"

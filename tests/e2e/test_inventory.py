@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import boto3
 import pytest
 
-from lakeplan.cli.caches import inventory_of
+from lakeplan.cli.namespaces import inventory_of
 from tests.simulation.inventories import inventory, inventory_file
 
 NOW = datetime.now(timezone.utc).isoformat()

@@ -1,14 +1,18 @@
-"""One module a command, with ``register(app)``. A command is imported when it runs or its help is asked for:
-most import much, and a line of the command line needs one of them."""
+"""One module a command, with a ``Command`` or a ``CommandGroup`` of its name. It is imported when it runs or
+its help is asked for: most import much, and a line of the command line needs one of them."""
 
 from __future__ import annotations
 
 from collections import UserDict
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 import typer
 from typer.main import get_command
+
+if TYPE_CHECKING:
+    from lakeplan.cli.command import Command, CommandGroup
 
 SHORT_HELP = {
     "init": "Write a tree to begin with, and its workflows.",
@@ -49,11 +53,11 @@ class Commands(UserDict[str, click.Command | None]):
 
 
 def _imported(name: str) -> click.Command:
-    # Python keeps the word for itself
-    module = import_module(f"{__name__}.{'import_' if name == 'import' else name}")
+    word = "import_" if name == "import" else name  # Python keeps the word for itself
+    found: Command | CommandGroup = getattr(import_module(f"{__name__}.{word}"), word)
     app = typer.Typer(rich_markup_mode=None)
     app.callback()(lambda: None)  # with one, typer makes a group also of a single command
-    module.register(app)
+    found.add(app, name, SHORT_HELP[name])
     group = get_command(app)
     assert isinstance(group, click.Group)
     return with_environment(group.commands[name])

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import dataclass, replace
 from datetime import timezone
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from lakeplan.api.plans import read_plan
-from lakeplan.cli import caches, options
+from lakeplan.cli import options
+from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.commands.plan import show_plan
-from lakeplan.cli.console import configure_logging, stderr, stdout
-from lakeplan.cli.costs import with_costs
-from lakeplan.cli.gates import AllowHere, check_gate_names
-from lakeplan.cli.outputs import OPENMETRICS, RICH, Output, emit, pair_outputs
+from lakeplan.cli.console import stderr, stdout
+from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.outputs import OPENMETRICS, RICH, Output, Outputs, with_costs
 from lakeplan.cli.redaction import shown
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.who import new_mark_id, new_run_id, now_utc, this_run
-from lakeplan.cli.wiring import Session
+from lakeplan.cli.wiring import Connecting, Selected, Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
 from lakeplan.output.metrics import apply_metrics
@@ -53,14 +52,12 @@ class AfterApply:
     """Marks the repositories of the plan; where the tree allows it, sweeps them."""
 
     session: Session
-    outputs: tuple[Output, ...]
-    no_color: bool
-    redact: bool = False
+    outputs: Outputs
 
     def mark_and_sweep(self, plan: Plan, selection: Selection, run: Run, *, applied: int) -> int:
         """The worst exit code of marks and sweeps. Nothing is marked after an apply that did not finish."""
         if applied:
-            stderr(no_color=self.no_color).print("Nothing is marked: the apply did not finish.")
+            stderr(no_color=self.outputs.no_color).print("Nothing is marked: the apply did not finish.")
             return 0
         tree = GuardedTree(self.session.tree, plan.sweep_guards)
         keys = {r.key for r in plan.repositories if r.failure is None and selection.takes_key(r.key)}
@@ -71,7 +68,7 @@ class AfterApply:
         chosen = replace(selection, targets=tuple(sorted(keys)))
         with (
             stopping() as stop,
-            sweep_ports(self.session, runners=self.session.runners, stop=stop.is_set) as ports,
+            sweep_ports(self.session, stop=stop.is_set) as ports,
         ):
             report, end = self._run(tree, plan, chosen, run, ports)
         self._show(report, end)
@@ -105,11 +102,12 @@ class AfterApply:
     def _show(self, report: MarkReport, end: AutomaticEnd) -> None:
         """The apply's own report has its formats; people see what was marked beside it, on the other stream
         when a document goes to standard output."""
-        taken = any(o.path is None and o.format != RICH for o in self.outputs)
-        console: Console = stderr(no_color=self.no_color) if taken else stdout(no_color=self.no_color)
+        stream = stderr if self.outputs.is_stdout_taken else stdout
         document = with_costs(after_document(report, end), self.session.tree, "swept")
         document["marked"] = with_costs(document["marked"], self.session.tree, "marks")
-        render_after_apply(shown(document, redact=self.redact), console)
+        render_after_apply(
+            shown(document, redact=self.outputs.redact), stream(no_color=self.outputs.no_color)
+        )
 
 
 def _names(keys: set[str], server: str) -> list[str]:
@@ -148,93 +146,59 @@ AutoApprove = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("apply", help=HELP, short_help="Push what a plan file says, and no more.")
-    def apply(
-        plan_file: Annotated[
-            Path | None, typer.Argument(metavar="[PLAN]", help="A reviewed plan; without it, plan and ask.")
-        ] = None,
-        tree: options.TreeDir = Path(),
-        target: options.Targets = None,
-        owner: options.Owner = None,
-        server: options.Server = None,
-        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-        out: options.Outs = None,
-        force: Force = False,
-        auto_approve: AutoApprove = False,
-        allow: AllowHere = None,
-        refresh_patterns: Annotated[
-            bool,
-            typer.Option(
-                "--refresh-patterns",
-                help="Also give branches that appeared since the plan their pattern's days; never fewer.",
-            ),
-        ] = False,
-        no_simulate: Annotated[
-            bool,
-            typer.Option(
-                "--no-simulate",
-                help="Read no objects. The gate unknown-impact then refuses, unless the tree overrides it.",
-            ),
-        ] = False,
-        sweep: Annotated[
-            bool,
-            typer.Option(
-                "--sweep",
-                help="Then mark what may go; with sweep.automatic delete it, within what the plan showed.",
-            ),
-        ] = False,
-        lakectl_config: options.LakectlConfig = None,
-        runner: options.Runner = None,
-        master: options.Master = None,
-        spark_conf: options.SparkConf = None,
-        spark_home: options.SparkHome = None,
-        cache: caches.Where = None,
-        cache_size: caches.Size = caches.DEFAULT_SIZE,
-        redact_paths: options.RedactPaths = False,
-        no_color: options.NoColor = False,
-        no_progress: options.NoProgress = False,
-        log_level: options.LogLevel = "warning",
-        quiet: options.Quiet = False,
-    ) -> int:
-        configure_logging(log_level)
-        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-        allowed = check_gate_names(allow)
-        if allowed and not sys.stdin.isatty():
-            raise UsageError(
-                "--allow overrides a gate only at a terminal",
-                hint="add the gate to overrides in the tree and have it reviewed",
-            )
-        if plan_file is None and not auto_approve and not sys.stdin.isatty():
-            raise UsageError(
-                "apply without a plan file asks for the word yes, and there is no terminal to ask at",
-                hint="apply a reviewed plan file, or pass --auto-approve",
-            )
-        session = Session.open(
-            tree,
-            lakectl_config=lakectl_config,
-            runners=options.runners(runner, master, spark_conf, spark_home),
-            cache=caches.cache_choice(cache, cache_size),
-            progress=not (no_progress or quiet),
+@command(HELP)
+def apply(
+    *,
+    plan_file: Annotated[
+        Path | None, typer.Argument(metavar="[PLAN]", help="A reviewed plan; without it, plan and ask.")
+    ] = None,
+    tree: options.TreeDir = Path(),
+    selection: Selected,
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    force: Force = False,
+    auto_approve: AutoApprove = False,
+    allowed: options.AllowedHere,
+    refresh_patterns: Annotated[
+        bool,
+        typer.Option(
+            "--refresh-patterns",
+            help="Also give branches that appeared since the plan their pattern's days; never fewer.",
+        ),
+    ] = False,
+    no_simulate: Annotated[
+        bool,
+        typer.Option(
+            "--no-simulate",
+            help="Read no objects. The gate unknown-impact then refuses, unless the tree overrides it.",
+        ),
+    ] = False,
+    sweep: Annotated[
+        bool,
+        typer.Option(
+            "--sweep",
+            help="Then mark what may go; with sweep.automatic delete it, within what the plan showed.",
+        ),
+    ] = False,
+    opening: Connecting,
+    runners: options.Running,
+    cache: Caching,
+) -> int:
+    if plan_file is None and not auto_approve and not sys.stdin.isatty():
+        raise UsageError(
+            "apply without a plan file asks for the word yes, and there is no terminal to ask at",
+            hint="apply a reviewed plan file, or pass --auto-approve",
         )
-        flow = ApplyFlow(
-            session,
-            this_run(tree),
-            ApplyOptions(
-                force,
-                allowed,
-                refresh_patterns,
-                not no_simulate,
-                Selection(tuple(target or ()), owner, server),
-            ),
-            outputs,
-            no_color=no_color,
-            redact=redact_paths,
-            sweep=AfterApply(session, outputs, no_color, redact_paths) if sweep else None,
-        )
-        if plan_file is not None:
-            return flow.apply(read_plan(plan_file))
-        return flow.plan_and_apply(auto_approve=auto_approve)
+    session = opening.session(tree, runners=runners, cache=cache)
+    flow = ApplyFlow(
+        session,
+        this_run(tree),
+        ApplyOptions(force, allowed, refresh_patterns, not no_simulate, selection),
+        outputs,
+        sweep=AfterApply(session, outputs) if sweep else None,
+    )
+    if plan_file is not None:
+        return flow.apply(read_plan(plan_file))
+    return flow.plan_and_apply(auto_approve=auto_approve)
 
 
 @dataclass(frozen=True)
@@ -244,9 +208,7 @@ class ApplyFlow:
     session: Session
     run: Run
     options: ApplyOptions
-    outputs: tuple[Output, ...]
-    no_color: bool = False
-    redact: bool = False
+    outputs: Outputs
     sweep: AfterApply | None = None
 
     def plan_and_apply(self, *, auto_approve: bool) -> int:
@@ -265,13 +227,8 @@ class ApplyFlow:
             ),
             replace(self._plan_ports(), branches=self.session.branch_ports()),
         )
-        show_plan(
-            plan,
-            (Output(RICH, None),),
-            no_color=self.no_color,
-            to_stderr=self._results_on_stdout,
-            redact=self.redact,
-        )
+        rich = replace(self.outputs, all=(Output(RICH, None),))
+        show_plan(plan, rich, to_stderr=self.outputs.is_stdout_taken)
         planned = plan_exit_code(plan, detailed=False, refused=bool(plan.blocked))
         if plan.blocked or (not plan.writes and self.sweep is None):
             return planned
@@ -296,17 +253,12 @@ class ApplyFlow:
             self.run,
             plan_digest=to_document(plan)["digest"],
         )
-        document = shown(report_document(report), redact=self.redact)
-        code = exit_code_of(report)
-        emit(
-            self.outputs,
-            {
-                "json": lambda: json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n",
-                OPENMETRICS: lambda: apply_metrics(document, self.session.tree.owner_of),
-            },
-            lambda console: render_apply(document, console),
-            no_color=self.no_color,
-            code=code,
+        code = self.outputs.emit(
+            report_document(report),
+            render_apply,
+            {OPENMETRICS: partial(apply_metrics, owner_of=self.session.tree.owner_of)},
+            code=exit_code_of(report),
+            sort_keys=True,
         )
         if self.sweep is None:
             return code
@@ -320,13 +272,9 @@ class ApplyFlow:
     def _plan_ports(self) -> Ports:
         return Ports(self.session.reader, self.session.simulator, self.session.progress)
 
-    @property
-    def _results_on_stdout(self) -> bool:
-        return any(o.path is None and o.format != RICH for o in self.outputs)
-
     def _approved(self) -> bool:
         answer = typer.prompt("Apply this? Only the answer yes applies it", default="", show_default=False)
         if answer.strip() == "yes":
             return True
-        stderr(no_color=self.no_color).print("Nothing was written.")
+        stderr(no_color=self.outputs.no_color).print("Nothing was written.")
         return False

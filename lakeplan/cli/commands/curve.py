@@ -13,20 +13,24 @@ from zoneinfo import ZoneInfo
 import typer
 
 from lakeplan.api.rules import read_rules
-from lakeplan.cli import caches, completing, namespaces, options, redaction
-from lakeplan.cli.caches import inventory_of, inventory_place
+from lakeplan.cli import completing, namespaces, options
+from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, looked_up, one_repository
-from lakeplan.cli.console import configure_logging
-from lakeplan.cli.costs import with_costs
-from lakeplan.cli.namespaces import check_storage_namespace, parse_age, parse_zone
-from lakeplan.cli.outputs import emit, pair_outputs
-from lakeplan.cli.progress import progress_for
-from lakeplan.cli.who import now_utc, parse_time
-from lakeplan.cli.wiring import Session
-from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.cli.namespaces import (
+    CacheChoice,
+    Caching,
+    InventoryPlace,
+    check_storage_namespace,
+    inventory_of,
+    parse_age,
+    parse_zone,
+)
+from lakeplan.cli.outputs import Outputs, with_costs
+from lakeplan.cli.who import moment_of
+from lakeplan.cli.wiring import Connecting, Session
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.output.curve_svg import curve_svg
 from lakeplan.output.simulate import render_curve
-from lakeplan.output.text import json_text
 from lakeplan.plan.gather import gather
 from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.rules import to_us
@@ -34,14 +38,11 @@ from lakeplan.review.selection import read_all_refs, read_graph
 from lakeplan.simulation.curve_scales import CurveRequest
 from lakeplan.simulation.document import Json
 from lakeplan.simulation.runners import Runners
-from lakeplan.stores.open import open_namespace
-from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress
 from lakeplan.values.rules import GcRules
 
 if TYPE_CHECKING:
     from lakeplan.simulation.curve import CurveInput
-    from lakeplan.simulation.listings import Inventory
 
 
 FORMATS = ("rich", "json", "svg")
@@ -87,89 +88,45 @@ Horizon = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("curve", help=HELP, short_help="Show what goes at how many days of retention.")
-    def curve(
-        repository: Repository = None,
-        namespace: Namespace = None,
-        rules: Rules = None,
-        at: At = None,
-        branch: Branches = None,
-        horizon: Horizon = None,
-        as_of: options.AsOf = None,
-        min_age: namespaces.Age = "24h",
-        no_listing: namespaces.NoListing = False,
-        inventory: namespaces.Inventory = None,
-        max_inventory_age: namespaces.InventoryAge = "8d",
-        max_uncommitted_age: namespaces.UncommittedAge = "24h",
-        storage_namespace: namespaces.StorageNamespace = None,
-        endpoint_url: namespaces.EndpointUrl = None,
-        region: namespaces.Region = None,
-        time_zone: namespaces.TimeZone = "UTC",
-        tree: options.TreeDir = Path(),
-        lakectl_config: options.LakectlConfig = None,
-        read_only: Annotated[
-            bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
-        ] = False,
-        runner: options.Runner = None,
-        master: options.Master = None,
-        spark_conf: options.SparkConf = None,
-        spark_home: options.SparkHome = None,
-        cache: caches.Where = None,
-        cache_size: caches.Size = caches.DEFAULT_SIZE,
-        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-        out: options.Outs = None,
-        redact_paths: options.RedactPaths = False,
-        no_color: options.NoColor = False,
-        no_progress: options.NoProgress = False,
-        log_level: options.LogLevel = "warning",
-        quiet: options.Quiet = False,
-    ) -> int:
-        configure_logging(log_level)
-        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-        kept = caches.cache_choice(cache, cache_size)
-        runners, shown = options.runners(runner, master, spark_conf, spark_home), not (no_progress or quiet)
-        asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
-        if (repository is None) == (namespace is None):
-            raise UsageError("one source is needed, and no more", hint=TWO_SOURCES)
-        place = inventory_place(
-            inventory, max_inventory_age, no_listing=no_listing, endpoint_url=endpoint_url, region=region
-        )
-        session = None
-        if namespace is not None:
-            if rules is None:
-                raise UsageError("--namespace needs --rules FILE", hint=TWO_SOURCES)
-            moment = now_utc() if as_of is None else parse_time(as_of)
-            request = asked.of(read_rules(rules), moment, parse_zone(time_zone))
-            ages = parse_age("--min-age", min_age), parse_age("--max-uncommitted-age", max_uncommitted_age)
-            reader = open_namespace(namespace, endpoint_url=endpoint_url, region=region)
-            given = _from_namespace(
-                request,
-                reader,
-                ages,
-                inventory=place.open(reader.url, moment) if place is not None else None,
-                listing=not no_listing,
-                storage_namespace=check_storage_namespace(storage_namespace),
-            )
-        else:
-            session = Session.open(
-                tree, as_of=as_of, lakectl_config=lakectl_config, progress=shown, runners=runners
-            )
-            runners = session.runners
-            request, given = _from_server(
-                session, repository or "", rules, asked, parse_age("--min-age", min_age), read_only=read_only
-            )
-        document = _run(request, given, runners, kept, progress_for(shown=shown, no_color=no_color))
-        if session is not None:
-            document = with_costs(document, session.tree)
-        document = redaction.shown(document, redact=redact_paths)
-        emit(
-            outputs,
-            {"json": lambda: json_text(document), "svg": lambda: curve_svg(document)},
-            lambda console: render_curve(document, console),
-            no_color=no_color,
-        )
-        return ExitCode.OK
+@command(HELP)
+def curve(
+    *,
+    repository: Repository = None,
+    namespace: Namespace = None,
+    rules: Rules = None,
+    at: At = None,
+    branch: Branches = None,
+    horizon: Horizon = None,
+    as_of: options.AsOf = None,
+    min_age: namespaces.Age = "24h",
+    stored: namespaces.Stored,
+    tree: options.TreeDir = Path(),
+    opening: Connecting,
+    read_only: options.ReadOnly = False,
+    runners: options.Running,
+    cache: Caching,
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    progress: options.Bars,
+) -> int:
+    asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
+    if (repository is None) == (namespace is None):
+        raise UsageError("one source is needed, and no more", hint=TWO_SOURCES)
+    inventory = stored.inventory_place()
+    session = None
+    if namespace is not None:
+        if rules is None:
+            raise UsageError("--namespace needs --rules FILE", hint=TWO_SOURCES)
+        request = asked.of(read_rules(rules), moment_of(as_of), parse_zone(stored.time_zone))
+        given = _from_namespace(request, namespace, stored, inventory, min_age)
+    else:
+        session = opening.session(tree, as_of=as_of, runners=runners)
+        runners = session.runners
+        age = parse_age("--min-age", min_age)
+        request, given = _from_server(session, repository or "", rules, asked, age, read_only=read_only)
+    document = _run(request, given, runners, cache, progress)
+    if session is not None:
+        document = with_costs(document, session.tree)
+    return outputs.emit(document, render_curve, {"svg": curve_svg}, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -185,11 +142,7 @@ class _Asked:
 
 
 def _run(
-    request: CurveRequest,
-    given: CurveInput,
-    runners: Runners,
-    cache: caches.CacheChoice,
-    progress: Progress,
+    request: CurveRequest, given: CurveInput, runners: Runners, cache: CacheChoice, progress: Progress
 ) -> Json:
     from lakeplan.simulation.curve import curve
 
@@ -198,23 +151,24 @@ def _run(
 
 def _from_namespace(
     request: CurveRequest,
-    reader: NamespaceReader,
-    ages: tuple[int, int],
-    *,
-    inventory: Inventory | None,
-    listing: bool,
-    storage_namespace: str | None,
+    namespace: str,
+    stored: namespaces.StoredOptions,
+    inventory: InventoryPlace | None,
+    min_age: str,
 ) -> CurveInput:
     from lakeplan.simulation.curve import of_namespace
 
+    min_age_seconds = parse_age("--min-age", min_age)
+    max_age_seconds = parse_age("--max-uncommitted-age", stored.max_uncommitted_age)
+    reader = stored.open(namespace)
     return of_namespace(
         request,
         reader,
-        listing=listing,
-        min_age_seconds=ages[0],
-        max_uncommitted_age_seconds=ages[1],
-        storage_namespace=storage_namespace,
-        inventory=inventory,
+        listing=not stored.no_listing,
+        min_age_seconds=min_age_seconds,
+        max_uncommitted_age_seconds=max_age_seconds,
+        storage_namespace=check_storage_namespace(stored.storage_namespace),
+        inventory=inventory.open(reader.url, request.as_of) if inventory is not None else None,
     )
 
 

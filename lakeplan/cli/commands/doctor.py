@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from lakeplan.cli import options
-from lakeplan.cli.console import configure_logging
-from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.command import command
+from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.sweeping import open_store
 from lakeplan.cli.who import now_utc
-from lakeplan.cli.wiring import Session
+from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
 from lakeplan.doctor.doctor import Check, DoctorPorts, Result, doctor_document, examine
 from lakeplan.doctor.repositories import Purpose
-from lakeplan.errors import ConfigError, ExitCode, UsageError
+from lakeplan.errors import ConfigError, ExitCode
 from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.output.operations import render_doctor
-from lakeplan.output.text import counted, json_text
+from lakeplan.output.text import counted
 from lakeplan.review.selection import Selection
 
 FORMATS = ("rich", "json")
@@ -46,71 +46,43 @@ Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("doctor", help=HELP, short_help="Check all that a command needs, one by one.")
-    def doctor(
-        tree: options.TreeDir = Path(),
-        purpose: Annotated[
-            str, typer.Option("--for", help="plan, apply, lifecycle or sweep.", metavar="WHAT")
-        ] = "plan",
-        target: options.Targets = None,
-        owner: options.Owner = None,
-        server: options.Server = None,
-        read_only: Annotated[
-            bool, typer.Option("--read-only", help="Only GET requests: no refs dump is tried.")
-        ] = False,
-        no_spark: Annotated[bool, typer.Option("--no-spark", help="Do not start Spark.")] = False,
-        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-        out: options.Outs = None,
-        lakectl_config: options.LakectlConfig = None,
-        master: options.Master = None,
-        spark_conf: options.SparkConf = None,
-        spark_home: options.SparkHome = None,
-        no_color: options.NoColor = False,
-        no_progress: options.NoProgress = False,
-        log_level: options.LogLevel = "warning",
-        quiet: options.Quiet = False,
-    ) -> int:
-        configure_logging(log_level)
-        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-        what = _purpose(purpose)
-        conf, home = options.parse_spark_conf(spark_conf), options.spark_home(spark_home)
+@command(HELP, without="redact_paths")
+def doctor(
+    *,
+    tree: options.TreeDir = Path(),
+    purpose: Annotated[
+        str, typer.Option("--for", help="plan, apply, lifecycle or sweep.", metavar="WHAT")
+    ] = "plan",
+    selection: Selected,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Only GET requests: no refs dump is tried.")
+    ] = False,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Do not start Spark.")] = False,
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    opening: Connecting,
+    master: options.Master = None,
+    spark_conf: options.SparkConf = None,
+    spark_home: options.SparkHome = None,
+) -> int:
+    what: Purpose = options.one_of("--for", purpose, get_args(Purpose))
+    conf, home = options.parse_spark_conf(spark_conf), options.check_spark_home(spark_home)
 
-        def spark() -> str:
-            # Imported when asked for, as everywhere: it takes a second.
-            from lakeplan.simulation.session import SparkOptions, check_spark
+    def spark() -> str:
+        # Imported when asked for, as everywhere: it takes a second.
+        from lakeplan.simulation.session import SparkOptions, check_spark
 
-            return check_spark(SparkOptions(master=master, conf=conf, home=home))
+        return check_spark(SparkOptions(master=master, conf=conf, home=home))
 
-        checks = []
-        try:
-            session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
-        except ConfigError as error:
-            checks.append(_no_tree(error))
-        else:
-            checks += _examine(
-                session,
-                Selection(tuple(target or ()), owner, server),
-                what,
-                None if no_spark else spark,
-                read_only,
-            )
-        document = doctor_document(checks, what)
-        emit(
-            outputs,
-            {"json": lambda: json_text(document)},
-            lambda console: render_doctor(document, console),
-            no_color=no_color,
-        )
-        return ExitCode.ERROR if document["summary"]["fail"] else ExitCode.OK
-
-
-def _purpose(text: str) -> Purpose:
-    match text:
-        case "plan" | "apply" | "lifecycle" | "sweep":
-            return text
-        case _:
-            raise UsageError(f"unknown --for {text!r}", hint="one of plan, apply, lifecycle, sweep")
+    checks = []
+    try:
+        session = opening.session(tree)
+    except ConfigError as error:
+        checks.append(_no_tree(error))
+    else:
+        checks += _examine(session, selection, what, None if no_spark else spark, read_only)
+    document = doctor_document(checks, what)
+    outputs.emit(document, render_doctor, sort_keys=True)
+    return ExitCode.ERROR if document["summary"]["fail"] else ExitCode.OK
 
 
 def _no_tree(error: ConfigError) -> Check:
@@ -128,10 +100,7 @@ def _examine(
     read_only: bool,
 ) -> Iterator[Check]:
     tree = session.tree
-    if selection.server is not None and selection.server not in tree.servers:
-        raise UsageError(
-            f"the tree has no server {selection.server!r}", hint=f"one of {', '.join(tree.servers)}"
-        )
+    check_server(tree, selection)
     files, servers = counted(len(tree.files), "file"), counted(len(tree.servers), "server")
     yield Check("tree", "valid", Result.OK, f"{files}, {servers}, {counted(len(tree.entries), 'entry')}")
     yield from examine(

@@ -9,22 +9,18 @@ from typing import Annotated
 import typer
 
 from lakeplan.cli import options
-from lakeplan.cli.console import configure_logging
-from lakeplan.cli.costs import with_costs
+from lakeplan.cli.command import command
 from lakeplan.cli.git import head_of
-from lakeplan.cli.outputs import emit, pair_outputs
-from lakeplan.cli.redaction import shown
+from lakeplan.cli.outputs import OPENMETRICS, Outputs, with_costs
 from lakeplan.cli.who import this_run
-from lakeplan.cli.wiring import Session
+from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.output.metrics import drift_metrics
 from lakeplan.output.operations import render_drift
-from lakeplan.output.text import json_text
 from lakeplan.plan.drift import DriftPorts, DriftReport, drift_document, find_drift
 from lakeplan.plan.drift_compare import HeadPorts
 from lakeplan.plan.drift_rules import DriftClass
 from lakeplan.review.run import Run
-from lakeplan.review.selection import Selection
 from lakeplan.stores.protocols import StateWriter
 
 FORMATS = ("rich", "json", "openmetrics")
@@ -56,55 +52,29 @@ FailOn = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("drift", help=HELP, short_help="Compare the servers with what was applied last.")
-    def drift(
-        tree: options.TreeDir = Path(),
-        target: options.Targets = None,
-        owner: options.Owner = None,
-        server: options.Server = None,
-        fail_on: FailOn = None,
-        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-        out: options.Outs = None,
-        lakectl_config: options.LakectlConfig = None,
-        redact_paths: options.RedactPaths = False,
-        no_color: options.NoColor = False,
-        no_progress: options.NoProgress = False,
-        log_level: options.LogLevel = "warning",
-        quiet: options.Quiet = False,
-    ) -> int:
-        configure_logging(log_level)
-        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-        classes = check_classes(fail_on)
-        session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
-        if server is not None and server not in session.tree.servers:
-            raise UsageError(
-                f"the tree has no server {server!r}", hint=f"one of {', '.join(session.tree.servers)}"
-            )
-        state = session.state()
-        report = find_drift(
-            session.tree,
-            Selection(tuple(target or ()), owner, server),
-            DriftPorts(
-                session.reader,
-                state,
-                session.progress,
-                heads_ports(session, state, this_run(tree)),
-            ),
-            as_of=session.as_of,
-            tree_commit=head_of(tree),
-        )
-        document = with_costs(drift_document(report), session.tree, "recorded")
-        document = shown(document, redact=redact_paths)
-        code = exit_code_of(report, classes)
-        emit(
-            outputs,
-            {"json": lambda: json_text(document), "openmetrics": lambda: drift_metrics(document)},
-            lambda console: render_drift(document, console),
-            no_color=no_color,
-            code=code,
-        )
-        return code
+@command(HELP)
+def drift(
+    *,
+    tree: options.TreeDir = Path(),
+    selection: Selected,
+    fail_on: FailOn = None,
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    opening: Connecting,
+) -> int:
+    classes = check_classes(fail_on)
+    session = opening.session(tree)
+    check_server(session.tree, selection)
+    state = session.state()
+    report = find_drift(
+        session.tree,
+        selection,
+        DriftPorts(session.reader, state, session.progress, heads_ports(session, state, this_run(tree))),
+        as_of=session.as_of,
+        tree_commit=head_of(tree),
+    )
+    document = with_costs(drift_document(report), session.tree, "recorded")
+    code = exit_code_of(report, classes)
+    return outputs.emit(document, render_drift, {OPENMETRICS: drift_metrics}, code=code, sort_keys=True)
 
 
 def heads_ports(session: Session, state: StateWriter, run: Run) -> HeadPorts:

@@ -11,21 +11,19 @@ from zoneinfo import ZoneInfo
 import typer
 
 from lakeplan.api.rules import read_rules
-from lakeplan.cli import completing, options
+from lakeplan.cli import completing, namespaces, options
+from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, looked_up, one_repository
-from lakeplan.cli.console import configure_logging
-from lakeplan.cli.namespaces import parse_zone
-from lakeplan.cli.outputs import emit, pair_outputs
-from lakeplan.cli.progress import progress_for
-from lakeplan.cli.redaction import shown
-from lakeplan.cli.who import now_utc, parse_time
-from lakeplan.cli.wiring import Session
-from lakeplan.errors import ExitCode, UsageError
-from lakeplan.explain.explain import ExplainedRules, Question, World, explain
+from lakeplan.cli.namespaces import parse_age, parse_zone
+from lakeplan.cli.outputs import Outputs
+from lakeplan.cli.who import moment_of
+from lakeplan.cli.wiring import Connecting, Session
+from lakeplan.errors import UsageError
+from lakeplan.explain.explain import ExplainedRules, Question, World
+from lakeplan.explain.explain import explain as answer
 from lakeplan.explain.search import BranchStaging, RunStaging
-from lakeplan.explain.what import KINDS, Kind
+from lakeplan.explain.what import KINDS
 from lakeplan.output.explain import render_explain
-from lakeplan.output.text import json_text
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import to_us
@@ -35,7 +33,6 @@ from lakeplan.simulation.listings import find_run
 from lakeplan.simulation.observing import Addresses, known_as
 from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import NamespaceReader
-from lakeplan.tree.checks import parse_duration
 from lakeplan.values.desired import Cleared, DesiredRepository
 from lakeplan.values.objects import StoredObject
 
@@ -183,83 +180,57 @@ StorageNamespace = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("explain", help=HELP, short_help="Say why data is kept or not, and until when.")
-    def explain_command(
-        words: Words,
-        tree: options.TreeDir = Path(),
-        ref: Ref = None,
-        kind: KindOption = None,
-        path_only: PathOnly = False,
-        namespace: Namespace = None,
-        rules: Rules = None,
-        compare_rules: CompareRules = None,
-        storage_namespace: StorageNamespace = None,
-        endpoint_url: Annotated[
-            str | None, typer.Option("--endpoint-url", help="Endpoint of an S3 store.", metavar="URL")
-        ] = None,
-        region: Annotated[
-            str | None, typer.Option("--region", help="Region of an S3 store.", metavar="REGION")
-        ] = None,
-        time_zone: Annotated[
-            str, typer.Option("--time-zone", help="With --namespace: the server's zone.", metavar="ZONE")
-        ] = "UTC",
-        min_age: Annotated[
-            str, typer.Option("--min-age", help="With --namespace: younger objects stay.", metavar="AGE")
-        ] = "24h",
-        max_uncommitted_age: Annotated[
-            str,
-            typer.Option(
-                "--max-uncommitted-age", help="How old a run of uncommitted addresses may be.", metavar="AGE"
-            ),
-        ] = "24h",
-        as_of: options.AsOf = None,
-        read_only: Annotated[
-            bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
-        ] = False,
-        lakectl_config: options.LakectlConfig = None,
-        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-        out: options.Outs = None,
-        redact_paths: options.RedactPaths = False,
-        no_color: options.NoColor = False,
-        no_progress: options.NoProgress = False,
-        log_level: options.LogLevel = "warning",
-        quiet: options.Quiet = False,
-    ) -> int:
-        configure_logging(log_level)
-        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-        progress = progress_for(shown=not (no_progress or quiet), no_color=no_color)
-        repository, what = _words(words, offline=namespace is not None)
-        question = Question(what, ref, _kind(kind), path_only)
-        world: World
-        if namespace is not None:
-            if rules is None:
-                raise UsageError("--namespace needs --rules", hint="--rules FILE, as lakectl takes it")
-            world = namespace_world(
-                namespace,
-                [p for p in (rules, compare_rules) if p is not None],
-                as_of=now_utc() if as_of is None else parse_time(as_of),
-                zone=time_zone,
-                min_age=_age("--min-age", min_age),
-                max_run_age=_age("--max-uncommitted-age", max_uncommitted_age),
-                storage_namespace=storage_namespace,
-                endpoint_url=endpoint_url,
-                region=region,
-            )
-        else:
-            if rules is not None or compare_rules is not None:
-                raise UsageError("--rules go with --namespace", hint="a server has its own rules")
-            session = Session.open(tree, as_of=as_of, lakectl_config=lakectl_config, progress=False)
-            server, name = one_repository(session.tree, repository)
-            world = live_world(session, server, name, read_only=read_only)
-        made = shown(explain(world, question, progress), redact=redact_paths)
-        emit(
-            outputs,
-            {"json": lambda: json_text(made)},
-            lambda console: render_explain(made, console),
-            no_color=no_color,
+@command(HELP)
+def explain(
+    *,
+    words: Words,
+    tree: options.TreeDir = Path(),
+    ref: Ref = None,
+    kind: KindOption = None,
+    path_only: PathOnly = False,
+    namespace: Namespace = None,
+    rules: Rules = None,
+    compare_rules: CompareRules = None,
+    storage_namespace: StorageNamespace = None,
+    endpoint_url: namespaces.EndpointUrl = None,
+    region: namespaces.Region = None,
+    time_zone: Annotated[
+        str, typer.Option("--time-zone", help="With --namespace: the server's zone.", metavar="ZONE")
+    ] = "UTC",
+    min_age: Annotated[
+        str, typer.Option("--min-age", help="With --namespace: younger objects stay.", metavar="AGE")
+    ] = "24h",
+    max_uncommitted_age: namespaces.UncommittedAge = "24h",
+    as_of: options.AsOf = None,
+    read_only: options.ReadOnly = False,
+    opening: Connecting,
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    progress: options.Bars,
+) -> int:
+    repository, what = _words(words, offline=namespace is not None)
+    question = Question(what, ref, None if kind is None else options.one_of("--kind", kind, KINDS), path_only)
+    world: World
+    if namespace is not None:
+        if rules is None:
+            raise UsageError("--namespace needs --rules", hint="--rules FILE, as lakectl takes it")
+        world = namespace_world(
+            namespace,
+            [p for p in (rules, compare_rules) if p is not None],
+            as_of=moment_of(as_of),
+            zone=time_zone,
+            min_age=timedelta(seconds=parse_age("--min-age", min_age)),
+            max_run_age=timedelta(seconds=parse_age("--max-uncommitted-age", max_uncommitted_age)),
+            storage_namespace=storage_namespace,
+            endpoint_url=endpoint_url,
+            region=region,
         )
-        return ExitCode.OK
+    else:
+        if rules is not None or compare_rules is not None:
+            raise UsageError("--rules go with --namespace", hint="a server has its own rules")
+        session = opening.session(tree, as_of=as_of)
+        server, name = one_repository(session.tree, repository)
+        world = live_world(session, server, name, read_only=read_only)
+    return outputs.emit(answer(world, question, progress), render_explain, sort_keys=True)
 
 
 def _words(words: list[str], *, offline: bool) -> tuple[str, str]:
@@ -273,21 +244,3 @@ def _words(words: list[str], *, offline: bool) -> tuple[str, str]:
             else "lakeplan explain analytics main:raw/a.csv",
         )
     return ("", words[0]) if offline else (words[0], words[1])
-
-
-def _kind(text: str | None) -> Kind | None:
-    for kind in KINDS:
-        if text == kind:
-            return kind
-    if text is None:
-        return None
-    raise UsageError(f"unknown --kind {text!r}", hint=f"one of {', '.join(KINDS)}")
-
-
-def _age(option: str, text: str) -> timedelta:
-    if text.strip() in ("0", "0s"):
-        return timedelta()
-    try:
-        return timedelta(seconds=parse_duration(text.strip()))
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint=f"{option} 24h") from None

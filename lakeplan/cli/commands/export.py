@@ -9,9 +9,9 @@ import typer
 
 from lakeplan.api.trees import find_repository
 from lakeplan.cli import completing, options
-from lakeplan.cli.console import configure_logging
+from lakeplan.cli.command import command
 from lakeplan.cli.outputs import emit, pair_outputs
-from lakeplan.cli.wiring import Session
+from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import LakeplanError
 from lakeplan.output.text import json_text
 from lakeplan.retention.patterns import expand
@@ -33,33 +33,23 @@ Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("export", help=HELP, short_help="Print a repository's rules for lakectl.")
-    def export(
-        repository: Annotated[
-            str,
-            typer.Argument(
-                metavar="REPO", help="Name or server/name.", autocompletion=completing.repositories
-            ),
-        ],
-        tree: options.TreeDir = Path(),
-        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-        out: options.Outs = None,
-        lakectl_config: options.LakectlConfig = None,
-        no_color: options.NoColor = False,
-        log_level: options.LogLevel = "warning",
-    ) -> None:
-        configure_logging(log_level)
-        named = format or [LAKECTL] * max(1, len(out or ()))
-        outputs = pair_outputs(named, out, FORMATS, quiet=True)
-        session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
-        rules = rules_of(session, find_repository(session.tree, repository))
-        emit(
-            outputs,
-            {LAKECTL: lambda: json_text(rules.to_body())},
-            lambda _: None,
-            no_color=no_color,
-        )
+@command(HELP, without="redact_paths no_progress quiet")
+def export(
+    *,
+    repository: Annotated[
+        str,
+        typer.Argument(metavar="REPO", help="Name or server/name.", autocompletion=completing.repositories),
+    ],
+    tree: options.TreeDir = Path(),
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
+    out: options.Outs = None,
+    opening: Connecting,
+) -> None:
+    named = format or [LAKECTL] * max(1, len(out or ()))
+    outputs = pair_outputs(named, out, FORMATS, quiet=True)
+    session = opening.session(tree)
+    rules = rules_of(session, find_repository(session.tree, repository))
+    emit(outputs, {LAKECTL: lambda: json_text(rules.to_body())}, lambda _: None, no_color=True)
 
 
 def rules_of(session: Session, desired: DesiredRepository) -> GcRules:

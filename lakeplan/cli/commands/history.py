@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,23 +13,23 @@ import click
 import typer
 from typer.core import TyperGroup
 
-from lakeplan.cli import caches, options
+from lakeplan.cli import options
+from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.commands.plan import Allow, exit_code_of, plan_against, show_plan
-from lakeplan.cli.console import configure_logging, say, stderr
-from lakeplan.cli.gates import check_gate_names
+from lakeplan.cli.console import say, stderr
 from lakeplan.cli.git import head_of
-from lakeplan.cli.outputs import OPENMETRICS, emit, pair_outputs
+from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.outputs import OPENMETRICS, Outputs
 from lakeplan.cli.plan_texts import PLAN_FORMATS
-from lakeplan.cli.wiring import Session
+from lakeplan.cli.wiring import Connecting, Opening
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, StalePlan
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.limits import read_file, why_unreadable
 from lakeplan.output.metrics import history_metrics
 from lakeplan.output.operations import render_history, render_run
-from lakeplan.output.text import json_text
 from lakeplan.plan.planning import PlanOptions
 from lakeplan.plan.rollback import Disagreement, Restoration, checked, disagreements, restorations
-from lakeplan.review.history import find_change, find_run, history_document, list_runs
+from lakeplan.review.history import RunRecord, find_change, find_run, history_document, list_runs
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.tree.editing import add_entry, gc_lines, set_gc, setting_lines
@@ -205,19 +206,9 @@ class ListsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(
-        cls=ListsByDefault, help="Who applied what and when; plans that take it back. Alone, it lists."
-    )
-    group.command("list", help=LIST_HELP, short_help="Every run, newest first.")(list_)
-    group.command("show", help=SHOW_HELP, short_help="One run in full.")(show)
-    group.command("rollback", help=ROLLBACK_HELP, short_help="A plan that restores what a run replaced.")(
-        rollback
-    )
-    app.add_typer(group, name="history")
-
-
+@command(LIST_HELP, "Every run, newest first.", without="redact_paths no_progress quiet")
 def list_(
+    *,
     tree: options.TreeDir = Path(),
     repository: Annotated[
         str | None,
@@ -226,52 +217,32 @@ def list_(
     limit: Annotated[
         int | None, typer.Option("--limit", help="At most this many runs.", min=1, metavar="N")
     ] = None,
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-    out: options.Outs = None,
-    no_color: options.NoColor = False,
-    log_level: options.LogLevel = "warning",
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS)
-    session = Session.open(tree, progress=False)
+    session = Opening().session(tree)
     found = list_runs(session.state(), repository=repository, limit=limit)
     document = history_document(found.runs, found.damaged)
-    emit(
-        outputs,
-        {
-            "json": lambda: json_text(document),
-            OPENMETRICS: lambda: history_metrics(document, session.tree.owner_of),
-        },
-        lambda console: render_history(document, console),
-        no_color=no_color,
-    )
+    metrics = {OPENMETRICS: partial(history_metrics, owner_of=session.tree.owner_of)}
+    outputs.emit(document, render_history, metrics, sort_keys=True)
     return ExitCode.PARTLY_DONE if found.damaged else ExitCode.OK
 
 
+@command(SHOW_HELP, "One run in full.", without="redact_paths no_progress quiet")
 def show(
+    *,
     run: RunArgument,
     tree: options.TreeDir = Path(),
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-    out: options.Outs = None,
-    no_color: options.NoColor = False,
-    log_level: options.LogLevel = "warning",
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
 ) -> None:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS)
-    session = Session.open(tree, progress=False)
+    session = Opening().session(tree)
     document = history_document([find_run(session.state(), run)])
-    emit(
-        outputs,
-        {
-            "json": lambda: json_text(document),
-            OPENMETRICS: lambda: history_metrics(document, session.tree.owner_of),
-        },
-        lambda console: render_run(document, console),
-        no_color=no_color,
-    )
+    metrics = {OPENMETRICS: partial(history_metrics, owner_of=session.tree.owner_of)}
+    outputs.emit(document, render_run, metrics, sort_keys=True)
 
 
+@command(ROLLBACK_HELP, "A plan that restores what a run replaced.", without="redact_paths")
 def rollback(
+    *,
     run: RunArgument,
     tree: options.TreeDir = Path(),
     target: options.Targets = None,
@@ -283,40 +254,18 @@ def rollback(
         bool, typer.Option("--no-simulate", help="Do not read objects; their number is then unknown.")
     ] = False,
     allow: Allow = None,
-    redact_paths: options.RedactPaths = False,
-    format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
-    out: options.Outs = None,
-    lakectl_config: options.LakectlConfig = None,
-    runner: options.Runner = None,
-    master: options.Master = None,
-    spark_conf: options.SparkConf = None,
-    spark_home: options.SparkHome = None,
-    cache: caches.Where = None,
-    cache_size: caches.Size = caches.DEFAULT_SIZE,
-    no_color: options.NoColor = False,
-    no_progress: options.NoProgress = False,
-    log_level: options.LogLevel = "warning",
-    quiet: options.Quiet = False,
+    redact_paths: options.RedactPaths = False,  # outputs have it: here it only has its place in the help
+    outputs: Annotated[Outputs, options.documents(PLAN_FORMATS)],
+    opening: Connecting,
+    runners: options.Running,
+    cache: Caching,
+    quiet: bool,
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, PLAN_FORMATS, quiet=quiet)
-    allowed = check_gate_names(allow)
-    session = Session.open(
-        tree,
-        lakectl_config=lakectl_config,
-        runners=options.runners(runner, master, spark_conf, spark_home),
-        cache=caches.cache_choice(cache, cache_size),
-        progress=not (no_progress or quiet),
-    )
+    allowed = options.check_gate_names(allow)
+    session = opening.session(tree, runners=runners, cache=cache)
     state = session.state()
     record = find_change(state, run)
-    wanted = restorations(record, Selection(tuple(target or ()), server=server))
-    if not wanted:
-        raise LakeplanError(
-            "the run replaced no rules that could be restored",
-            where=record.run_id,
-            hint=f"lakeplan history show {record.run_id} says what it did",
-        )
+    wanted = _restorable(record, Selection(tuple(target or ()), server=server))
     found = disagreements(session.tree, wanted, session.reader)
     if found and not edit_tree:
         raise needs_edits(found, record.run_id)
@@ -340,10 +289,29 @@ def rollback(
     except BaseException:
         edit.restore()
         raise
-    show_plan(made, outputs, no_color=no_color, tree=tree, redact=redact_paths)
+    show_plan(made, outputs, tree=tree)
     if edit.files and not quiet:
         say(
-            stderr(no_color=no_color),
+            stderr(no_color=outputs.no_color),
             f"Edited in the tree, to be reviewed and committed with the plan: {', '.join(edit.files)}",
         )
     return exit_code_of(made, detailed=False)
+
+
+def _restorable(record: RunRecord, selection: Selection) -> Sequence[Restoration]:
+    """Raises LakeplanError when there are none."""
+    wanted = restorations(record, selection)
+    if not wanted:
+        raise LakeplanError(
+            "the run replaced no rules that could be restored",
+            where=record.run_id,
+            hint=f"lakeplan history show {record.run_id} says what it did",
+        )
+    return wanted
+
+
+history = CommandGroup(
+    {"list": list_, "show": show, "rollback": rollback},
+    help="Who applied what and when; plans that take it back. Alone, it lists.",
+    cls=ListsByDefault,
+)

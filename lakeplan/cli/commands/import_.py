@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from lakeplan.cli import options
-from lakeplan.cli.console import configure_logging, say, stdout
-from lakeplan.cli.wiring import Session, lakectl_settings
+from lakeplan.cli.command import command
+from lakeplan.cli.console import say, stdout
+from lakeplan.cli.wiring import Connecting, lakectl_settings
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.text import counted
@@ -66,55 +67,50 @@ FromFiles = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("import", help=HELP, short_help="Write a tree from live servers or lakectl's files.")
-    def import_(
-        tree: options.TreeDir = Path(),
-        endpoint: Endpoints = None,
-        split: Annotated[
-            str, typer.Option("--split", help="A file for each repository, server or owner.", metavar="BY")
-        ] = "repository",
-        owner: OwnerGlobs = None,
-        target: options.Targets = None,
-        from_files: FromFiles = None,
-        lakectl_config: options.LakectlConfig = None,
-        no_color: options.NoColor = False,
-        no_progress: options.NoProgress = False,
-        log_level: options.LogLevel = "warning",
-        quiet: options.Quiet = False,
-    ) -> int:
-        configure_logging(log_level)
-        by = _split(split)
-        owners = Owners(tuple(_pair(text, "--owner") for text in owner or ()))
-        _refuse_a_tree(tree)
-        endpoints = endpoints_of(endpoint, lakectl_config)
-        selection = Selection(tuple(target or ()))
-        with TemporaryDirectory(prefix="lakeplan-import-") as name:
-            # A tree of servers alone: names and addresses are checked as everywhere.
-            write_files(Path(name), {ROOT_FILE: _servers_only(endpoints)})
-            with of_options():
-                session = Session.open(
-                    Path(name), lakectl_config=lakectl_config, progress=not (no_progress or quiet)
-                )
-            if session.approve is not None:
-                session.approve = lambda what, url: True  # the person typed the address
-            imported: Sequence[Imported]
-            left_out: Sequence[LeftOut]
-            if from_files:
-                imported, left_out = _read_files(from_files, endpoints, owners, selection), ()
-            else:
-                imported, left_out = read_servers(
-                    endpoints,
-                    session.reader,
-                    owners,
-                    session.progress,
-                    takes=lambda server, repo: selection.takes_named(server, repo, None),
-                )
-            made = make_checked(endpoints, imported, left_out, by, Path(name))
-        write_files(tree, made.files)
-        if not quiet:
-            _report(made, tree, no_color=no_color)
-        return ExitCode.PARTLY_DONE if any(item.is_problem for item in made.left_out) else ExitCode.OK
+@command(HELP, without="redact_paths")
+def import_(
+    *,
+    tree: options.TreeDir = Path(),
+    endpoint: Endpoints = None,
+    split: Annotated[
+        str, typer.Option("--split", help="A file for each repository, server or owner.", metavar="BY")
+    ] = "repository",
+    owner: OwnerGlobs = None,
+    target: options.Targets = None,
+    from_files: FromFiles = None,
+    opening: Connecting,
+    no_color: bool,
+    quiet: bool,
+) -> int:
+    by: Split = options.one_of("--split", split, get_args(Split))
+    owners = Owners(tuple(_pair(text, "--owner") for text in owner or ()))
+    _refuse_a_tree(tree)
+    endpoints = endpoints_of(endpoint, opening.lakectl_config)
+    selection = Selection(tuple(target or ()))
+    with TemporaryDirectory(prefix="lakeplan-import-") as name:
+        # A tree of servers alone: names and addresses are checked as everywhere.
+        write_files(Path(name), {ROOT_FILE: _servers_only(endpoints)})
+        with of_options():
+            session = opening.session(Path(name))
+        if session.approve is not None:
+            session.approve = lambda what, url: True  # the person typed the address
+        imported: Sequence[Imported]
+        left_out: Sequence[LeftOut]
+        if from_files:
+            imported, left_out = _read_files(from_files, endpoints, owners, selection), ()
+        else:
+            imported, left_out = read_servers(
+                endpoints,
+                session.reader,
+                owners,
+                session.progress,
+                takes=lambda server, repo: selection.takes_named(server, repo, None),
+            )
+        made = make_checked(endpoints, imported, left_out, by, Path(name))
+    write_files(tree, made.files)
+    if not quiet:
+        _report(made, tree, no_color=no_color)
+    return ExitCode.PARTLY_DONE if any(item.is_problem for item in made.left_out) else ExitCode.OK
 
 
 @contextmanager
@@ -126,14 +122,6 @@ def of_options() -> Iterator[None]:
         raise UsageError(
             "\n  ".join(["these options make no tree:", *error.problems]), hint="nothing was written"
         ) from None
-
-
-def _split(text: str) -> Split:
-    match text:
-        case "repository" | "server" | "owner":
-            return text
-        case _:
-            raise UsageError(f"unknown --split {text!r}", hint="one of repository, server, owner")
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -7,13 +7,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import typer
 
 from lakeplan.cli import options
+from lakeplan.cli.command import command
 from lakeplan.cli.commands.import_ import Endpoints, endpoints_of, of_options, write_files
-from lakeplan.cli.console import configure_logging, say, stdout
+from lakeplan.cli.console import say, stdout
 from lakeplan.cli.git import prefix_of
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.tree.editing import quoted
@@ -123,58 +124,46 @@ Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("init", help=HELP, short_help="Write a tree to begin with, and its workflows.")
-    def init(
-        tree: options.TreeDir = Path(),
-        endpoint: Endpoints = None,
-        ci: Annotated[
-            str, typer.Option("--ci", help="Workflows to write: github, gitlab or none.", metavar="HOST")
-        ] = "none",
-        state: Annotated[
-            str | None,
-            typer.Option(
-                "--state", help="Where the state lies: s3://…, https://…blob…, file://…", metavar="URL"
-            ),
-        ] = None,
-        lakectl_config: options.LakectlConfig = None,
-        no_color: options.NoColor = False,
-        log_level: options.LogLevel = "warning",
-        quiet: options.Quiet = False,
-    ) -> None:
-        configure_logging(log_level)
-        host = _ci(ci)
-        if host != "none" and prefix_of(tree):
-            raise UsageError(
-                f"workflows belong to the top of the git repository, and {tree} is not",
-                hint="run it there, or use --ci none and copy what you need from examples/ci",
-            )
-        files = scaffold(endpoints_of(endpoint, lakectl_config), host, state)
-        there = existing(tree, files)
-        if IGNORE in there:
-            del files[IGNORE]
-            there.remove(IGNORE)
-        if there:
-            raise LakeplanError(
-                f"there already: {', '.join(there)}",
-                where=str(tree),
-                hint="nothing was written; -C DIR names another folder",
-            )
-        with TemporaryDirectory(prefix="lakeplan-init-") as name:
-            write_files(Path(name), {k: v for k, v in files.items() if not k.startswith(".")})
-            with of_options():
-                load_tree(Path(name), os.environ)
-        write_files(tree, files)
-        if not quiet:
-            _report(tree, sorted(files), host, state, no_color=no_color)
-
-
-def _ci(text: str) -> Ci:
-    match text:
-        case "github" | "gitlab" | "none":
-            return text
-        case _:
-            raise UsageError(f"unknown --ci {text!r}", hint="one of github, gitlab, none")
+@command(HELP, without="redact_paths no_progress")
+def init(
+    *,
+    tree: options.TreeDir = Path(),
+    endpoint: Endpoints = None,
+    ci: Annotated[
+        str, typer.Option("--ci", help="Workflows to write: github, gitlab or none.", metavar="HOST")
+    ] = "none",
+    state: Annotated[
+        str | None,
+        typer.Option("--state", help="Where the state lies: s3://…, https://…blob…, file://…", metavar="URL"),
+    ] = None,
+    lakectl_config: options.LakectlConfig = None,
+    no_color: bool,
+    quiet: bool,
+) -> None:
+    host: Ci = options.one_of("--ci", ci, get_args(Ci))
+    if host != "none" and prefix_of(tree):
+        raise UsageError(
+            f"workflows belong to the top of the git repository, and {tree} is not",
+            hint="run it there, or use --ci none and copy what you need from examples/ci",
+        )
+    files = scaffold(endpoints_of(endpoint, lakectl_config), host, state)
+    there = existing(tree, files)
+    if IGNORE in there:
+        del files[IGNORE]
+        there.remove(IGNORE)
+    if there:
+        raise LakeplanError(
+            f"there already: {', '.join(there)}",
+            where=str(tree),
+            hint="nothing was written; -C DIR names another folder",
+        )
+    with TemporaryDirectory(prefix="lakeplan-init-") as name:
+        write_files(Path(name), {k: v for k, v in files.items() if not k.startswith(".")})
+        with of_options():
+            load_tree(Path(name), os.environ)
+    write_files(tree, files)
+    if not quiet:
+        _report(tree, sorted(files), host, state, no_color=no_color)
 
 
 def _report(tree: Path, files: list[str], ci: Ci, state: str | None, *, no_color: bool) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,14 +16,13 @@ from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecy
 from lakeplan.branches.report import ReviewedPlan
 from lakeplan.branches.run import RunPorts, run_lifecycle, serve
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle
-from lakeplan.cli import caches, options
-from lakeplan.cli.console import configure_logging
-from lakeplan.cli.costs import Way, with_costs
-from lakeplan.cli.gates import AllowHere, check_gate_names
-from lakeplan.cli.outputs import OPENMETRICS, Output, pair_outputs
+from lakeplan.cli import options
+from lakeplan.cli.command import CommandGroup, command
+from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.outputs import OPENMETRICS, Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.who import now_utc, this_run
-from lakeplan.cli.wiring import Session
+from lakeplan.cli.wiring import Connecting, Opening, Selected, Session
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
@@ -64,103 +63,61 @@ Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Branches that policies let go: plan, run, undo.", no_args_is_help=True)
-    group.command("plan", help=PLAN_HELP, short_help="List every branch with its verdict.")(plan)
-    group.command("run", help=RUN_HELP, short_help="Delete what the policies let go.")(run)
-    group.command("undo", help=UNDO_HELP, short_help="Make deleted branches again.")(undo)
-    app.add_typer(group, name="lifecycle")
-
-
+@command(PLAN_HELP, "List every branch with its verdict.")
 def plan(
+    *,
     tree: options.TreeDir = Path(),
-    target: options.Targets = None,
-    owner: options.Owner = None,
-    server: options.Server = None,
-    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
-    out: options.Outs = None,
+    selection: Selected,
+    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
     as_of: options.AsOf = None,
     no_simulate: Annotated[
         bool, typer.Option("--no-simulate", help="Do not read what objects and bytes follow.")
     ] = False,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
-    ] = False,
+    read_only: options.ReadOnly = False,
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit 2 when branches would be deleted.")
     ] = False,
-    lakectl_config: options.LakectlConfig = None,
-    runner: options.Runner = None,
-    master: options.Master = None,
-    spark_conf: options.SparkConf = None,
-    spark_home: options.SparkHome = None,
-    cache: caches.Where = None,
-    cache_size: caches.Size = caches.DEFAULT_SIZE,
-    redact_paths: options.RedactPaths = False,
-    no_color: options.NoColor = False,
-    no_progress: options.NoProgress = False,
-    log_level: options.LogLevel = "warning",
-    quiet: options.Quiet = False,
+    opening: Connecting,
+    runners: options.Running,
+    cache: Caching,
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
-    session = Session.open(
-        tree,
-        as_of=as_of,
-        lakectl_config=lakectl_config,
-        runners=options.runners(runner, master, spark_conf, spark_home),
-        cache=caches.cache_choice(cache, cache_size),
-        progress=not (no_progress or quiet),
-    )
+    session = opening.session(tree, as_of=as_of, runners=runners, cache=cache)
     made = plan_lifecycle(
         session.tree,
         LifecycleOptions(
             now=now_utc(),
             as_of=session.as_of,
-            selection=Selection(tuple(target or ()), owner, server),
+            selection=selection,
             simulate=not no_simulate,
             read_only=read_only,
         ),
         LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
     )
-    way = Way(outputs, session.tree, no_color, redact_paths)
-    document = with_costs(report.plan_document(made), session.tree, "repositories")
-    code = report.plan_exit_code(made, detailed=detailed_exitcode)
-    way.emit(document, render_lifecycle_plan, lifecycle_plan_metrics, code=code)
-    return code
+    return outputs.emit(
+        with_costs(report.plan_document(made), session.tree, "repositories"),
+        render_lifecycle_plan,
+        {OPENMETRICS: partial(lifecycle_plan_metrics, owner_of=session.tree.owner_of)},
+        code=report.plan_exit_code(made, detailed=detailed_exitcode),
+    )
 
 
+@command(RUN_HELP, "Delete what the policies let go.")
 def run(
+    *,
     plan_file: Annotated[
         Path | None,
         typer.Argument(metavar="[PLAN]", help="A reviewed lifecycle plan: nothing it does not have goes."),
     ] = None,
     tree: options.TreeDir = Path(),
-    target: options.Targets = None,
-    owner: options.Owner = None,
-    server: options.Server = None,
-    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
-    out: options.Outs = None,
+    selection: Selected,
+    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
     every: Annotated[
         str | None,
         typer.Option("--every", help='Serve on a cron schedule in UTC, such as "0 * * * *".', metavar="CRON"),
     ] = None,
-    allow: AllowHere = None,
-    lakectl_config: options.LakectlConfig = None,
-    redact_paths: options.RedactPaths = False,
-    no_color: options.NoColor = False,
-    no_progress: options.NoProgress = False,
-    log_level: options.LogLevel = "warning",
-    quiet: options.Quiet = False,
+    allowed: options.AllowedHere,
+    opening: Connecting,
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
-    allowed = check_gate_names(allow)
-    if allowed and not sys.stdin.isatty():
-        raise UsageError(
-            "--allow overrides a gate only at a terminal",
-            hint="add the gate to overrides in the tree and have it reviewed",
-        )
     if every is not None and (plan_file is not None or allowed):
         raise UsageError(
             "--every serves for long: a plan file and --allow are for one run",
@@ -169,14 +126,11 @@ def run(
     cron = schedule(every) if every is not None else None
     runner = _Runner(
         tree,
-        Selection(tuple(target or ()), owner, server),
+        selection,
         allowed,
         outputs,
-        reviewed=read_reviewed(plan_file) if plan_file is not None else None,
-        lakectl_config=lakectl_config,
-        progress=not (no_progress or quiet),
-        no_color=no_color,
-        redact=redact_paths,
+        opening,
+        read_reviewed(plan_file) if plan_file is not None else None,
     )
     with stopping() as stop:
         runner.stop = stop.is_set
@@ -187,40 +141,29 @@ def run(
     return 0
 
 
+@command(UNDO_HELP, "Make deleted branches again.")
 def undo(
+    *,
     tree: options.TreeDir = Path(),
-    target: options.Targets = None,
-    owner: options.Owner = None,
-    server: options.Server = None,
+    selection: Selected,
     run_id: Annotated[
         str | None, typer.Option("--run", help="Of this run; by default the newest.", metavar="RUN_ID")
     ] = None,
     branch: Annotated[
         list[str] | None, typer.Option("--branch", help="Only this branch; repeatable.", metavar="NAME")
     ] = None,
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-    out: options.Outs = None,
-    lakectl_config: options.LakectlConfig = None,
-    redact_paths: options.RedactPaths = False,
-    no_color: options.NoColor = False,
-    no_progress: options.NoProgress = False,
-    log_level: options.LogLevel = "warning",
-    quiet: options.Quiet = False,
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    opening: Connecting,
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    session = opening.session(tree)
     with stopping() as stop:
         done = undo_lifecycle(
             session.tree,
-            UndoOptions(Selection(tuple(target or ()), owner, server), run_id, frozenset(branch or ())),
+            UndoOptions(selection, run_id, frozenset(branch or ())),
             _ports(session, stop.is_set),
             this_run(tree),
         )
-    code = report.undo_exit_code(done)
-    way = Way(outputs, session.tree, no_color, redact_paths)
-    way.emit(report.undo_document(done), render_lifecycle_undo, code=code)
-    return code
+    return outputs.emit(report.undo_document(done), render_lifecycle_undo, code=report.undo_exit_code(done))
 
 
 @dataclass
@@ -230,16 +173,13 @@ class _Runner:
     tree: Path
     selection: Selection
     allowed: frozenset[str]
-    outputs: tuple[Output, ...]
+    outputs: Outputs
+    opening: Opening
     reviewed: ReviewedPlan | None = None
-    lakectl_config: Path | None = None
-    progress: bool = True
-    no_color: bool = False
-    redact: bool = False
     stop: Callable[[], bool] = field(default=lambda: False)
 
     def open(self) -> Session:
-        session = Session.open(self.tree, lakectl_config=self.lakectl_config, progress=self.progress)
+        session = self.opening.session(self.tree)
         check_engines(session, self.selection)
         check_lasting_state(session.tree.state_url, os.environ)
         return session
@@ -257,10 +197,12 @@ class _Runner:
             this_run(self.tree),
             reviewed=None if reviewed is None else reviewed.branches,
         )
-        way = Way(self.outputs, session.tree, self.no_color, self.redact)
-        code = report.run_exit_code(done)
-        way.emit(report.run_document(done), render_lifecycle_run, lifecycle_run_metrics, code=code)
-        return code
+        return self.outputs.emit(
+            report.run_document(done),
+            render_lifecycle_run,
+            {OPENMETRICS: partial(lifecycle_run_metrics, owner_of=session.tree.owner_of)},
+            code=report.run_exit_code(done),
+        )
 
 
 def schedule(text: str) -> Cron:
@@ -307,3 +249,6 @@ def read_reviewed(path: Path) -> ReviewedPlan:
     except ValueError as error:
         raise FormatError(f"this is not JSON ({error})", where=str(path)) from None
     return report.reviewed_of(document, str(path))
+
+
+lifecycle = CommandGroup({"plan": plan, "run": run, "undo": undo})

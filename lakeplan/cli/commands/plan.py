@@ -5,26 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from lakeplan.api.plans import objects_path
-from lakeplan.cli import caches, options, redaction
+from lakeplan.cli import options, redaction
 from lakeplan.cli.base import Base, read_base
-from lakeplan.cli.caches import inventory_for
-from lakeplan.cli.console import configure_logging, print_error, stderr
-from lakeplan.cli.gates import check_gate_names, gate_names
+from lakeplan.cli.command import command
+from lakeplan.cli.console import print_error, stderr
 from lakeplan.cli.git import head_of
-from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli.namespaces import Caching, inventory_for
+from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.plan_texts import PLAN_FORMATS, plan_texts
 from lakeplan.cli.redaction import plan_shown
 from lakeplan.cli.who import now_utc
-from lakeplan.cli.wiring import LazySimulator, Session
+from lakeplan.cli.wiring import Connecting, LazySimulator, Selected, Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.output.plan import render_plan
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
-from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan
@@ -65,79 +64,57 @@ Allow = Annotated[
         "--allow",
         help="Preview the plan with this gate overridden. An apply ignores it. Repeatable.",
         metavar="[REPOSITORY=]GATE",
-        autocompletion=gate_names,
+        autocompletion=options.gate_names,
     ),
 ]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("plan", help=HELP, short_help="Show what would change, and what that does.")
-    def plan(
-        tree: options.TreeDir = Path(),
-        target: options.Targets = None,
-        owner: options.Owner = None,
-        server: options.Server = None,
-        format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
-        out: options.Outs = None,
-        as_of: options.AsOf = None,
-        simulate: Simulate = "changed",
-        no_simulate: Annotated[bool, typer.Option("--no-simulate", help="Same as --simulate none.")] = False,
-        backlog: Annotated[
-            bool, typer.Option("--backlog", help="Also read what the stored rules already let go.")
-        ] = False,
-        read_only: Annotated[
-            bool,
-            typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits."),
-        ] = False,
-        detailed_exitcode: Annotated[
-            bool, typer.Option("--detailed-exitcode", help="Exit 2 when changes are pending.")
-        ] = False,
-        allow: Allow = None,
-        base: Against = None,
-        new_tree: NewTree = False,
-        lakectl_config: options.LakectlConfig = None,
-        runner: options.Runner = None,
-        master: options.Master = None,
-        spark_conf: options.SparkConf = None,
-        spark_home: options.SparkHome = None,
-        cache: caches.Where = None,
-        cache_size: caches.Size = caches.DEFAULT_SIZE,
-        redact_paths: options.RedactPaths = False,
-        no_color: options.NoColor = False,
-        no_progress: options.NoProgress = False,
-        log_level: options.LogLevel = "warning",
-        quiet: options.Quiet = False,
-    ) -> int:
-        configure_logging(log_level)
-        outputs = pair_outputs(format, out, PLAN_FORMATS, quiet=quiet)
-        session = Session.open(
-            tree,
-            as_of=as_of,
-            lakectl_config=lakectl_config,
-            runners=options.runners(runner, master, spark_conf, spark_home),
-            cache=caches.cache_choice(cache, cache_size),
-            progress=not (no_progress or quiet),
-        )
-        against = _base(tree, base, is_new=new_tree)
-        made = plan_against(
-            against,
-            session,
-            PlanOptions(
-                as_of=session.as_of,
-                selection=Selection(tuple(target or ()), owner, server),
-                simulate=_mode(simulate, no_simulate=no_simulate),
-                read_only=read_only,
-                backlog=backlog,
-                allowed=check_gate_names(allow),
-                tree_commit=head_of(tree),
-                known=known_repositories(session.state()),
-                now=now_utc(),
-            ),
-        )
-        show_plan(made, outputs, no_color=no_color, tree=tree, redact=redact_paths)
-        if quiet and all(output.path is not None for output in outputs):
-            _tell_why(made)
-        return exit_code_of(made, detailed=detailed_exitcode)
+@command(HELP)
+def plan(
+    *,
+    tree: options.TreeDir = Path(),
+    selection: Selected,
+    outputs: Annotated[Outputs, options.documents(PLAN_FORMATS)],
+    as_of: options.AsOf = None,
+    simulate: Simulate = "changed",
+    no_simulate: Annotated[bool, typer.Option("--no-simulate", help="Same as --simulate none.")] = False,
+    backlog: Annotated[
+        bool, typer.Option("--backlog", help="Also read what the stored rules already let go.")
+    ] = False,
+    read_only: options.ReadOnly = False,
+    detailed_exitcode: Annotated[
+        bool, typer.Option("--detailed-exitcode", help="Exit 2 when changes are pending.")
+    ] = False,
+    allow: Allow = None,
+    base: Against = None,
+    new_tree: NewTree = False,
+    opening: Connecting,
+    runners: options.Running,
+    cache: Caching,
+    quiet: bool,
+) -> int:
+    session = opening.session(tree, as_of=as_of, runners=runners, cache=cache)
+    made = plan_against(
+        _base(tree, base, is_new=new_tree),
+        session,
+        PlanOptions(
+            as_of=session.as_of,
+            selection=selection,
+            simulate="none"
+            if no_simulate
+            else options.one_of("--simulate", simulate, get_args(SimulateMode)),
+            read_only=read_only,
+            backlog=backlog,
+            allowed=options.check_gate_names(allow),
+            tree_commit=head_of(tree),
+            known=known_repositories(session.state()),
+            now=now_utc(),
+        ),
+    )
+    show_plan(made, outputs, tree=tree)
+    if quiet and all(output.path is not None for output in outputs.all):
+        _tell_why(made)
+    return exit_code_of(made, detailed=detailed_exitcode)
 
 
 def _base(tree: Path, ref: str | None, *, is_new: bool) -> Base | None:
@@ -160,31 +137,18 @@ def plan_against(base: Base | None, session: Session, options: PlanOptions) -> P
     return base.finish(make_plan(held, options, ports), session.tree, held)
 
 
-def show_plan(
-    plan: Plan,
-    outputs: tuple[Output, ...],
-    *,
-    no_color: bool,
-    to_stderr: bool = False,
-    tree: Path = Path(),
-    redact: bool = False,
-) -> None:
+def show_plan(plan: Plan, outputs: Outputs, *, to_stderr: bool = False, tree: Path = Path()) -> None:
     """Every output of a plan. ``to_stderr`` leaves standard output to another document."""
-    plan, outside = plan_shown(plan, redact=redact)
+    plan, outside = plan_shown(plan, redact=outputs.redact)
     document = outside(to_document(plan))
     if to_stderr:
-        render_plan(document, stderr(no_color=no_color))
+        render_plan(document, stderr(no_color=outputs.no_color))
         return
     objects = dump_objects(plan)
-    for output in outputs:
+    for output in outputs.all:
         if output.format == "json" and output.path is not None and objects:
             write_file(objects_path(output.path), objects)
-    emit(
-        outputs,
-        plan_texts(plan, tree, document),
-        lambda console: render_plan(document, console),
-        no_color=no_color,
-    )
+    outputs.write(plan_texts(plan, tree, document), partial(render_plan, document))
 
 
 def _tell_why(plan: Plan) -> None:
@@ -210,13 +174,3 @@ def exit_code_of(plan: Plan, *, detailed: bool, refused: bool | None = None) -> 
     if bool(plan.refused) if refused is None else refused:
         return ExitCode.REFUSED
     return ExitCode.CHANGES_PENDING if detailed and plan.writes else ExitCode.OK
-
-
-def _mode(simulate: str, *, no_simulate: bool) -> SimulateMode:
-    if no_simulate:
-        return "none"
-    match simulate:
-        case "changed" | "all" | "none":
-            return simulate
-        case _:
-            raise UsageError(f"unknown --simulate {simulate!r}", hint="one of changed, all, none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timezone
 from pathlib import Path
@@ -15,18 +15,18 @@ import typer
 
 from lakeplan.api.plans import read_plan
 from lakeplan.cli import namespaces, options, redaction
-from lakeplan.cli.console import configure_logging, say, stderr, stdout
+from lakeplan.cli.command import command
+from lakeplan.cli.completing import targeted
+from lakeplan.cli.console import say, stderr, stdout
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.outputs import STANDARD_OUTPUT
-from lakeplan.cli.progress import progress_for
-from lakeplan.cli.wiring import Session
+from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.report import render_report
-from lakeplan.output.text import size
+from lakeplan.output.text import counted, size
 from lakeplan.plan.graph import History
 from lakeplan.plan.page import MAX_DETAILED, report_page_document, shown_repositories
-from lakeplan.retention.patterns import names_repository
 from lakeplan.review.selection import read_all_refs
 from lakeplan.simulation.curve_scales import CurveRequest
 from lakeplan.simulation.inputs import read_refs_dump
@@ -277,101 +277,80 @@ CurveFiles = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("report", help=HELP, short_help="Write a plan as one HTML page.")
-    def report(
-        plan_file: PlanFile = None,
-        html: Html = None,
-        tree: Tree = None,
-        namespace: Namespaces = None,
-        curve: CurveFiles = None,
-        no_graph: Annotated[
-            bool, typer.Option("--no-graph", help="Leave the history out, whatever else is given.")
-        ] = False,
-        with_curves: Annotated[
-            bool, typer.Option("--with-curves", help="Make curves too: reads every range, with Spark.")
-        ] = False,
-        target: options.Targets = None,
-        read_only: Annotated[
-            bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
-        ] = False,
-        endpoint_url: namespaces.EndpointUrl = None,
-        region: namespaces.Region = None,
-        time_zone: namespaces.TimeZone = "UTC",
-        lakectl_config: options.LakectlConfig = None,
-        runner: options.Runner = None,
-        master: options.Master = None,
-        spark_conf: options.SparkConf = None,
-        spark_home: options.SparkHome = None,
-        redact_paths: options.RedactPaths = False,
-        no_progress: options.NoProgress = False,
-        log_level: options.LogLevel = "warning",
-        quiet: options.Quiet = False,
-    ) -> int:
-        configure_logging(log_level)
-        if plan_file is None:
-            raise UsageError("give a plan file", hint=EXAMPLE)
-        if html is None:
-            raise UsageError("say where the page goes: --html is the only format", hint=EXAMPLE)
-        plan = read_plan(plan_file)
-        targets = _targets(plan, target or (), plan_file)
-        shown = shown_repositories(plan, targets)
-        urls = namespace_urls(namespace or (), shown)
-        curves = [read_curve(path) for path in curve or ()]
-        if with_curves and (no_graph or (tree is None and not urls)):
-            raise UsageError(
-                "--with-curves needs a history", hint="give -C DIR or --namespace, or --curve FILE"
-            )
-        runners = options.runners(runner, master, spark_conf, spark_home)
-        progress = progress_for(shown=not (no_progress or quiet))
-        session = None
-        if tree is not None and not no_graph:
-            session = Session.open(tree, lakectl_config=lakectl_config, progress=False, runners=runners)
-            runners = session.runners
-        sources = Sources({} if no_graph else urls, session, endpoint_url, region, time_zone)
-        drawn = shown[:MAX_DETAILED]
-        histories = read_histories(sources, drawn, progress, read_only=read_only)
-        made = Curves()
-        if with_curves:
-            made = compute_curves(plan, drawn, histories.found, sources, runners, progress)
-        failed = [*histories.failed, *made.failed]
-        missing = [*failed, *made.left_out]
-        missing += [NO_GRAPH] if shown and not histories.found and not failed else []
-        missing += [] if curves or made.found or made.failed else [NO_CURVE]
-        document = report_page_document(
-            plan,
-            targets=targets,
-            histories=histories.found,
-            curves=[*curves, *made.found.values()],
-            also={**{url: key for key, url in urls.items()}, **made.names},
-            missing=missing,
-        )
-        text = render_report(redaction.shown(document, redact=redact_paths))
-        _write(html, text)
-        for words in failed:
-            say(stderr(), f"warning: {redaction.told(words)}")
-        if html != STANDARD_OUTPUT and not quiet:
-            graphs = f"{len(document['graphs'])} with a commit graph"
-            if shown and tree is None and not urls and not no_graph:
-                graphs += f" ({ADDS_GRAPHS})"
-            say(stdout(), f"{html}: {size(len(text.encode()))}, {_counted(shown)}, {graphs}")
-        return ExitCode.PARTLY_DONE if failed else ExitCode.OK
+@command(HELP, without="no_color")
+def report(
+    *,
+    plan_file: PlanFile = None,
+    html: Html = None,
+    tree: Tree = None,
+    namespace: Namespaces = None,
+    curve: CurveFiles = None,
+    no_graph: Annotated[
+        bool, typer.Option("--no-graph", help="Leave the history out, whatever else is given.")
+    ] = False,
+    with_curves: Annotated[
+        bool, typer.Option("--with-curves", help="Make curves too: reads every range, with Spark.")
+    ] = False,
+    target: options.Targets = None,
+    read_only: options.ReadOnly = False,
+    endpoint_url: namespaces.EndpointUrl = None,
+    region: namespaces.Region = None,
+    time_zone: namespaces.TimeZone = "UTC",
+    opening: Connecting,
+    runners: options.Running,
+    progress: options.Bars,
+    redact_paths: bool,
+    quiet: bool,
+) -> int:
+    if plan_file is None:
+        raise UsageError("give a plan file", hint=EXAMPLE)
+    if html is None:
+        raise UsageError("say where the page goes: --html is the only format", hint=EXAMPLE)
+    plan = read_plan(plan_file)
+    targets = [r.key for r in targeted(plan, target or (), plan_file)]
+    shown = shown_repositories(plan, targets)
+    urls = namespace_urls(namespace or (), shown)
+    curves = [read_curve(path) for path in curve or ()]
+    if with_curves and (no_graph or (tree is None and not urls)):
+        raise UsageError("--with-curves needs a history", hint="give -C DIR or --namespace, or --curve FILE")
+    session = None
+    if tree is not None and not no_graph:
+        session = opening.session(tree, runners=runners)
+        runners = session.runners
+    sources = Sources({} if no_graph else urls, session, endpoint_url, region, time_zone)
+    drawn = shown[:MAX_DETAILED]
+    histories = read_histories(sources, drawn, progress, read_only=read_only)
+    made = Curves()
+    if with_curves:
+        made = compute_curves(plan, drawn, histories.found, sources, runners, progress)
+    failed = [*histories.failed, *made.failed]
+    document = report_page_document(
+        plan,
+        targets=targets,
+        histories=histories.found,
+        curves=[*curves, *made.found.values()],
+        also={**{url: key for key, url in urls.items()}, **made.names},
+        missing=[*failed, *made.left_out, *_not_given(shown, histories, curves, made)],
+    )
+    text = render_report(redaction.shown(document, redact=redact_paths))
+    _write(html, text)
+    for words in failed:
+        say(stderr(), f"warning: {redaction.told(words)}")
+    if html != STANDARD_OUTPUT and not quiet:
+        could_have = shown and tree is None and not urls and not no_graph
+        graphs = f"{len(document['graphs'])} with a commit graph{f' ({ADDS_GRAPHS})' if could_have else ''}"
+        say(stdout(), f"{html}: {size(len(text.encode()))}, {counted(len(shown), 'repository')}, {graphs}")
+    return ExitCode.PARTLY_DONE if failed else ExitCode.OK
 
 
-def _counted(shown: Sequence[RepositoryPlan]) -> str:
-    return "1 repository" if len(shown) == 1 else f"{len(shown):,} repositories"
-
-
-def _targets(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[str]:
-    """Keys of the repositories that ``--target`` names. Raises UsageError when it names none."""
-    found = [r.key for r in plan.repositories if any(names_repository(g, r.server, r.name) for g in globs)]
-    if globs and not found:
-        raise UsageError(
-            "no repository of the plan matches --target",
-            where=str(plan_file),
-            hint=f"lakeplan show {plan_file} names them; a glob such as 'team-*' is in quotes",
-        )
-    return found
+def _not_given(
+    shown: Sequence[RepositoryPlan], histories: Histories, curves: Sequence[Mapping[str, Any]], made: Curves
+) -> Iterator[str]:
+    """What the page would have with other options."""
+    if shown and not (histories.found or histories.failed or made.failed):
+        yield NO_GRAPH
+    if not (curves or made.found or made.failed):
+        yield NO_CURVE
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,8 +14,9 @@ from typing import Annotated, get_args
 
 import typer
 
-from lakeplan.cli.console import configure_logging, say, stderr, stdout
-from lakeplan.cli.options import AsOf, LogLevel, Quiet
+from lakeplan.cli.command import CommandGroup, command
+from lakeplan.cli.console import say, stderr, stdout
+from lakeplan.cli.options import AsOf, one_of
 from lakeplan.cli.stopping import stopping
 from lakeplan.cli.who import now_utc, parse_time
 from lakeplan.errors import UsageError
@@ -67,14 +68,9 @@ Examples:
 {HELP}"""
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="An embedded lakeFS: start one, fill one.", no_args_is_help=True)
-    group.command("up", help=UP_HELP, short_help="Start a sandbox on 127.0.0.1.")(up)
-    group.command("seed", help=SEED_HELP, short_help="Make repositories from a YAML file.")(seed)
-    app.add_typer(group, name="sandbox")
-
-
+@command(UP_HELP, "Start a sandbox on 127.0.0.1.", without="redact_paths no_color no_progress quiet")
 def up(
+    *,
     dir: Annotated[
         Path | None,
         typer.Option("--dir", help="Where repositories stay; without it they go when it stops.", metavar="D"),
@@ -87,16 +83,14 @@ def up(
     ] = _DEFAULTS.flavor,
     access_key: AccessKey = _DEFAULTS.access_key_id,
     secret_key: SecretKey = _DEFAULTS.secret_access_key,
-    log_level: LogLevel = "warning",
 ) -> None:
-    configure_logging(log_level)
     if not access_key or ":" in access_key or not secret_key:
         raise UsageError(
             "the access key and its secret must not be empty, and an access key holds no colon",
             hint="leave --access-key and --secret-key out for the defaults",
         )
     options = Options(
-        flavor=_flavor(flavor),
+        flavor=one_of("flavor", flavor, get_args(Flavor)),
         access_key_id=access_key,
         secret_access_key=secret_key,
     )
@@ -113,7 +107,9 @@ def up(
         stop.wait()
 
 
+@command(SEED_HELP, "Make repositories from a YAML file.", without="redact_paths no_color no_progress")
 def seed(
+    *,
     file: Annotated[Path, typer.Argument(help="The YAML file; a dash is standard input.")],
     endpoint: Annotated[
         str | None,
@@ -133,10 +129,8 @@ def seed(
         bool, typer.Option("--skip-existing", help="Leave repositories that exist as they are.")
     ] = False,
     as_of: AsOf = None,
-    log_level: LogLevel = "warning",
-    quiet: Quiet = False,
+    quiet: bool,
 ) -> None:
-    configure_logging(log_level)
     at = seed_target(endpoint, access_key, secret_key, os.environ)
     text, name = _read(file)
     wanted = read_seed(text, name)
@@ -188,14 +182,6 @@ def seed_target(
     return target
 
 
-def _flavor(text: str) -> Flavor:
-    for flavor in get_args(Flavor):
-        if text == flavor:
-            chosen: Flavor = flavor
-            return chosen
-    raise UsageError(f"unknown flavor {text!r}", hint=f"one of {', '.join(get_args(Flavor))}")
-
-
 def _read(file: Path) -> tuple[str, str]:
     """(text, name) of the seed file."""
     try:
@@ -212,3 +198,6 @@ def _read(file: Path) -> tuple[str, str]:
         raise UsageError(
             "the seed file is not UTF-8", where=str(file), hint="write it as UTF-8 text"
         ) from error
+
+
+sandbox = CommandGroup({"up": up, "seed": seed})

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakeplan.cli.command import command
 from lakeplan.tree.schemas import bundled_schema, schema_names
 
 HELP = f"""Print a JSON Schema, whole in one document: for an editor, or to check what others read.
@@ -21,12 +22,12 @@ Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("schema", help=HELP, short_help="Print a JSON Schema.")
-    def schema(
-        name: Annotated[
-            str,
-            typer.Argument(metavar="[NAME]", help="Which one.", autocompletion=lambda: list(schema_names())),
-        ] = "tree",
-    ) -> None:
-        sys.stdout.write(json.dumps(bundled_schema(name), indent=2, ensure_ascii=False) + "\n")
+@command(HELP, common="")
+def schema(
+    *,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="[NAME]", help="Which one.", autocompletion=lambda: list(schema_names())),
+    ] = "tree",
+) -> None:
+    sys.stdout.write(json.dumps(bundled_schema(name), indent=2, ensure_ascii=False) + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,16 +13,16 @@ from rich.console import Console
 from rich.text import Text
 
 from lakeplan.api.plans import read_plan
-from lakeplan.cli import completing, options, redaction
-from lakeplan.cli.console import configure_logging
-from lakeplan.cli.outputs import Output, emit, pair_outputs
+from lakeplan.cli import completing, options
+from lakeplan.cli.command import command
+from lakeplan.cli.completing import targeted
+from lakeplan.cli.outputs import JSON, RICH, Document, Outputs
 from lakeplan.cli.plan_texts import PLAN_FORMATS, plan_texts
 from lakeplan.cli.redaction import plan_shown
 from lakeplan.errors import UsageError
 from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository
 from lakeplan.output.text import safe, safe_lines
-from lakeplan.retention.patterns import names_repository
 from lakeplan.tree.structure import nearest
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
@@ -32,28 +32,18 @@ WIDEST = 60
 """Columns are aligned up to this width."""
 
 
-def show_resolved(
-    tree_dir: Path, repository: str, outputs: Sequence[Output], *, no_color: bool, redact: bool = False
-) -> None:
+def show_resolved(tree_dir: Path, repository: str, outputs: Outputs) -> None:
     """Prints the resolved configuration of ``name`` or ``server/name``, once for each server that has it.
 
     Raises ConfigError for a tree with problems, UsageError when no entry names the repository.
     """
+    outputs.check((RICH, JSON))
     tree = load_tree(tree_dir, os.environ)
     documents = [
-        redaction.shown(
-            {**resolved_document(one), "server_values": server_values(tree.servers[one.server])},
-            redact=redact,
-        )
+        {**resolved_document(one), "server_values": server_values(tree.servers[one.server])}
         for one in find_resolved(tree, repository)
     ]
-
-    def rich_form(console: Console) -> None:
-        for document in documents:
-            _render(document, console)
-
-    text = json.dumps({"repositories": documents}, indent=2, ensure_ascii=False) + "\n"
-    emit(outputs, {"json": lambda: text}, rich_form, no_color=no_color)
+    outputs.emit({"repositories": documents}, _render_all)
 
 
 def find_resolved(tree: Tree, repository: str) -> list[DesiredRepository]:
@@ -101,6 +91,11 @@ def server_values(server: ServerConfig) -> list[dict[str, Any]]:
     shown = f"{price.amount:g} {price.currency}".rstrip()
     path = f"servers.{server.name}.cost_per_gb_month"
     return [{"path": path, "value": shown, "file": source.file, "line": source.line, "column": source.column}]
+
+
+def _render_all(document: Document, console: Console) -> None:
+    for repository in document["repositories"]:
+        _render(repository, console)
 
 
 def _render(document: dict[str, Any], console: Console) -> None:
@@ -176,56 +171,40 @@ Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("show", help=HELP, short_help="Show a plan file, or a resolved configuration.")
-    def show(
-        plan_file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan file.")] = None,
-        resolved: Annotated[
-            str | None,
-            typer.Option(
-                "--resolved",
-                metavar="REPO",
-                help="Print every value with the file it came from.",
-                autocompletion=completing.repositories,
-            ),
-        ] = None,
-        tree: options.TreeDir = Path(),
-        target: options.Targets = None,
-        format: Annotated[options.Formats, options.formats(PLAN_FORMATS)] = None,
-        out: options.Outs = None,
-        redact_paths: options.RedactPaths = False,
-        no_color: options.NoColor = False,
-        log_level: options.LogLevel = "warning",
-    ) -> None:
-        configure_logging(log_level)
-        if (plan_file is None) == (resolved is None):
-            raise UsageError(
-                "give a plan file or --resolved REPO: one of the two", hint="lakeplan show plan.json"
-            )
-        outputs = pair_outputs(format, out, ("rich", "json") if resolved is not None else PLAN_FORMATS)
-        if resolved is not None:
-            show_resolved(tree, resolved, outputs, no_color=no_color, redact=redact_paths)
-            return
-        assert plan_file is not None
-        plan, outside = plan_shown(read_plan(plan_file), redact=redact_paths)
-        document = outside(to_document(plan))
-        targets = target or []
-        wanted = [
-            r
-            for r in document["repositories"]
-            if any(names_repository(t, r["server"], r["name"]) for t in targets)
-        ]
-        if targets and not wanted:
-            raise UsageError(
-                "no repository of the plan matches --target",
-                where=str(plan_file),
-                hint=f"lakeplan show {plan_file} names them; a glob such as 'team-*' is in quotes",
-            )
+@command(HELP, without="no_progress quiet")
+def show(
+    *,
+    plan_file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan file.")] = None,
+    resolved: Annotated[
+        str | None,
+        typer.Option(
+            "--resolved",
+            metavar="REPO",
+            help="Print every value with the file it came from.",
+            autocompletion=completing.repositories,
+        ),
+    ] = None,
+    tree: options.TreeDir = Path(),
+    target: options.Targets = None,
+    outputs: Annotated[Outputs, options.documents(PLAN_FORMATS)],
+) -> None:
+    if (plan_file is None) == (resolved is None):
+        raise UsageError(
+            "give a plan file or --resolved REPO: one of the two", hint="lakeplan show plan.json"
+        )
+    if resolved is not None:
+        show_resolved(tree, resolved, outputs)
+        return
+    assert plan_file is not None
+    plan, outside = plan_shown(read_plan(plan_file), redact=outputs.redact)
+    document = outside(to_document(plan))
+    wanted = {(r.server, r.name) for r in targeted(plan, target or (), plan_file)}
 
-        def rich_form(console: Console) -> None:
-            if not targets:
-                render_plan(document, console)
-            for repository in wanted:
+    def rich_form(console: Console) -> None:
+        if not target:
+            render_plan(document, console)
+        for repository in document["repositories"]:
+            if (repository["server"], repository["name"]) in wanted:
                 render_repository(repository, console)
 
-        emit(outputs, plan_texts(plan, tree, document), rich_form, no_color=no_color)
+    outputs.write(plan_texts(plan, tree, document), rich_form)

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.cli import options
-from lakeplan.cli.console import configure_logging
+from lakeplan.cli.command import CommandGroup, command
 from lakeplan.errors import ExitCode
 from lakeplan.simulation.archive import EXECUTOR_PACKAGES, write_archive
 from lakeplan.tree.schemas import schema_folder
@@ -22,28 +21,23 @@ Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    spark = typer.Typer(
-        help="What a cluster needs to run the same job.", no_args_is_help=True, rich_markup_mode=None
-    )
+@command(HELP, "Write the zip that executors need.", without="redact_paths no_color no_progress")
+def package(
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", help="The zip, for spark-submit --py-files.", metavar="FILE")
+    ] = Path("lakeplan.zip"),
+    quiet: bool,
+) -> int:
+    needed = write_archive(out, schemas=schema_folder())
+    if not quiet:
+        count = len(EXECUTOR_PACKAGES)
+        typer.echo(f"{out}: lakeplan for spark-submit --py-files {out}")
+        typer.echo("on every machine of the cluster:")
+        typer.echo("".join(f"  {line}\n" for line in needed[:count]), nl=False)
+        typer.echo("and where the driver runs:")
+        typer.echo("".join(f"  {line}\n" for line in needed[count:]), nl=False)
+    return ExitCode.OK
 
-    @spark.command("package", help=HELP, short_help="Write the zip that executors need.")
-    def package(
-        out: Annotated[
-            Path, typer.Option("--out", help="The zip, for spark-submit --py-files.", metavar="FILE")
-        ] = Path("lakeplan.zip"),
-        log_level: options.LogLevel = "warning",
-        quiet: options.Quiet = False,
-    ) -> int:
-        configure_logging(log_level)
-        needed = write_archive(out, schemas=schema_folder())
-        if not quiet:
-            count = len(EXECUTOR_PACKAGES)
-            typer.echo(f"{out}: lakeplan for spark-submit --py-files {out}")
-            typer.echo("on every machine of the cluster:")
-            typer.echo("".join(f"  {line}\n" for line in needed[:count]), nl=False)
-            typer.echo("and where the driver runs:")
-            typer.echo("".join(f"  {line}\n" for line in needed[count:]), nl=False)
-        return ExitCode.OK
 
-    app.add_typer(spark, name="spark")
+spark = CommandGroup({"package": package})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta, timezone
 from functools import partial
@@ -14,27 +14,19 @@ from typing import Annotated, Any
 import typer
 
 from lakeplan.cli import options
-from lakeplan.cli.collecting import (
-    CollectorClient,
-    CollectorConf,
-    CollectorOptions,
-    CollectorRuns,
-    SparkSubmitPath,
-    open_collector,
-    show_collector_runs,
-)
-from lakeplan.cli.console import configure_logging, stderr
-from lakeplan.cli.costs import Way, with_costs
-from lakeplan.cli.gates import AllowHere, check_gate_names
+from lakeplan.cli.collecting import Collecting, CollectorRuns, open_collector, show_collector_runs
+from lakeplan.cli.command import CommandGroup, command
+from lakeplan.cli.console import stderr
 from lakeplan.cli.namespaces import parse_age
-from lakeplan.cli.outputs import OPENMETRICS, pair_outputs
+from lakeplan.cli.outputs import OPENMETRICS, Document, Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.who import new_mark_id, now_utc, this_run
-from lakeplan.cli.wiring import Session
+from lakeplan.cli.wiring import Connecting, Selected, Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
 from lakeplan.lakefs.transport import Timeouts
+from lakeplan.output.metric_families import Owners
 from lakeplan.output.metrics import mark_list_metrics, mark_metrics, sweep_metrics
 from lakeplan.output.sweep import (
     render_approval,
@@ -45,7 +37,6 @@ from lakeplan.output.sweep import (
     render_sweep,
 )
 from lakeplan.review.gates import Openers
-from lakeplan.review.selection import Selection
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve as approve_mark
 from lakeplan.sweep.neighbours import may_delete, read_summary
@@ -120,22 +111,11 @@ METRIC_FORMATS = (*FORMATS, OPENMETRICS)
 MarkId = Annotated[str, typer.Argument(metavar="MARK", help="The id that sweep mark gave.")]
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Reclaim storage: mark, approve, run, restore.", no_args_is_help=True)
-    group.command("mark", help=MARK, short_help="Write down what a sweep would take.")(mark)
-    group.command("approve", help=APPROVE, short_help="Say yes to a mark, for the record.")(approve)
-    group.command("run", help=RUN, short_help="Delete what an approved mark names.")(run)
-    group.command("restore", help=RESTORE, short_help="Bring objects back out of quarantine.")(restore)
-    group.command("purge", help=PURGE, short_help="End quarantines that are old enough.")(purge)
-    group.command("report", help=REPORT, short_help="List marks, or show one.")(report)
-    app.add_typer(group, name="sweep")
-
-
+@command(MARK, "Write down what a sweep would take.")
 def mark(
+    *,
     tree: options.TreeDir = Path(),
-    target: options.Targets = None,
-    owner: options.Owner = None,
-    server: options.Server = None,
+    selection: Selected,
     min_age: Annotated[
         str | None, typer.Option("--min-age", help="Younger objects stay, such as 24h.", metavar="AGE")
     ] = None,
@@ -149,117 +129,77 @@ def mark(
             "--verify-cache", help="Read a sample of what the cache says of other repositories again."
         ),
     ] = False,
-    allow: AllowHere = None,
-    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
-    out: options.Outs = None,
-    lakectl_config: options.LakectlConfig = None,
-    runner: options.Runner = None,
-    master: options.Master = None,
-    spark_conf: options.SparkConf = None,
-    spark_home: options.SparkHome = None,
+    allowed: options.AllowedHere,
+    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    opening: Connecting,
+    runners: options.Running,
     connect_timeout: options.ConnectTimeout = 10.0,
     read_timeout: options.ReadTimeout = 60.0,
-    redact_paths: options.RedactPaths = False,
-    no_color: options.NoColor = False,
-    no_progress: options.NoProgress = False,
-    log_level: options.LogLevel = "warning",
-    quiet: options.Quiet = False,
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
     chosen = chosen_settings(min_age, never_committed)
-    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    session = opening.session(tree, runners=runners)
     session.timeouts = Timeouts(connect_timeout, read_timeout)
-    chosen_runners = options.runners(runner, master, spark_conf, spark_home)
-    with sweep_ports(session, runners=chosen_runners, verify_cache=verify_cache) as ports:
+    with sweep_ports(session, verify_cache=verify_cache) as ports:
         made = mark_all(
             session.tree,
-            Selection(tuple(target or ()), owner, server),
+            selection,
             ports,
             this_run(tree),
             settings=chosen,
-            openers=openers_of(session, allow),
+            openers=openers_of(session, allowed),
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
-    Way(outputs, session.tree, no_color, redact_paths).emit(
-        with_costs(marks_document(made), session.tree, "marks"),
-        render_marks,
-        mark_metrics,
-        code=made.exit_code,
-    )
-    return made.exit_code
+    document = with_costs(marks_document(made), session.tree, "marks")
+    return outputs.emit(document, render_marks, _texts(mark_metrics, session), code=made.exit_code)
 
 
+@command(APPROVE, "Say yes to a mark, for the record.", without="no_progress")
 def approve(
+    *,
     mark_id: MarkId,
     reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.", metavar="TEXT")],
     tree: options.TreeDir = Path(),
-    allow: AllowHere = None,
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-    out: options.Outs = None,
-    lakectl_config: options.LakectlConfig = None,
-    redact_paths: options.RedactPaths = False,
-    no_color: options.NoColor = False,
-    log_level: options.LogLevel = "warning",
-    quiet: options.Quiet = False,
+    allowed: options.AllowedHere,
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    opening: Connecting,
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-    session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
+    session = opening.session(tree)
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
-        openers = openers_of(session, allow)
+        openers = openers_of(session, allowed)
         given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
-    Way(outputs, session.tree, no_color, redact_paths).emit(
-        with_costs({**given.to_row(), "repository": site.key}, session.tree), render_approval
-    )
-    return ExitCode.OK
+    document = with_costs({**given.to_row(), "repository": site.key}, session.tree)
+    return outputs.emit(document, render_approval)
 
 
+@command(RUN, "Delete what an approved mark names.")
 def run(
+    *,
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     parallelism: Annotated[
         int | None,
         typer.Option("--parallelism", help="Workers that delete; all by default.", min=1, metavar="N"),
     ] = None,
-    spark_submit: SparkSubmitPath = "spark-submit",
-    collector: CollectorClient = None,
-    collector_conf: CollectorConf = None,
+    collecting: Collecting,
     close: Annotated[
         bool,
         typer.Option(
             "--close", help="End a sweep that cannot go on: look what is gone, delete nothing more."
         ),
     ] = False,
-    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
-    out: options.Outs = None,
-    lakectl_config: options.LakectlConfig = None,
-    runner: options.Runner = None,
-    master: options.Master = None,
-    spark_conf: options.SparkConf = None,
-    spark_home: options.SparkHome = None,
+    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    opening: Connecting,
+    runners: options.Running,
     connect_timeout: options.ConnectTimeout = 10.0,
     read_timeout: options.ReadTimeout = 60.0,
-    redact_paths: options.RedactPaths = False,
-    no_color: options.NoColor = False,
-    no_progress: options.NoProgress = False,
-    log_level: options.LogLevel = "warning",
-    quiet: options.Quiet = False,
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, METRIC_FORMATS, quiet=quiet)
-    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
+    session = opening.session(tree, runners=runners)
     session.timeouts = Timeouts(connect_timeout, read_timeout)
     check_lasting_state(session.tree.state_url, os.environ)
     with (
         stopping() as stop,
-        sweep_ports(
-            session,
-            runners=options.runners(runner, master, spark_conf, spark_home),
-            parallelism=parallelism,
-            stop=stop.is_set,
-        ) as ports,
+        sweep_ports(session, parallelism=parallelism, stop=stop.is_set) as ports,
     ):
         this = this_run(tree)
         site, stored = (find_mark if close else open_mark)(session.tree, mark_id, ports)
@@ -272,67 +212,53 @@ def run(
                 closed = close or bool((document or {}).get("closed"))
                 end = replace(close_sweep(site, stored, ports, this), closed=closed)
             elif stored.mark.settings.engine == ENGINE:
-                given = CollectorOptions(spark_submit, collector, collector_conf, spark_conf)
-                end = run_official(site, stored, ports, this, open_collector(session, site, given))
+                end = run_official(site, stored, ports, this, open_collector(session, site, collecting))
             else:
                 end = run_sweep(site, stored, ports, this)
             xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
             document = finish(site, end, ports, this, run_id=xids.descending())
-    Way(outputs, session.tree, no_color, redact_paths).emit(
-        with_costs(document, session.tree), render_sweep, sweep_metrics, code=exit_code_of(document)
+    return outputs.emit(
+        with_costs(document, session.tree),
+        render_sweep,
+        _texts(sweep_metrics, session),
+        code=exit_code_of(document),
     )
-    return exit_code_of(document)
 
 
+@command(REPORT, "List marks, or show one.", without="no_progress")
 def report(
+    *,
     mark_id: Annotated[
         str | None, typer.Argument(metavar="[MARK]", help="One mark; without it, all of them.")
     ] = None,
     collector_runs: CollectorRuns = False,
     tree: options.TreeDir = Path(),
-    target: options.Targets = None,
-    owner: options.Owner = None,
-    server: options.Server = None,
-    format: Annotated[options.Formats, options.formats(METRIC_FORMATS)] = None,
-    out: options.Outs = None,
-    lakectl_config: options.LakectlConfig = None,
-    redact_paths: options.RedactPaths = False,
-    no_color: options.NoColor = False,
-    log_level: options.LogLevel = "warning",
-    quiet: options.Quiet = False,
+    selection: Selected,
+    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    opening: Connecting,
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS if collector_runs else METRIC_FORMATS, quiet=quiet)
-    session = Session.open(tree, lakectl_config=lakectl_config, progress=False)
+    session = opening.session(tree)
     if collector_runs:
-        chosen = Selection(tuple(target or ()), owner, server)
-        return show_collector_runs(session, chosen, outputs, no_color=no_color)
+        outputs.check(FORMATS)
+        return show_collector_runs(session, selection, outputs)
     if mark_id is None:
         document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
-        Way(outputs, session.tree, no_color, redact_paths).emit(document, render_mark_list, mark_list_metrics)
-        return ExitCode.OK
+        return outputs.emit(document, render_mark_list, _texts(mark_list_metrics, session))
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
         if summary is not None:
-            Way(outputs, session.tree, no_color, redact_paths).emit(
-                with_costs(summary, session.tree), render_sweep, sweep_metrics
-            )
-            return ExitCode.OK
+            document = with_costs(summary, session.tree)
+            return outputs.emit(document, render_sweep, _texts(sweep_metrics, session))
         stage = stage_of(site, ports.state, mark_id)
-    shown = {
-        "format": MARKS_FORMAT,
-        "marks": [mark_document(stored.mark)],
-        "skipped": {},
-        "failed": {},
-    }
-    Way(outputs, session.tree, no_color, redact_paths).emit(
-        with_costs(shown, session.tree, "marks"), partial(render_marks, stage=stage), mark_metrics
-    )
-    return ExitCode.OK
+    alone = {"format": MARKS_FORMAT, "marks": [mark_document(stored.mark)], "skipped": {}, "failed": {}}
+    document = with_costs(alone, session.tree, "marks")
+    return outputs.emit(document, partial(render_marks, stage=stage), _texts(mark_metrics, session))
 
 
+@command(RESTORE, "Bring objects back out of quarantine.")
 def restore(
+    *,
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     path: Annotated[
@@ -342,31 +268,21 @@ def restore(
     commit: Annotated[
         str | None, typer.Option("--commit", help="Only what this commit holds.", metavar="ID")
     ] = None,
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-    out: options.Outs = None,
-    lakectl_config: options.LakectlConfig = None,
-    runner: options.Runner = None,
-    master: options.Master = None,
-    spark_conf: options.SparkConf = None,
-    spark_home: options.SparkHome = None,
-    redact_paths: options.RedactPaths = False,
-    no_color: options.NoColor = False,
-    no_progress: options.NoProgress = False,
-    log_level: options.LogLevel = "warning",
-    quiet: options.Quiet = False,
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    opening: Connecting,
+    runners: options.Running,
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
-    with sweep_ports(session, runners=options.runners(runner, master, spark_conf, spark_home)) as ports:
+    session = opening.session(tree, runners=runners)
+    with sweep_ports(session) as ports:
         site, stored = find_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
     code = ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
-    Way(outputs, session.tree, no_color, redact_paths).emit(document, render_restore, code=code)
-    return code
+    return outputs.emit(document, render_restore, code=code)
 
 
+@command(PURGE, "End quarantines that are old enough.")
 def purge(
+    *,
     tree: options.TreeDir = Path(),
     older_than: Annotated[
         str | None,
@@ -376,44 +292,25 @@ def purge(
             metavar="AGE",
         ),
     ] = None,
-    target: options.Targets = None,
-    owner: options.Owner = None,
-    server: options.Server = None,
+    selection: Selected,
     auto_approve: Annotated[
         bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
     ] = False,
-    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-    out: options.Outs = None,
-    lakectl_config: options.LakectlConfig = None,
-    runner: options.Runner = None,
-    master: options.Master = None,
-    spark_conf: options.SparkConf = None,
-    spark_home: options.SparkHome = None,
-    redact_paths: options.RedactPaths = False,
-    no_color: options.NoColor = False,
-    no_progress: options.NoProgress = False,
-    log_level: options.LogLevel = "warning",
-    quiet: options.Quiet = False,
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    opening: Connecting,
+    runners: options.Running,
 ) -> int:
-    configure_logging(log_level)
-    outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
     age = 0 if older_than is None else parse_age("--older-than", older_than)
     before = now_utc() - timedelta(seconds=age)
-    session = Session.open(tree, lakectl_config=lakectl_config, progress=not (no_progress or quiet))
-    with sweep_ports(session, runners=options.runners(runner, master, spark_conf, spark_home)) as ports:
-        found = quarantines(
-            session.tree,
-            Selection(tuple(target or ()), owner, server),
-            ports,
-            older_than=before,
-        )
+    session = opening.session(tree, runners=runners)
+    with sweep_ports(session) as ports:
+        found = quarantines(session.tree, selection, ports, older_than=before)
         objects = sum(q.amount.objects for q in found)
-        if found and not auto_approve and not _approved(objects, len(found), no_color=no_color):
+        if found and not auto_approve and not _approved(objects, len(found), no_color=outputs.no_color):
             return ExitCode.ERROR
         run = this_run(tree)
         document, exit_code = purge_all(found, ports, run, older_than=before, option=older_than)
-    Way(outputs, session.tree, no_color, redact_paths).emit(document, render_purge, code=exit_code)
-    return exit_code
+    return outputs.emit(document, render_purge, code=exit_code)
 
 
 def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
@@ -436,14 +333,14 @@ def exit_code_of(document: dict[str, Any]) -> int:
     return ExitCode.PARTLY_DONE if bad else ExitCode.OK
 
 
-def openers_of(session: Session, allow: Sequence[str] | None) -> Openers:
-    """``--allow`` at a terminal, and the tree's overrides. Raises UsageError."""
-    allowed = check_gate_names(allow)
-    if allowed and not sys.stdin.isatty():
-        raise UsageError(
-            "--allow overrides a gate only at a terminal",
-            hint="add the gate to overrides in the tree and have it reviewed",
-        )
+def _texts(
+    metrics: Callable[[Document, Owners], str], session: Session
+) -> Mapping[str, Callable[[Document], str]]:
+    return {OPENMETRICS: lambda document: metrics(document, session.tree.owner_of)}
+
+
+def openers_of(session: Session, allowed: frozenset[str]) -> Openers:
+    """``--allow`` at a terminal, and the tree's overrides."""
     today = session.as_of.astimezone(timezone.utc).date()
     return Openers(allowed, tuple(session.tree.overrides), today)
 
@@ -456,7 +353,11 @@ def chosen_settings(
     if min_age is not None:
         changes["min_age_seconds"] = parse_age("--min-age", min_age)
     if never_committed is not None:
-        if never_committed not in ("keep", "collect"):
-            raise UsageError(f"unknown --never-committed {never_committed!r}", hint="one of keep, collect")
-        changes["never_committed"] = never_committed
+        words = ("keep", "collect")
+        changes["never_committed"] = options.one_of("--never-committed", never_committed, words)
     return lambda settings: replace(settings, **changes)
+
+
+sweep = CommandGroup(
+    {"mark": mark, "approve": approve, "run": run, "restore": restore, "purge": purge, "report": report}
+)

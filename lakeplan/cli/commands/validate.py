@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +12,9 @@ import typer
 from rich.console import Console
 
 from lakeplan.cli import options
-from lakeplan.cli.console import configure_logging, say
-from lakeplan.cli.outputs import RICH, emit, pair_outputs
+from lakeplan.cli.command import command
+from lakeplan.cli.console import say
+from lakeplan.cli.outputs import RICH, Document, Outputs
 from lakeplan.cli.plan_texts import tree_prefix
 from lakeplan.errors import ConfigError, ExitCode
 from lakeplan.output.annotations import problem_annotations, render_github, render_junit_problems
@@ -32,41 +33,29 @@ Examples:
 FORMATS = (RICH, "json", "github", "junit")
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("validate", help=HELP, short_help="Check a tree, with file, line and column.")
-    def validate(
-        tree: options.TreeDir = Path(),
-        format: Annotated[options.Formats, options.formats(FORMATS)] = None,
-        out: options.Outs = None,
-        no_color: options.NoColor = False,
-        quiet: options.Quiet = False,
-        log_level: options.LogLevel = "warning",
-    ) -> None:
-        configure_logging(log_level)
-        outputs = pair_outputs(format, out, FORMATS, quiet=quiet)
-        prefix = tree_prefix(tree)
-        try:
-            loaded = load_tree(tree, os.environ)
-        except ConfigError as error:
-            texts = [o for o in outputs if o.format != RICH]
-            emit(texts, _texts(_problems_document(error), (), prefix), _nothing, no_color=no_color)
-            if len(texts) == len(outputs) and not quiet:
-                raise typer.Exit(ExitCode.ERROR) from None
-            raise
-        summary = summary_document(loaded)
-
-        def rich_form(console: Console) -> None:
-            say(console, _sentence(summary))
-
-        emit(outputs, _texts(summary, loaded.files, prefix), rich_form, no_color=no_color)
+@command(HELP, common="no_color quiet log_level")
+def validate(
+    *,
+    tree: options.TreeDir = Path(),
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    quiet: bool,
+) -> None:
+    prefix = tree_prefix(tree)
+    try:
+        loaded = load_tree(tree, os.environ)
+    except ConfigError as error:
+        texts = replace(outputs, all=tuple(o for o in outputs.all if o.format != RICH))
+        texts.emit(_problems_document(error), _nothing, _texts((), prefix))
+        if len(texts.all) == len(outputs.all) and not quiet:
+            raise typer.Exit(ExitCode.ERROR) from None
+        raise
+    outputs.emit(summary_document(loaded), _render, _texts(loaded.files, prefix))
 
 
-def _texts(document: dict[str, Any], files: Sequence[str], prefix: str) -> Mapping[str, Callable[[], str]]:
-    problems = document["problems"]
+def _texts(files: Sequence[str], prefix: str) -> Mapping[str, Callable[[Document], str]]:
     return {
-        "json": lambda: _as_json(document),
-        "github": lambda: render_github(problem_annotations(problems), tree=prefix),
-        "junit": lambda: render_junit_problems(files, problems, tree=prefix),
+        "github": lambda made: render_github(problem_annotations(made["problems"]), tree=prefix),
+        "junit": lambda made: render_junit_problems(files, made["problems"], tree=prefix),
     }
 
 
@@ -88,20 +77,17 @@ def _problems_document(error: ConfigError) -> dict[str, Any]:
     return {"valid": False, "message": str(error), "problems": [item.to_json() for item in items]}
 
 
-def _sentence(summary: dict[str, Any]) -> str:
+def _render(summary: Document, console: Console) -> None:
     def count(key: str, one: str, many: str) -> str:
         return f"{summary[key]} {one if summary[key] == 1 else many}"
 
-    return (
+    say(
+        console,
         f"The tree is valid: {count('repositories', 'repository', 'repositories')} by name and "
         f"{count('globs', 'glob', 'globs')} on {count('servers', 'server', 'servers')}, "
-        f"in {count('files', 'file', 'files')}."
+        f"in {count('files', 'file', 'files')}.",
     )
 
 
-def _as_json(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-
-
-def _nothing(_: Console) -> None:
+def _nothing(problems: Document, console: Console) -> None:
     """The rich form of problems is the error itself."""

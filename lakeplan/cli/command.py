@@ -1,0 +1,68 @@
+"""What a command is: a function with its help and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Signature
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from lakeplan.cli.console import configure_logging
+from lakeplan.cli.options import Options, common_options
+
+COMMON = "redact_paths no_color no_progress log_level quiet"
+"""Of nearly every command, after its own options."""
+
+
+@dataclass(frozen=True)
+class Command:
+    function: Callable[..., int | None]
+    help: str
+    short_help: str
+    common: Sequence[str]
+
+    def add(self, app: typer.Typer, name: str, short_help: str) -> None:
+        group = Options(self.function)
+        of_all = {parameter.name: parameter for parameter in Options(common_options).declared}
+        parameters = [*group.declared, *(of_all[name] for name in self.common)]
+
+        def run(**given: Any) -> int | None:
+            if "log_level" in given:
+                configure_logging(given["log_level"])
+            code: int | None = group.value(given)
+            return code
+
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer looks for it
+        app.command(name, help=self.help, short_help=short_help)(run)
+
+
+@dataclass(frozen=True)
+class CommandGroup:
+    """Commands of two words, by the second."""
+
+    commands: Mapping[str, Command]
+    help: str = ""
+    """Where it is longer than in the list of commands."""
+    cls: type[TyperGroup] | None = None
+    """What the first word alone does; None: its help."""
+
+    def add(self, app: typer.Typer, name: str, short_help: str) -> None:
+        group = typer.Typer(
+            cls=self.cls or TyperGroup, help=self.help or short_help, no_args_is_help=self.cls is None
+        )
+        for word, command in self.commands.items():
+            command.add(group, word, command.short_help)
+        app.add_typer(group, name=name)
+
+
+def command(
+    help: str, short_help: str = "", *, common: str = COMMON, without: str = ""
+) -> Callable[[Callable[..., int | None]], Command]:
+    """Makes a command of a function. ``common``: names of options, in the order of help; ``without``: which
+    of them it has not. ``short_help``: of a command of two words; others have theirs in ``SHORT_HELP``."""
+    kept = tuple(name for name in common.split() if name not in without.split())
+    return lambda function: Command(function, help, short_help, kept)
