@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import islice
 
 from lakeplan.sandbox import committing
+from lakeplan.sandbox.committing import Place, Words
 from lakeplan.sandbox.graph import log
 from lakeplan.sandbox.messages import (
     NO_CONTENT,
@@ -20,15 +21,16 @@ from lakeplan.sandbox.messages import (
     not_found,
     page,
     paged,
+    prefixed,
 )
 from lakeplan.sandbox.records import BranchRecord
 from lakeplan.sandbox.service import (
     CANNOT_COMMIT,
     CANNOT_WRITE,
     PROTECTED,
-    Route,
     Service,
     check_not_protected,
+    route,
 )
 from lakeplan.values.repository import Commit, Repository, Tag
 
@@ -43,12 +45,14 @@ def shown_branch(service: Service, branch: BranchRecord) -> dict[str, object]:
     return answer
 
 
+@route("GET", "/repositories/{repository}/branches")
 def list_branches(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     found = service.records.branches(repository.id, show_hidden=request.flag("show_hidden"))
     return paged(request, [(b.id, shown_branch(service, b)) for b in found])
 
 
+@route("GET", "/repositories/{repository}/branches/{branch}")
 def get_branch(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     return json_response(
@@ -56,19 +60,19 @@ def get_branch(service: Service, request: Request) -> Response:
     )
 
 
+@route("POST", "/repositories/{repository}/branches")
 def create_branch(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     body = request.object()
     name, source = body.string("name"), body.string("source")
     check_branch_name(name)
-    try:
+    with prefixed(f"source reference '{source}'"):
         commit_id = service.resolve(repository, source).commit_id
-    except ApiError as error:
-        raise ApiError(error.status, f"source reference '{source}': {error.message}") from None
     service.records.add_branch(repository.id, name, commit_id, hidden=body.boolean("hidden"))
     return Response(201, commit_id.encode(), {"Content-Type": "text/plain; charset=utf-8"})
 
 
+@route("DELETE", "/repositories/{repository}/branches/{branch}")
 def delete_branch(service: Service, request: Request) -> Response:
     """Staged changes go with the branch; its commits stay and dangle. Protection does not stop it."""
     repository = service.writable(request)
@@ -81,6 +85,7 @@ def delete_branch(service: Service, request: Request) -> Response:
     return NO_CONTENT
 
 
+@route("PUT", "/repositories/{repository}/branches/{branch}")
 def reset_staged(service: Service, request: Request) -> Response:
     """Forgets staged changes: of an object, of a prefix, or all."""
     repository = service.writable(request)
@@ -96,16 +101,15 @@ def reset_staged(service: Service, request: Request) -> Response:
     return NO_CONTENT
 
 
+@route("PUT", "/repositories/{repository}/branches/{branch}/hard_reset")
 def hard_reset(service: Service, request: Request) -> Response:
     """Moves a branch to another commit. What is staged stays staged, over the new commit."""
     repository = service.writable(request)
     branch, ref = request.params["branch"], request.required("ref")
     service.records.branch(repository.id, branch)
     check_not_protected(service, repository, branch, PROTECTED)
-    try:
+    with prefixed(f"hard-reset {branch} to {ref}"):
         commit_id = service.resolve(repository, ref).commit_id
-    except ApiError as error:
-        raise ApiError(error.status, f"hard-reset {branch} to {ref}: {error.message}") from None
     service.records.move_branch(repository.id, branch, commit_id)
     return NO_CONTENT
 
@@ -120,25 +124,17 @@ def _forget(service: Service, repository: Repository, branch: str, kind: str, bo
             service.staging.forget(repository.id, branch, staged)
 
 
-BRANCH_ROUTES = (
-    Route("GET", "/repositories/{repository}/branches", list_branches),
-    Route("POST", "/repositories/{repository}/branches", create_branch),
-    Route("GET", "/repositories/{repository}/branches/{branch}", get_branch),
-    Route("PUT", "/repositories/{repository}/branches/{branch}", reset_staged),
-    Route("DELETE", "/repositories/{repository}/branches/{branch}", delete_branch),
-    Route("PUT", "/repositories/{repository}/branches/{branch}/hard_reset", hard_reset),
-)
-
-
 def shown_tag(tag: Tag) -> dict[str, object]:
     return {"commit_id": tag.commit_id, "id": tag.id}
 
 
+@route("GET", "/repositories/{repository}/tags")
 def list_tags(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     return paged(request, [(tag.id, shown_tag(tag)) for tag in service.records.tags(repository.id)])
 
 
+@route("POST", "/repositories/{repository}/tags")
 def create_tag(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     body = request.object()
@@ -149,23 +145,17 @@ def create_tag(service: Service, request: Request) -> Response:
     return json_response(201, shown_tag(tag))
 
 
+@route("GET", "/repositories/{repository}/tags/{tag}")
 def get_tag(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     return json_response(200, shown_tag(service.records.tag(repository.id, request.params["tag"])))
 
 
+@route("DELETE", "/repositories/{repository}/tags/{tag}")
 def delete_tag(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     service.records.drop_tag(repository.id, request.params["tag"])
     return NO_CONTENT
-
-
-TAG_ROUTES = (
-    Route("GET", "/repositories/{repository}/tags", list_tags),
-    Route("POST", "/repositories/{repository}/tags", create_tag),
-    Route("GET", "/repositories/{repository}/tags/{tag}", get_tag),
-    Route("DELETE", "/repositories/{repository}/tags/{tag}", delete_tag),
-)
 
 
 def shown_commit(commit: Commit) -> dict[str, object]:
@@ -182,6 +172,7 @@ def shown_commit(commit: Commit) -> dict[str, object]:
     }
 
 
+@route("GET", "/repositories/{repository}/commits/{commit}")
 def get_commit(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     try:
@@ -190,6 +181,7 @@ def get_commit(service: Service, request: Request) -> Response:
         raise not_found("commit not found") if error.status == 404 else error from None
 
 
+@route("GET", "/repositories/{repository}/refs/{ref}/commits")
 def log_commits(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     start = _ref(service, repository, request.params["ref"], "ref")
@@ -214,6 +206,7 @@ def log_commits(service: Service, request: Request) -> Response:
     return page([shown_commit(c) for c in chosen], has_more=more, next_offset=chosen[-1].id if chosen else "")
 
 
+@route("POST", "/repositories/{repository}/branches/{branch}/commits")
 def create_commit(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     branch = request.params["branch"]
@@ -222,17 +215,15 @@ def create_commit(service: Service, request: Request) -> Response:
     service.records.branch(repository.id, branch)
     check_not_protected(service, repository, branch, CANNOT_COMMIT)
     commit = committing.commit_staged(
-        service,
-        repository,
-        branch,
-        message=message,
-        metadata=body.mapping("metadata", {}),
+        Place(service, repository, branch),
+        Words(message, body.mapping("metadata", {})),
         date=body.integer("date") if body.has("date") else None,
         allow_empty=body.boolean("allow_empty"),
     )
     return json_response(201, shown_commit(commit))
 
 
+@route("POST", "/repositories/{repository}/refs/{ref}/merge/{branch}")
 def merge(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     branch = request.params["branch"]
@@ -240,12 +231,9 @@ def merge(service: Service, request: Request) -> Response:
     service.records.branch(repository.id, branch)
     try:
         commit = committing.merge_into(
-            service,
-            repository,
+            Place(service, repository, branch),
             request.params["ref"],
-            branch,
-            message=body.string("message", ""),
-            metadata=body.mapping("metadata", {}),
+            Words(body.string("message", ""), body.mapping("metadata", {})),
             strategy=body.string("strategy", ""),
             allow_empty=body.boolean("allow_empty") or body.boolean("force"),
             squash=body.boolean("squash_merge"),
@@ -258,48 +246,51 @@ def merge(service: Service, request: Request) -> Response:
     return json_response(200, {"reference": commit.id})
 
 
+@route("POST", "/repositories/{repository}/branches/{branch}/revert")
 def revert(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
-    branch = request.params["branch"]
-    body = request.object()
-    overrides = body.child("commit_overrides") if body.has("commit_overrides") else None
-    service.records.branch(repository.id, branch)
+    place, body, overrides = _overriding(service, request)
     committing.revert(
-        service,
-        repository,
-        branch,
+        place,
         body.string("ref"),
         parent_number=body.integer("parent_number"),
-        message=overrides.string("message", "") if overrides else "",
-        metadata=overrides.mapping("metadata", {}) if overrides else {},
+        words=_words(overrides),
         allow_empty=body.boolean("allow_empty"),
     )
     return NO_CONTENT
 
 
+@route("POST", "/repositories/{repository}/branches/{branch}/cherry-pick")
 def cherry_pick(service: Service, request: Request) -> Response:
+    place, body, overrides = _overriding(service, request)
+    commit = committing.cherry_pick(
+        place,
+        body.string("ref"),
+        parent_number=body.integer("parent_number") if body.has("parent_number") else None,
+        words=_words(overrides),
+    )
+    return json_response(201, shown_commit(commit))
+
+
+def _overriding(service: Service, request: Request) -> tuple[Place, Fields, Fields | None]:
+    """Where to, the body, and what in it the new commit is to say."""
     repository = service.writable(request)
     branch = request.params["branch"]
     body = request.object()
     overrides = body.child("commit_overrides") if body.has("commit_overrides") else None
     service.records.branch(repository.id, branch)
-    commit = committing.cherry_pick(
-        service,
-        repository,
-        branch,
-        body.string("ref"),
-        parent_number=body.integer("parent_number") if body.has("parent_number") else None,
-        message=overrides.string("message", "") if overrides else "",
-        metadata=overrides.mapping("metadata") if overrides and overrides.has("metadata") else None,
-    )
-    return json_response(201, shown_commit(commit))
+    return Place(service, repository, branch), body, overrides
+
+
+def _words(fields: Fields | None) -> Words:
+    if fields is None:
+        return Words()
+    message = fields.string("message", "")
+    return Words(message, fields.mapping("metadata") if fields.has("metadata") else None)
 
 
 def _ref(service: Service, repository: Repository, ref: str, what: str) -> str:
-    try:
+    with prefixed(what):
         return service.resolve(repository, ref).commit_id
-    except ApiError as error:
-        raise ApiError(error.status, f"{what}: {error.message}") from None
 
 
 def _since(text: str) -> int:
@@ -313,13 +304,3 @@ def _since(text: str) -> int:
     if moment.tzinfo is None:
         raise bad_request('parameter "since" in query has an error: it has no time zone')
     return int(moment.timestamp() * 1_000_000)
-
-
-COMMIT_ROUTES = (
-    Route("GET", "/repositories/{repository}/commits/{commit}", get_commit),
-    Route("GET", "/repositories/{repository}/refs/{ref}/commits", log_commits),
-    Route("POST", "/repositories/{repository}/branches/{branch}/commits", create_commit),
-    Route("POST", "/repositories/{repository}/refs/{ref}/merge/{branch}", merge),
-    Route("POST", "/repositories/{repository}/branches/{branch}/revert", revert),
-    Route("POST", "/repositories/{repository}/branches/{branch}/cherry-pick", cherry_pick),
-)

@@ -10,13 +10,14 @@ from lakeplan.formats.uncommitted import write_uncommitted
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import server_verdict
 from lakeplan.sandbox.messages import ApiError, Request, Response, json_response, not_found
-from lakeplan.sandbox.service import Mark, Route, Service, collect, read_token, write_token
+from lakeplan.sandbox.service import Mark, Service, collect, read_token, route, write_token
 from lakeplan.sandbox.settings import stored_rules, timestamp
 from lakeplan.values.repository import Repository
 
 COMMITS_TASK = "prepare_commits"
 
 
+@route("POST", "/repositories/{repository}/gc/prepare_commits")
 def prepare_commits(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     answer = _prepare(service, repository)
@@ -28,6 +29,7 @@ def prepare_commits(service: Service, request: Request) -> Response:
     return json_response(201, answer)
 
 
+@route("POST", "/repositories/{repository}/gc/prepare_commits/async")
 def start_prepare_commits(service: Service, request: Request) -> Response:
     """Done at once, told by the status. Missing rules are the task's error, not this call's."""
     repository = service.writable(request)
@@ -41,14 +43,13 @@ def start_prepare_commits(service: Service, request: Request) -> Response:
     return json_response(202, {"id": task})
 
 
+@route("GET", "/repositories/{repository}/gc/prepare_commits/status")
 def prepare_commits_status(service: Service, request: Request) -> Response:
     repository = service.repository(request)
-    status = service.settings.document(repository.id, COMMITS_TASK, request.required("id"))
-    if status is None:
-        raise not_found()
-    return json_response(200, status)
+    return json_response(200, service.settings.document(repository.id, COMMITS_TASK, request.required("id")))
 
 
+@route("POST", "/repositories/{repository}/gc/prepare_uncommited")
 def prepare_uncommitted(service: Service, request: Request) -> Response:
     """One file of uncommitted addresses; a token when more are to come. Nothing staged: no file at all."""
     repository = service.writable(request)
@@ -69,6 +70,7 @@ def prepare_uncommitted(service: Service, request: Request) -> Response:
     return json_response(201, answer)
 
 
+@route("GET", "/config/garbage-collection")
 def config(service: Service, request: Request) -> Response:
     return json_response(200, {"grace_period": 86400})
 
@@ -91,12 +93,3 @@ def _prepare(service: Service, repository: Repository) -> dict[str, object]:
         "gc_commits_location": namespace.full_address(commits_csv_key(run_id)),
         "run_id": run_id,
     }
-
-
-ROUTES = (
-    Route("POST", "/repositories/{repository}/gc/prepare_commits", prepare_commits),
-    Route("POST", "/repositories/{repository}/gc/prepare_commits/async", start_prepare_commits),
-    Route("GET", "/repositories/{repository}/gc/prepare_commits/status", prepare_commits_status),
-    Route("POST", "/repositories/{repository}/gc/prepare_uncommited", prepare_uncommitted),
-    Route("GET", "/config/garbage-collection", config),
-)

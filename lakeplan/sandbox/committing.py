@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from lakeplan.formats.refs import compute_commit_id
 from lakeplan.sandbox import graph
 from lakeplan.sandbox.graph import merge_base
-from lakeplan.sandbox.messages import ApiError, bad_request, not_found
+from lakeplan.sandbox.messages import ApiError, bad_request, not_found, prefixed
 from lakeplan.sandbox.service import Service
 from lakeplan.values.objects import Entry
 from lakeplan.values.repository import Commit, Repository
@@ -61,48 +61,64 @@ def effective_changes(service: Service, repository: Repository, branch: str) -> 
     return {path: entry for path, entry in changes.items() if not graph.same(tree.get(path), entry)}
 
 
-def commit_staged(
-    service: Service,
-    repository: Repository,
-    branch: str,
-    *,
-    message: str,
-    metadata: Mapping[str, str],
-    date: int | None,
-    allow_empty: bool,
-) -> Commit:
+@dataclass(frozen=True)
+class Place:
+    """The branch that a new commit goes to."""
+
+    service: Service
+    repository: Repository
+    branch: str
+
+    def clean_head(self) -> Commit:
+        """The HEAD. Raises ApiError 400 when changes are staged over it."""
+        head = self.service.records.branch(self.repository.id, self.branch).commit_id
+        if effective_changes(self.service, self.repository, self.branch):
+            raise bad_request("uncommitted changes (dirty branch)")
+        return self.service.records.commit(self.repository.id, head)
+
+    def commit_by_ref(self, ref: str) -> Commit:
+        with prefixed(f"get commit from ref {ref}"):
+            return self.service.commit_of(self.repository, ref)
+
+    def advance(self, commit: Commit) -> Commit:
+        """Makes a commit the HEAD; nothing stays staged."""
+        self.service.records.add_commit(self.repository.id, commit)
+        self.service.records.move_branch(self.repository.id, self.branch, commit.id)
+        self.service.staging.clear(self.repository.id, self.branch)
+        return commit
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a caller gives a new commit to say; without them it says what a server would."""
+
+    message: str = ""
+    metadata: Mapping[str, str] | None = None
+
+
+def commit_staged(place: Place, words: Words, *, date: int | None, allow_empty: bool) -> Commit:
     """Commits what is staged. ``date`` is epoch seconds and may lie anywhere; None is now."""
-    head = service.records.commit(repository.id, service.records.branch(repository.id, branch).commit_id)
-    changes = effective_changes(service, repository, branch)
+    service, repository = place.service, place.repository
+    branch = service.records.branch(repository.id, place.branch)
+    head = service.records.commit(repository.id, branch.commit_id)
+    changes = effective_changes(service, repository, branch.id)
     if not changes and not allow_empty:
         raise bad_request(f"commit: {NO_CHANGES}")
     meta_range_id = head.meta_range_id
     if changes or not meta_range_id:
         tree = graph.apply_changes(tree_of(service, repository, head), changes)
         meta_range_id = service.trees.save(service.namespace(repository), tree)
-    commit = _new_commit(service, message, meta_range_id, [head], metadata, date)
-    return _advance(service, repository, branch, commit)
+    return place.advance(_new_commit(service, words, meta_range_id, [head], date))
 
 
 def merge_into(
-    service: Service,
-    repository: Repository,
-    source: str,
-    branch: str,
-    *,
-    message: str,
-    metadata: Mapping[str, str],
-    strategy: str,
-    allow_empty: bool,
-    squash: bool,
+    place: Place, source: str, words: Words, *, strategy: str, allow_empty: bool, squash: bool
 ) -> Commit:
     """Merges a reference into a branch. A conflict is 409, a branch with staged changes 400."""
-    destination = _clean_head(service, repository, branch)
-    try:
+    service, repository, branch = place.service, place.repository, place.branch
+    destination = place.clean_head()
+    with prefixed(f"update branch {branch}: get commit by ref {source}"):
         theirs = service.commit_of(repository, source)
-    except ApiError as error:
-        prefix = f"update branch {branch}: get commit by ref {source}"
-        raise ApiError(error.status, f"{prefix}: {error.message}") from None
     if strategy not in get_args(graph.Strategy):
         raise bad_request("argument strategy: invalid value: validation error")
     base = merge_base(service.records, repository.id, theirs.id, destination.id)
@@ -111,90 +127,55 @@ def merge_into(
     if theirs.meta_range_id == base.meta_range_id and not allow_empty:
         raise bad_request(f"update branch {branch}: {NO_CHANGES}")
     meta_range_id = _merged(service, repository, base, destination, theirs, strategy)
-    commit = _new_commit(
-        service,
-        message or f"Merge '{source}' into '{branch}'",
-        meta_range_id,
-        [destination] if squash else [destination, theirs],
-        {**metadata, STRATEGY_KEY: strategy or "default"},
-        None,
-    )
+    message = words.message or f"Merge '{source}' into '{branch}'"
+    metadata = {**(words.metadata or {}), STRATEGY_KEY: strategy or "default"}
+    parents = [destination] if squash else [destination, theirs]
+    commit = _new_commit(service, Words(message, metadata), meta_range_id, parents)
     # A squash is as deep as what it squashes.
     generation = max(destination.generation, theirs.generation) + 1
-    return _advance(service, repository, branch, replace(commit, generation=generation))
+    return place.advance(replace(commit, generation=generation))
 
 
-def revert(
-    service: Service,
-    repository: Repository,
-    branch: str,
-    ref: str,
-    *,
-    parent_number: int,
-    message: str,
-    metadata: Mapping[str, str],
-    allow_empty: bool,
-) -> Commit:
+def revert(place: Place, ref: str, words: Words, *, parent_number: int, allow_empty: bool) -> Commit:
     """Undoes one commit on a branch by a new one."""
-    commit = _commit_by_ref(service, repository, ref)
+    service, repository = place.service, place.repository
+    commit = place.commit_by_ref(ref)
     if len(commit.parents) > 1 and parent_number <= 0:
         raise ApiError(409, "must specify 1-based parent number for reverting merge commit")
     parent = _parent_of(service, repository, commit, max(parent_number, 1))
-    head = _clean_head(service, repository, branch)
+    head = place.clean_head()
     before = parent.meta_range_id if parent else ""
     if before == commit.meta_range_id and not allow_empty:
         raise bad_request(f"update branch: {NO_CHANGES}")
     # Merging the parent, with the commit itself as the base, takes its changes back.
     undone = replace(commit, meta_range_id=before)
     meta_range_id = _merged(service, repository, commit, head, undone, "")
-    made = _new_commit(service, message or f"Revert {ref}", meta_range_id, [head], metadata, None)
-    return _advance(service, repository, branch, made)
+    said = Words(words.message or f"Revert {ref}", words.metadata)
+    return place.advance(_new_commit(service, said, meta_range_id, [head]))
 
 
-def cherry_pick(
-    service: Service,
-    repository: Repository,
-    branch: str,
-    ref: str,
-    *,
-    parent_number: int | None,
-    message: str,
-    metadata: Mapping[str, str] | None,
-) -> Commit:
+def cherry_pick(place: Place, ref: str, words: Words, *, parent_number: int | None) -> Commit:
     """Brings the changes of one commit to a branch."""
-    commit = _commit_by_ref(service, repository, ref)
+    service, repository = place.service, place.repository
+    commit = place.commit_by_ref(ref)
     if len(commit.parents) > 1 and parent_number is None:
         raise ApiError(409, "must specify 1-based parent number for cherry-picking merge commit")
-    head = _clean_head(service, repository, branch)
+    head = place.clean_head()
     base = _parent_of(service, repository, commit, parent_number or 1)
     base = base or replace(commit, meta_range_id="")
     if base.meta_range_id == commit.meta_range_id:
         raise bad_request(f"update branch: {NO_CHANGES}")
     meta_range_id = _merged(service, repository, base, head, commit, "")
     origin = {"cherry-pick-origin": commit.id, "cherry-pick-committer": commit.committer}
-    taken = dict(commit.metadata) if metadata is None else dict(metadata)
-    made = _new_commit(service, message or commit.message, meta_range_id, [head], {**taken, **origin}, None)
-    return _advance(service, repository, branch, made)
+    taken = dict(commit.metadata) if words.metadata is None else dict(words.metadata)
+    said = Words(words.message or commit.message, {**taken, **origin})
+    return place.advance(_new_commit(service, said, meta_range_id, [head]))
 
 
 def first_commit(service: Service) -> Commit:
     """The commit that a new repository starts with: it holds nothing and nobody made it."""
-    commit = _new_commit(service, "Repository created", "", [], {}, None)
+    commit = _new_commit(service, Words("Repository created"), "", [])
     return _named(replace(commit, committer=""))
-
-
-def _clean_head(service: Service, repository: Repository, branch: str) -> Commit:
-    head = service.records.branch(repository.id, branch).commit_id
-    if effective_changes(service, repository, branch):
-        raise bad_request("uncommitted changes (dirty branch)")
-    return service.records.commit(repository.id, head)
-
-
-def _commit_by_ref(service: Service, repository: Repository, ref: str) -> Commit:
-    try:
-        return service.commit_of(repository, ref)
-    except ApiError as error:
-        raise ApiError(error.status, f"get commit from ref {ref}: {error.message}") from None
 
 
 def _parent_of(service: Service, repository: Repository, commit: Commit, number: int) -> Commit | None:
@@ -223,12 +204,7 @@ def _merged(
 
 
 def _new_commit(
-    service: Service,
-    message: str,
-    meta_range_id: str,
-    parents: Sequence[Commit],
-    metadata: Mapping[str, str],
-    date: int | None,
+    service: Service, words: Words, meta_range_id: str, parents: Sequence[Commit], date: int | None = None
 ) -> Commit:
     return _named(
         Commit(
@@ -238,19 +214,12 @@ def _new_commit(
             parents=tuple(parent.id for parent in parents),
             version=1,
             generation=max((parent.generation for parent in parents), default=0) + 1,
-            message=message,
+            message=words.message,
             committer=service.user,
-            metadata=tuple(sorted(metadata.items())),
+            metadata=tuple(sorted((words.metadata or {}).items())),
         )
     )
 
 
 def _named(commit: Commit) -> Commit:
     return replace(commit, id=compute_commit_id(commit))
-
-
-def _advance(service: Service, repository: Repository, branch: str, commit: Commit) -> Commit:
-    service.records.add_commit(repository.id, commit)
-    service.records.move_branch(repository.id, branch, commit.id)
-    service.staging.clear(repository.id, branch)
-    return commit

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,15 @@ def not_found(message: str = "not found") -> ApiError:
 
 def bad_request(message: str) -> ApiError:
     return ApiError(400, message)
+
+
+@contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Errors inside say first what was tried."""
+    try:
+        yield
+    except ApiError as error:
+        raise ApiError(error.status, f"{prefix}: {error.message}") from None
 
 
 @dataclass(frozen=True)
@@ -231,11 +241,6 @@ def check_branch_name(name: str) -> None:
 def check_tag_name(name: str) -> None:
     if not name or _TAG_FORBIDDEN.search(name):
         raise bad_request("argument tagID: tag id: invalid value: validation error")
-
-
-def missing_branch(name: str) -> ApiError:
-    """What a write to a branch that is not there answers."""
-    return ApiError(404, f"branch '{name}' not found")
 
 
 _BOUNDARY = re.compile(r'boundary="?([^";]+)"?')

@@ -21,23 +21,23 @@ from lakeplan.sandbox.messages import (
     Response,
     bad_request,
     json_response,
-    missing_branch,
     not_found,
     page,
+    prefixed,
     read_part,
 )
 from lakeplan.sandbox.service import (
     CANNOT_WRITE,
-    Route,
     Service,
     check_not_protected,
     full_address,
     page_of_paths,
     read_object,
+    route,
     stored_form,
 )
 from lakeplan.values.objects import AddressType, Entry
-from lakeplan.values.repository import Commit, Repository
+from lakeplan.values.repository import Repository
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 MAX_PATHS_TO_DELETE = 1000
@@ -58,11 +58,11 @@ def shown(service: Service, repository: Repository, entry: Entry) -> dict[str, o
     }
 
 
+@route("POST", "/repositories/{repository}/branches/{branch}/objects")
 def upload(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     branch, path = request.params["branch"], request.required("path")
-    if service.records.find_branch(repository.id, branch) is None:
-        raise missing_branch(branch)
+    _check_branch(service, repository, branch)
     _check_conditions(service, repository, request, branch, path)
     check_not_protected(service, repository, branch, CANNOT_WRITE)
     content_type = request.headers.get("content-type", "") or DEFAULT_CONTENT_TYPE
@@ -107,10 +107,10 @@ def stage(service: Service, repository: Repository, branch: str, entry: Entry) -
     service.records.touch_branch(repository.id, branch)
 
 
+@route("GET", "/repositories/{repository}/refs/{ref}/objects")
 def get_object(service: Service, request: Request) -> Response:
     """The bytes, or 410 when the collector took them: the one answer that proves they are there."""
-    repository = service.repository(request)
-    entry = committing.find_entry(service, repository, request.params["ref"], request.required("path"))
+    repository, entry = _found(service, request)
     data = read_object(service, repository, entry)
     headers = _headers(entry)
     if data is None:
@@ -126,29 +126,29 @@ def get_object(service: Service, request: Request) -> Response:
     return Response(206, data[first : last + 1], headers)
 
 
+@route("HEAD", "/repositories/{repository}/refs/{ref}/objects")
 def head_object(service: Service, request: Request) -> Response:
     """Metadata only: it says 200 for collected objects too."""
-    repository = service.repository(request)
-    entry = committing.find_entry(service, repository, request.params["ref"], request.required("path"))
+    _, entry = _found(service, request)
     return Response(
         200, b"", {**_headers(entry), "Accept-Ranges": "bytes", "Content-Length": str(entry.size)}
     )
 
 
+@route("GET", "/repositories/{repository}/refs/{ref}/objects/stat")
 def stat_object(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
-    entry = committing.find_entry(service, repository, request.params["ref"], request.required("path"))
+    repository, entry = _found(service, request)
     return json_response(200, shown(service, repository, entry))
 
 
+@route("POST", "/repositories/{repository}/branches/{branch}/objects/copy")
 def copy_object(service: Service, request: Request) -> Response:
     """A copy has bytes of its own, at a new address."""
     repository = service.writable(request)
     branch, path = request.params["branch"], request.required("dest_path")
     body = request.object()
     source = body.string("src_path")
-    if service.records.find_branch(repository.id, branch) is None:
-        raise missing_branch(branch)
+    _check_branch(service, repository, branch)
     check_not_protected(service, repository, branch, CANNOT_WRITE)
     if body.boolean("shallow"):
         raise ApiError(501, "Not Implemented")
@@ -161,6 +161,7 @@ def copy_object(service: Service, request: Request) -> Response:
     return json_response(201, shown(service, repository, copied))
 
 
+@route("DELETE", "/repositories/{repository}/branches/{branch}/objects")
 def delete_object(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     branch, path = request.params["branch"], request.required("path")
@@ -170,6 +171,7 @@ def delete_object(service: Service, request: Request) -> Response:
     return NO_CONTENT
 
 
+@route("POST", "/repositories/{repository}/branches/{branch}/objects/delete")
 def delete_objects(service: Service, request: Request) -> Response:
     """Several at once. What is not there, branch included, is no error."""
     repository = service.writable(request)
@@ -194,6 +196,18 @@ def _delete(service: Service, repository: Repository, branch: str, path: str) ->
     else:
         service.staging.forget(repository.id, branch, path)
     service.records.touch_branch(repository.id, branch)
+
+
+def _found(service: Service, request: Request) -> tuple[Repository, Entry]:
+    """The object that a request names. Raises ApiError 404."""
+    repository = service.repository(request)
+    ref, path = request.params["ref"], request.required("path")
+    return repository, committing.find_entry(service, repository, ref, path)
+
+
+def _check_branch(service: Service, repository: Repository, branch: str) -> None:
+    if service.records.find_branch(repository.id, branch) is None:
+        raise ApiError(404, f"branch '{branch}' not found")
 
 
 def _headers(entry: Entry) -> dict[str, str]:
@@ -226,26 +240,15 @@ def _check_conditions(
         raise ApiError(412, "Precondition failed") if present else not_found()
 
 
-OBJECT_ROUTES = (
-    Route("POST", "/repositories/{repository}/branches/{branch}/objects", upload),
-    Route("DELETE", "/repositories/{repository}/branches/{branch}/objects", delete_object),
-    Route("POST", "/repositories/{repository}/branches/{branch}/objects/delete", delete_objects),
-    Route("POST", "/repositories/{repository}/branches/{branch}/objects/copy", copy_object),
-    Route("GET", "/repositories/{repository}/refs/{ref}/objects", get_object),
-    Route("HEAD", "/repositories/{repository}/refs/{ref}/objects", head_object),
-    Route("GET", "/repositories/{repository}/refs/{ref}/objects/stat", stat_object),
-)
-
-
 LINKABLE_SECONDS = 24 * 3600
 
 
+@route("PUT", "/repositories/{repository}/branches/{branch}/objects")
 def stage_object(service: Service, request: Request) -> Response:
     """Puts an address under a path. An address of the repository's own is taken, whatever its age."""
     repository = service.writable(request)
     branch, path = request.params["branch"], request.required("path")
-    if service.records.find_branch(repository.id, branch) is None:
-        raise missing_branch(branch)
+    _check_branch(service, repository, branch)
     body = request.object()
     address = body.string("physical_address")
     entry = _entry(service, repository, path, address, body)
@@ -257,6 +260,7 @@ def stage_object(service: Service, request: Request) -> Response:
     return json_response(201, answer)
 
 
+@route("GET", "/repositories/{repository}/branches/{branch}/staging/backing")
 def get_physical_address(service: Service, request: Request) -> Response:
     """An address to upload to, linkable for 24 hours under this path of this branch, as often as one likes.
 
@@ -270,6 +274,7 @@ def get_physical_address(service: Service, request: Request) -> Response:
     return json_response(200, {"physical_address": full, "presigned_url": None})
 
 
+@route("PUT", "/repositories/{repository}/branches/{branch}/staging/backing")
 def link_physical_address(service: Service, request: Request) -> Response:
     """Puts an uploaded object under the path. Addresses outside the namespace need no signature."""
     repository = service.writable(request)
@@ -278,8 +283,7 @@ def link_physical_address(service: Service, request: Request) -> Response:
     entry = _entry(service, repository, path, body.child("staging").string("physical_address"), body)
     if entry.address_type is AddressType.RELATIVE:
         _check_signature(service, repository, branch, entry)
-    if service.records.find_branch(repository.id, branch) is None:
-        raise missing_branch(branch)
+    _check_branch(service, repository, branch)
     check_not_protected(service, repository, branch, CANNOT_WRITE)
     stage(service, repository, branch, entry)
     return json_response(200, shown(service, repository, entry))
@@ -321,16 +325,10 @@ def _entry(service: Service, repository: Repository, path: str, address: str, bo
     )
 
 
-STAGING_ROUTES = (
-    Route("PUT", "/repositories/{repository}/branches/{branch}/objects", stage_object),
-    Route("GET", "/repositories/{repository}/branches/{branch}/staging/backing", get_physical_address),
-    Route("PUT", "/repositories/{repository}/branches/{branch}/staging/backing", link_physical_address),
-)
-
-
 _COMMON_PREFIX = "common_prefix"
 
 
+@route("GET", "/repositories/{repository}/refs/{ref}/objects/ls")
 def list_objects(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     tree = committing.visible_tree(service, repository, request.params["ref"])
@@ -348,6 +346,7 @@ def list_objects(service: Service, request: Request) -> Response:
     return page(results, has_more=chosen.has_more, next_offset=chosen.next_offset)
 
 
+@route("GET", "/repositories/{repository}/branches/{branch}/diff")
 def diff_uncommitted(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     branch = request.params["branch"]
@@ -359,6 +358,7 @@ def diff_uncommitted(service: Service, request: Request) -> Response:
     return _differences(request, [replace(d, size=0) if d.type == "removed" else d for d in found])
 
 
+@route("GET", "/repositories/{repository}/refs/{left}/diff/{right}")
 def diff_refs(service: Service, request: Request) -> Response:
     """``three_dot``, the default: what the right side brought since both had the same. ``two_dot``: how the
     right side differs from the left."""
@@ -366,7 +366,10 @@ def diff_refs(service: Service, request: Request) -> Response:
     if kind not in ("three_dot", "two_dot"):
         raise bad_request('parameter "type" in query has an error: value is not one of the allowed values')
     repository = service.repository(request)
-    commits = [_commit_of(service, repository, request.params[side]) for side in ("left", "right")]
+    commits = []
+    for ref in (request.params["left"], request.params["right"]):
+        with prefixed(f"get commit by ref {ref}"):
+            commits.append(service.commit_of(repository, ref))
     left, right = (committing.tree_of(service, repository, commit) for commit in commits)
     if kind == "two_dot":
         return _differences(request, graph.diff(left, right))
@@ -375,13 +378,6 @@ def diff_refs(service: Service, request: Request) -> Response:
         raise bad_request("no merge base")
     before = committing.tree_of(service, repository, base)
     return _differences(request, graph.diff_from_base(before, left, right))
-
-
-def _commit_of(service: Service, repository: Repository, ref: str) -> Commit:
-    try:
-        return service.commit_of(repository, ref)
-    except ApiError as error:
-        raise ApiError(error.status, f"get commit by ref {ref}: {error.message}") from None
 
 
 def _differences(request: Request, differences: Sequence[graph.Difference]) -> Response:
@@ -395,10 +391,3 @@ def _differences(request: Request, differences: Sequence[graph.Difference]) -> R
             d = by_path[name]
             results.append({"path": d.path, "path_type": "object", "size_bytes": d.size, "type": d.type})
     return page(results, has_more=chosen.has_more, next_offset=chosen.next_offset)
-
-
-LISTING_ROUTES = (
-    Route("GET", "/repositories/{repository}/refs/{ref}/objects/ls", list_objects),
-    Route("GET", "/repositories/{repository}/branches/{branch}/diff", diff_uncommitted),
-    Route("GET", "/repositories/{repository}/refs/{left}/diff/{right}", diff_refs),
-)

@@ -20,31 +20,20 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.sandbox import branches, collection, objects, settings
 from lakeplan.sandbox.faults import Faults, Recorded
 from lakeplan.sandbox.messages import ApiError, Request, Response, error_response, not_found
-from lakeplan.sandbox.service import Flavor, Options, Route, Router, Service
+from lakeplan.sandbox.service import ROUTES, Flavor, Options, Route, Router, Service
 from lakeplan.sandbox.storage import PRESIGNED_PATH
 
-_OPEN_SOURCE: tuple[Route, ...] = (
-    *settings.CONFIG_ROUTES,
-    *settings.REPOSITORY_ROUTES,
-    *branches.BRANCH_ROUTES,
-    *branches.COMMIT_ROUTES,
-    *branches.TAG_ROUTES,
-    *objects.OBJECT_ROUTES,
-    *objects.LISTING_ROUTES,
-    *objects.STAGING_ROUTES,
-    *settings.SETTINGS_ROUTES,
-    *settings.METADATA_ROUTES,
-    *collection.ROUTES,
-)
+HANDLERS = (branches, collection, objects, settings)
+"""The modules whose handlers declare the routes."""
 
 
 def routes_of(flavor: Flavor) -> tuple[Route, ...]:
     """The routes that a server of this flavour answers."""
-    return (*_OPEN_SOURCE, *settings.ENTERPRISE_ROUTES) if flavor == "enterprise" else _OPEN_SOURCE
+    return tuple(route for route in ROUTES if route.flavor in ("oss", flavor))
 
 
 def router_of(flavor: Flavor) -> Router:
-    return Router(iter(routes_of(flavor)))
+    return Router(routes_of(flavor))
 
 
 class Sandbox:

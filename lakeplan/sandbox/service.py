@@ -276,16 +276,33 @@ class Route:
     pattern: str
     handler: Handler
     public: bool = False
+    flavor: Flavor = "oss"
 
     @property
     def expression(self) -> re.Pattern[str]:
         return re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", self.pattern))
 
 
+ROUTES: list[Route] = []
+"""All that the modules of handlers declare."""
+
+
+def route(
+    method: str, pattern: str, *, public: bool = False, flavor: Flavor = "oss"
+) -> Callable[[Handler], Handler]:
+    """Declares that a handler answers here: in both flavours, or in Enterprise only."""
+
+    def declare(handler: Handler) -> Handler:
+        ROUTES.append(Route(method, pattern, handler, public, flavor))
+        return handler
+
+    return declare
+
+
 class Router:
     """Finds the route of a request. Parts of a path are percent-decoded after they were told apart."""
 
-    def __init__(self, routes: Iterator[Route]) -> None:
+    def __init__(self, routes: Iterable[Route]) -> None:
         self._routes: dict[str, list[tuple[re.Pattern[str], Route]]] = {}
         for route in routes:
             self._routes.setdefault(route.method, []).append((route.expression, route))

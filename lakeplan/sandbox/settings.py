@@ -28,7 +28,7 @@ from lakeplan.sandbox.messages import (
     not_found,
     paged,
 )
-from lakeplan.sandbox.service import Route, Service, dump_refs
+from lakeplan.sandbox.service import Service, dump_refs, route
 from lakeplan.sandbox.storage import (
     BRANCH_LIFECYCLE,
     BRANCH_PROTECTION,
@@ -44,6 +44,7 @@ DUMP_TASK = "dump"
 NO_PRESIGN = "local adapter presigned URL: operation not supported"
 
 
+@route("GET", "/repositories/{repository}/metadata/object/{type}/{id}")
 def get_object(service: Service, request: Request) -> Response:
     """The file; with ``presign`` a redirect to a link, whether or not the file is there."""
     repository = service.repository(request)
@@ -63,6 +64,8 @@ def get_object(service: Service, request: Request) -> Response:
     return Response(200, data, {"Content-Type": "application/octet-stream"})
 
 
+@route("GET", "/repositories/{repository}/metadata/meta_range/{id}")
+@route("GET", "/repositories/{repository}/metadata/range/{id}")
 def get_location(service: Service, request: Request) -> Response:
     """Where the file of an id would be: a server does not look whether it is."""
     service.repository(request)
@@ -70,11 +73,13 @@ def get_location(service: Service, request: Request) -> Response:
     return json_response(200, {"location": location}, {"Location": location})
 
 
+@route("PUT", "/repositories/{repository}/refs/dump")
 def dump(service: Service, request: Request) -> Response:
     ids = dump_refs(service, service.repository(request), manifest=True)
     return json_response(201, asdict(ids))
 
 
+@route("POST", "/repositories/{repository}/dump")
 def start_dump(service: Service, request: Request) -> Response:
     """The task is done at once; the answers are those of a task. It writes no manifest."""
     repository = service.repository(request)
@@ -85,28 +90,18 @@ def start_dump(service: Service, request: Request) -> Response:
     return json_response(202, {"id": task})
 
 
+@route("GET", "/repositories/{repository}/dump")
 def dump_status(service: Service, request: Request) -> Response:
     repository = service.repository(request)
-    status = service.settings.document(repository.id, DUMP_TASK, request.required("task_id"))
-    if status is None:
-        raise not_found()
-    return json_response(200, status)
+    return json_response(
+        200, service.settings.document(repository.id, DUMP_TASK, request.required("task_id"))
+    )
 
 
 def timestamp(service: Service) -> str:
     """RFC 3339 in UTC, as tasks and pull requests have it."""
     moment = service.options.clock().astimezone(timezone.utc)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-METADATA_ROUTES = (
-    Route("GET", "/repositories/{repository}/metadata/object/{type}/{id}", get_object),
-    Route("GET", "/repositories/{repository}/metadata/meta_range/{id}", get_location),
-    Route("GET", "/repositories/{repository}/metadata/range/{id}", get_location),
-    Route("PUT", "/repositories/{repository}/refs/dump", dump),
-    Route("POST", "/repositories/{repository}/dump", start_dump),
-    Route("GET", "/repositories/{repository}/dump", dump_status),
-)
 
 
 UNSET_ETAG = ""
@@ -120,6 +115,7 @@ def stored_rules(service: Service, repository: Repository) -> GcRules | None:
     return GcRules(value["default_retention_days"], value["branches"])
 
 
+@route("GET", "/repositories/{repository}/settings/gc_rules")
 def get_gc_rules(service: Service, request: Request) -> Response:
     rules = stored_rules(service, service.repository(request))
     if rules is None:
@@ -131,6 +127,7 @@ def get_gc_rules(service: Service, request: Request) -> Response:
     return json_response(200, body)
 
 
+@route("PUT", "/repositories/{repository}/settings/gc_rules")
 def set_gc_rules(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     body = request.object()
@@ -143,6 +140,7 @@ def set_gc_rules(service: Service, request: Request) -> Response:
     return NO_CONTENT
 
 
+@route("DELETE", "/repositories/{repository}/settings/gc_rules")
 def delete_gc_rules(service: Service, request: Request) -> Response:
     store_rules(service, service.writable(request), None)
     return NO_CONTENT
@@ -161,6 +159,9 @@ def store_rules(service: Service, repository: Repository, rules: GcRules | None)
         service.settings.put(repository.id, GC_RULES, value)
 
 
+@route("GET", "/repositories/{repository}/gc/rules/set_allowed")
+@route("GET", "/repositories/{repository}/branch_protection/set_allowed")
+@route("GET", "/repositories/{repository}/settings/branch_lifecycle/set_allowed", flavor="enterprise")
 def set_allowed(service: Service, request: Request) -> Response:
     """Asks for the permission only: a repository that does not exist gets the same answer."""
     return NO_CONTENT
@@ -184,11 +185,13 @@ def check_if_match(request: Request, current: object) -> None:
         raise ApiError(412, "Precondition failed")
 
 
+@route("GET", "/repositories/{repository}/settings/branch_protection")
 def get_branch_protection(service: Service, request: Request) -> Response:
     rules = service.settings.get(service.repository(request).id, BRANCH_PROTECTION) or []
     return json_response(200, rules, {"ETag": etag_of(rules)})
 
 
+@route("PUT", "/repositories/{repository}/settings/branch_protection")
 def set_branch_protection(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     rules = request.json()
@@ -209,30 +212,18 @@ def _days(body: Fields, name: str) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
-_RULES = "/repositories/{repository}/settings/gc_rules"
-_PROTECTION = "/repositories/{repository}/settings/branch_protection"
-
-SETTINGS_ROUTES = (
-    Route("GET", _RULES, get_gc_rules),
-    Route("PUT", _RULES, set_gc_rules),
-    Route("DELETE", _RULES, delete_gc_rules),
-    Route("GET", "/repositories/{repository}/gc/rules/set_allowed", set_allowed),
-    Route("GET", _PROTECTION, get_branch_protection),
-    Route("PUT", _PROTECTION, set_branch_protection),
-    Route("GET", "/repositories/{repository}/branch_protection/set_allowed", set_allowed),
-)
-
-
 MAX_POLICY_ID = 32
 _OBJECT_RULE_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
+@route("GET", "/repositories/{repository}/settings/branch_lifecycle/policies", flavor="enterprise")
 def get_policies(service: Service, request: Request) -> Response:
     """Unset policies are an empty list with an empty ETag."""
     policies = service.settings.get(service.repository(request).id, BRANCH_LIFECYCLE)
     return json_response(200, {"policies": policies or []}, {"ETag": etag_of(policies)})
 
 
+@route("PUT", "/repositories/{repository}/settings/branch_lifecycle/policies", flavor="enterprise")
 def set_policies(service: Service, request: Request) -> Response:
     """Replaces the list and answers with it, ids assigned."""
     repository = service.writable(request)
@@ -246,6 +237,7 @@ def set_policies(service: Service, request: Request) -> Response:
     return json_response(200, {"policies": policies}, {"ETag": etag_of(policies)})
 
 
+@route("DELETE", "/repositories/{repository}/settings/branch_lifecycle/policies", flavor="enterprise")
 def delete_policies(service: Service, request: Request) -> Response:
     """Idempotent; the API takes no If-Match here."""
     repository = service.writable(request)
@@ -276,6 +268,7 @@ def _policy(body: Fields, default_branch: str) -> dict[str, object]:
     return policy
 
 
+@route("GET", "/repositories/{repository}/settings/object_lifecycle", flavor="enterprise")
 def get_object_rules(service: Service, request: Request) -> Response:
     rules = service.settings.get(service.repository(request).id, OBJECT_LIFECYCLE)
     if rules is None:
@@ -283,6 +276,7 @@ def get_object_rules(service: Service, request: Request) -> Response:
     return json_response(200, {"rules": rules}, {"ETag": etag_of(rules)})
 
 
+@route("PUT", "/repositories/{repository}/settings/object_lifecycle", flavor="enterprise")
 def set_object_rules(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     rules = [_object_rule(rule) for rule in request.object().objects("rules")]
@@ -293,6 +287,7 @@ def set_object_rules(service: Service, request: Request) -> Response:
     return NO_CONTENT
 
 
+@route("DELETE", "/repositories/{repository}/settings/object_lifecycle", flavor="enterprise")
 def delete_object_rules(service: Service, request: Request) -> Response:
     service.settings.unset(service.writable(request).id, OBJECT_LIFECYCLE)
     return NO_CONTENT
@@ -315,20 +310,6 @@ def _object_rule(body: Fields) -> dict[str, object]:
     return rule
 
 
-_POLICIES = "/repositories/{repository}/settings/branch_lifecycle/policies"
-_OBJECTS = "/repositories/{repository}/settings/object_lifecycle"
-
-ENTERPRISE_ROUTES = (
-    Route("GET", _POLICIES, get_policies),
-    Route("PUT", _POLICIES, set_policies),
-    Route("DELETE", _POLICIES, delete_policies),
-    Route("GET", "/repositories/{repository}/settings/branch_lifecycle/set_allowed", set_allowed),
-    Route("GET", _OBJECTS, get_object_rules),
-    Route("PUT", _OBJECTS, set_object_rules),
-    Route("DELETE", _OBJECTS, delete_object_rules),
-)
-
-
 VERSION = "1.84.0-sandbox"
 ENTERPRISE_VERSION = "1.108.0-sandbox"
 PULL = "pull"
@@ -341,10 +322,12 @@ def version_of(service: Service) -> dict[str, str]:
     return {"version": VERSION, "version_context": "lakeFS"}
 
 
+@route("GET", "/config/version")
 def get_version(service: Service, request: Request) -> Response:
     return json_response(200, version_of(service))
 
 
+@route("GET", "/config")
 def get_config(service: Service, request: Request) -> Response:
     return json_response(
         200,
@@ -358,10 +341,12 @@ def get_config(service: Service, request: Request) -> Response:
     )
 
 
+@route("GET", "/config/storage")
 def get_storage(service: Service, request: Request) -> Response:
     return json_response(200, _storage(service))
 
 
+@route("GET", "/healthcheck", public=True)
 def healthcheck(service: Service, request: Request) -> Response:
     return Response(204)
 
@@ -382,6 +367,7 @@ def _storage(service: Service) -> dict[str, object]:
     }
 
 
+@route("GET", "/repositories/{repository}/pulls")
 def list_pulls(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     status = request.text("status", "open")
@@ -391,6 +377,7 @@ def list_pulls(service: Service, request: Request) -> Response:
     return paged(request, [(id, pull) for id, pull in found if status in ("all", pull["status"])])
 
 
+@route("POST", "/repositories/{repository}/pulls")
 def create_pull(service: Service, request: Request) -> Response:
     """Deleting the source branch later does not close it."""
     repository = service.writable(request)
@@ -413,23 +400,10 @@ def create_pull(service: Service, request: Request) -> Response:
     return json_response(201, {"id": id})
 
 
+@route("GET", "/repositories/{repository}/pulls/{pull}")
 def get_pull(service: Service, request: Request) -> Response:
     repository = service.repository(request)
-    pull = service.settings.document(repository.id, PULL, request.params["pull"])
-    if pull is None:
-        raise not_found()
-    return json_response(200, pull)
-
-
-CONFIG_ROUTES = (
-    Route("GET", "/config/version", get_version),
-    Route("GET", "/config", get_config),
-    Route("GET", "/config/storage", get_storage),
-    Route("GET", "/healthcheck", healthcheck, public=True),
-    Route("GET", "/repositories/{repository}/pulls", list_pulls),
-    Route("POST", "/repositories/{repository}/pulls", create_pull),
-    Route("GET", "/repositories/{repository}/pulls/{pull}", get_pull),
-)
+    return json_response(200, service.settings.document(repository.id, PULL, request.params["pull"]))
 
 
 def shown(repository: Repository) -> dict[str, object]:
@@ -443,10 +417,12 @@ def shown(repository: Repository) -> dict[str, object]:
     }
 
 
+@route("GET", "/repositories")
 def list_repositories(service: Service, request: Request) -> Response:
     return paged(request, [(r.id, shown(r)) for r in service.records.repositories()])
 
 
+@route("POST", "/repositories")
 def create_repository(service: Service, request: Request) -> Response:
     body = request.object()
     name, url = body.string("name"), body.string("storage_namespace")
@@ -475,11 +451,13 @@ def create_repository(service: Service, request: Request) -> Response:
     return json_response(201, answer)
 
 
+@route("GET", "/repositories/{repository}")
 def get_repository(service: Service, request: Request) -> Response:
     check_repository_name(request.params["repository"])
     return json_response(200, shown(service.repository(request)))
 
 
+@route("DELETE", "/repositories/{repository}")
 def delete_repository(service: Service, request: Request) -> Response:
     """The state goes; the files of the namespace stay, as on a real server."""
     repository = service.repository(request)
@@ -489,11 +467,13 @@ def delete_repository(service: Service, request: Request) -> Response:
     return NO_CONTENT
 
 
+@route("GET", "/repositories/{repository}/metadata")
 def get_metadata(service: Service, request: Request) -> Response:
     repository = service.repository(request)
     return json_response(200, service.settings.get(repository.id, METADATA) or {})
 
 
+@route("POST", "/repositories/{repository}/metadata")
 def set_metadata(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     added = request.object().mapping("metadata")
@@ -502,20 +482,10 @@ def set_metadata(service: Service, request: Request) -> Response:
     return NO_CONTENT
 
 
+@route("DELETE", "/repositories/{repository}/metadata")
 def delete_metadata(service: Service, request: Request) -> Response:
     repository = service.writable(request)
     gone = set(request.object().strings("keys"))
     present = service.settings.get(repository.id, METADATA) or {}
     service.settings.put(repository.id, METADATA, {k: v for k, v in present.items() if k not in gone})
     return NO_CONTENT
-
-
-REPOSITORY_ROUTES = (
-    Route("GET", "/repositories", list_repositories),
-    Route("POST", "/repositories", create_repository),
-    Route("GET", "/repositories/{repository}", get_repository),
-    Route("DELETE", "/repositories/{repository}", delete_repository),
-    Route("GET", "/repositories/{repository}/metadata", get_metadata),
-    Route("POST", "/repositories/{repository}/metadata", set_metadata),
-    Route("DELETE", "/repositories/{repository}/metadata", delete_metadata),
-)

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from lakeplan.formats.namespace import DUMMY_KEY, ROOT_DUMMY_KEY, metadata_key
 from lakeplan.formats.ranges import read_metarange, read_range, write_metarange, write_ranges
 from lakeplan.sandbox.graph import Tree, in_order
-from lakeplan.sandbox.messages import ApiError, bad_request
+from lakeplan.sandbox.messages import ApiError, bad_request, not_found
 from lakeplan.sandbox.records import Store
 from lakeplan.values.objects import AddressType, Entry
 
@@ -249,10 +249,12 @@ class Settings:
         self._store.run("DELETE FROM settings WHERE repository = ? AND name = ?", repository, name)
 
     def document(self, repository: str, kind: str, id: str) -> Any:
-        """The document, or None."""
+        """The document. Raises ApiError 404."""
         sql = "SELECT value FROM documents WHERE repository = ? AND kind = ? AND id = ?"
         rows = self._store.rows(sql, repository, kind, id)
-        return json.loads(str(rows[0][0])) if rows else None
+        if not rows:
+            raise not_found()
+        return json.loads(str(rows[0][0]))
 
     def documents(self, repository: str, kind: str) -> list[tuple[str, Any]]:
         """(id, document) of a kind, by id."""
