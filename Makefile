@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test lint check format docs house bench series chaos fuzz mutants warm clean
+.PHONY: help setup java demo test lint check quick format docs house bench series chaos fuzz mutants warm clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -34,6 +34,10 @@ lint: setup  ## format, lint, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+QUICK := tests/values tests/retention tests/review tests/tree tests/formats tests/branches
+quick: lint  ## lint, and the tests of pure rules without random ones: under a minute
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not (spark or golden or hypothesis)" $(QUICK)
 
 check: lint test  ## everything a contributor needs; warnings are errors in all tests
 

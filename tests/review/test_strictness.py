@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.review.strictness import (
-    EVERY,
+    JUDGED_ELSEWHERE,
     LIFECYCLE,
     SAFETY,
     SERVER,
@@ -35,6 +35,8 @@ from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_plan, load_plan
 from lakeplan.values.settings import LifecycleSettings
 from lakeplan.values.sweep import Hold, SweepSettings, Versions
+
+EVERY = (*SWEEP, *SAFETY, *LIFECYCLE, *TREE, *SERVER, *JUDGED_ELSEWHERE)
 
 SOONER, LATER = date(2027, 1, 1), date(2028, 1, 1)
 SETTINGS = st.builds(
