@@ -11,8 +11,7 @@ import pytest
 from lakeplan.cli.main import whole_command
 from lakeplan.values.gate_names import GATES
 from tools.reference.commands import leaves
-from tools.reference.environment import variables
-from tools.reference.settings import SECTIONS, keys_of
+from tools.reference.settings import SECTIONS, keys_of, variables
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(p.name for p in DOCS.glob("*.md"))

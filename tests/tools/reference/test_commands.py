@@ -6,9 +6,7 @@ import pytest
 
 from lakeplan.cli.main import whole_command
 from lakeplan.errors import ExitCode
-from tools.reference.commands import Leaf, commands_page, leaves
-from tools.reference.help_text import split_help
-from tools.reference.outcomes import EVERY, EXITS
+from tools.reference.commands import EVERY, EXITS, Leaf, commands_page, leaves, split_help
 
 LEAVES = list(leaves(whole_command()))
 PAGE = commands_page()

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.reference.__main__ import main
-from tools.reference.pages import PAGES
+from tools.reference.__main__ import PAGES, main
 
 DOCS = Path(__file__).parents[3] / "docs"
 

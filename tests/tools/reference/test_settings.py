@@ -13,8 +13,7 @@ import lakeplan
 from lakeplan.cli.main import whole_command
 from lakeplan.tree.schemas import load_schema
 from tools.reference.commands import leaves
-from tools.reference.environment import variables
-from tools.reference.settings import SECTIONS, Section, keys_of, settings_page
+from tools.reference.settings import SECTIONS, Section, keys_of, settings_page, variables
 
 NOT_OURS = {
     *("HOME", "PATH", "PWD", "PYSPARK_GATEWAY_PORT", "AZURE_CONFIG_DIR", "AZURE_FEDERATED_TOKEN_FILE"),
