@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from lakeplan.output.plan import summary_text
 from lakeplan.output.plan_changes import key_of, loosened
+from lakeplan.output.plan_impact import scope_of
 from lakeplan.output.text import safe
 
 Json = Mapping[str, Any]
@@ -84,7 +85,7 @@ def _gates(
     every += [(g, place_of(r["source"])) for r in document["repositories"] for g in r["gates"]]
     for gate, place in every:
         if gate["outcome"] == outcome:
-            scope = "the whole plan" if gate["scope"] == "plan" else gate["scope"]
+            scope = scope_of(gate["scope"])
             opens = f"\noverride with {gate['opens_with']}" if gate["opens_with"] and level == "error" else ""
             yield Annotation(level, f"{word} {gate['gate']}", f"{scope}: {gate['message']}{opens}", place)
 
@@ -169,7 +170,7 @@ def _repository(suite: ET.Element, repository: Json, tree: str) -> None:
 
 
 def _gate(suite: ET.Element, gate: Json, place: Place | None, tree: str) -> None:
-    scope = "the whole plan" if gate["scope"] == "plan" else gate["scope"]
+    scope = scope_of(gate["scope"])
     case = _case(suite, scope, gate["gate"], place, tree)
     if gate["outcome"] == "refused":
         at = f"at {_where(place)}\n" if place else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.page import Cell, Page, names, names_of
 from lakeplan.output.text import count, counted, days, moment, size
 
 Json = Mapping[str, Any]
@@ -71,23 +71,17 @@ def render_explain(document: Json, console: Console) -> None:
 def _object(page: Page, subject: Json) -> None:
     amount = "size unknown" if subject["size_bytes"] is None else size(subject["size_bytes"])
     page.line(Cell(subject["address"], "bold"), f"  {amount}")
-    if subject["path_count"]:
-        page.hanging(
-            Cell("paths", "dim"), page.join(_names(subject["paths"], subject["path_count"])), indent=2
-        )
+    held_by = ""
     if subject["commits"]:
-        first, last = subject["first_commit"], subject["last_commit"]
-        text = f"{counted(subject['commits'], 'commit')}, {_commit_text(first)}"
-        if subject["commits"] > 1:
-            text += f" to {_commit_text(last)}"
-        page.hanging(Cell("held by", "dim"), page.join(text), indent=2)
+        held_by = f"{counted(subject['commits'], 'commit')}, {_commit_text(subject['first_commit'])}"
+        held_by += f" to {_commit_text(subject['last_commit'])}" if subject["commits"] > 1 else ""
+    page.facts({"paths": names_of(subject["paths"], subject["path_count"]), "held by": held_by})
     if subject["only_by_alias"]:
         page.line("held under a full address elsewhere that may mean this object", indent=2)
-    if subject["staged"]:
-        page.hanging(Cell("staged", "dim"), page.join(names(subject["staged"], 5)), indent=2)
+    stored = ""
     if subject["stored"] is not None:
-        when = f"yes, since {moment(subject['stored_at'])}" if subject["stored"] else "no"
-        page.hanging(Cell("in storage", "dim"), page.join(when), indent=2)
+        stored = f"yes, since {moment(subject['stored_at'])}" if subject["stored"] else "no"
+    page.facts({"staged": names(subject["staged"], 5), "in storage": stored})
     for verdict in subject["verdicts"]:
         _verdict(page, verdict, subject["commits"])
 
@@ -98,12 +92,8 @@ def _commit(page: Page, subject: Json) -> None:
     page.line(f"created {moment(subject['creation_date'])}", indent=2)
     if not subject["holds_data"]:
         page.line("holds no objects: a first commit", indent=2)
-    if subject["head_of"]:
-        page.hanging(Cell("HEAD of", "dim"), page.join(names(subject["head_of"])), indent=2)
-    if subject["tags"]:
-        page.hanging(
-            Cell("tags", "dim"), page.join(f"{names(subject['tags'])} (tags protect nothing)"), indent=2
-        )
+    tags = f"{names(subject['tags'])} (tags protect nothing)" if subject["tags"] else ""
+    page.facts({"HEAD of": names(subject["head_of"]), "tags": tags})
     for verdict in subject["verdicts"]:
         _verdict(page, verdict, 1)
 
@@ -152,7 +142,7 @@ def _verdict(page: Page, verdict: Json, holders: int) -> None:
             kept += f" ({count(verdict['commits_kept_documented'])} by the documented rule)"
         more.append(kept)
     if verdict["branch_count"] > 1:
-        more.append(f"branches: {_names(verdict['branches'], verdict['branch_count'])}")
+        more.append(f"branches: {names_of(verdict['branches'], verdict['branch_count'])}")
     if more:
         page.hanging(Cell("also", "dim"), *(page.join(one) for one in more), indent=4)
     if verdict["walk"] and verdict["status"] != "no_rules":
@@ -264,8 +254,3 @@ def _commit_text(commit: Json) -> str:
 
 def _id(commit_id: str) -> str:
     return commit_id[:ID_SHOWN]
-
-
-def _names(shown: Sequence[str], total: int) -> str:
-    more = total - len(shown)
-    return ", ".join(shown) + (f" and {count(more)} more" if more > 0 else "")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeplan.output.markdown_repository import changes_of, details_of, loudest_first, run_branches
-from lakeplan.output.page import code, folded, length, prose, table
-from lakeplan.output.plan import summary_text
+from lakeplan.output.page import code, folded, length, names, prose, table
+from lakeplan.output.plan import circumstances, summary_text
 from lakeplan.output.plan_changes import STRICTER, key_of, loosened, loosening_title, writing
-from lakeplan.output.plan_impact import gates_of
-from lakeplan.output.text import counted, moment
+from lakeplan.output.plan_impact import failure_groups, gates_of, scope_of
+from lakeplan.output.text import counted
 
 Json = Mapping[str, Any]
 
@@ -93,9 +93,7 @@ def _several(keys: Sequence[str]) -> str:
 
 
 def _names(values: Sequence[str], limit: int | None = _NAMES) -> str:
-    shown = values if limit is None else values[:limit]
-    more = f" and {len(values) - len(shown):,} more" if len(values) > len(shown) else ""
-    return ", ".join(code(v) for v in shown) + more
+    return names(values, limit, code)
 
 
 def _head(document: Json, tree: str, *, compact: bool = False) -> str:
@@ -144,7 +142,7 @@ def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool)
     for gate in gates_of(document):
         if gate["outcome"] in outcomes:
             message = "" if compact else gate["message"]
-            groups.setdefault((gate["gate"], message, gate["opens_with"]), []).append(_scope(gate["scope"]))
+            groups.setdefault((gate["gate"], message, gate["opens_with"]), []).append(scope_of(gate["scope"]))
     lines = []
     for (name, message, opens), scopes in groups.items():
         about = _names(scopes, _NAMES if compact else None)
@@ -154,17 +152,8 @@ def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool)
     return "".join(lines)
 
 
-def _scope(scope: str) -> str:
-    return "the whole plan" if scope == "plan" else scope
-
-
 def _failed(document: Json) -> str:
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    failures = ((r, r["failure"]) for r in document["repositories"])
-    for repository, failure in failures:
-        if failure is not None:
-            key = (failure["message"], failure["where"], failure["hint"])
-            groups.setdefault(key, []).append(key_of(repository))
+    groups = failure_groups(document["repositories"])
     if not groups:
         return ""
     lines = []
@@ -180,7 +169,7 @@ def _tail(document: Json) -> str:
     notes = []
     for gate in gates_of(document):
         if gate["outcome"] == "warned":
-            text = f"{code(gate['gate'])} of {code(_scope(gate['scope']))}"
+            text = f"{code(gate['gate'])} of {code(scope_of(gate['scope']))}"
             notes.append(f"- {text}: {prose(gate['message'])}\n")
     notes += [f"- {prose(text)}\n" for text in document["warnings"]]
     for repository in document["repositories"]:
@@ -194,19 +183,9 @@ def _tail(document: Json) -> str:
 
 
 def _circumstances(document: Json) -> str:
-    parts = [f"Judged at {moment(document['as_of'])}"]
-    if document["tree_commit"]:
-        parts.append(f"tree commit {code(document['tree_commit'][:12])}")
-    if document["base"]:
-        parts.append(f"base {code(document['base'][:12])}")
-    if document["targets"]:
-        parts.append(f"only {_names(document['targets'])}")
-    if document["simulate"] == "none":
-        parts.append("not simulated")
-    if document["allowed"]:
-        parts.append(f"allowed: {_names(document['allowed'])}")
-    parts.append(f"plan {code(document['digest'][:12])}")
-    return "\n<sub>" + ", ".join(parts) + ".</sub>\n"
+    """As the plan on a terminal has them; that it was read only is no matter of the comment."""
+    parts = circumstances({**document, "read_only": False}, code, _NAMES)
+    return f"\n<sub>{', '.join(parts)}, plan {code(document['digest'][:12])}.</sub>\n"
 
 
 def _cut_lines(text: str, room: int) -> str:

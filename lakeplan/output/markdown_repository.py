@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lakeplan.output.lifecycle import losses, only_here, stale_first, then_goes
-from lakeplan.output.page import code, folded, prose, table
+from lakeplan.output.page import code, folded, names, prose, table
 from lakeplan.output.plan_changes import change_rows, fold, key_of, writes
 from lakeplan.output.plan_impact import AT_MOST, NO_REASON
 from lakeplan.output.plan_settings import BY_RUN, TITLES, going_of, settings_of, staying_of, why_they_stay
@@ -141,10 +141,9 @@ def _deletions(setting: Json) -> list[str]:
     if not any(counts.values()):
         return []
     going = [with_losses(f) for f in setting["fates"] if f["goes_at"] and not f["before_at"]]
-    more = f" and {len(going) - _BRANCHES:,} more" if len(going) > _BRANCHES else ""
     now, month = counts.get("now", 0), counts.get("plus_30_days", 0)
     text = f"branches that newly go: {count(now)} now, {count(month)} within 30 days"
-    return [text + (f": {', '.join(going[:_BRANCHES])}{more}" if going else "")]
+    return [text + (f": {names(going, _BRANCHES)}" if going else "")]
 
 
 def _title(repository: Json, words: str) -> str:
@@ -197,10 +196,7 @@ def details_of(repository: Json) -> str:
         rows = "".join(f"- {code(g['gate'])} passed: {prose(g['message'])}\n" for g in passed)
         parts.append(f"{rows}\n")
     if repository["unexpanded"]:
-        shown = list(repository["unexpanded"])
-        named = ", ".join(code(b) for b in shown[:_BRANCHES])
-        more = f" and {len(shown) - _BRANCHES:,} more" if len(shown) > _BRANCHES else ""
-        parts.append(f"Not expanded: {named}{more}\n\n")
+        parts.append(f"Not expanded: {names(list(repository['unexpanded']), _BRANCHES, code)}\n\n")
     facts = [f"Entry {code(repository['entry'])}"]
     if repository["source"]:
         facts.append(f"at {code(repository['source'])}")

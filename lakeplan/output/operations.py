@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.plan_changes import ITEM_MARKS
 from lakeplan.output.text import count, counted, days, moment
 from lakeplan.values.settings import SettingKind
 
@@ -34,15 +35,12 @@ def render_drift(document: Json, console: Console) -> None:
         compared = document["summary"]["checked"] - document["summary"]["failed"]
         page.heading("Not compared", "the others were" if compared else "")
         for failure in document["failures"]:
-            lines = [page.join(Cell(failure["repository"], "bold")), page.join(failure["message"])]
-            if failure["hint"]:
-                lines.append(page.join(Cell("hint: ", "dim"), failure["hint"]))
-            page.hanging(Cell("x", "bold red"), *lines)
+            page.failure(Cell(failure["repository"], "bold"), failure["message"], hint=failure["hint"])
     for note in document["notes"]:
         page.blank()
-        page.hanging(Cell("i", "cyan"), page.join(note))
+        page.hanging(Cell("i", "cyan"), note)
     page.blank()
-    page.line(Cell("Drift:", "bold"), f" {_sum(document['summary'])}")
+    page.labelled("Drift:", "bold", _sum(document["summary"]), indent=0)
 
 
 def _repository(page: Page, repository: Json) -> None:
@@ -51,39 +49,29 @@ def _repository(page: Page, repository: Json) -> None:
     for name in repository["classes"]:
         parts += ["  ", Cell(name, _STYLES.get(name, "bold"))]
     page.line(*parts)
-    facts = []
-    if repository["last_applied"] is not None:
-        last = repository["last_applied"]
-        facts.append(f"last applied {moment(last['at'])} by run {last['run_id']}")
-    if repository["owner"]:
-        facts.append(f"owner {repository['owner']}")
-    if repository["source"]:
-        facts.append(repository["source"])
-    for fact in (*facts, repository["note"]):
-        if fact:
-            page.line(Cell(fact, "dim"), indent=2)
-    _table(
-        page,
-        "value",
-        [[_class(v), _name(v["path"]), *(_days(v[side]) for side in _SIDES)] for v in repository["values"]],
-        figures=(2, 3, 4),
-    )
-    _table(
-        page,
-        "item",
-        [[_class(i), f"{_SETTINGS[i['setting']]} {i['item']}", *(_sides_of(i))] for i in repository["items"]],
-        figures=(),
-    )
+    last = repository["last_applied"]
+    facts = [
+        f"last applied {moment(last['at'])} by run {last['run_id']}" if last is not None else "",
+        f"owner {repository['owner']}" if repository["owner"] else "",
+        *(repository["source"], repository["note"]),
+    ]
+    for fact in filter(None, facts):
+        page.dim(fact)
+    values: list[list[str | Cell]] = [
+        [_class(v), _name(v["path"]), *(_days(v[side]) for side in _SIDES)] for v in repository["values"]
+    ]
+    _table(page, "value", values, figures=(2, 3, 4))
+    items: list[list[str | Cell]] = [
+        [_class(i), f"{_SETTINGS[i['setting']]} {i['item']}", *_sides_of(i)] for i in repository["items"]
+    ]
+    _table(page, "item", items, figures=())
 
 
 def _table(page: Page, what: str, rows: list[list[str | Cell]], *, figures: tuple[int, ...]) -> None:
-    if not rows:
-        return
-    head = ("", "", "applied", "on the server", "in the tree")
-    page.table(head, rows[:_VALUES_SHOWN], figures=figures, solid=(0,))
-    if len(rows) > _VALUES_SHOWN:
-        more = f"and {counted(len(rows) - _VALUES_SHOWN, what)} more (--format json)"
-        page.line(Cell(more, "dim"), indent=2)
+    if rows:
+        head = ("", "", "applied", "on the server", "in the tree")
+        page.table(head, rows[:_VALUES_SHOWN], figures=figures, solid=(0,))
+        page.rest(len(rows), _VALUES_SHOWN, "more (--format json)", noun=what)
 
 
 def _class(row: Json) -> Cell:
@@ -128,7 +116,6 @@ _HISTORY_STYLES = {
     "uncertain": "bold red",
     "pending": "bold yellow",
 }
-_MARKS = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}
 _PENDING = "killed in the middle: whether it was written was not recorded"
 _NO_RULES = "no rules"
 _WIDE = 100
@@ -179,22 +166,19 @@ def render_run(document: Json, console: Console) -> None:
     page = Page(console)
     run = document["runs"][0]
     page.line(Cell(f"Run {run['run_id']}", "bold"), f"  {run['command']}")
+    unfinished = "not recorded: killed, or still at work"
     facts = {
         "by": ", ".join(f"{k} {run['by'][k]}" for k in ("user", "host", "pid") if k in run["by"]),
         "started": moment(run["started_at"]),
-        "finished": "not recorded: killed, or still at work"
-        if run["finished_at"] is None
-        else moment(run["finished_at"]),
+        "finished": unfinished if run["finished_at"] is None else moment(run["finished_at"]),
         "tree": run["tree_commit"] or "",
         "plan": f"made {moment(run['plan_as_of'])}, digest {run['plan_digest'][:12]}",
         "force": "ETag checks were skipped (--force)" if run["force"] else "",
         "allowed": names(run["allowed"]),
     }
-    for name, value in facts.items():
-        if value:
-            page.hanging(Cell(name, "dim"), page.join(value), indent=2, lead_width=9)
+    page.facts(facts, lead_width=9)
     for text in run["overridden"]:
-        page.hanging(Cell("ack", "dim"), page.join(text), indent=2, lead_width=9)
+        page.hanging(Cell("ack", "dim"), text, indent=2, lead_width=9)
     for repository in run["repositories"]:
         _entry_of_repository(page, repository)
     page.blank()
@@ -209,19 +193,13 @@ def _entry_of_repository(page: Page, repository: Json) -> None:
         page.line(Cell(_PENDING, "yellow"), indent=2)
     if repository["message"]:
         page.line(repository["message"], indent=2)
+    for side in ("before", "after"):
+        if repository["replaced"] and repository[side] is None:
+            page.dim(f"{_NO_RULES} {side}")
+    arrow = Cell(page.arrow, "dim")
     rows: list[list[str | Cell]] = [
-        [
-            _kind_name(c["path"]),
-            _days_changed(c["before"]),
-            Cell(page.arrow, "dim"),
-            _days_changed(c["after"]),
-        ]
-        for c in repository["changes"]
+        [_name(c["path"]), _days(c["before"]), arrow, _days(c["after"])] for c in repository["changes"]
     ]
-    if repository["replaced"] and repository["before"] is None:
-        page.line(Cell(f"{_NO_RULES} before", "dim"), indent=2)
-    if repository["replaced"] and repository["after"] is None:
-        page.line(Cell(f"{_NO_RULES} after", "dim"), indent=2)
     if rows:
         page.table(("", "before", "", "after"), rows, figures=(1, 3))
     for setting in repository["settings"]:
@@ -237,19 +215,11 @@ def _setting(page: Page, setting: Json) -> None:
         text: list[str | Cell] = [Cell(change["item"], "bold")]
         for number, side in enumerate(sides):
             text += [" ", Cell(page.arrow, "dim"), " ", side] if number else ["  ", side]
-        page.hanging(_MARKS[change["action"]], page.join(*text), indent=4)
+        page.hanging(ITEM_MARKS[change["action"]], page.join(*text), indent=4)
 
 
 def _side(values: Json) -> str:
     return ", ".join(f"{key} {value}" for key, value in values.items() if key != "id")
-
-
-def _kind_name(path: str) -> str:
-    return f"branch {path.removeprefix('branches/')}" if path.startswith("branches/") else "default"
-
-
-def _days_changed(value: int | None) -> Cell:
-    return Cell("-", "dim") if value is None else Cell(days(value))
 
 
 _DOCTOR_STYLES = {"ok": "green", "warn": "bold yellow", "fail": "bold red"}
@@ -270,11 +240,9 @@ def render_doctor(document: Json, console: Console) -> None:
         page.hanging(Cell(result, _DOCTOR_STYLES.get(result, "")), *lines, lead_width=4)
     summary = document["summary"]
     page.blank()
-    page.line(
-        Cell(f"Doctor ({document['for']}):", "bold"),
-        f" {count(summary['ok'])} ok, {counted(summary['warn'], 'warning')},",
-        f" {count(summary['fail'])} failed.",
-    )
+    passed = f"{count(summary['ok'])} ok, {counted(summary['warn'], 'warning')}"
+    failed = f"{count(summary['fail'])} failed."
+    page.labelled(f"Doctor ({document['for']}):", "bold", f"{passed}, {failed}", indent=0)
 
 
 def render_collector_runs(document: Mapping[str, Any], console: Console) -> None:

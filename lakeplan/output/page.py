@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -80,7 +80,7 @@ class Page:
         for text in texts:
             self.hanging(Cell("!", "bold yellow"), text, indent=indent)
 
-    def facts(self, facts: Mapping[str, str], *, lead_width: int) -> None:
+    def facts(self, facts: Mapping[str, str], *, lead_width: int = 0) -> None:
         """Named values below each other; those without a value are left out."""
         for name, value in facts.items():
             if value:
@@ -173,11 +173,15 @@ def _without_blanks_at_the_end(line: list[Segment]) -> list[Segment]:
     return [*line[:-1], line[-1]._replace(text=line[-1].text.rstrip(" "))]
 
 
-def names(values: Sequence[str], limit: int | None = None) -> str:
-    """Names in a row: all, or the first ``limit`` and how many more."""
-    if limit is None or len(values) <= limit:
-        return ", ".join(values)
-    return f"{', '.join(values[:limit])} and {len(values) - limit:,} more"
+def names(values: Sequence[str], limit: int | None = None, form: Callable[[str], str] = str) -> str:
+    """Names in a row, each in its ``form``: all, or the first ``limit`` and how many more."""
+    return names_of(values[:limit], len(values), form)
+
+
+def names_of(shown: Sequence[str], total: int, form: Callable[[str], str] = str) -> str:
+    """The first names of ``total``, and how many more."""
+    more = f" and {count(total - len(shown))} more" if total > len(shown) else ""
+    return ", ".join(map(form, shown)) + more
 
 
 _IN_CODE = frozenset("\\`*_{}[]<>#!|~@&$^%")

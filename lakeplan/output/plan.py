@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -44,26 +44,26 @@ def render_plan(document: Json, console: Console) -> None:
     render_unmanaged(page, document)
     page.blank()
     if writing(document) or document["targets"]:
-        page.line(Cell(_circumstances(document), "dim"))
+        page.dim(f"{', '.join(circumstances(document))}.", indent=0)
     _summary(page, document)
 
 
-def _circumstances(document: Json) -> str:
-    """When, from which tree and how the plan was made."""
+def circumstances(document: Json, form: Callable[[str], str] = str, limit: int | None = None) -> list[str]:
+    """When, from which tree and how the plan was made; names in their ``form``."""
     parts = [f"Judged at {moment(document['as_of'])}"]
     if document["tree_commit"]:
-        parts.append(f"tree commit {document['tree_commit'][:12]}")
+        parts.append(f"tree commit {form(document['tree_commit'][:12])}")
     if document["base"]:
-        parts.append(f"base {document['base'][:12]}")
+        parts.append(f"base {form(document['base'][:12])}")
     if document["targets"]:
-        parts.append(f"only {names(document['targets'])}")
+        parts.append(f"only {names(document['targets'], limit, form)}")
     if document["read_only"]:
         parts.append("read only")
     if document["simulate"] == "none":
         parts.append("not simulated")
     if document["allowed"]:
-        parts.append(f"allowed: {names(document['allowed'])}")
-    return ", ".join(parts) + "."
+        parts.append(f"allowed: {names(document['allowed'], limit, form)}")
+    return parts
 
 
 def _summary(page: Page, document: Json) -> None:
@@ -215,8 +215,5 @@ def _problems(page: Page, title: str, results: Sequence[Json], note: str) -> Non
         page.heading(title, note)
     for result in found:
         message = result["message"].removeprefix(f"{result['repository']}: ")
-        lines = [page.join(Cell(result["repository"], "bold"), Cell(f"  ({_what(result)})", "dim"))]
-        lines.append(page.join(message or "no reason was given"))
-        if result["hint"]:
-            lines.append(page.join(Cell("hint: ", "dim"), result["hint"]))
-        page.hanging(Cell("x", "bold red"), *lines)
+        what = page.join(Cell(result["repository"], "bold"), Cell(f"  ({_what(result)})", "dim"))
+        page.failure(what, message or "no reason was given", hint=result["hint"])

@@ -12,6 +12,9 @@ from lakeplan.output.text import counted, days
 Json = Mapping[str, Any]
 
 MARKS = {"add": Cell("+", "bold green"), "change": Cell("~", "bold yellow"), "clear": Cell("-", "bold red")}
+
+
+ITEM_MARKS = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}
 NOT_SET = "not set"
 DEFAULT = "default"
 _WHAT = {
@@ -78,16 +81,24 @@ def render_changes(page: Page, document: Json) -> None:
 
 
 def _block(page: Page, group: Group, keys: Sequence[str]) -> None:
-    page.blank()
-    title = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'repository')} alike"
-    lines = [page.join(Cell(title, "bold"), Cell("  adopted" if group.adopted else "", "yellow"))]
-    if len(keys) > 1:
-        lines.append(page.join(names(keys)))
-    if group.action in _WHAT:
-        lines.append(page.join(Cell(_WHAT[group.action], "dim")))
-    page.hanging(MARKS[group.action], *lines)
+    render_alike(page, group.action, keys, adopted=group.adopted, what=_WHAT.get(group.action, ""))
     cells = [_cells(page, row) for row in group.rows]
     page.table(("", "", "now", "proposed", ""), cells, solid=(0, 2, 3, 4), indent=3)
+
+
+def render_alike(
+    page: Page, action: str, keys: Sequence[str], *, adopted: bool, what: str, setting: str = ""
+) -> None:
+    """The head of a block: one repository, or several that change alike, and what it means."""
+    page.blank()
+    title = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'repository')} alike"
+    kind, mark = f"  {setting}" if setting else "", "  adopted" if adopted else ""
+    lines = [page.join(Cell(title, "bold"), kind, Cell(mark, "yellow"))]
+    if len(keys) > 1:
+        lines.append(page.join(names(keys)))
+    if what:
+        lines.append(page.join(Cell(what, "dim")))
+    page.hanging(MARKS[action], *lines)
 
 
 def _one_table(page: Page, groups: Mapping[Group, str]) -> None:

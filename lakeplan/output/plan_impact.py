@@ -265,7 +265,7 @@ def render_gates(page: Page, gates: Iterable[Json], *, all_of_them: bool = False
     page.heading("Gates")
     groups = _grouped(shown, lambda g: (g["outcome"], g["gate"], g["message"], g["opens_with"]))
     for (outcome, gate, message, opens), group in sorted(groups.items(), key=lambda i: order.index(i[0][0])):
-        scopes = names(sorted({_scope(g["scope"]) for g in group}))
+        scopes = names(sorted({scope_of(g["scope"]) for g in group}))
         lines = [page.join(Cell(gate, "bold"), f"  {scopes}"), page.join(message)]
         if outcome == "refused" and opens:
             lines.append(page.join(Cell("override with ", "dim"), opens))
@@ -274,7 +274,8 @@ def render_gates(page: Page, gates: Iterable[Json], *, all_of_them: bool = False
         page.hanging(_STYLES[outcome], *lines, lead_width=len("overridden"))
 
 
-def _scope(scope: str) -> str:
+def scope_of(scope: str) -> str:
+    """What a gate is about, in words."""
     return "the whole plan" if scope == "plan" else scope
 
 

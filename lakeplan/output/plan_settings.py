@@ -17,7 +17,7 @@ from lakeplan.output.lifecycle import (
     staying_table,
 )
 from lakeplan.output.page import Cell, Page, names
-from lakeplan.output.plan_changes import MARKS, NOT_SET, key_of
+from lakeplan.output.plan_changes import ITEM_MARKS, NOT_SET, key_of, render_alike
 from lakeplan.output.text import UNKNOWN, Money, count, counted, moment
 
 Json = Mapping[str, Any]
@@ -57,23 +57,15 @@ def render_setting_changes(page: Page, repositories: Sequence[Json]) -> None:
     for (kind, _), members in groups.items():
         keys = [key_of(repository) for repository, _ in members]
         repository, setting = members[0]
-        page.blank()
-        title = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'repository')} alike"
-        adopted = "  adopted" if repository["adopted"] else ""
-        lines = [page.join(Cell(title, "bold"), f"  {TITLES[kind]}", Cell(adopted, "yellow"))]
-        if len(keys) > 1:
-            lines.append(page.join(names(keys)))
-        if _WHAT[setting["action"]]:
-            lines.append(page.join(Cell(_WHAT[setting["action"]], "dim")))
-        page.hanging(MARKS[setting["action"]], *lines)
+        action, adopted = setting["action"], repository["adopted"]
+        render_alike(page, action, keys, adopted=adopted, what=_WHAT[action], setting=TITLES[kind])
         rows = [row for change in setting["changes"] for row in _rows(page, change)]
         page.table(("", "", "", "now", "proposed"), rows, solid=(0, 2), indent=3)
 
 
 def _rows(page: Page, change: Json) -> Iterator[Row]:
     """One row a value; what the item is called stands in the first."""
-    mark = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}
-    lead: Row = [mark[change["action"]], change["item"]]
+    lead: Row = [ITEM_MARKS[change["action"]], change["item"]]
     if _ORDER in change["before"] and _ORDER in change["after"]:  # no policy has a value of that name
         yield [*lead, "", change["before"][_ORDER], f"{page.arrow} {change['after'][_ORDER]}"]
         yield ["", "", "", "", Cell(_NO_EFFECT, "green")]
@@ -100,47 +92,42 @@ def render_branches(page: Page, document: Json) -> None:
     if not repositories:
         return
     page.heading("Branches", BY_THE_JOB)
-    quiet = [
-        r for r in repositories if not (r["branch_lifecycle"]["fates"] or r["branch_lifecycle"]["notes"])
-    ]
     if len(repositories) > _MANY:
-        rows: list[Row] = [[key_of(r), *_counts(r["branch_lifecycle"])] for r in repositories]
-        headers = ("", "go now", "in 7 days", "in 30 days")
-        page.table(headers, rows, figures=(1, 2, 3))
+        rows: list[Row] = [[key_of(r), *counts(r["branch_lifecycle"])] for r in repositories]
+        page.table(("", "go now", "in 7 days", "in 30 days"), rows, figures=(1, 2, 3))
         return
-    for repository in (r for r in repositories if r not in quiet):
+    quiet = []
+    for repository in repositories:
+        if not (repository["branch_lifecycle"]["fates"] or repository["branch_lifecycle"]["notes"]):
+            quiet.append(key_of(repository))
+            continue
         page.blank()
         branches_of(page, repository, limit=_FATES_SHOWN)
     if quiet:
         page.blank()
-        page.line("No branch goes through the change in ", names([key_of(r) for r in quiet]), ".")
+        page.line("No branch goes through the change in ", names(quiet), ".")
 
 
 def branches_of(page: Page, repository: Json, *, limit: int | None) -> None:
     """One repository: counts, the branches, what to know of them."""
     policies = repository["branch_lifecycle"]
-    now, week, month = _counts(policies)
-    page.line(
-        Cell(key_of(repository), "bold"),
-        "  newly go: ",
-        now,
-        " now, ",
-        week,
-        " in 7 days, ",
-        month,
-        " in 30 days",
-    )
+    _counts_line(page, repository, "newly go", policies)
     fates = policies["fates"]
     if fates:
         rows = [_fate(fate) for fate in fates[:limit]]
         page.table(("branch", "created", "last write", "policy", "goes at", ""), rows, solid=(1, 2, 4, 5))
-    if limit is not None and len(fates) > limit:
-        page.line(Cell(f"and {count(len(fates) - limit)} more branches in the plan file", "dim"), indent=2)
+    page.rest(len(fates), limit, "more branches in the plan file")
     losses_of(page, fates[:limit])
     for word, text in _LEGEND.items():
         if any(word in _remarks(fate) for fate in fates[:limit]):
             page.hanging(Cell(word, "dim"), page.join(Cell(text, "dim")), indent=2)
     notes(page, policies["notes"])
+
+
+def _counts_line(page: Page, repository: Json, word: str, of: Json, since: str = "") -> None:
+    now, week, month = counts(of)
+    moments = (f"  {word}: ", now, " now, ", week, " in 7 days, ", month, " in 30 days")
+    page.line(Cell(key_of(repository), "bold"), *moments, Cell(since, "dim"))
 
 
 def notes(page: Page, texts: Sequence[str]) -> None:
@@ -156,11 +143,6 @@ def _object_notes(page: Page, document: Json) -> None:
         if repository["failure"] is None and rules and rules["notes"]:
             page.heading("Object lifecycle", key_of(repository))
             notes(page, rules["notes"])
-
-
-def _counts(policies: Json) -> list[Cell]:
-    shown = (policies["deletions"].get(name, 0) for name in ("now", "plus_7_days", "plus_30_days"))
-    return [Cell(count(value), "bold yellow" if value else "dim") for value in shown]
 
 
 def _remarks(fate: Json) -> list[str]:
@@ -226,14 +208,10 @@ def render_run_branches(page: Page, document: Json) -> None:
     rest = [r for r in repositories if r not in shown]
     if rest:
         page.blank()
-        rows: list[list[str | Cell]] = [
-            [key_of(r), *counts(r["lifecycle"]), count(len(staying_of(r)))] for r in rest
-        ]
+        rows: list[Row] = [[key_of(r), *counts(r["lifecycle"]), count(len(staying_of(r)))] for r in rest]
         page.table(("", "go now", "in 7 days", "in 30 days", "stay now"), rows, figures=(1, 2, 3, 4))
     if any(len(going_of(r)) > _SHOWN for r in shown):
-        page.line(
-            Cell("Every branch is in the plan file, and in `lakeplan lifecycle plan`.", "dim"), indent=2
-        )
+        page.dim("Every branch is in the plan file, and in `lakeplan lifecycle plan`.")
 
 
 def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying: bool) -> None:
@@ -243,18 +221,12 @@ def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying:
         title = page.join(Cell(key_of(repository), "bold"), "  which branches go could not be told")
         page.hanging(Cell("!", "bold yellow"), title, page.join(found["unknown"]))
         return
-    now, week, month = counts(found)
     since = f", observed since {moment(found['observed_since'])}" if found["observed_since"] else ""
-    page.line(
-        *(Cell(key_of(repository), "bold"), "  go: ", now, " now, ", week, " in 7 days, ", month),
-        *(" in 30 days", Cell(since, "dim")),
-    )
+    _counts_line(page, repository, "go", found, since)
     going, rest = going_of(repository), staying_of(repository)
-    if going:
-        going_table(page, going[:limit], found["as_of"], cost)
-    if limit is not None and len(going) > limit:
-        page.line(Cell(f"and {count(len(going) - limit)} more that go", "dim"), indent=2)
-    if rest and staying:
+    going_table(page, going[:limit], found["as_of"], cost)
+    page.rest(len(going), limit, "more that go")
+    if staying:
         staying_table(page, rest, found["as_of"])
     elif rest:
         page.line(f"{counted(len(rest), 'branch')} stay: {why_they_stay(rest)}", indent=2)

@@ -11,7 +11,7 @@ from lakeplan.output.report_graph import branches_section, graph_section, timeli
 from lakeplan.output.report_impact import gates_section, impact_section, notes_section, summary_section
 from lakeplan.output.report_shell import Markup, Section, el, join, page, table
 from lakeplan.output.simulate import goes_at, title_of
-from lakeplan.output.text import Money, count, counted, days, moment, size
+from lakeplan.output.text import Money, amounts, count, days, moment, size, volume
 
 Json = Mapping[str, Any]
 
@@ -35,15 +35,8 @@ def curves_section(document: Json) -> Section | None:
 def _one(placed: Json, repository: Json | None) -> Markup:
     curve = placed["curve"]
     at_most = "at most, from metadata alone; " if curve["at_most"] else ""
-    held = curve["committed"]
-    notes = [
-        el(
-            "p",
-            f"As of {moment(curve['as_of'])}; {at_most}{counted(held['objects'], 'object')}, "
-            f"{size(held['size_bytes'])}, depend on commits.",
-            cls="dim",
-        )
-    ]
+    held = f"As of {moment(curve['as_of'])}; {at_most}{volume(curve['committed'])}, depend on commits."
+    notes = [el("p", held, cls="dim")]
     if placed["rules"] is None:
         notes.append(el("p", _OTHER_RULES, cls="alert"))
     drawn = [_curve(one, repository) for one in curve["curves"][:_CURVES]]
@@ -122,17 +115,9 @@ def _figures(curve: Json, name: str, cost: Money) -> Markup:
     shown = sorted({*asked, *(p["days"] for p in steps[:: max(1, len(steps) // 60)]), steps[-1]["days"]})
     rows = []
     for at in shown:
-        goes, server = goes_at(curve, at), asked.get(at)
-        risk = server["at_risk"] if server else None
-        rows.append(
-            [
-                days(at),
-                count(goes["objects"]),
-                size(goes["size_bytes"]),
-                *cost.cells(goes["size_bytes"]),
-                "not asked" if risk is None else f"{count(risk['objects'])} more",
-            ]
-        )
+        server = asked.get(at)
+        risk = "not asked" if server is None else f"{count(server['at_risk']['objects'])} more"
+        rows.append([days(at), *amounts(goes_at(curve, at), cost), risk])
     headers = ("days", "objects go", "bytes go", *cost.header(" "), "the server takes")
     return table(name, headers, rows, figures=range(1, 3 + cost.shown), hidden_caption=True)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeplan.output import report_shell
+from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.report_impact import amount, money_cells, more
 from lakeplan.output.report_shell import Cell, Markup, Section, data_block, el, join, table
@@ -241,8 +242,7 @@ def _objects(timeline: Json) -> Markup:
 
 
 def _names(branches: Sequence[Sequence[str]]) -> str:
-    shown = ", ".join(f"{name} ({policy})" for name, policy in branches[:_NAMES])
-    return shown + (f" and {len(branches) - _NAMES:,} more" if len(branches) > _NAMES else "")
+    return names([f"{name} ({policy})" for name, policy in branches], _NAMES)
 
 
 def _moments_table(timeline: Json, cost: Money) -> Markup:

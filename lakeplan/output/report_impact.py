@@ -7,7 +7,7 @@ from typing import Any
 
 from lakeplan.output.plan import summary_text
 from lakeplan.output.plan_changes import STRICTER, change_rows, key_of, loosened, loosening_title, writing
-from lakeplan.output.plan_impact import AT_MOST, NO_REASON, gates_of
+from lakeplan.output.plan_impact import AT_MOST, NO_REASON, gates_of, scope_of
 from lakeplan.output.plan_settings import TITLES, settings_of
 from lakeplan.output.report_shell import Cell, Markup, Section, el, join, table
 from lakeplan.output.tables import HORIZONS, Amount, Change, Cost, Value, costs, moment_rows, picked, tag_rows
@@ -17,7 +17,6 @@ Json = Mapping[str, Any]
 
 OUTCOMES = ("refused", "overridden", "allowed", "warned", "passed")
 _ROWS = 200
-_WHOLE_PLAN = "the whole plan"
 
 
 def summary_section(document: Json) -> Section:
@@ -92,7 +91,7 @@ def gates_section(document: Json) -> Section | None:
     rows = [
         [
             g["gate"],
-            _WHOLE_PLAN if g["scope"] == "plan" else g["scope"],
+            scope_of(g["scope"]),
             el("span", g["outcome"].upper(), cls=f"outcome {g['outcome']}"),
             g["message"],
             g["opens_with"],

@@ -27,7 +27,7 @@ from lakeplan.output.plan_settings import (
     run_branches_of,
     settings_of,
 )
-from lakeplan.output.text import Money, count, counted, days, duration, moment, safe, size
+from lakeplan.output.text import Money, count, counted, days, duration, moment, safe, volume
 
 Json = Mapping[str, Any]
 
@@ -99,9 +99,7 @@ def _facts(page: Page, repository: Json) -> None:
         "etag": f"{repository['before_etag'][:12]} {page.arrow} {repository['after_etag'][:12]}",
         "config hash": repository["config_hash"][:12],
     }
-    for name, value in facts.items():
-        if value:
-            page.hanging(Cell(name, "dim"), page.join(value), indent=2, lead_width=11)
+    page.facts(facts, lead_width=11)
 
 
 def _rules(page: Page, repository: Json) -> None:
@@ -137,8 +135,8 @@ def _backlog(repository: Json) -> str:
     commits = counted(backlog["commits"], "commit")
     if backlog["objects"] is None:
         return f"{commits} (objects not read)"
-    words = f"{commits}, {counted(backlog['objects'], 'object')}, {size(backlog['size_bytes'] or 0)}"
-    return words + Money.of(repository).words(backlog["size_bytes"])
+    known = {**backlog, "size_bytes": backlog["size_bytes"] or 0}
+    return f"{commits}, {volume(known, Money.of(repository))}"
 
 
 WIDE = 120

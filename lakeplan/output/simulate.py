@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names
-from lakeplan.output.text import Money, count, counted, days, duration, moment, percent, size
+from lakeplan.output.text import Money, amounts, count, counted, days, duration, moment, percent, size
 
 Json = Mapping[str, Any]
 
@@ -32,10 +32,13 @@ def render_simulate(document: Json, console: Console) -> None:
     page.line(_read(document), indent=2)
     for rule_set in document["rule_sets"]:
         _rule_set(page, document, rule_set)
+    _warnings(page, document)
+
+
+def _warnings(page: Page, document: Json) -> None:
     if document["warnings"]:
         page.heading("Warnings")
-        for warning in document["warnings"]:
-            page.hanging(Cell("!", "bold yellow"), page.text(warning), indent=2)
+        page.warnings(document["warnings"], indent=2)
 
 
 def _read(document: Json) -> str:
@@ -52,20 +55,14 @@ def _rule_set(page: Page, document: Json, rule_set: Json) -> None:
     page.heading(title, _rules(rule_set["rules"]))
     commits = rule_set["commits"]
     gone = commits["total"] - commits["active"]
-    page.line(
-        f"{count(commits['active'])} of {count(commits['total'])} commits stay, {count(gone)} go",
-        *(_risk(f"; {count(commits['at_risk'])} at risk") if commits["at_risk"] else ()),
-        indent=2,
-    )
+    risk = f"; {count(commits['at_risk'])} at risk" if commits["at_risk"] else ""
+    text = f"{count(commits['active'])} of {count(commits['total'])} commits stay, {count(gone)} go"
+    page.line(text, Cell(risk, "bold red"), indent=2)
     if rule_set["objects"] is None:
         return
     _objects(page, document, rule_set["objects"])
     _prefixes(page, rule_set["prefixes"])
     _branches(page, rule_set["branches"])
-
-
-def _risk(text: str) -> tuple[Cell]:
-    return (Cell(text, "bold red"),)
 
 
 def _rules(rules: Json) -> str:
@@ -76,18 +73,13 @@ def _rules(rules: Json) -> str:
 def _objects(page: Page, document: Json, objects: Json) -> None:
     at_most = "at most " if document["at_most"] else ""
 
-    def row(label: str, key: str, style: str = "") -> tuple[Cell, Cell, Cell]:
-        figures = objects[key]
-        return (
-            Cell(label, style),
-            Cell(count(figures["objects"]), style),
-            Cell(size(figures["size_bytes"]), style),
-        )
+    def row(label: str, key: str, style: str = "") -> list[Cell]:
+        return [Cell(text, style) for text in (label, *amounts(objects[key]))]
 
-    rows = [row(f"{at_most}goes", "goes", "bold")]
-    rows += [
-        row(f"  {text}", key)
-        for key, text in (("expired", "expired"), ("never_committed", "never committed"))
+    rows = [
+        row(f"{at_most}goes", "goes", "bold"),
+        row("  expired", "expired"),
+        row("  never committed", "never_committed"),
     ]
     if objects["at_risk"]["objects"]:
         rows.append(row("  at risk: the documented rule keeps it", "at_risk", "bold red"))
@@ -95,32 +87,26 @@ def _objects(page: Page, document: Json, objects: Json) -> None:
     rows += [row(f"  {text}", key) for key, text in _KEPT if objects[key]["objects"]]
     if objects["missing"]["objects"]:
         rows.append(row("held by a kept commit and not stored", "missing", "yellow"))
-    page.table(("", "objects", "bytes"), rows, figures=frozenset({1, 2}))
+    page.table(("", "objects", "bytes"), rows, figures=(1, 2))
 
 
 def _prefixes(page: Page, prefixes: Sequence[Json]) -> None:
     below = [p for p in prefixes if p["depth"]]
     if below:
         page.blank()
-        rows = [(p["prefix"], count(p["objects"]), size(p["size_bytes"])) for p in below[:ROWS_SHOWN]]
-        page.table(("largest prefixes of what goes", "objects", "bytes"), rows, figures=frozenset({1, 2}))
+        rows = [(p["prefix"], *amounts(p)) for p in below[:ROWS_SHOWN]]
+        page.table(("largest prefixes of what goes", "objects", "bytes"), rows, figures=(1, 2))
 
 
 def _branches(page: Page, branches: Sequence[Json]) -> None:
     if branches:
         page.blank()
         rows = [
-            (
-                b["branch_id"],
-                count(b["commits"]),
-                count(b["objects"]),
-                size(b["size_bytes"]),
-                size(b["exclusive_bytes"]),
-            )
+            (b["branch_id"], count(b["commits"]), *amounts(b), size(b["exclusive_bytes"]))
             for b in branches[:ROWS_SHOWN]
         ]
         headers = ("branches that hold most", "commits", "objects", "bytes", "alone")
-        page.table(headers, rows, figures=frozenset({1, 2, 3, 4}))
+        page.table(headers, rows, figures=(1, 2, 3, 4))
 
 
 CURVE_ROWS_SHOWN = 14
@@ -141,25 +127,20 @@ def render_curve(document: Json, console: Console) -> None:
     )
     at_most = "at most " if document["at_most"] else ""
     held = document["committed"]
-    page.line(
-        f"{at_most}{count(held['objects'])} objects, {size(held['size_bytes'])}, depend on commits", indent=2
-    )
+    page.line(f"{at_most}{_volume(held)}, depend on commits", indent=2)
     garbage = document["never_committed"]
     if garbage["objects"]:
-        page.line(
-            f"{count(garbage['objects'])} objects, {size(garbage['size_bytes'])}, were never committed and "
-            "go at any days",
-            indent=2,
-        )
+        page.line(f"{_volume(garbage)}, were never committed and go at any days", indent=2)
     cost = Money.of(document)
     for curve in document["curves"]:
         _curve(page, curve, held["size_bytes"], cost)
     if document["horizon"] is not None:
         _horizon(page, document["horizon"], cost)
-    if document["warnings"]:
-        page.heading("Warnings")
-        for warning in document["warnings"]:
-            page.hanging(Cell("!", "bold yellow"), page.text(warning), indent=2)
+    _warnings(page, document)
+
+
+def _volume(part: Json) -> str:
+    return f"{count(part['objects'])} objects, {size(part['size_bytes'])}"
 
 
 def title_of(curve: Json) -> str:
@@ -174,11 +155,7 @@ def goes_at(curve: Json, at: int) -> Json:
 
 
 def _curve(page: Page, curve: Json, whole: int, cost: Money) -> None:
-    now = curve["now"]
-    page.heading(
-        title_of(curve),
-        f"{days(curve['days_now'])} now: {count(now['objects'])} objects, {size(now['size_bytes'])} go",
-    )
+    page.heading(title_of(curve), f"{days(curve['days_now'])} now: {_volume(curve['now'])} go")
     asked = {point["days"]: point for point in curve["server"]}
     bars = page.width >= BAR_FROM_WIDTH
     rows = [_row(page, curve, at, asked, whole, cost, bars=bars) for at in _rows(curve, asked)]
@@ -204,15 +181,12 @@ def _row(
     goes = goes_at(curve, at)
     style = "bold" if at == curve["days_now"] else ""
     risk = asked[at]["at_risk"] if at in asked else {"objects": 0}
-    more = f"+{count(risk['objects'])} objects, {size(risk['size_bytes'])}" if risk["objects"] else ""
+    share = percent(goes["size_bytes"], whole) if whole else ""
+    cells = (f"{page.arrow} {at:,}" if style else f"{at:,}", *amounts(goes, cost), share)
     return (
-        Cell(f"{page.arrow} {at:,}" if style else f"{at:,}", style),
-        Cell(count(goes["objects"]), style),
-        Cell(size(goes["size_bytes"]), style),
-        *(Cell(text, style) for text in cost.cells(goes["size_bytes"])),
-        Cell(percent(goes["size_bytes"], whole) if whole else "", style),
+        *(Cell(text, style) for text in cells),
         Cell(_bar(page, goes["size_bytes"], whole) if bars else "", "cyan"),
-        Cell(more, "bold red"),
+        Cell(f"+{_volume(risk)}" if risk["objects"] else "", "bold red"),
     )
 
 
@@ -226,15 +200,12 @@ def _bar(page: Page, part: int, whole: int) -> str:
 def _horizon(page: Page, horizon: Json, cost: Money) -> None:
     total, gone = horizon["total"], horizon["gone_now"]
     page.heading(f"The next {days(horizon['days'])}, if nobody writes")
-    page.line(
-        f"{count(gone['objects'])} objects, {size(gone['size_bytes'])}, go already; "
-        f"{count(total['objects'])} objects, {size(total['size_bytes'])}, by {moment(horizon['until'])}",
-        indent=2,
-    )
+    by = moment(horizon["until"])
+    page.line(f"{_volume(gone)}, go already; {_volume(total)}, by {by}", indent=2)
     losses = horizon["days_with_losses"]
     if losses:
         rows = [
-            (until, count(objects), size(size_bytes), *cost.cells(size_bytes), f"{count(so_far)}")
+            (until, count(objects), size(size_bytes), *cost.cells(size_bytes), count(so_far))
             for until, objects, size_bytes, so_far in _grouped(losses)
         ]
         headers = ("until", "objects go", "bytes go", *cost.header(), "objects so far")
