@@ -7,9 +7,8 @@ examples that the tests run. All other modules are lakeplan's own and change wit
 
 from lakeplan.api.histories import CommitVerdict, judge, read_entries, read_refs
 from lakeplan.api.plans import objects_path, read_plan
-from lakeplan.api.rules import read_rules, rules_of
 from lakeplan.api.simulations import simulate
-from lakeplan.api.trees import find_repository, load_tree
+from lakeplan.api.trees import find_repository, load_tree, read_rules, rules_of
 from lakeplan.errors import (
     ConfigError,
     ExitCode,

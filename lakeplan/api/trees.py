@@ -1,15 +1,19 @@
-"""Trees: what is asked for, resolved for one repository."""
+"""Trees and rules: what is asked for, resolved for one repository, and GC rules from lakectl's file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from lakeplan.errors import UsageError
+from lakeplan.limits import read_file, why_unreadable
+from lakeplan.retention.patterns import expand
+from lakeplan.simulation import verdicts
 from lakeplan.tree import tree
 from lakeplan.tree.tree import Tree
-from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.desired import DesiredRepository, GcDesired
+from lakeplan.values.rules import GcRules
 
 
 def load_tree(folder: Path | str, environ: Mapping[str, str] | None = None) -> Tree:
@@ -34,3 +38,23 @@ def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
     name = repository.rpartition("/")[2]
     (found,) = (d for d in loaded.resolve(servers[0], [name]) if d.name == name)
     return found
+
+
+def read_rules(path: Path | str) -> GcRules:
+    """The rules in a file as ``lakectl gc set-config`` takes it.
+
+    Raises UsageError when it cannot be read, ConfigError when it holds no rules.
+    """
+    try:
+        data = read_file(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read the rules: {why_unreadable(error)}", where=str(path), hint="name a file of GC rules"
+        ) from None
+    return verdicts.read_rules(data, name=str(path))
+
+
+def rules_of(desired: DesiredRepository, branches: Iterable[str] = ()) -> GcRules | None:
+    """The rules that a plan would set, patterns expanded over ``branches``. None where the tree does not
+    manage them, or clears them (``desired.gc`` tells which)."""
+    return expand(desired.gc, branches).rules if isinstance(desired.gc, GcDesired) else None

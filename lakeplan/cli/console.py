@@ -5,16 +5,38 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 from textwrap import wrap
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from lakeplan.cli.redaction import told
 from lakeplan.errors import UsageError
+from lakeplan.output.redact import redact_text
 from lakeplan.output.text import safe_lines
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+_ASKED: ContextVar[bool] = ContextVar("redact_paths", default=False)
+"""Errors are told after the command has ended, where its options are not known any more."""
+
+
+def remember_redaction(value: bool) -> bool:
+    """The option's callback."""
+    _ASKED.set(value)
+    return value
+
+
+def forget_redaction() -> None:
+    """Before a command line is read."""
+    _ASKED.set(False)
+
+
+def told(text: str) -> str:
+    """A message as it may be told."""
+    return redact_text(text) if _ASKED.get() else text
 
 
 def stdout(*, no_color: bool = False) -> Console:
@@ -34,6 +56,14 @@ def print_error(message: str, *, where: str = "", hint: str = "", problems: Sequ
         say(console, _indented(f"  {problem}"))
     if hint:
         say(console, _indented(f"hint: {hint}"), label=("hint:", "bold"))
+
+
+def said_yes(question: str, *, otherwise: str, no_color: bool) -> bool:
+    """Whether a person answers with the word yes; else ``otherwise`` is said."""
+    if typer.prompt(question, default="", show_default=False).strip() == "yes":
+        return True
+    stderr(no_color=no_color).print(otherwise)
+    return False
 
 
 def _indented(text: str) -> str:

@@ -20,9 +20,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from lakeplan import __version__
-from lakeplan.cli import redaction
 from lakeplan.cli.commands import SHORT_HELP, Commands
-from lakeplan.cli.console import print_error
+from lakeplan.cli.console import forget_redaction, print_error, told
 from lakeplan.cli.stopping import interrupt_on_sigterm
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.values.local import safe_environment, set_environment
@@ -80,7 +79,7 @@ def whole_command() -> click.Command:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Never raises, never prints a traceback unless
     ``--log-level debug`` asked for it."""
-    redaction.forget()
+    forget_redaction()
     try:
         command = whole_command()
         code = command.main(args=list(arguments), prog_name="lakeplan", standalone_mode=False)
@@ -150,7 +149,6 @@ def _explain(error: LakeplanError) -> None:
         _log.debug("%s", error.detail)
     _log.debug("raised at\n%s", "".join(traceback.format_exception(error)))
     problems = error.problems if isinstance(error, ConfigError) else ()
-    told = redaction.told
     print_error(
         told(error.message),
         where=told(error.where),

@@ -15,7 +15,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.models import OptionInfo, ParameterInfo
 
-from lakeplan.cli import completing, redaction
+from lakeplan.cli import completing
+from lakeplan.cli.console import remember_redaction
 from lakeplan.cli.outputs import Outputs, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.errors import UsageError
@@ -108,7 +109,7 @@ RedactPaths = Annotated[
     typer.Option(
         "--redact-paths",
         help="Short digests instead of object paths, prefixes and storage URLs.",
-        callback=redaction.remember,
+        callback=remember_redaction,
     ),
 ]
 LakectlConfig = Annotated[

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from lakeplan.cli import redaction
 from lakeplan.cli.console import stderr, stdout
 from lakeplan.errors import ExitCode, UsageError
+from lakeplan.output.redact import redacted
 from lakeplan.output.text import KEY, json_for, safe_json, safe_output
 from lakeplan.values.local import PRIVATE, SHARED, write_file
 from lakeplan.values.plan_document import encode
@@ -75,33 +75,6 @@ def _check_formats(names: Iterable[str], supported: Sequence[str]) -> None:
             raise UsageError(f"unknown format {name!r}", hint=f"one of {', '.join(supported)}")
 
 
-def emit(
-    outputs: Sequence[Output],
-    texts: Mapping[str, Callable[[], str]],
-    show: Callable[[Console], None],
-    *,
-    no_color: bool,
-    code: int = ExitCode.OK,
-) -> None:
-    """Writes every output. ``texts`` makes the formats that are text; ``show`` is the rich form. ``code`` is
-    how the command ends: after a failure, a command that is quiet shows the rich form on standard error."""
-    for output in outputs:
-        if output.format == RICH:
-            _emit_rich(output, show, no_color=no_color)
-            continue
-        text = texts[output.format]()
-        text = safe_json(text) if output.format == JSON else safe_output(text)
-        if output.path is None:
-            sys.stdout.write(json_for(text, sys.stdout.encoding))
-        else:
-            # A collector of metrics runs as another user.
-            write_file(output.path, text, mode=SHARED if output.format == OPENMETRICS else PRIVATE)
-    if code not in (ExitCode.OK, ExitCode.CHANGES_PENDING) and all(
-        output.path is not None for output in outputs
-    ):
-        show(stderr(no_color=no_color))
-
-
 @dataclass(frozen=True)
 class Outputs:
     """Where the documents of one command go, and how they look."""
@@ -115,13 +88,38 @@ class Outputs:
         """Whether a document goes to standard output, where people would read."""
         return any(output.path is None and output.format != RICH for output in self.all)
 
+    def shown(self, document: Document) -> dict[str, Any]:
+        """A document as it goes out."""
+        return redacted(document) if self.redact else dict(document)
+
     def check(self, supported: Sequence[str]) -> None:
         """For a command that has fewer formats with some option. Raises UsageError."""
         _check_formats((output.format for output in self.all), supported)
 
-    def write(self, texts: Mapping[str, Callable[[], str]], show: Callable[[Console], None]) -> None:
-        """``emit`` for what is redacted already, or is not one document."""
-        emit(self.all, texts, show, no_color=self.no_color)
+    def write(
+        self,
+        texts: Mapping[str, Callable[[], str]],
+        show: Callable[[Console], None],
+        *,
+        code: int = ExitCode.OK,
+    ) -> None:
+        """Writes every output of what is redacted already, or is not one document. ``texts`` makes the
+        formats that are text; ``show`` is the rich form. ``code`` is how the command ends: after a failure,
+        a command that is quiet shows the rich form on standard error."""
+        for output in self.all:
+            if output.format == RICH:
+                _write_rich(output, show, no_color=self.no_color)
+                continue
+            text = texts[output.format]()
+            text = safe_json(text) if output.format == JSON else safe_output(text)
+            if output.path is None:
+                sys.stdout.write(json_for(text, sys.stdout.encoding))
+            else:
+                # A collector of metrics runs as another user.
+                write_file(output.path, text, mode=SHARED if output.format == OPENMETRICS else PRIVATE)
+        is_failure = code not in (ExitCode.OK, ExitCode.CHANGES_PENDING)
+        if is_failure and all(output.path is not None for output in self.all):
+            show(stderr(no_color=self.no_color))
 
     def emit(
         self,
@@ -134,16 +132,21 @@ class Outputs:
     ) -> int:
         """Writes a document as JSON, in the rich form, and in the formats that ``texts`` makes. Returns
         ``code``, which is how the command ends."""
-        shown = redaction.shown(document, redact=self.redact)
+        shown = self.shown(document)
         made = {name: partial(text, shown) for name, text in (texts or {}).items()}
         made.setdefault(JSON, partial(_json, shown, sort_keys=sort_keys))
-        emit(self.all, made, partial(render, shown), no_color=self.no_color, code=code)
+        self.write(made, partial(render, shown), code=code)
         return code
 
 
 def _json(document: Document, *, sort_keys: bool) -> str:
     text = json.dumps(document, indent=2, sort_keys=sort_keys, ensure_ascii=False) + "\n"
     return json_for(text, "utf-8")
+
+
+def metrics_of(tree: Tree, metrics: Callable[..., str]) -> dict[str, Callable[[Document], str]]:
+    """The format of metrics whose repositories have their owners in the tree."""
+    return {OPENMETRICS: partial(metrics, owner_of=tree.owner_of)}
 
 
 def with_costs(document: Document, tree: Tree, *lists: str) -> dict[str, Any]:
@@ -163,7 +166,7 @@ def _priced(part: Document, prices: Mapping[str, Price]) -> dict[str, Any]:
     return {**part, KEY: encode(prices[server])} if server in prices else dict(part)
 
 
-def _emit_rich(output: Output, show: Callable[[Console], None], *, no_color: bool) -> None:
+def _write_rich(output: Output, show: Callable[[Console], None], *, no_color: bool) -> None:
     if output.path is None:
         show(stdout(no_color=no_color))
         return

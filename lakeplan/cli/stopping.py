@@ -16,10 +16,15 @@ STEP = 0.2
 """Seconds of a sleep between two looks."""
 
 
+def is_lost(state_url: str, environ: Mapping[str, str]) -> bool:
+    """Whether the state goes with the runner: a job in CI starts from an empty folder every time."""
+    return bool(environ.get("CI")) and state_url.startswith("file://")
+
+
 def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
     """Raises UsageError for a state folder in CI: what was observed and approved would vanish with the
     runner."""
-    if environ.get("CI") and url.startswith("file://"):
+    if is_lost(url, environ):
         raise UsageError(
             "the state is a folder and CI is set: what lakeplan remembers would vanish with the runner",
             hint="set state.url to an s3:// or Azure blob URL",

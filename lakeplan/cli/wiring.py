@@ -175,6 +175,7 @@ class Opening:
         as_of: str | None = None,
         runners: Runners = Runners(),  # noqa: B008 - frozen
         cache: CacheChoice | None = None,
+        timeouts: Timeouts | None = None,
     ) -> Session:
         """Loads the tree and settles the moment of the run. Raises ConfigError, UsageError."""
         progress = progress_for(shown=not (self.no_progress or self.quiet))
@@ -188,10 +189,20 @@ class Opening:
             simulator=LazySimulator(runners, progress, cache or CacheChoice()),
             runners=runners,
             lakectl_config=self.lakectl_config,
+            timeouts=timeouts,
         )
 
 
 Connecting = Annotated[Opening, options.Options(Opening)]
+
+
+def _timeouts(
+    connect_timeout: options.ConnectTimeout = 10.0, read_timeout: options.ReadTimeout = 60.0
+) -> Timeouts:
+    return Timeouts(connect_timeout, read_timeout)
+
+
+Waiting = Annotated[Timeouts, options.Options(_timeouts)]
 
 
 def _selection(
@@ -249,8 +260,5 @@ class LazySimulator:
 
 def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> LakectlSettings:
     """What lakectl is set up with here. Raises CredentialsError for a file that cannot be read."""
-    return read_lakectl(environ, config=config, home=_home(environ))
-
-
-def _home(environ: Mapping[str, str]) -> Path | None:
-    return Path(environ["HOME"]) if environ.get("HOME") else None
+    home = environ.get("HOME")
+    return read_lakectl(environ, config=config, home=Path(home) if home else None)

@@ -11,7 +11,7 @@ import pytest
 
 from lakeplan import limits
 from lakeplan.api.plans import read_plan
-from lakeplan.api.rules import read_rules
+from lakeplan.api.trees import read_rules
 from lakeplan.cli.commands.import_ import read_rules_file
 from lakeplan.cli.commands.lifecycle import read_reviewed
 from lakeplan.cli.commands.report import read_curve

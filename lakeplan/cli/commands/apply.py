@@ -6,7 +6,6 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from datetime import timezone
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +16,9 @@ from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.commands.plan import show_plan
-from lakeplan.cli.console import stderr, stdout
+from lakeplan.cli.console import said_yes, stderr, stdout
 from lakeplan.cli.namespaces import Caching
-from lakeplan.cli.outputs import OPENMETRICS, RICH, Output, Outputs, with_costs
-from lakeplan.cli.redaction import shown
+from lakeplan.cli.outputs import OPENMETRICS, RICH, Output, Outputs, metrics_of, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.who import new_mark_id, new_run_id, now_utc, this_run
@@ -105,9 +103,7 @@ class AfterApply:
         stream = stderr if self.outputs.is_stdout_taken else stdout
         document = with_costs(after_document(report, end), self.session.tree, "swept")
         document["marked"] = with_costs(document["marked"], self.session.tree, "marks")
-        render_after_apply(
-            shown(document, redact=self.outputs.redact), stream(no_color=self.outputs.no_color)
-        )
+        render_after_apply(self.outputs.shown(document), stream(no_color=self.outputs.no_color))
 
 
 def _names(keys: set[str], server: str) -> list[str]:
@@ -232,7 +228,8 @@ class ApplyFlow:
         planned = plan_exit_code(plan, detailed=False, refused=bool(plan.blocked))
         if plan.blocked or (not plan.writes and self.sweep is None):
             return planned
-        if not auto_approve and not self._approved():
+        question, no_color = "Apply this? Only the answer yes applies it", self.outputs.no_color
+        if not auto_approve and not said_yes(question, otherwise="Nothing was written.", no_color=no_color):
             return ExitCode.ERROR
         return self.apply(plan) or planned
 
@@ -256,7 +253,7 @@ class ApplyFlow:
         code = self.outputs.emit(
             report_document(report),
             render_apply,
-            {OPENMETRICS: partial(apply_metrics, owner_of=self.session.tree.owner_of)},
+            metrics_of(self.session.tree, apply_metrics),
             code=exit_code_of(report),
             sort_keys=True,
         )
@@ -271,10 +268,3 @@ class ApplyFlow:
 
     def _plan_ports(self) -> Ports:
         return Ports(self.session.reader, self.session.simulator, self.session.progress)
-
-    def _approved(self) -> bool:
-        answer = typer.prompt("Apply this? Only the answer yes applies it", default="", show_default=False)
-        if answer.strip() == "yes":
-            return True
-        stderr(no_color=self.outputs.no_color).print("Nothing was written.")
-        return False

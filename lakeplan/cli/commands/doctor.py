@@ -12,6 +12,7 @@ import typer
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.outputs import Outputs
+from lakeplan.cli.stopping import is_lost
 from lakeplan.cli.sweeping import open_store
 from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
@@ -24,6 +25,7 @@ from lakeplan.output.text import counted
 from lakeplan.review.selection import Selection
 
 FORMATS = ("rich", "json")
+VANISHING = "it is a folder of this runner (CI is set) and goes with it: drift and history have nothing then"
 
 HELP = """Check one by one all that a command needs, and say what to do about what is missing.
 
@@ -121,14 +123,5 @@ def _examine(
         purpose=purpose,
         now=now_utc,
         read_only=read_only,
-        ephemeral=_ephemeral(tree.state_url),
+        ephemeral=VANISHING if is_lost(tree.state_url, os.environ) else "",
     )
-
-
-def _ephemeral(state_url: str) -> str:
-    """Continuous integration starts from an empty folder every time."""
-    if os.environ.get("CI") and state_url.startswith("file://"):
-        return (
-            "it is a folder of this runner (CI is set) and goes with it: drift and history have nothing then"
-        )
-    return ""

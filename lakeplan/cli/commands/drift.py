@@ -12,6 +12,7 @@ from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.git import head_of
 from lakeplan.cli.outputs import OPENMETRICS, Outputs, with_costs
+from lakeplan.cli.stopping import is_lost
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
 from lakeplan.errors import ExitCode, UsageError
@@ -79,8 +80,7 @@ def drift(
 
 def heads_ports(session: Session, state: StateWriter, run: Run) -> HeadPorts:
     """Where HEADs are recorded; not into a state folder in CI, where they would vanish with the runner."""
-    is_folder = session.tree.state_url.startswith("file://")
-    useless = VANISHING if session.environ.get("CI") and is_folder else ""
+    useless = VANISHING if is_lost(session.tree.state_url, session.environ) else ""
     return HeadPorts(lambda server: session.branch_readers(server).branches, state, run, useless)
 
 

@@ -10,7 +10,7 @@ import typer
 from lakeplan.api.trees import find_repository
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
-from lakeplan.cli.outputs import emit, pair_outputs
+from lakeplan.cli.outputs import Outputs, pair_outputs
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import LakeplanError
 from lakeplan.output.text import json_text
@@ -46,10 +46,10 @@ def export(
     opening: Connecting,
 ) -> None:
     named = format or [LAKECTL] * max(1, len(out or ()))
-    outputs = pair_outputs(named, out, FORMATS, quiet=True)
+    outputs = Outputs(pair_outputs(named, out, FORMATS, quiet=True))
     session = opening.session(tree)
     rules = rules_of(session, find_repository(session.tree, repository))
-    emit(outputs, {LAKECTL: lambda: json_text(rules.to_body())}, lambda _: None, no_color=True)
+    outputs.write({LAKECTL: lambda: json_text(rules.to_body())}, lambda _: None)
 
 
 def rules_of(session: Session, desired: DesiredRepository) -> GcRules:

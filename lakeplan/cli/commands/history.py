@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from lakeplan.cli.commands.plan import Allow, exit_code_of, plan_against, show_p
 from lakeplan.cli.console import say, stderr
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching
-from lakeplan.cli.outputs import OPENMETRICS, Outputs
+from lakeplan.cli.outputs import OPENMETRICS, Outputs, metrics_of
 from lakeplan.cli.plan_texts import PLAN_FORMATS
 from lakeplan.cli.wiring import Connecting, Opening
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, StalePlan
@@ -222,7 +221,7 @@ def list_(
     session = Opening().session(tree)
     found = list_runs(session.state(), repository=repository, limit=limit)
     document = history_document(found.runs, found.damaged)
-    metrics = {OPENMETRICS: partial(history_metrics, owner_of=session.tree.owner_of)}
+    metrics = metrics_of(session.tree, history_metrics)
     outputs.emit(document, render_history, metrics, sort_keys=True)
     return ExitCode.PARTLY_DONE if found.damaged else ExitCode.OK
 
@@ -236,7 +235,7 @@ def show(
 ) -> None:
     session = Opening().session(tree)
     document = history_document([find_run(session.state(), run)])
-    metrics = {OPENMETRICS: partial(history_metrics, owner_of=session.tree.owner_of)}
+    metrics = metrics_of(session.tree, history_metrics)
     outputs.emit(document, render_run, metrics, sort_keys=True)
 
 

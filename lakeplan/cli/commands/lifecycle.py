@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from lakeplan.branches.undo import UndoOptions, undo_lifecycle
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.namespaces import Caching
-from lakeplan.cli.outputs import OPENMETRICS, Outputs, with_costs
+from lakeplan.cli.outputs import OPENMETRICS, Outputs, metrics_of, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.who import now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Opening, Selected, Session
@@ -96,7 +95,7 @@ def plan(
     return outputs.emit(
         with_costs(report.plan_document(made), session.tree, "repositories"),
         render_lifecycle_plan,
-        {OPENMETRICS: partial(lifecycle_plan_metrics, owner_of=session.tree.owner_of)},
+        metrics_of(session.tree, lifecycle_plan_metrics),
         code=report.plan_exit_code(made, detailed=detailed_exitcode),
     )
 
@@ -200,7 +199,7 @@ class _Runner:
         return self.outputs.emit(
             report.run_document(done),
             render_lifecycle_run,
-            {OPENMETRICS: partial(lifecycle_run_metrics, owner_of=session.tree.owner_of)},
+            metrics_of(session.tree, lifecycle_run_metrics),
             code=report.run_exit_code(done),
         )
 

@@ -10,15 +10,14 @@ from typing import Annotated, get_args
 import typer
 
 from lakeplan.api.plans import objects_path
-from lakeplan.cli import options, redaction
+from lakeplan.cli import options
 from lakeplan.cli.base import Base, read_base
 from lakeplan.cli.command import command
-from lakeplan.cli.console import print_error, stderr
+from lakeplan.cli.console import print_error, stderr, told
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching, inventory_for
 from lakeplan.cli.outputs import Outputs
-from lakeplan.cli.plan_texts import PLAN_FORMATS, plan_texts
-from lakeplan.cli.redaction import plan_shown
+from lakeplan.cli.plan_texts import PLAN_FORMATS, plan_shown, plan_texts
 from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Connecting, LazySimulator, Selected, Session
 from lakeplan.errors import ExitCode, UsageError
@@ -148,15 +147,15 @@ def show_plan(plan: Plan, outputs: Outputs, *, to_stderr: bool = False, tree: Pa
     for output in outputs.all:
         if output.format == "json" and output.path is not None and objects:
             write_file(objects_path(output.path), objects)
-    outputs.write(plan_texts(plan, tree, document), partial(render_plan, document))
+    outputs.write(plan_texts(plan, document, tree), partial(render_plan, document))
 
 
 def _tell_why(plan: Plan) -> None:
     """What makes a quiet plan fail, in a line: nobody was shown the rest."""
     for repository in plan.failed:
         assert repository.failure is not None
-        told = redaction.told(repository.failure.message)
-        print_error(told, where=repository.key, hint=repository.failure.hint)
+        message = told(repository.failure.message)
+        print_error(message, where=repository.key, hint=repository.failure.hint)
     if plan.refused:
         gates = dict.fromkeys(f"{gate.gate} ({gate.scope})" for gate in plan.refused)
         print_error(

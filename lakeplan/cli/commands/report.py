@@ -14,15 +14,16 @@ import jsonschema
 import typer
 
 from lakeplan.api.plans import read_plan
-from lakeplan.cli import namespaces, options, redaction
+from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted
-from lakeplan.cli.console import say, stderr, stdout
+from lakeplan.cli.console import say, stderr, stdout, told
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.outputs import STANDARD_OUTPUT
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
+from lakeplan.output.redact import redacted
 from lakeplan.output.report import render_report
 from lakeplan.output.text import counted, size
 from lakeplan.plan.graph import History
@@ -332,10 +333,10 @@ def report(
         also={**{url: key for key, url in urls.items()}, **made.names},
         missing=[*failed, *made.left_out, *_not_given(shown, histories, curves, made)],
     )
-    text = render_report(redaction.shown(document, redact=redact_paths))
+    text = render_report(redacted(document) if redact_paths else document)
     _write(html, text)
     for words in failed:
-        say(stderr(), f"warning: {redaction.told(words)}")
+        say(stderr(), f"warning: {told(words)}")
     if html != STANDARD_OUTPUT and not quiet:
         could_have = shown and tree is None and not urls and not no_graph
         graphs = f"{len(document['graphs'])} with a commit graph{f' ({ADDS_GRAPHS})' if could_have else ''}"

@@ -17,8 +17,7 @@ from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted
 from lakeplan.cli.outputs import JSON, RICH, Document, Outputs
-from lakeplan.cli.plan_texts import PLAN_FORMATS, plan_texts
-from lakeplan.cli.redaction import plan_shown
+from lakeplan.cli.plan_texts import PLAN_FORMATS, plan_shown, plan_texts
 from lakeplan.errors import UsageError
 from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository
@@ -207,4 +206,4 @@ def show(
             if (repository["server"], repository["name"]) in wanted:
                 render_repository(repository, console)
 
-    outputs.write(plan_texts(plan, tree, document), rich_form)
+    outputs.write(plan_texts(plan, document, tree), rich_form)

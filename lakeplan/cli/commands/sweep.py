@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta, timezone
 from functools import partial
@@ -16,17 +16,15 @@ import typer
 from lakeplan.cli import options
 from lakeplan.cli.collecting import Collecting, CollectorRuns, open_collector, show_collector_runs
 from lakeplan.cli.command import CommandGroup, command
-from lakeplan.cli.console import stderr
+from lakeplan.cli.console import said_yes
 from lakeplan.cli.namespaces import parse_age
-from lakeplan.cli.outputs import OPENMETRICS, Document, Outputs, with_costs
+from lakeplan.cli.outputs import OPENMETRICS, Outputs, metrics_of, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.who import new_mark_id, now_utc, this_run
-from lakeplan.cli.wiring import Connecting, Selected, Session
+from lakeplan.cli.wiring import Connecting, Selected, Session, Waiting
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
-from lakeplan.lakefs.transport import Timeouts
-from lakeplan.output.metric_families import Owners
 from lakeplan.output.metrics import mark_list_metrics, mark_metrics, sweep_metrics
 from lakeplan.output.sweep import (
     render_approval,
@@ -133,12 +131,10 @@ def mark(
     outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
     opening: Connecting,
     runners: options.Running,
-    connect_timeout: options.ConnectTimeout = 10.0,
-    read_timeout: options.ReadTimeout = 60.0,
+    timeouts: Waiting,
 ) -> int:
     chosen = chosen_settings(min_age, never_committed)
-    session = opening.session(tree, runners=runners)
-    session.timeouts = Timeouts(connect_timeout, read_timeout)
+    session = opening.session(tree, runners=runners, timeouts=timeouts)
     with sweep_ports(session, verify_cache=verify_cache) as ports:
         made = mark_all(
             session.tree,
@@ -150,7 +146,7 @@ def mark(
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
     document = with_costs(marks_document(made), session.tree, "marks")
-    return outputs.emit(document, render_marks, _texts(mark_metrics, session), code=made.exit_code)
+    return outputs.emit(document, render_marks, metrics_of(session.tree, mark_metrics), code=made.exit_code)
 
 
 @command(APPROVE, "Say yes to a mark, for the record.", without="no_progress")
@@ -191,11 +187,9 @@ def run(
     outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
     opening: Connecting,
     runners: options.Running,
-    connect_timeout: options.ConnectTimeout = 10.0,
-    read_timeout: options.ReadTimeout = 60.0,
+    timeouts: Waiting,
 ) -> int:
-    session = opening.session(tree, runners=runners)
-    session.timeouts = Timeouts(connect_timeout, read_timeout)
+    session = opening.session(tree, runners=runners, timeouts=timeouts)
     check_lasting_state(session.tree.state_url, os.environ)
     with (
         stopping() as stop,
@@ -220,7 +214,7 @@ def run(
     return outputs.emit(
         with_costs(document, session.tree),
         render_sweep,
-        _texts(sweep_metrics, session),
+        metrics_of(session.tree, sweep_metrics),
         code=exit_code_of(document),
     )
 
@@ -237,23 +231,24 @@ def report(
     outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
     opening: Connecting,
 ) -> int:
-    session = opening.session(tree)
     if collector_runs:
         outputs.check(FORMATS)
+    session = opening.session(tree)
+    if collector_runs:
         return show_collector_runs(session, selection, outputs)
     if mark_id is None:
         document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
-        return outputs.emit(document, render_mark_list, _texts(mark_list_metrics, session))
+        return outputs.emit(document, render_mark_list, metrics_of(session.tree, mark_list_metrics))
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
-        if summary is not None:
-            document = with_costs(summary, session.tree)
-            return outputs.emit(document, render_sweep, _texts(sweep_metrics, session))
         stage = stage_of(site, ports.state, mark_id)
+    if summary is not None:
+        document = with_costs(summary, session.tree)
+        return outputs.emit(document, render_sweep, metrics_of(session.tree, sweep_metrics))
     alone = {"format": MARKS_FORMAT, "marks": [mark_document(stored.mark)], "skipped": {}, "failed": {}}
     document = with_costs(alone, session.tree, "marks")
-    return outputs.emit(document, partial(render_marks, stage=stage), _texts(mark_metrics, session))
+    return outputs.emit(document, partial(render_marks, stage=stage), metrics_of(session.tree, mark_metrics))
 
 
 @command(RESTORE, "Bring objects back out of quarantine.")
@@ -321,22 +316,13 @@ def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
     question = (
         f"Delete {objects:,} objects of {quarantines} quarantines for good? Only the answer yes deletes them"
     )
-    if typer.prompt(question, default="", show_default=False).strip() == "yes":
-        return True
-    stderr(no_color=no_color).print("Nothing was deleted.")
-    return False
+    return said_yes(question, otherwise="Nothing was deleted.", no_color=no_color)
 
 
 def exit_code_of(document: dict[str, Any]) -> int:
     """3 when an object failed, something is left to do, or data was lost after all."""
     bad = document["failed"]["objects"] or not document["finished"] or document["came_back"] != 0
     return ExitCode.PARTLY_DONE if bad else ExitCode.OK
-
-
-def _texts(
-    metrics: Callable[[Document, Owners], str], session: Session
-) -> Mapping[str, Callable[[Document], str]]:
-    return {OPENMETRICS: lambda document: metrics(document, session.tree.owner_of)}
 
 
 def openers_of(session: Session, allowed: frozenset[str]) -> Openers:
