@@ -1,4 +1,4 @@
-"""What retention makes of deleted branches: their commits fall to the default days (retention.md).
+"""What retention makes of deleted branches: their commits fall to the default days (lakefs/retention.md).
 
 The rules are the same before and after; the graph is not. Four moments are asked about: now, in 7 and 30
 days, and ``settled``: once everything that exists today is past the default days, if nobody writes.

@@ -1,4 +1,4 @@
-"""The verdict on one branch: facts and policies in, delete or keep out (branch-lifecycle.md)."""
+"""The verdict on one branch: facts and policies in, delete or keep out (lakefs/branch-lifecycle.md)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ EVEREST = (
     "idle time knows only what reached the server: a branch written to through an Everest mount that was"
     " not synced looks idle"
 )
-"""A caveat of the documents (branch-lifecycle.md: unsynced Everest mounts do not reset the idle clock)."""
+"""A caveat (lakefs/branch-lifecycle.md): unsynced Everest mounts do not reset the idle clock."""
 
 
 def facts_of(branch: Branch) -> BranchFacts:

@@ -50,7 +50,7 @@ def check_not_nested(key: str) -> None:
 
 def is_candidate_key(key: str) -> bool:
     """Whether a stored object may be garbage at all: under ``data/``, or directly at the root (where old
-    repositories keep objects) other than ``dummy`` (shared/lakefs/retention.md, the official collector).
+    repositories keep objects) other than ``dummy`` (lakefs/retention.md, the official collector).
     Never one with ``.`` or ``..`` in its path, which no lakeFS writes and a client might resolve."""
     if not _DOTS.isdisjoint(key.split("/") if "." in key else ()):
         return False
@@ -129,7 +129,7 @@ PARTITION_OBJECTS = 50_000
 
 
 class ObjectPaths:
-    """Hands out addresses. A partition lasts an hour or 50,000 objects (format.md)."""
+    """Hands out addresses. A partition lasts an hour or 50,000 objects (lakefs/format.md)."""
 
     def __init__(self, clock: Callable[[], float], xids: XidSource) -> None:
         self._clock = clock
@@ -160,7 +160,7 @@ def normalize(address: str, address_type: int, storage_namespace: str) -> str | 
     """The address relative to ``storage_namespace`` (as the server spells it), or None when it is outside.
 
     Relative addresses are keys and stay byte for byte what they are. A full address inside the namespace
-    gives its relative form (shared/lakefs/format.md). The comparison is of text, as the server's is when it
+    gives its relative form (lakefs/format.md). The comparison is of text, as the server's is when it
     stores one, and as the official collector's is. Old entries (type 0), and full ones without a scheme,
     count as relative unless they are URIs: taking such an address for one of the namespace protects the
     object, the other way round would not.
@@ -290,7 +290,7 @@ OFFICIAL_FILE = "official.json"
 UNIFIED_PREFIX = f"{GC_PREFIX}unified/"
 OLD_RUNS_PREFIX = f"{GC_PREFIX}addresses/"
 COLLECTOR_RUNS = (UNIFIED_PREFIX, f"{GC_PREFIX}addresses/")
-"""Where other collectors write the runs in which they deleted (retention.md)."""
+"""Where other collectors write the runs in which they deleted (lakefs/retention.md)."""
 
 
 def mark_prefix(mark_id: str) -> str:

@@ -18,7 +18,7 @@ from lakeplan.values.rules import GcRules
 
 T = TypeVar("T")
 PAGE = 1000
-"""The largest page a server gives (api.md)."""
+"""The largest page a server gives (lakefs/api.md)."""
 
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 """The years 1 and 9999."""
@@ -80,7 +80,7 @@ class Fields:
         return value
 
     def items(self, name: str) -> list[object]:
-        """A list; ``null`` is an empty one (a Go server writes its empty lists so: api.md)."""
+        """A list; ``null`` is an empty one (a Go server writes its empty lists so: lakefs/api.md)."""
         if name not in self.data:
             raise Malformed(f"{name} is missing")
         value = self.data[name]
@@ -289,7 +289,7 @@ def tag_of(fields: Fields) -> Tag:
 
 
 def commit_of(fields: Fields) -> Commit:
-    """``creation_date`` is whole seconds here, while a refs dump has fractions (format.md)."""
+    """``creation_date`` is whole seconds here, while a refs dump has fractions (lakefs/format.md)."""
     parents = tuple(_commit_id(parent) for parent in fields.items("parents"))
     if len(parents) > 1 and "version" not in fields.data:
         # The version decides which parent retention walks along; a guess could expire a kept commit.

@@ -81,7 +81,7 @@ class LakeFSBranchReader(Adapter):
             return {}  # a server from before it
 
     def readable_sample(self, repository: str, commit_id: str, count: int) -> tuple[int, int]:
-        """One byte of each: HEAD and stat answer 200 for collected data too (api.md)."""
+        """One byte of each: HEAD and stat answer 200 for collected data too (lakefs/api.md)."""
         call = of_repository(
             *("GET", repository, "refs", commit_id, "objects", "ls"),
             operation="list objects of a commit",

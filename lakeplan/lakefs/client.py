@@ -62,7 +62,7 @@ LONGEST_DUMP = 3600.0
 
 def dump_refs(transport: Transport, repository: str) -> RefsDumpIds:
     """Asks for a dump of all commits, branches and tags, and waits for it. The ids are those that the answer
-    names, never those of a manifest in the store, which may be of an older dump (api.md)."""
+    names, never those of a manifest in the store, which may be of an older dump (lakefs/api.md)."""
     call = of_repository(
         *("PUT", repository, "refs", "dump"),
         operation=OPERATION,
@@ -278,7 +278,7 @@ class LakeFSServer(Adapter):
         except RepositoryNotFound:
             raise
         except NotFound as error:
-            # api.md: unset rules are 404 "not found". Any other 404 must not pass for "no rules".
+            # lakefs/api.md: unset rules are 404 "not found". Any other 404 must not pass for "no rules".
             if error.message == f"cannot {call.operation}: not found":
                 return None
             raise

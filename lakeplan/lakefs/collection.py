@@ -33,7 +33,7 @@ class LakeFSPreparer(Adapter):
     _ALLOWED = PREPARE_ONLY
 
     def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
-        """Asks until no continuation token comes back (api.md, "GC preparation"). The server fails when a
+        """Asks until no continuation token comes back (lakefs/api.md). The server fails when a
         branch is deleted while it lists them: then from the beginning again."""
         tries = BRANCH_TRIES
         while True:

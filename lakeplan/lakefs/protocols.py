@@ -101,7 +101,7 @@ class BranchReader(Protocol):
 
     def list_live(self, repository: str) -> list[LiveBranch]:
         """All branches with their hidden flag, sorted by id. No answer carries the flag: it is the
-        difference of two listings (api.md), so a branch that goes between the two may look hidden."""
+        difference of two listings (lakefs/api.md), so a branch that goes between the two may look hidden."""
 
     def find_branch(self, repository: str, branch_id: str) -> str | None:
         """The HEAD of a branch now, or None when there is no such branch."""

@@ -76,7 +76,7 @@ PERMISSIONS = {
     "read the state of the refs dump": _DUMP,
     "read metadata": "fs:ListObjects and fs:ReadRepository",
 }
-"""Operation, as messages name it, to the permission it needs (api.md; the server's own checks)."""
+"""Operation, as messages name it, to the permission it needs (lakefs/api.md; the server's own checks)."""
 
 _UNREACHABLE = "check endpoint_url, the network and proxy settings"
 _TLS = "check the server's certificate, or name a CA bundle in REQUESTS_CA_BUNDLE"

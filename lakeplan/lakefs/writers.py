@@ -27,7 +27,7 @@ class _Writer(Adapter):
 
 
 class LakeFSRulesWriter(_Writer):
-    """``lakeplan.lakefs.protocols.GcRulesWriter`` over HTTP. The server validates nothing (api.md): what is
+    """``GcRulesWriter`` over HTTP. The server validates nothing (lakefs/api.md): what is
     given here is what gets stored."""
 
     _ALLOWED = re.compile(

@@ -106,7 +106,7 @@ def apply_plan(
     steps = check(reviewed, live, limits, now=run.now(), force=options.force)
     later = _later_branches(steps, live) if options.refresh_patterns else {}
     if later:
-        # Days of one branch move the server's walk of others (retention.md: its answer is not monotone), so
+        # Days of one branch move the server's walk of others (lakefs/retention.md: more may keep less), so
         # rules that keep more can lose more: what is really written is judged, too.
         over = {key: branches | later.get(key, frozenset()) for key, branches in again.expand_over.items()}
         live = make_plan(tree, replace(again, expand_over=over), plan_ports)

@@ -197,7 +197,7 @@ def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> 
 
 
 def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:
-    """Values the server stored but should not have (api.md: nothing is validated)."""
+    """Values the server stored but should not have (lakefs/api.md: nothing is validated)."""
     if stored is None:
         return []
     existing = set(branches)

@@ -184,7 +184,7 @@ def _policies(
 def _check_default_branch(
     policies: PoliciesDesired, desired: DesiredRepository, repository: Repository
 ) -> None:
-    """A pattern that matches the default branch is an error that names both (branch-lifecycle.md)."""
+    """A pattern that matches the default branch is an error that names both (lakefs/branch-lifecycle.md)."""
     found = default_branch_problems(policies.policies, repository.default_branch)
     if found:
         raise ConfigError(

@@ -139,7 +139,7 @@ def judge(
     deleted: Callable[[datetime, bool], frozenset[str]] | None = None,
 ) -> Verdicts:
     """All verdicts of a change. Unset rules keep everything: without them no collector runs
-    (retention.md), so taking rules away expires nothing and setting the first ones may expire a lot.
+    (lakefs/retention.md), so taking rules away expires nothing and setting the first ones may expire a lot.
 
     ``deleted(moment, proposed)`` names the branches that the stored or the proposed policies have deleted by
     then: what only they reached falls to the default days.

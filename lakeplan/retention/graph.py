@@ -321,7 +321,7 @@ def active_flags(graph: CommitGraph, starts: Starts, edges: Edges, limits: Seque
 
 
 def all_kept(graph: CommitGraph) -> bytearray:
-    """Every commit kept: without rules the collector cannot run (``shared/lakefs/retention.md``)."""
+    """Every commit kept: without rules the collector cannot run (``lakefs/retention.md``)."""
     return bytearray(b"\x01") * len(graph)
 
 

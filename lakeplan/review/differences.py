@@ -58,7 +58,7 @@ def same_setting(stored: Items | None, wanted: Items | None) -> bool:
 
 
 def is_reordering(stored: Items | None, wanted: Items | None) -> bool:
-    """The same policies in another order: no effect on which branches go (branch-lifecycle.md)."""
+    """The same policies in another order: no effect on which branches go (lakefs/branch-lifecycle.md)."""
     if same_setting(stored, wanted):
         return False
     pairs = pair_items(stored or (), wanted or ())

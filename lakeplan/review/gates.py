@@ -321,7 +321,7 @@ def _branch_gate(scope: str, plans: list[RepositoryPlan], safety: Safety) -> lis
 
 def run_tag_gate(scope: str, rows: Iterable[BranchRow], safety: Safety) -> list[GateResult]:
     """Tags on commits that nothing keeps once ``lifecycle run`` deletes a branch. A tag keeps no data
-    (retention.md). Commits alone decide, since the run reads no objects: another commit that is kept may hold
+    (lakefs/retention.md). Commits alone decide, as the run reads no objects: another kept commit may hold
     the same data."""
     at_stake = [r for r in rows if r.goes and r.follows is not None and r.follows.tags]
     tags = sorted({tag for row in at_stake if row.follows is not None for tag in row.follows.tags})

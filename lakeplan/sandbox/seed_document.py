@@ -340,7 +340,7 @@ class Tag:
 @dataclass(frozen=True)
 class SortHeads:
     """Adds empty commits to ``first``, each ``age`` old, until its HEAD's id sorts before that of ``then``:
-    what a server expires can depend on that order (shared/lakefs/retention.md, "Early stop"). Where the id of
+    what a server expires can depend on that order (lakefs/retention.md, "Early stop"). Where the id of
     ``then`` is among the very smallest, ``then`` gets an empty commit as old as its HEAD."""
 
     first: str

@@ -36,7 +36,7 @@ ByPrefix = dict[str, dict[str, Amount]]
 
 
 def goes(objects: pa.Table, bits: RuleSetBits, *, listing: bool) -> pa.Table:
-    """Those of ``steps.OBJECTS`` that the server's collector would delete (shared/lakefs/retention.md)."""
+    """Those of ``steps.OBJECTS`` that the server's collector would delete (lakefs/retention.md)."""
     seen, both = _ints(objects["seen"]), _ints(objects["mask"]) | _ints(objects["alias_mask"])
     wanted = int(Seen.OLD if listing else Seen.ENTRY | Seen.CANDIDATE)
     going = (seen & wanted == wanted) & (seen & int(Seen.UNCOMMITTED) == 0) & (both & bits.server == 0)

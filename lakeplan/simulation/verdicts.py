@@ -98,7 +98,7 @@ def judge(graph: CommitGraph, rule_set: RuleSet, as_of: datetime, zone: tzinfo) 
 
 
 def kept_by_dangling(graph: CommitGraph, rules: GcRules, as_of: datetime, zone: tzinfo) -> bytearray:
-    """Per commit number, 1 when the documented walk from some dangling commit keeps it (retention.md: default
+    """Per commit number, 1 when a dangling commit's documented walk keeps it (lakefs/retention.md: default
     days; a dangling start is treated as having a child of its own date)."""
     limit = limit_us(as_of, rules.default_retention_days, zone)
     below, kept = bytearray(len(graph)), bytearray(len(graph))
@@ -120,11 +120,11 @@ _EXAMPLE = 'such as {"default_retention_days": 21, "branches": [{"branch_id": "m
 
 
 def read_rules(data: bytes, *, name: str) -> GcRules:
-    """Rules out of JSON. Any whole number of days is taken, as the server takes it (api.md).
+    """Rules out of JSON. Any whole number of days is taken, as the server takes it (lakefs/api.md).
 
     Raises ConfigError that names the file: no JSON, an unknown or doubled key, a wrong type, a doubled
     branch, no default. A file without rules is refused: with no rules a collector marks every committed
-    object (shared/lakefs/retention.md), and that is never meant.
+    object (lakefs/retention.md), and that is never meant.
     """
     rules = _parse(data, name)
     if rules is None or rules == {}:

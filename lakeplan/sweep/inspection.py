@@ -113,7 +113,7 @@ def _check_not_cleared(site: Site) -> None:
 
 
 def _files(site: Site, run: UncommittedRun) -> list[str]:
-    """Keys of the files of a run; none when it found nothing, and wrote nothing (api.md). Raises
+    """Keys of the files of a run; none when it found nothing, and wrote nothing (lakefs/api.md). Raises
     LakeplanError when the server wrote where this storage is not, or wrote what nobody here understands: what
     is staged would be taken for garbage."""
     if not run.location:

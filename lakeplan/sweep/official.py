@@ -3,7 +3,7 @@
 Told to do everything at once, that job would delete by a verdict nobody has seen. So it runs twice, in the
 documented way. It marks only; its mark must name nothing that the approved mark does not. Then, after one
 more look at what the repository holds, it sweeps that mark only, without marking again. Its word is no
-proof (it only logs what a store refused, retention.md): every object is asked for by GET afterwards.
+proof (it only logs what a store refused, lakefs/retention.md): every object is asked for by GET afterwards.
 A mark of it that was refused is made unusable: anybody could sweep it without approval.
 """
 

@@ -51,7 +51,7 @@ class Throttle:
 
 
 GRACE_SECONDS = 86_400
-"""A server's default (api.md), where it does not say."""
+"""A server's default (lakefs/api.md), where it does not say."""
 
 
 def mark_gates(
@@ -304,5 +304,5 @@ def window(mark: Mark, settle_seconds: int, *, lowered_at: datetime | None = Non
 
 def proven_absent(*, first_seen: datetime, now: datetime, settle_seconds: int) -> bool:
     """Whether two looks at uncommitted data and refs, far enough apart, both missed an object: one
-    sighting is no proof (retention.md, "What a safe mark must respect")."""
+    sighting is no proof (lakefs/retention.md, "What a safe mark must respect")."""
     return now - first_seen >= timedelta(seconds=settle_seconds)

@@ -29,7 +29,7 @@ MAX_SECONDS = 36500 * 86400
 
 
 def parse_duration(text: str) -> int:
-    """Seconds of ``7d`` or ``1w3d12h``: units s, m, h, d, w (branch-lifecycle.md), more than zero."""
+    """Seconds of ``7d`` or ``1w3d12h``: units s, m, h, d, w (lakefs/branch-lifecycle.md), more than zero."""
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration such as 7d or 1w3d12h (s, m, h, d, w)")
     seconds = sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"[0-9]+[smhdw]", text))

@@ -54,7 +54,7 @@ class PullRequest:
 
 
 class Keep(str, Enum):
-    """Why a branch stays. The first three are exemptions of the documents (branch-lifecycle.md)."""
+    """Why a branch stays. The first three are exemptions of the documents (lakefs/branch-lifecycle.md)."""
 
     DEFAULT_BRANCH = "default_branch"
     NO_CREATION_TIME = "no_creation_time"
@@ -93,7 +93,7 @@ class Consequence:
     within 30 days (or when everything is past the default days) and that nothing keeps then, and the data
     that no commit holds any more that is still kept in the end. Two branches may count the same. Objects are
     None where they were not read. ``tags`` stand on those commits, each beside one branch: a tag keeps no
-    data (retention.md)."""
+    data (lakefs/retention.md)."""
 
     commits: int
     objects: int | None = None

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 
 class AddressType(IntEnum):
-    """Protobuf ``Entry.address_type`` (format.md). ``BY_PREFIX`` is what old versions wrote: full if the
+    """Protobuf ``Entry.address_type`` (lakefs/format.md). ``BY_PREFIX`` is of old versions: full if the
     address parses as a URI, else relative."""
 
     BY_PREFIX = 0

@@ -27,7 +27,7 @@ class Commit:
 
     @property
     def main_parent(self) -> str | None:
-        """The parent that retention walks along (retention.md: the first; for version 0, the last)."""
+        """The parent that retention walks along (lakefs/retention.md: the first; for version 0, the last)."""
         if not self.parents:
             return None
         return self.parents[0] if self.version >= FIRST_VERSION_WITH_FIRST_PARENT_MAIN else self.parents[-1]

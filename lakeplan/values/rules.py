@@ -31,7 +31,7 @@ class GcRules:
     """What ``GET …/settings/gc_rules`` answers, with branch order (random on the server) taken out.
 
     ``branches`` maps exact branch ids to retention days. Values are kept as the server has them, nonsense
-    included (negative, zero, unknown branches): shared/lakefs/api.md, "Nothing is validated".
+    included (negative, zero, unknown branches): lakefs/api.md, "Nothing is validated".
     """
 
     default_retention_days: int
@@ -58,7 +58,7 @@ class GcRules:
     def etag(self) -> str:
         """SHA-256 (hex) of the canonical body: UTF-8 JSON, sorted keys and branches, no white space.
 
-        GC rules have no ETag on the server (api.md), so this one is lakeplan's own.
+        GC rules have no ETag on the server (lakefs/api.md), so this one is lakeplan's own.
         """
         text = json.dumps(self.to_body(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         # A lone surrogate is no UTF-8; its JSON escape is.

@@ -65,7 +65,7 @@ class StoreFacts:
 
 
 LAKEPLAN_PREFIX = "_lakeplan/"
-"""Where lakeplan writes in a namespace. Neither lakeFS nor a collector looks here (retention.md)."""
+"""Where lakeplan writes in a namespace. Neither lakeFS nor a collector looks here (lakefs/retention.md)."""
 MARK_FORMAT = "lakeplan.mark/v1"
 SWEEP_FORMAT = "lakeplan.sweep/v1"
 HOUR = 3600

@@ -1,5 +1,5 @@
 """What only lakeFS Enterprise has. The sandbox's flavour of it is built from models and documents
-(shared/lakefs/api.md, branch-lifecycle.md); an open-source server knows none of these routes."""
+(docs/lakefs/api.md, branch-lifecycle.md); an open-source server knows none of these routes."""
 
 from __future__ import annotations
 
