@@ -202,7 +202,8 @@ def render_restore(document: Json, console: Console) -> None:
         page.labelled("FAILED", "bold red", f"{address}: {why}")
     there = f"{count(document['already_there'])} were there already"
     failed = f"; {count(document['failed'])} failed" if document["failed"] else ""
-    page.labelled("Restored:", "bold", f"{counted(document['restored'], 'object')}; {there}{failed}.")
+    text = f"{counted(document['restored'], 'object')}; {there}{failed}."
+    page.labelled("Restored:", "bold", text, indent=0)
     if document["note"]:
         page.labelled("note:", "bold yellow", document["note"])
     if document["collectable_again"]:
