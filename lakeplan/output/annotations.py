@@ -130,37 +130,37 @@ def render_junit_plan(document: Json, *, tree: str = "") -> str:
     """A plan: a suite per repository and one of the whole plan."""
     root = ET.Element("testsuites", name="lakeplan plan")
     when = document["as_of"].replace("Z", "")[:19]
-    suite = _suite(root, "the whole plan", when)
+    suite = junit_suite(root, "the whole plan", when)
     if not document["gates"]:
-        _case(suite, "the whole plan", "plan", None, tree)
+        junit_case(suite, "the whole plan", "plan", None, tree)
     for gate in document["gates"]:
         _gate(suite, gate, None, tree)
     for item in document["loosenings"]:
-        case = _case(suite, item["scope"], f"loosened {item['path']}", place_of(item["where"]), tree)
+        case = junit_case(suite, item["scope"], f"loosened {item['path']}", place_of(item["where"]), tree)
         _output(case, f"{item['before']} at the base, {item['after']} here")
     for repository in document["repositories"]:
-        _repository(_suite(root, key_of(repository), when), repository, tree)
-    return _text(root)
+        _repository(junit_suite(root, key_of(repository), when), repository, tree)
+    return junit_text(root)
 
 
 def render_junit_problems(files: Sequence[str], problems: Sequence[Json], *, tree: str = "") -> str:
     """A check of a tree: every problem is a failure, every file without one passes."""
     root = ET.Element("testsuites", name="lakeplan validate")
-    suite = _suite(root, "the tree")
+    suite = junit_suite(root, "the tree")
     bad = {p["file"] for p in problems}
     for file in files:
         if file not in bad:
-            _case(suite, file, "is valid", Place(file), tree)
+            junit_case(suite, file, "is valid", Place(file), tree)
     for problem in problems:
         place = Place(problem["file"], problem["line"], problem["column"])
-        case = _case(suite, problem["file"], f"{problem['path']} (line {problem['line']})", place, tree)
+        case = junit_case(suite, problem["file"], f"{problem['path']} (line {problem['line']})", place, tree)
         _bad(case, "failure", "problem", problem["message"], f"at {_where(place)}")
-    return _text(root)
+    return junit_text(root)
 
 
 def _repository(suite: ET.Element, repository: Json, tree: str) -> None:
     place, key, failure = place_of(repository["source"]), key_of(repository), repository["failure"]
-    case = _case(suite, key, "plan", place, tree)
+    case = junit_case(suite, key, "plan", place, tree)
     if failure is not None:
         _bad(case, "error", "failed", failure["message"], failure["hint"])
     elif repository["warnings"]:
@@ -171,7 +171,7 @@ def _repository(suite: ET.Element, repository: Json, tree: str) -> None:
 
 def _gate(suite: ET.Element, gate: Json, place: Place | None, tree: str) -> None:
     scope = scope_of(gate["scope"])
-    case = _case(suite, scope, gate["gate"], place, tree)
+    case = junit_case(suite, scope, gate["gate"], place, tree)
     if gate["outcome"] == "refused":
         at = f"at {_where(place)}\n" if place else ""
         _bad(case, "failure", "refused", gate["message"], f"{at}override with {gate['opens_with']}")
@@ -179,14 +179,16 @@ def _gate(suite: ET.Element, gate: Json, place: Place | None, tree: str) -> None
         _output(case, f"{gate['outcome']}: {gate['message']}\n{gate['opens_with']}".rstrip())
 
 
-def _suite(root: ET.Element, name: str, timestamp: str = "") -> ET.Element:
+def junit_suite(root: ET.Element, name: str, timestamp: str = "") -> ET.Element:
+    """A new suite of the document."""
     suite = ET.SubElement(root, "testsuite", name=safe(name))
     if timestamp:
         suite.set("timestamp", safe(timestamp))
     return suite
 
 
-def _case(suite: ET.Element, scope: str, name: str, place: Place | None, tree: str) -> ET.Element:
+def junit_case(suite: ET.Element, scope: str, name: str, place: Place | None, tree: str) -> ET.Element:
+    """A new case of a suite, at its place in the tree's folder."""
     case = ET.SubElement(suite, "testcase", classname=safe(scope), name=safe(name))
     if place is not None:
         case.set("file", safe(f"{tree}/{place.file}" if tree else place.file))
@@ -212,7 +214,7 @@ def _lines(text: str) -> str:
     return "\n".join(safe(line) for line in text.splitlines())
 
 
-def _text(root: ET.Element) -> str:
+def junit_text(root: ET.Element) -> str:
     """Counts on every suite and on the whole, then the document."""
     for element in [*root, root]:
         element.set("tests", str(len(list(element.iter("testcase")))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from lakeplan.output.text import KEY, safe
@@ -94,134 +95,116 @@ def _family(command: str, name: str, text: str, *labels: str, repository: bool =
     return family
 
 
+_drift = partial(_family, "drift")
+_plan = partial(_family, "plan")
+_apply = partial(_family, "apply")
+_history = partial(_family, "history")
+_lifecycle_plan = partial(_family, "lifecycle plan")
+_lifecycle_run = partial(_family, "lifecycle run")
+_sweep_mark = partial(_family, "sweep mark")
+_sweep_report = partial(_family, "sweep report")
+_sweep_run = partial(_family, "sweep run")
+
 # ---- drift, and what the state remembers
-DRIFT_AT = _family("drift", "drift_timestamp_seconds", "When the servers were compared.", repository=False)
-DRIFT_CHECKED = _family("drift", "drift_checked", "Repositories looked at.", repository=False)
-DRIFT_FAILED = _family("drift", "drift_failed", "Repositories that could not be compared.", repository=False)
-DRIFT_CLASSES = _family(
-    "drift", "drift_repositories", "Repositories in a class of drift.", "class", repository=False
+DRIFT_AT = _drift("drift_timestamp_seconds", "When the servers were compared.", repository=False)
+DRIFT_CHECKED = _drift("drift_checked", "Repositories looked at.", repository=False)
+DRIFT_FAILED = _drift("drift_failed", "Repositories that could not be compared.", repository=False)
+DRIFT_CLASSES = _drift("drift_repositories", "Repositories in a class of drift.", "class", repository=False)
+DRIFT = _drift("drift", "1 for every class of drift that a repository is in.", "class")
+DRIFT_FAILURE = _drift("drift_failure", "1 when the repository could not be compared.")
+LAST_APPLY = _drift("last_apply_timestamp_seconds", "When an apply last wrote to the repository.")
+LAST_SWEEP = _drift("last_sweep_timestamp_seconds", "When the newest sweep last ran.")
+LAST_SWEEP_FINISHED = _drift("last_sweep_finished", "1 when every object of the newest sweep has its end.")
+LAST_SWEEP_OBJECTS = _drift(
+    "last_sweep_objects", "Objects of the newest sweep by what became of them.", "status"
 )
-DRIFT = _family("drift", "drift", "1 for every class of drift that a repository is in.", "class")
-DRIFT_FAILURE = _family("drift", "drift_failure", "1 when the repository could not be compared.")
-LAST_APPLY = _family("drift", "last_apply_timestamp_seconds", "When an apply last wrote to the repository.")
-LAST_SWEEP = _family("drift", "last_sweep_timestamp_seconds", "When the newest sweep last ran.")
-LAST_SWEEP_FINISHED = _family(
-    "drift", "last_sweep_finished", "1 when every object of the newest sweep has its end."
-)
-LAST_SWEEP_OBJECTS = _family(
-    "drift", "last_sweep_objects", "Objects of the newest sweep by what became of them.", "status"
-)
-LAST_SWEEP_BYTES = _family(
-    "drift", "last_sweep_bytes", "Bytes of the newest sweep by what became of them.", "status"
-)
-RECLAIMED_OBJECTS = _family("drift", "reclaimed_objects", "Objects that all sweeps freed for good.")
-RECLAIMED_BYTES = _family("drift", "reclaimed_bytes", "Bytes that all sweeps freed for good.")
-QUARANTINED_OBJECTS = _family("drift", "quarantined_objects", "Objects in quarantine, not purged yet.")
-QUARANTINED_BYTES = _family("drift", "quarantined_bytes", "Bytes in quarantine, not purged yet.")
-DRIFT_COST = _family(
-    "drift", "drift_cost_per_gb_month", "What a GB costs a month on the server, by the tree.", "currency"
+LAST_SWEEP_BYTES = _drift("last_sweep_bytes", "Bytes of the newest sweep by what became of them.", "status")
+RECLAIMED_OBJECTS = _drift("reclaimed_objects", "Objects that all sweeps freed for good.")
+RECLAIMED_BYTES = _drift("reclaimed_bytes", "Bytes that all sweeps freed for good.")
+QUARANTINED_OBJECTS = _drift("quarantined_objects", "Objects in quarantine, not purged yet.")
+QUARANTINED_BYTES = _drift("quarantined_bytes", "Bytes in quarantine, not purged yet.")
+DRIFT_COST = _drift(
+    "drift_cost_per_gb_month", "What a GB costs a month on the server, by the tree.", "currency"
 )
 
 # ---- plan, show
-PLAN_AT = _family("plan", "plan_timestamp_seconds", "The moment the plan is judged at.", repository=False)
-PLAN_FAILURE = _family("plan", "plan_failure", "1 when the repository could not be planned.")
-PLAN_PENDING = _family("plan", "plan_pending", "1 when an apply would write to the repository.")
-PLAN_KNOWN = _family("plan", "plan_impact_known", "1 when it is known which objects expire, 0 when not.")
-PLAN_REFUSED = _family(
-    "plan",
-    "plan_gates_refused",
-    "1 for a gate that refuses; without a repository, of the whole plan.",
-    "gate",
+PLAN_AT = _plan("plan_timestamp_seconds", "The moment the plan is judged at.", repository=False)
+PLAN_FAILURE = _plan("plan_failure", "1 when the repository could not be planned.")
+PLAN_PENDING = _plan("plan_pending", "1 when an apply would write to the repository.")
+PLAN_KNOWN = _plan("plan_impact_known", "1 when it is known which objects expire, 0 when not.")
+PLAN_REFUSED = _plan(
+    "plan_gates_refused", "1 for a gate that refuses; without a repository, of the whole plan.", "gate"
 )
-PLAN_COMMITS = _family(
-    "plan", "plan_expiring_commits", "Commits that newly expire, if nobody writes until then.", "horizon"
+PLAN_COMMITS = _plan(
+    "plan_expiring_commits", "Commits that newly expire, if nobody writes until then.", "horizon"
 )
-PLAN_OBJECTS = _family(
-    "plan", "plan_expiring_objects", "Objects that newly expire, at most, if nobody writes.", "horizon"
+PLAN_OBJECTS = _plan(
+    "plan_expiring_objects", "Objects that newly expire, at most, if nobody writes.", "horizon"
 )
-PLAN_BYTES = _family(
-    "plan", "plan_expiring_bytes", "Bytes that newly expire, at most, if nobody writes.", "horizon"
+PLAN_BYTES = _plan("plan_expiring_bytes", "Bytes that newly expire, at most, if nobody writes.", "horizon")
+PLAN_RISK_OBJECTS = _plan(
+    "plan_at_risk_objects", "Objects that go although the documented rule keeps them.", "horizon"
 )
-PLAN_RISK_OBJECTS = _family(
-    "plan", "plan_at_risk_objects", "Objects that go although the documented rule keeps them.", "horizon"
+PLAN_RISK_BYTES = _plan(
+    "plan_at_risk_bytes", "Bytes that go although the documented rule keeps them.", "horizon"
 )
-PLAN_RISK_BYTES = _family(
-    "plan", "plan_at_risk_bytes", "Bytes that go although the documented rule keeps them.", "horizon"
+BACKLOG_COMMITS = _plan("plan_backlog_commits", "Commits that the stored rules let go already.")
+BACKLOG_OBJECTS = _plan("plan_backlog_objects", "Objects that the stored rules let go already (--backlog).")
+BACKLOG_BYTES = _plan("plan_backlog_bytes", "Bytes that the stored rules let go already (--backlog).")
+PLAN_BRANCHES = _plan(
+    "plan_deleted_branches", "Branches that policies let go by then, if nobody writes.", "horizon"
 )
-BACKLOG_COMMITS = _family("plan", "plan_backlog_commits", "Commits that the stored rules let go already.")
-BACKLOG_OBJECTS = _family(
-    "plan", "plan_backlog_objects", "Objects that the stored rules let go already (--backlog)."
-)
-BACKLOG_BYTES = _family(
-    "plan", "plan_backlog_bytes", "Bytes that the stored rules let go already (--backlog)."
-)
-PLAN_BRANCHES = _family(
-    "plan", "plan_deleted_branches", "Branches that policies let go by then, if nobody writes.", "horizon"
-)
-PLAN_COST = _family(
-    "plan", "plan_cost_per_gb_month", "What a GB costs a month on the server, by the tree.", "currency"
-)
+PLAN_COST = _plan("plan_cost_per_gb_month", "What a GB costs a month on the server, by the tree.", "currency")
 
 # ---- apply, history
-APPLY_RESULTS = _family("apply", "apply_results", "Settings by outcome.", "outcome", repository=False)
-APPLY_RESULT = _family(
-    "apply", "apply_result", "1 for what became of a setting of a repository.", "setting", "outcome"
+APPLY_RESULTS = _apply("apply_results", "Settings by outcome.", "outcome", repository=False)
+APPLY_RESULT = _apply("apply_result", "1 for what became of a setting of a repository.", "setting", "outcome")
+HISTORY_LAST = _history(
+    "history_last_timestamp_seconds", "When a command last ended so.", "command", "status"
 )
-HISTORY_LAST = _family(
-    "history", "history_last_timestamp_seconds", "When a command last ended so.", "command", "status"
-)
-HISTORY_DAMAGED = _family(
-    "history", "history_damaged", "Records of the history that cannot be read.", repository=False
-)
+HISTORY_DAMAGED = _history("history_damaged", "Records of the history that cannot be read.", repository=False)
 
 # ---- lifecycle
-LIFECYCLE_AT = _family(
-    "lifecycle plan", "lifecycle_plan_timestamp_seconds", "The moment ages are told for.", repository=False
+LIFECYCLE_AT = _lifecycle_plan(
+    "lifecycle_plan_timestamp_seconds", "The moment ages are told for.", repository=False
 )
-LIFECYCLE_FAILURE = _family(
-    "lifecycle plan", "lifecycle_plan_failure", "1 when the repository's branches could not be read."
+LIFECYCLE_FAILURE = _lifecycle_plan(
+    "lifecycle_plan_failure", "1 when the repository's branches could not be read."
 )
-LIFECYCLE_BRANCHES = _family("lifecycle plan", "lifecycle_plan_branches", "Branches by verdict.", "verdict")
-LIFECYCLE_REFUSED = _family(
-    "lifecycle plan", "lifecycle_plan_gates_refused", "1 for a gate that refuses.", "gate"
+LIFECYCLE_BRANCHES = _lifecycle_plan("lifecycle_plan_branches", "Branches by verdict.", "verdict")
+LIFECYCLE_REFUSED = _lifecycle_plan("lifecycle_plan_gates_refused", "1 for a gate that refuses.", "gate")
+FOLLOW_OBJECTS = _lifecycle_plan(
+    "lifecycle_plan_following_objects", "Objects that follow deleted branches.", "horizon"
 )
-FOLLOW_OBJECTS = _family(
-    "lifecycle plan", "lifecycle_plan_following_objects", "Objects that follow deleted branches.", "horizon"
+FOLLOW_BYTES = _lifecycle_plan(
+    "lifecycle_plan_following_bytes", "Bytes that follow deleted branches.", "horizon"
 )
-FOLLOW_BYTES = _family(
-    "lifecycle plan", "lifecycle_plan_following_bytes", "Bytes that follow deleted branches.", "horizon"
-)
-STALE_BRANCHES = _family(
-    "lifecycle plan",
+STALE_BRANCHES = _lifecycle_plan(
     "lifecycle_plan_stale_branches",
     "Stale branches: no commit for thirty days, or let go by a policy; 20 at most.",
 )
-STALE_BYTES = _family(
-    "lifecycle plan", "lifecycle_plan_stale_bytes", "Bytes that stale branches hold, each alone, at most."
+STALE_BYTES = _lifecycle_plan(
+    "lifecycle_plan_stale_bytes", "Bytes that stale branches hold, each alone, at most."
 )
-RUN_AT = _family(
-    "lifecycle run", "lifecycle_run_timestamp_seconds", "When branches were deleted.", repository=False
-)
-RUN_FAILURE = _family("lifecycle run", "lifecycle_run_failure", "1 when the repository failed.")
-RUN_BRANCHES = _family("lifecycle run", "lifecycle_run_branches", "Branches by outcome.", "outcome")
-RUN_REFUSED = _family("lifecycle run", "lifecycle_run_gates_refused", "1 for a gate that refuses.", "gate")
+RUN_AT = _lifecycle_run("lifecycle_run_timestamp_seconds", "When branches were deleted.", repository=False)
+RUN_FAILURE = _lifecycle_run("lifecycle_run_failure", "1 when the repository failed.")
+RUN_BRANCHES = _lifecycle_run("lifecycle_run_branches", "Branches by outcome.", "outcome")
+RUN_REFUSED = _lifecycle_run("lifecycle_run_gates_refused", "1 for a gate that refuses.", "gate")
 
 # ---- sweep
-MARK_AT = _family("sweep mark", "sweep_mark_timestamp_seconds", "When the mark was made.")
-MARK_FAILURE = _family("sweep mark", "sweep_mark_failure", "1 when the repository could not be marked.")
-MARK_OBJECTS = _family("sweep mark", "sweep_mark_going_objects", "Objects that a sweep may delete.")
-MARK_BYTES = _family("sweep mark", "sweep_mark_going_bytes", "Bytes that a sweep may delete.")
-MARK_CLASS_OBJECTS = _family("sweep mark", "sweep_mark_objects", "Marked objects by class.", "class")
-MARK_CLASS_BYTES = _family("sweep mark", "sweep_mark_bytes", "Marked bytes by class.", "class")
-MARK_REFUSED = _family("sweep mark", "sweep_mark_gates_refused", "1 for a gate that refuses.", "gate")
-MARKS = _family("sweep report", "sweep_marks", "Marks that the state knows.", "approved")
-SWEEP_AT = _family("sweep run", "sweep_run_timestamp_seconds", "When the sweep ended or stopped.")
-SWEEP_FINISHED = _family("sweep run", "sweep_run_finished", "1 when every marked object has its end.")
-SWEEP_OBJECTS = _family("sweep run", "sweep_run_objects", "Objects by what became of them.", "status")
-SWEEP_BYTES = _family("sweep run", "sweep_run_bytes", "Bytes by what became of them.", "status")
-SWEEP_BACK = _family(
-    "sweep run", "sweep_run_came_back_objects", "Deleted objects that something holds again."
-)
+MARK_AT = _sweep_mark("sweep_mark_timestamp_seconds", "When the mark was made.")
+MARK_FAILURE = _sweep_mark("sweep_mark_failure", "1 when the repository could not be marked.")
+MARK_OBJECTS = _sweep_mark("sweep_mark_going_objects", "Objects that a sweep may delete.")
+MARK_BYTES = _sweep_mark("sweep_mark_going_bytes", "Bytes that a sweep may delete.")
+MARK_CLASS_OBJECTS = _sweep_mark("sweep_mark_objects", "Marked objects by class.", "class")
+MARK_CLASS_BYTES = _sweep_mark("sweep_mark_bytes", "Marked bytes by class.", "class")
+MARK_REFUSED = _sweep_mark("sweep_mark_gates_refused", "1 for a gate that refuses.", "gate")
+MARKS = _sweep_report("sweep_marks", "Marks that the state knows.", "approved")
+SWEEP_AT = _sweep_run("sweep_run_timestamp_seconds", "When the sweep ended or stopped.")
+SWEEP_FINISHED = _sweep_run("sweep_run_finished", "1 when every marked object has its end.")
+SWEEP_OBJECTS = _sweep_run("sweep_run_objects", "Objects by what became of them.", "status")
+SWEEP_BYTES = _sweep_run("sweep_run_bytes", "Bytes by what became of them.", "status")
+SWEEP_BACK = _sweep_run("sweep_run_came_back_objects", "Deleted objects that something holds again.")
 
 
 def table() -> str:

@@ -5,11 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lakeplan.output import report_shell
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.report_graph import branches_section, graph_section, timeline_section
 from lakeplan.output.report_impact import gates_section, impact_section, notes_section, summary_section
-from lakeplan.output.report_shell import Markup, Section, el, join, page, table
+from lakeplan.output.report_shell import (
+    TOP,
+    Frame,
+    Markup,
+    Section,
+    area_path,
+    axes,
+    behind,
+    day_ticks,
+    el,
+    figure,
+    frame,
+    join,
+    page,
+    picture,
+    step_path,
+    table,
+    upright,
+)
 from lakeplan.output.simulate import goes_at, title_of
 from lakeplan.output.text import Money, amounts, count, days, moment, size, volume
 
@@ -65,10 +82,10 @@ def _curve(curve: Json, repository: Json | None) -> Markup:
     worse = [p for p in curve["server"] if p["at_risk"]["objects"]]
     span = max([2, -(-max(curve["points"][-1]["days"], *marked, 1) * 11 // 10), *(p["days"] for p in worse)])
     steps = [(p["days"], p["size_bytes"]) for p in curve["points"]]
-    f = report_shell.frame(span, [*(p["size_bytes"] for p in (*curve["points"], *curve["server"]))])
-    parts = report_shell.axes(f, size, report_shell.day_ticks(span), "bytes that go, by days of retention")
-    parts.append(el("path", cls="area", d=report_shell.area_path(f, steps)))
-    parts.append(el("path", cls="step", d=report_shell.step_path(f, steps)))
+    f = frame(span, [*(p["size_bytes"] for p in (*curve["points"], *curve["server"]))])
+    parts = axes(f, size, day_ticks(span), "bytes that go, by days of retention")
+    parts.append(el("path", cls="area", d=area_path(f, steps)))
+    parts.append(el("path", cls="step", d=step_path(f, steps)))
     if repository is None:
         parts += _mark(f, curve, curve["days_now"], "now", "the curve's rules")
     elif stored == proposed:
@@ -85,23 +102,23 @@ def _curve(curve: Json, repository: Json | None) -> Markup:
     return join(
         [
             el("h4", name),
-            report_shell.figure(report_shell.picture(name, " ".join(said), parts), caption),
-            report_shell.behind(f"{name}: the figures", _figures(curve, name, Money.of(repository or {}))),
+            figure(picture(name, " ".join(said), parts), caption),
+            behind(f"{name}: the figures", _figures(curve, name, Money.of(repository or {}))),
         ]
     )
 
 
-def _mark(f: report_shell.Frame, curve: Json, at: int | None, cls: str, what: str) -> list[Markup]:
+def _mark(f: Frame, curve: Json, at: int | None, cls: str, what: str) -> list[Markup]:
     if at is None or not 0 <= at <= f.span:
         return []
     goes = goes_at(curve, at)
-    marked = report_shell.upright(f, at, cls, f"{what}: {days(at)}, {size(goes['size_bytes'])}")
+    marked = upright(f, at, cls, f"{what}: {days(at)}, {size(goes['size_bytes'])}")
     if cls == "then":  # under the other one, which may stand close by
-        marked[1] = Markup(marked[1].replace(f'y="{report_shell.TOP + 12}"', f'y="{report_shell.TOP + 30}"'))
+        marked[1] = Markup(marked[1].replace(f'y="{TOP + 12}"', f'y="{TOP + 30}"'))
     return marked
 
 
-def _worse(f: report_shell.Frame, point: Json) -> Markup:
+def _worse(f: Frame, point: Json) -> Markup:
     said = f"{days(point['days'])}: the server takes {size(point['size_bytes'])}, of it at risk " + size(
         point["at_risk"]["size_bytes"]
     )

@@ -7,13 +7,35 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakeplan.output import report_shell
 from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.report_impact import amount, money_cells, more
-from lakeplan.output.report_shell import Cell, Markup, Section, data_block, el, join, table
+from lakeplan.output.report_shell import (
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Cell,
+    Frame,
+    Markup,
+    Section,
+    axes,
+    behind,
+    column,
+    data_block,
+    day_ticks,
+    el,
+    figure,
+    foot,
+    frame,
+    join,
+    level,
+    picture,
+    table,
+    tick,
+)
 from lakeplan.output.tables import HORIZONS
-from lakeplan.output.text import UNKNOWN, Money, count, counted, days, moment, size
+from lakeplan.output.text import UNKNOWN, Money, count, counted, days, known, moment, size, volume
 
 Json = Mapping[str, Any]
 
@@ -59,35 +81,13 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
     """Dots on scales of logarithms; branches that fall on one spot are one dot, the larger the more."""
     far = max(_scale(r["idle_seconds"]) for r in rows)
     high = max(_scale(r["age_seconds"]) for r in rows)
-    f = report_shell.Frame(max(far * 1.05, _scale(7 * _DAY)), max(high * 1.05, _scale(7 * _DAY)), _HEIGHT)
+    f = Frame(max(far * 1.05, _scale(7 * _DAY)), max(high * 1.05, _scale(7 * _DAY)), _HEIGHT)
     parts = []
-    for tick in _TICKS:
-        at = _scale(tick * _DAY)
-        if at <= f.highest:
-            level = f.y(at)
-            parts.append(
-                el(
-                    "line",
-                    cls="grid",
-                    x1=report_shell.LEFT,
-                    x2=report_shell.WIDTH - report_shell.RIGHT,
-                    y1=level,
-                    y2=level,
-                )
-            )
-            parts.append(
-                report_shell.words(report_shell.LEFT - 6, float(level) + 4, _ago(tick * _DAY), "soft end")
-            )
-        if at <= f.span:
-            parts.append(
-                report_shell.words(f.x(at), report_shell.TOP + _HEIGHT + 17, _ago(tick * _DAY), "soft mid")
-            )
-    foot = report_shell.TOP + _HEIGHT + 36
-    parts.append(
-        report_shell.words(
-            report_shell.WIDTH - report_shell.RIGHT, foot, "idle for (across), age (up)", "soft end"
-        )
-    )
+    for days_ago in _TICKS:
+        at, label = _scale(days_ago * _DAY), _ago(days_ago * _DAY)
+        parts += level(f, at, label) if at <= f.highest else []
+        parts += [tick(f, at, label)] if at <= f.span else []
+    parts.append(foot(f, "idle for (across), age (up)"))
     spots: dict[tuple[int, int, bool], list[Json]] = defaultdict(list)
     for r in rows:
         x, y = float(f.x(_scale(r["idle_seconds"]))), float(f.y(_scale(r["age_seconds"])))
@@ -101,7 +101,7 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
     idle = sum(1 for r in rows if r["idle_seconds"] > 90 * _DAY)
     said = f"{count(idle)} of {counted(len(rows), 'branch')} have been idle for more than 90 days."
     caption = f"{said} Ringed: policies let it go within 30 days. Both scales are of logarithms."
-    return report_shell.figure(report_shell.picture(f"Branches of {key}", said, parts, _HEIGHT), caption)
+    return figure(picture(f"Branches of {key}", said, parts, _HEIGHT), caption)
 
 
 def _table(key: str, rows: Sequence[Json]) -> Markup:
@@ -172,7 +172,7 @@ def _one_chart(timeline: Json, cost: Money) -> Markup:
     if timeline["has_objects"]:
         parts.append(_objects(timeline))
     if timeline["days"]:
-        parts.append(report_shell.behind(f"{key}: day by day", _moments_table(timeline, cost)))
+        parts.append(behind(f"{key}: day by day", _moments_table(timeline, cost)))
     return join(parts)
 
 
@@ -180,8 +180,7 @@ def _words(timeline: Json, cost: Money) -> Markup | None:
     items = []
     for m in timeline["moments"]:
         objects = UNKNOWN if m["objects"] is None else counted(m["objects"], "object")
-        goes = UNKNOWN if m["size_bytes"] is None else size(m["size_bytes"])
-        goes += cost.words(m["size_bytes"])
+        goes = known(m["size_bytes"], size) + cost.words(m["size_bytes"])
         when = _WHEN[m["day"]]
         items.append(el("li", el("strong", when), f": {counted(m['commits'], 'commit')}, {objects}, {goes}"))
     if not items:
@@ -192,18 +191,14 @@ def _words(timeline: Json, cost: Money) -> Markup | None:
 def _commits(timeline: Json) -> Markup:
     span, days = timeline["span"], [d for d in timeline["days"] if d["day"] > 0]
     peaks = [d[side] or 0 for d in days for side in ("stored", "proposed")]
-    f = report_shell.frame(span, peaks, _TIMELINE_HEIGHT)
-    parts = report_shell.axes(
-        f, count, report_shell.day_ticks(span), "commits that stop being kept, by days from now"
-    )
-    width = (report_shell.WIDTH - report_shell.LEFT - report_shell.RIGHT) / span
+    f = frame(span, peaks, _TIMELINE_HEIGHT)
+    parts = axes(f, count, day_ticks(span), "commits that stop being kept, by days from now")
+    width = (WIDTH - LEFT - RIGHT) / span
     for d in days:
         proposed, stored = d["proposed"] or 0, d["stored"] or 0
         said = f"{moment(d['until'])}: {proposed:,} under the proposed rules, {stored:,} under the stored"
-        parts.append(report_shell.column(f, d["day"] - 1, width * 0.45, d["stored"] or 0, "bar quiet", said))
-        parts.append(
-            report_shell.column(f, d["day"] - 0.5, width * 0.45, d["proposed"] or 0, "bar loud", said)
-        )
+        parts.append(column(f, d["day"] - 1, width * 0.45, d["stored"] or 0, "bar quiet", said))
+        parts.append(column(f, d["day"] - 0.5, width * 0.45, d["proposed"] or 0, "bar loud", said))
         if d["branches"]:
             parts.append(_branch_mark(f, d))
     sides = ((side, sum(d[side] or 0 for d in days)) for side in ("stored", "proposed"))
@@ -211,34 +206,27 @@ def _commits(timeline: Json) -> Markup:
     caption = "By the documented rule. Left of each pair: the stored rules; right: the proposed ones."
     if any(d["branches"] for d in days):
         caption += " Triangles: branches that policies let go."
-    drawn = report_shell.picture(f"Commits that go within {span} days", said, parts, _TIMELINE_HEIGHT)
-    return report_shell.figure(drawn, caption)
+    drawn = picture(f"Commits that go within {span} days", said, parts, _TIMELINE_HEIGHT)
+    return figure(drawn, caption)
 
 
-def _branch_mark(f: report_shell.Frame, day: Json) -> Markup:
+def _branch_mark(f: Frame, day: Json) -> Markup:
     said = f"{moment(day['until'])}: {counted(len(day['branches']), 'branch')}: {_names(day['branches'])}"
-    at = f"translate({f.x(day['day'] - 0.5)} {report_shell.TOP - 8})"
+    at = f"translate({f.x(day['day'] - 0.5)} {TOP - 8})"
     return el("path", el("title", said), cls="gone-branch", d="M-6-5h12l-6 10z", transform=at)
 
 
 def _objects(timeline: Json) -> Markup:
     span, days = timeline["span"], [d for d in timeline["days"] if d["size_bytes"]]
-    f = report_shell.frame(span, [d["size_bytes"] for d in days], _TIMELINE_HEIGHT)
-    parts = report_shell.axes(f, size, report_shell.day_ticks(span), "bytes that go, by days from now")
-    width = (report_shell.WIDTH - report_shell.LEFT - report_shell.RIGHT) / span * 0.8
+    f = frame(span, [d["size_bytes"] for d in days], _TIMELINE_HEIGHT)
+    parts = axes(f, size, day_ticks(span), "bytes that go, by days from now")
+    width = (WIDTH - LEFT - RIGHT) / span * 0.8
     for d in days:
-        said = f"{moment(d['until'])}: {counted(d['objects'], 'object')}, {size(d['size_bytes'])}"
-        parts.append(report_shell.column(f, d["day"] - 0.9, width, d["size_bytes"], "bar", said))
-    total = sum(d["size_bytes"] for d in days)
-    drawn = report_shell.picture(
-        f"Bytes that go within {span} days",
-        f"{size(total)} under the proposed rules",
-        parts,
-        _TIMELINE_HEIGHT,
-    )
-    return report_shell.figure(
-        drawn, "Under the proposed rules, from the horizon of the curve that was given."
-    )
+        said = f"{moment(d['until'])}: {volume(d)}"
+        parts.append(column(f, d["day"] - 0.9, width, d["size_bytes"], "bar", said))
+    total = f"{size(sum(d['size_bytes'] for d in days))} under the proposed rules"
+    drawn = picture(f"Bytes that go within {span} days", total, parts, _TIMELINE_HEIGHT)
+    return figure(drawn, "Under the proposed rules, from the horizon of the curve that was given.")
 
 
 def _names(branches: Sequence[Sequence[str]]) -> str:

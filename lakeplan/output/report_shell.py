@@ -263,13 +263,24 @@ def axes(f: Frame, label: Label, ticks: Sequence[tuple[float, str]], below: str)
     """Lines with figures at the left, ``ticks`` (place, words) and what they mean at the foot."""
     parts = []
     for value in sorted({int(f.highest * n // TICKS) for n in range(TICKS + 1)}):
-        at = f.y(value)
-        parts.append(el("line", cls="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at))
-        parts.append(words(LEFT - 6, float(at) + 4, label(value), "soft end"))
-    foot = TOP + f.height
-    parts += [words(f.x(at), foot + 17, text, "soft mid") for at, text in ticks]
-    parts.append(words(WIDTH - RIGHT, foot + 36, below, "soft end"))
-    return parts
+        parts += level(f, value, label(value))
+    return [*parts, *(tick(f, at, text) for at, text in ticks), foot(f, below)]
+
+
+def level(f: Frame, value: float, label: str) -> list[Markup]:
+    """A line across, with its figure at the left."""
+    at = f.y(value)
+    line = el("line", cls="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at)
+    return [line, words(LEFT - 6, float(at) + 4, label, "soft end")]
+
+
+def tick(f: Frame, at: float, label: str) -> Markup:
+    return words(f.x(at), TOP + f.height + 17, label, "soft mid")
+
+
+def foot(f: Frame, below: str) -> Markup:
+    """What the axes mean."""
+    return words(WIDTH - RIGHT, TOP + f.height + 36, below, "soft end")
 
 
 def day_ticks(span: int) -> list[tuple[float, str]]:

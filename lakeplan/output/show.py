@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from lakeplan.output.annotations import Place, junit_case, junit_suite, junit_text
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import DEFAULT, MARKS, NOT_SET, key_of
 from lakeplan.output.plan_impact import (
@@ -224,27 +225,17 @@ def render_tests_junit(document: Json, *, tree: str = "") -> str:
     root = ET.Element("testsuites", name="lakeplan test")
     suites: dict[str, ET.Element] = {}
     for test in document["tests"]:
-        suite = suites.get(test["file"])
-        if suite is None:
-            suite = suites[test["file"]] = ET.SubElement(root, "testsuite", name=safe(test["file"]))
-        file = f"{tree}/{test['file']}" if tree and not test["file"].startswith("/") else test["file"]
-        case = ET.SubElement(
-            *(suite, "testcase"),
-            classname=safe(test["repository"]),
-            name=safe(test["name"]),
-            file=safe(file),
-            line=str(test["line"]),
-        )
+        file = test["file"]
+        if file not in suites:
+            suites[file] = junit_suite(root, file)
+        folder = "" if file.startswith("/") else tree
+        place = Place(file, test["line"])
+        case = junit_case(suites[file], test["repository"], test["name"], place, folder)
         if not test["passed"]:
             first = test["failures"][0]
             body = ET.SubElement(case, "failure", message=safe(first["message"]), type=first["kind"])
             body.text = "\n".join(_lines(test))
-    for element in [*suites.values(), root]:
-        element.set("tests", str(len(list(element.iter("testcase")))))
-        element.set("failures", str(len(list(element.iter("failure")))))
-        element.set("errors", "0")
-    ET.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+    return junit_text(root)
 
 
 def _lines(test: Json) -> list[str]:
