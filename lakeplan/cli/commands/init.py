@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -73,8 +72,7 @@ def scaffold(endpoints: Mapping[str, str], ci: Ci, state_url: str | None) -> dic
         ROOT_FILE: _root(endpoints, state_url),
         ".gitignore": ".lakeplan/\nplan.json\nplan.html\n",
     }
-    variables = {name: _variable(name) for name in endpoints}
-    first = next(iter(variables.values()))
+    first = next(iter(endpoints)).replace("-", "_").upper()
     for place, source in _PLACES[ci].items():
         text = (ci_folder() / source).read_text(encoding="utf-8")
         files[place] = text.replace("LAKEPLAN_PROD_", f"LAKEPLAN_{first}_")
@@ -99,15 +97,6 @@ def _root(endpoints: Mapping[str, str], state_url: str | None) -> str:
     else:
         lines.append(f"state: {{url: {quoted(state_url)}}}")
     return "\n".join(lines) + "\n" + _REST + _EXAMPLE
-
-
-def _variable(server: str) -> str:
-    return re.sub(r"-", "_", server).upper()
-
-
-def existing(folder: Path, files: Mapping[str, str]) -> list[str]:
-    """Which of the files are there already."""
-    return [name for name in files if os.path.lexists(folder / name)]
 
 
 IGNORE = ".gitignore"
@@ -147,7 +136,7 @@ def init(
             hint="run it there, or use --ci none and copy what you need from examples/ci",
         )
     files = scaffold(endpoints_of(endpoint, lakectl_config), host, state)
-    there = existing(tree, files)
+    there = [name for name in files if os.path.lexists(tree / name)]
     if IGNORE in there:
         del files[IGNORE]
         there.remove(IGNORE)

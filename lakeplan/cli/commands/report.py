@@ -276,6 +276,10 @@ CurveFiles = Annotated[
     list[Path] | None,
     typer.Option("--curve", help="JSON that lakeplan curve wrote; repeatable.", metavar="FILE"),
 ]
+NoGraph = Annotated[bool, typer.Option("--no-graph", help="Leave the history out, whatever else is given.")]
+WithCurves = Annotated[
+    bool, typer.Option("--with-curves", help="Make curves too: reads every range, with Spark.")
+]
 
 
 @command(HELP, without="no_color")
@@ -286,12 +290,8 @@ def report(
     tree: Tree = None,
     namespace: Namespaces = None,
     curve: CurveFiles = None,
-    no_graph: Annotated[
-        bool, typer.Option("--no-graph", help="Leave the history out, whatever else is given.")
-    ] = False,
-    with_curves: Annotated[
-        bool, typer.Option("--with-curves", help="Make curves too: reads every range, with Spark.")
-    ] = False,
+    no_graph: NoGraph = False,
+    with_curves: WithCurves = False,
     target: options.Targets = None,
     read_only: options.ReadOnly = False,
     endpoint_url: namespaces.EndpointUrl = None,
