@@ -12,7 +12,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from lakeplan.output.simulate import goes_at, title_of
-from lakeplan.output.text import count, counted, days, moment, safe, size
+from lakeplan.output.text import count, counted, days, moment, safe, size, volume
 
 Json = Mapping[str, Any]
 
@@ -51,12 +51,9 @@ def curve_svg(document: Json) -> str:
         rows.append(_horizon_row(horizon, bottom))
         bottom += ROW
     at_most = "at most, from metadata alone; " if document["at_most"] else ""
-    held = document["committed"]
     title = f"What goes at how many days: {document['repository']}"
-    note = (
-        f"as of {moment(document['as_of'])}; {at_most}{counted(held['objects'], 'object')}, "
-        f"{size(held['size_bytes'])}, depend on commits"
-    )
+    held = f"{at_most}{volume(document['committed'])}, depend on commits"
+    note = f"as of {moment(document['as_of'])}; {held}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {WIDTH} {bottom}" '
         f'width="{WIDTH}" height="{bottom}">',
@@ -97,8 +94,7 @@ def _legend(document: Json) -> str:
 
 
 def _curve_row(curve: Json, top: int) -> str:
-    now = curve["now"]
-    note = f"{days(curve['days_now'])} now: {counted(now['objects'], 'object')}, {size(now['size_bytes'])} go"
+    note = f"{days(curve['days_now'])} now: {volume(curve['now'])} go"
     last = max(curve["points"][-1]["days"], curve["days_now"], 1)
     differ = [p["days"] for p in curve["server"] if p["at_risk"]["objects"]]
     span = max(-(-last * 11 // 10), *differ, 2)
@@ -149,8 +145,7 @@ def _server_mark(
 
 
 def _horizon_row(horizon: Json, top: int) -> str:
-    total = horizon["total"]
-    note = f"{counted(total['objects'], 'object')}, {size(total['size_bytes'])} by {moment(horizon['until'])}"
+    note = f"{volume(horizon['total'])} by {moment(horizon['until'])}"
     parts = [
         _text(24, top + 14, f"The next {days(horizon['days'])}, if nobody writes", "head"),
         _text(WIDTH - 24, top + 14, note, "dim end"),

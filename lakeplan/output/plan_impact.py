@@ -160,7 +160,7 @@ def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
     wide, with_money = page.width >= _WIDE, priced(repositories)
     rows: list[list[str | Cell]] = []
     unknown: dict[str, list[str]] = {}
-    for repository in sorted(repositories, key=_largest_first):
+    for repository in sorted(repositories, key=largest_first):
         impact = repository["impact"]
         if impact["status"] == "unknown":
             unknown.setdefault(impact["reason"], []).append(key_of(repository))
@@ -182,7 +182,8 @@ def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
         page.line(Cell(UNKNOWN, "bold red"), f": {reason or NO_REASON} ({where})")
 
 
-def _largest_first(repository: Json) -> tuple[bool, int, str]:
+def largest_first(repository: Json) -> tuple[bool, int, str]:
+    """Unknown impacts, then by bytes that expire."""
     size_bytes = (repository["impact"]["horizons"].get("now") or {}).get("bytes_expire")
     return (size_bytes is not None, -(size_bytes or 0), key_of(repository))
 

@@ -7,11 +7,22 @@ from typing import Any
 
 from lakeplan.output.plan import summary_text
 from lakeplan.output.plan_changes import STRICTER, change_rows, key_of, loosened, loosening_title, writing
-from lakeplan.output.plan_impact import AT_MOST, NO_REASON, gates_of, scope_of
+from lakeplan.output.plan_impact import AT_MOST, NO_REASON, gates_of, largest_first, scope_of
 from lakeplan.output.plan_settings import TITLES, settings_of
 from lakeplan.output.report_shell import Cell, Markup, Section, el, join, table
-from lakeplan.output.tables import HORIZONS, Amount, Change, Cost, Value, costs, moment_rows, picked, tag_rows
-from lakeplan.output.text import UNKNOWN, Money, count, counted, percent, priced, size, sums
+from lakeplan.output.tables import (
+    HORIZONS,
+    Amount,
+    Change,
+    Cost,
+    Value,
+    costs,
+    moment_rows,
+    picked,
+    tag_rows,
+    volume_cells,
+)
+from lakeplan.output.text import UNKNOWN, Money, count, counted, percent, priced, size, sums, volume
 
 Json = Mapping[str, Any]
 
@@ -156,7 +167,7 @@ _NOT_ASKED: Cell = ("not asked", {"cls": "none", "data_sort": -2})
 
 
 def impact_section(document: Json) -> Section:
-    repositories = sorted(document["repositories"], key=_largest_first)
+    repositories = sorted(document["repositories"], key=largest_first)
     if not repositories:
         return Section("impact", "Impact", el("p", "No repository changes."))
     parts = [el("p", f"{AT_MOST[0].upper()}{AT_MOST[1:]}.", cls="dim"), _summary(repositories)]
@@ -166,11 +177,6 @@ def impact_section(document: Json) -> Section:
         rest = counted(len(repositories) - _DETAILED, "repository")
         parts.append(el("p", f"The details of {rest} are in the plan file.", cls="dim"))
     return Section("impact", "Impact by repository", join(parts))
-
-
-def _largest_first(repository: Json) -> tuple[bool, int, str]:
-    goes = (repository["impact"]["horizons"].get("now") or {}).get("bytes_expire")
-    return (goes is not None, -(goes or 0), key_of(repository))
 
 
 def _summary(repositories: Sequence[Json]) -> Markup:
@@ -348,9 +354,7 @@ def _prefixes(repository: Json) -> Markup | None:
         rows.append(
             [
                 (join([Markup(indent), p["prefix"] or "everything"]), {"data_sort": p["prefix"]}),
-                amount(p["objects"]),
-                amount(p["size_bytes"], size),
-                *money_cells(cost, p["size_bytes"]),
+                *cells(volume_cells(p, cost)),
                 (
                     join([percent(p["size_bytes"], whole) if whole else "", " ", bar(share)]),
                     {"data_sort": share},
@@ -379,6 +383,5 @@ def _backlog(backlog: Json | None, cost: Money) -> Markup | None:
         return None
     words = f"The stored rules already let go of {counted(backlog['commits'], 'commit')}"
     if backlog["objects"] is not None:
-        words += f" with {counted(backlog['objects'], 'object')}, {size(backlog['size_bytes'])}"
-        words += cost.words(backlog["size_bytes"])
+        words += f" with {volume(backlog, cost)}"
     return el("p", f"{words}, whatever this plan does.", cls="dim")

@@ -222,12 +222,12 @@ def render_purge(document: Json, console: Console) -> None:
         page.line(f"No quarantine is older than {older}sweep.quarantine_age. Nothing was deleted.")
         return
     if found:
-        amounts = ["deleted", *(name for name in ("kept", "failed") if any(q[name] for q in found))]
+        outcomes = ["deleted", *(name for name in ("kept", "failed") if any(q[name] for q in found))]
         rows = [
-            (q["repository"], q["mark_id"], moment(q["newest"]), *(count(q[name]) for name in amounts))
+            (q["repository"], q["mark_id"], moment(q["newest"]), *(count(q[name]) for name in outcomes))
             for q in found
         ]
-        headers = ("repository", "mark", "last copy", *amounts)
+        headers = ("repository", "mark", "last copy", *outcomes)
         page.table(headers, rows, figures=range(3, len(headers)), solid=(1, 2), indent=0)
     for one in found:
         for why, number in one["kept_reasons"].items():
