@@ -28,8 +28,8 @@ class AzureStore(AzureReader):
     ) -> None:
         super().__init__(location, connect_seconds=connect_seconds, read_seconds=read_seconds)
         once = AzureClient(location, connect_seconds=connect_seconds, read_seconds=read_seconds, once=True)
-        self._deleter = AzureDeleter(once, self._client, self._base, self.url)
-        self._copier = AzureCopier(self._client, self._base, self.url, block=block)
+        self._deleter = AzureDeleter(location, self._client, once)
+        self._copier = AzureCopier(location, self._client, block=block)
 
     @property
     def batch_size(self) -> int:
@@ -48,13 +48,13 @@ class AzureStore(AzureReader):
         return find(self._client, self._base, keys, self.url)
 
     def stat(self, key: str) -> StoredFacts | None:
+        name = self._name(key)
         try:
-            found = self._client.get().get_blob_client(self._name(key)).get_blob_properties()
-        except AzureError as error:
-            translated = translate_azure_error(error, self._where(key))
-            if is_missing_object(translated):
+            found = self._call(key, lambda client: client.get_blob_client(name).get_blob_properties())
+        except StorageError as error:
+            if is_missing_object(error):
                 return None
-            raise translated from None
+            raise
         return facts_of(key, found)
 
     def is_gone(self, key: str) -> bool:
@@ -86,10 +86,8 @@ class AzureStore(AzureReader):
         return self._copier.copy(source, target, create=create)
 
     def put(self, key: str, data: bytes) -> None:
-        try:
-            self._client.get().upload_blob(self._name(key), data, overwrite=True)
-        except AzureError as error:
-            raise translate_azure_error(error, self._where(key)) from None
+        name = self._name(key)
+        self._call(key, lambda client: client.upload_blob(name, data, overwrite=True))
 
     def create(self, key: str, data: bytes) -> None:
         repeated = False
@@ -135,6 +133,3 @@ class AzureStore(AzureReader):
         if reason := unusable(key):
             raise StorageError(reason, where=self._where(key))
         return self._base + key
-
-    def _where(self, key: str) -> str:
-        return f"{self.url}/{key}"

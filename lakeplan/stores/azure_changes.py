@@ -17,7 +17,7 @@ from azure.storage.blob import BlobBlock, BlobProperties, BlobType, ContentSetti
 
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy
-from lakeplan.stores.azure_client import AzureClient, first_name
+from lakeplan.stores.azure_client import AzureClient, AzurePlace, first_name
 from lakeplan.stores.bounded import bounded_pages
 from lakeplan.stores.faults import (
     AZURE_CODES,
@@ -34,6 +34,7 @@ from lakeplan.stores.faults import (
     reason_of,
     translate_azure_error,
 )
+from lakeplan.stores.urls import AzureLocation
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoredFacts, Versions
 
@@ -41,17 +42,15 @@ BLOCK = 16 << 20
 MOST_BLOCKS = 50_000
 
 
-class AzureCopier:
-    """Copies blobs below ``base`` of one container. Picklable.
+class AzureCopier(AzurePlace):
+    """Copies blobs of one container. Picklable.
 
     A copy by the service would need a signed URL of the source under a SAS, and more rights under OAuth. Here
     the bytes travel to this machine and back, in blocks of ``block`` bytes, each with its MD5.
     """
 
-    def __init__(self, client: AzureClient, base: str, url: str, *, block: int = BLOCK) -> None:
-        self._client = client
-        self._base = base
-        self._url = url
+    def __init__(self, location: AzureLocation, client: AzureClient, *, block: int = BLOCK) -> None:
+        super().__init__(location, client)
         self._block = block
 
     def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
@@ -140,13 +139,8 @@ class AzureCopier:
         return options
 
     def _properties(self, key: str) -> BlobProperties:
-        try:
-            return self._client.get().get_blob_client(self._base + key).get_blob_properties()
-        except AzureError as error:
-            raise translate_azure_error(error, self._where(key)) from None
-
-    def _where(self, key: str) -> str:
-        return f"{self._url}/{key}"
+        name = self._base + key
+        return self._call(key, lambda client: client.get_blob_client(name).get_blob_properties())
 
 
 def facts_of(key: str, found: BlobProperties) -> StoredFacts:
@@ -188,18 +182,15 @@ WORDS = {
     "SnapshotsPresent": "the blob has snapshots, which only the deletion of all versions takes",
     "DirectoryIsNotEmpty": "it is a folder with something in it",
 }
-Answers = dict[int, Deletion]
 
 
-class AzureDeleter:
-    """Deletes blobs below ``base`` of one container. ``once`` sends each request one time only, so that a
+class AzureDeleter(AzurePlace):
+    """Deletes blobs of one container. ``once`` sends each request one time only, so that a
     store which asks to slow down is heard by the caller; ``client`` is for reading. Picklable."""
 
-    def __init__(self, once: AzureClient, client: AzureClient, base: str, url: str) -> None:
+    def __init__(self, location: AzureLocation, client: AzureClient, once: AzureClient) -> None:
+        super().__init__(location, client)
         self._once = once
-        self._client = client
-        self._base = base
-        self._url = url
 
     def delete(
         self, keys: Sequence[str], *, versions: Versions, expected: Mapping[str, StoredObject]
@@ -250,7 +241,7 @@ class AzureDeleter:
         found: list[str] = []
         try:
             listed = self._client.get().list_blobs(name_starts_with=name, include=["versions"])
-            pages = bounded_pages(map(list, listed.by_page()), first_name, f"{self._url}/{key}")
+            pages = bounded_pages(map(list, listed.by_page()), first_name, self._where(key))
             for item in chain.from_iterable(pages):
                 if item.name != name:
                     break

@@ -6,10 +6,10 @@ import importlib
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.exceptions import AzureError
@@ -21,10 +21,11 @@ from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.bounded import azure_session, bounded_pages, in_time, too_large
 from lakeplan.stores.faults import Kind, error_of, translate_azure_error
-from lakeplan.stores.urls import AzureLocation
+from lakeplan.stores.urls import AzureLocation, Opened
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.urls import parse_web_url
 
+T = TypeVar("T")
 # The library's own first wait is 15 seconds.
 RETRIES: dict[str, Any] = {
     "retry_total": 3,
@@ -101,6 +102,22 @@ class AzureClient:
         limits["transport"] = RequestsTransport(session=azure_session(), session_owner=False, **limits)
         # A redirect would be signed again, for whatever host the store names.
         return limits | {"permit_redirects": False} | ({"retry_total": 0} if once else RETRIES)
+
+
+class AzurePlace(Opened):
+    """Blobs below a path of a container, and the client that asks for them. Picklable."""
+
+    def __init__(self, location: AzureLocation, client: AzureClient) -> None:
+        super().__init__(location)
+        self._client = client
+        self._base = location.base
+
+    def _call(self, key: str, request: Callable[[ContainerClient], T]) -> T:
+        """What a request about a key gives; errors as the table of ``faults`` has them."""
+        try:
+            return request(self._client.get())
+        except AzureError as error:
+            raise translate_azure_error(error, self._where(key)) from None
 
 
 def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:
@@ -239,7 +256,7 @@ def _listed(client: AzureClient, base: str, wanted: list[str], url: str) -> tupl
     return found, len(wanted)
 
 
-class AzureReader:
+class AzureReader(AzurePlace):
     """Reads and lists one path of a container. Workers of Spark open their own client, from their own
     environment: only the location travels in a pickle."""
 
@@ -250,19 +267,11 @@ class AzureReader:
         connect_seconds: float | None = None,
         read_seconds: float | None = None,
     ) -> None:
-        self._location = location
-        self._client = AzureClient(location, connect_seconds=connect_seconds, read_seconds=read_seconds)
-        self._base = f"{location.prefix}/" if location.prefix else ""
-
-    @property
-    def url(self) -> str:
-        return self._location.url
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"
+        client = AzureClient(location, connect_seconds=connect_seconds, read_seconds=read_seconds)
+        super().__init__(location, client)
 
     def read(self, key: str) -> bytes:
-        where = f"{self.url}/{key}"
+        where = self._where(key)
         try:
             # The library asks again for what is missing when a body breaks off.
             download = self._client.get().download_blob(self._base + key)
@@ -292,7 +301,7 @@ class AzureReader:
         )
 
     def _items(self, prefix: str, *, recursive: bool) -> Iterator[BlobProperties | BlobPrefix]:
-        start, where = self._base + prefix, f"{self.url}/{prefix}"
+        start, where = self._base + prefix, self._where(prefix)
         try:
             container = self._client.get()
             items: ItemPaged[Any]

@@ -6,9 +6,10 @@ from typing import Any
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
+from azure.storage.blob import ContainerClient
 
 from lakeplan.errors import StorageError, WriteConflict
-from lakeplan.stores.azure_client import AzureClient, AzureReader
+from lakeplan.stores.azure_client import AzureClient, AzurePlace, AzureReader
 from lakeplan.stores.faults import (
     Kind,
     check_data,
@@ -21,34 +22,32 @@ from lakeplan.stores.protocols import Versioned
 from lakeplan.stores.urls import AzureLocation
 
 
-class AzureState:
+class AzureState(AzurePlace):
     """``lakeplan.stores.protocols.StateWriter`` under a path of a container. A version is the blob's ETag."""
 
     def __init__(self, location: AzureLocation) -> None:
-        self._location = location
-        self._base = f"{location.prefix}/" if location.prefix else ""
-        self._client = AzureClient(location)
+        super().__init__(location, AzureClient(location))
         self._listing = AzureReader(location)
 
-    def __repr__(self) -> str:
-        return f"AzureState({self._location.url!r})"
-
     def read(self, key: str) -> Versioned | None:
-        check_key(key, self._location.url)
+        check_key(key, self._url)
+
+        def download(client: ContainerClient) -> Versioned:
+            found = client.download_blob(self._base + key)
+            return Versioned(found.readall(), str(found.properties.etag))
+
         try:
-            download = self._client.get().download_blob(self._base + key)
-            return Versioned(download.readall(), str(download.properties.etag))
-        except AzureError as error:
-            translated = translate_azure_error(error, self._where(key))
-            if is_missing_object(translated):
+            return self._call(key, download)
+        except StorageError as error:
+            if is_missing_object(error):
                 return None
-            raise translated from None
+            raise
 
     def list_keys(self, prefix: str = "") -> list[str]:
         return sorted(found.key for found in self._listing.list_objects(prefix))
 
     def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
-        check_key(key, self._location.url)
+        check_key(key, self._url)
         check_data(data, self._where(key))
         condition: dict[str, Any] = {"overwrite": False}
         if if_version is not None:
@@ -76,7 +75,7 @@ class AzureState:
             raise translated from None
 
     def delete(self, key: str, *, if_version: str) -> None:
-        check_key(key, self._location.url)
+        check_key(key, self._url)
         try:
             self._client.get().delete_blob(
                 self._base + key, etag=if_version, match_condition=MatchConditions.IfNotModified
@@ -88,6 +87,3 @@ class AzureState:
         """A condition on a record that is gone has failed, too."""
         translated = translate_azure_error(error, self._where(key))
         return error_of(Kind.CONFLICT, self._where(key)) if is_missing_object(translated) else translated
-
-    def _where(self, key: str) -> str:
-        return f"{self._location.url}/{key}"

@@ -14,14 +14,14 @@ from lakeplan.limits import TooLarge, read_file
 from lakeplan.stores.faults import Kind, check_data, check_key, error_of, translate_os_error
 from lakeplan.stores.folder import flush_folder, make_folders
 from lakeplan.stores.protocols import Versioned
-from lakeplan.stores.urls import FolderLocation
+from lakeplan.stores.urls import FolderLocation, Opened
 from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
 
 LOCK = ".lock"
 LEFTOVER = ".new-"
 
 
-class FolderState:
+class FolderState(Opened):
     """``lakeplan.stores.protocols.StateWriter`` in a folder. A version is the SHA-256 of the record.
 
     Writers take turns by a lock on one file of the folder, which the system releases when a process dies. A
@@ -31,11 +31,8 @@ class FolderState:
     """
 
     def __init__(self, path: str) -> None:
+        super().__init__(FolderLocation(path))
         self._root = path
-        self._url = FolderLocation(path).url
-
-    def __repr__(self) -> str:
-        return f"FolderState({self._url!r})"
 
     def read(self, key: str) -> Versioned | None:
         check_key(key, self._url)
@@ -125,9 +122,6 @@ class FolderState:
                 hint="Replace the link by the file or folder itself.",
             )
         return path
-
-    def _where(self, key: str) -> str:
-        return f"{self._url}/{key}"
 
 
 def _version(data: bytes) -> str:

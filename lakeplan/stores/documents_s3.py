@@ -18,14 +18,14 @@ from lakeplan.stores.faults import (
     translate_boto_error,
 )
 from lakeplan.stores.protocols import Versioned
-from lakeplan.stores.s3_client import S3Client
+from lakeplan.stores.s3_client import S3Client, S3Place, was_sent_before
 from lakeplan.stores.s3_reader import S3Reader
 from lakeplan.stores.urls import S3Location
 
 PROBES = ".lakeplan-probe"
 
 
-class S3State:
+class S3State(S3Place):
     """``lakeplan.stores.protocols.StateWriter`` under a prefix of a bucket. A version is the store's ETag.
 
     A deleted record is an empty object: fewer stores have conditional deletes than conditional puts. Before
@@ -35,18 +35,13 @@ class S3State:
     def __init__(
         self, location: S3Location, *, endpoint_url: str | None = None, region: str | None = None
     ) -> None:
-        self._location = location
-        self._base = f"{location.prefix}/" if location.prefix else ""
-        self._client = S3Client(endpoint_url, region)
+        super().__init__(location, S3Client(endpoint_url, region))
         self._listing = S3Reader(location, endpoint_url=endpoint_url, region=region)
         self._probing = threading.Lock()
         self._trusted = False
 
-    def __repr__(self) -> str:
-        return f"S3State({self._location.url!r})"
-
     def read(self, key: str) -> Versioned | None:
-        check_key(key, self._location.url)
+        check_key(key, self._url)
         found = self._get(key)
         return found if found is not None and found.data else None
 
@@ -58,7 +53,7 @@ class S3State:
         )
 
     def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
-        check_key(key, self._location.url)
+        check_key(key, self._url)
         check_data(data, self._where(key))
         self._probe()
         if if_version is not None:
@@ -72,36 +67,33 @@ class S3State:
             return self._put(key, data, {"IfMatch": deleted.version})
 
     def delete(self, key: str, *, if_version: str) -> None:
-        check_key(key, self._location.url)
+        check_key(key, self._url)
         self._probe()
         self._put(key, b"", {"IfMatch": if_version})
 
     def _get(self, key: str) -> Versioned | None:
-        where = self._where(key)
-        try:
-            answer = self._client.get().get_object(Bucket=self._location.bucket, Key=self._base + key)
+        def get(client: Any) -> Versioned:
+            answer = client.get_object(**self._at(key))
             return Versioned(answer["Body"].read(), str(answer["ETag"]))
-        except ClientError as error:
-            translated = translate_boto_error(error, where)
-            if is_missing_object(translated):
+
+        try:
+            return self._call(key, get)
+        except StorageError as error:
+            if is_missing_object(error):
                 return None
-            raise translated from error
-        except BotoCoreError as error:
-            raise translate_boto_error(error, where) from error
+            raise
 
     def _put(self, key: str, data: bytes, condition: dict[str, str]) -> str:
         where = self._where(key)
         try:
-            answer = self._client.get().put_object(
-                Bucket=self._location.bucket, Key=self._base + key, Body=data, **condition
-            )
+            answer = self._client.get().put_object(**self._at(key), Body=data, **condition)
             return str(answer["ETag"])
         except ClientError as error:
             translated = translate_boto_error(error, where)
             if is_missing_object(translated):
                 # If-Match on a record that is gone.
                 translated = error_of(Kind.CONFLICT, where)
-            if isinstance(translated, WriteConflict) and _was_sent_before(error):
+            if isinstance(translated, WriteConflict) and was_sent_before(error):
                 # The try before may have been ours and its answer lost: then the record is what we wrote.
                 present = self._get(key)
                 if present is not None and present.data == data:
@@ -121,7 +113,7 @@ class S3State:
                 self._must_conflict(key, {"IfNoneMatch": "*"}, "If-None-Match")
                 self._must_conflict(key, {"IfMatch": '"00000000000000000000000000000000"'}, "If-Match")
             finally:
-                self._remove(key)
+                self._call(key, lambda client: client.delete_object(**self._at(key)))
             self._trusted = True
 
     def _must_conflict(self, key: str, condition: dict[str, str], name: str) -> None:
@@ -131,20 +123,6 @@ class S3State:
             return
         raise StorageError(
             f"this store ignores {name}, so two writers could lose each other's records",
-            where=self._location.url,
+            where=self._url,
             hint="keep the state in AWS S3, a store that has conditional writes, Azure blob or a folder",
         )
-
-    def _remove(self, key: str) -> None:
-        try:
-            self._client.get().delete_object(Bucket=self._location.bucket, Key=self._base + key)
-        except (BotoCoreError, ClientError) as error:
-            raise translate_boto_error(error, self._where(key)) from error
-
-    def _where(self, key: str) -> str:
-        return f"{self._location.url}/{key}"
-
-
-def _was_sent_before(error: Any) -> bool:
-    """Whether botocore had tried this request before."""
-    return int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) > 0

@@ -26,7 +26,7 @@ from lakeplan.stores.faults import (
     not_equal,
     translate_os_error,
 )
-from lakeplan.stores.urls import FolderLocation
+from lakeplan.stores.urls import FolderLocation, Opened
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
 
@@ -81,7 +81,7 @@ def stored_object(key: str, status: os.stat_result) -> StoredObject:
     return StoredObject(key, status.st_size, status.st_mtime_ns // 1000, tag)
 
 
-class FolderReader:
+class FolderReader(Opened):
     """Reads and lists one folder. Nothing outside it is read: a symbolic link that leads out of the folder
     is no object. Linked folders are not listed at all, so a link cannot make a listing endless.
 
@@ -89,18 +89,11 @@ class FolderReader:
     """
 
     def __init__(self, path: str) -> None:
+        super().__init__(FolderLocation(path))
         self._root = path
-        self._url = FolderLocation(path).url
-
-    @property
-    def url(self) -> str:
-        return self._url
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._url!r})"
 
     def read(self, key: str) -> bytes:
-        where = f"{self._url}/{key}"
+        where = self._where(key)
         try:
             with self._open(key) as file:
                 status = os.fstat(file.fileno())
@@ -146,7 +139,7 @@ class FolderReader:
         except FileNotFoundError:
             return None  # removed since the folder was read, or a link to nothing
         except OSError as error:
-            raise translate_os_error(error, f"{self._url}/{key}") from error
+            raise translate_os_error(error, self._where(key)) from error
         if not stat.S_ISREG(status.st_mode):
             return None
         return stored_object(key, status)
@@ -175,7 +168,7 @@ class FolderReader:
 
     @contextlib.contextmanager
     def _open(self, key: str) -> Iterator[BinaryIO]:
-        where = f"{self._url}/{key}"
+        where = self._where(key)
         try:
             # Not blocking: opening a pipe would wait for a writer.
             handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -195,13 +188,13 @@ class FolderReader:
     def _path(self, key: str) -> str:
         parts = key.removesuffix("/").split("/")
         if ".." in parts or "\0" in key:
-            raise StorageError("a key cannot lead out of its namespace", where=f"{self._url}/{key}")
+            raise StorageError("a key cannot lead out of its namespace", where=self._where(key))
         if "" in parts or "." in parts:
-            raise StorageNotFound("there is no such object", where=f"{self._url}/{key}")
+            raise StorageNotFound("there is no such object", where=self._where(key))
         path = os.path.join(self._root, *parts)
         if not self._inside(path):
             raise StorageNotFound(
-                "there is no such object", where=f"{self._url}/{key}", hint="a link leads out of the folder"
+                "there is no such object", where=self._where(key), hint="a link leads out of the folder"
             )
         return path
 
@@ -395,9 +388,6 @@ class FolderStore(FolderReader):
         """Nothing is known of a key in a folder that is not there."""
         if not os.path.isdir(self._root):
             raise _no_root(self.url)
-
-    def _where(self, key: str) -> str:
-        return f"{self.url}/{key}"
 
 
 class _Folders:

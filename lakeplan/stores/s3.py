@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.faults import Kind, error_of, is_missing_object, is_unsupported, translate_boto_error
-from lakeplan.stores.s3_client import S3Client
+from lakeplan.stores.s3_client import S3Client, was_sent_before
 from lakeplan.stores.s3_copy import ONE_REQUEST, PART, S3Copier
 from lakeplan.stores.s3_delete import BATCH, S3Deleter
 from lakeplan.stores.s3_reader import S3Reader, facts_of, find
@@ -36,10 +36,8 @@ class S3Store(S3Reader):
         limits = {"connect_seconds": connect_seconds, "read_seconds": read_seconds}
         super().__init__(location, endpoint_url=endpoint_url, region=region, **limits)
         once = S3Client(endpoint_url, region, **limits, tries=1)
-        self._copier = S3Copier(
-            self._client, location.bucket, self._base, self.url, one_request=one_request, part=part
-        )
-        self._deleter = S3Deleter(once, self._client, location.bucket, self._base, self.url)
+        self._copier = S3Copier(location, self._client, one_request=one_request, part=part)
+        self._deleter = S3Deleter(location, self._client, once)
 
     @property
     def batch_size(self) -> int:
@@ -55,17 +53,16 @@ class S3Store(S3Reader):
         return self._deleter.delete(keys, versions=versions, expected=expected or {})
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
-        return find(self._client, self._location.bucket, self._base, keys, self.url)
+        return find(self._client, self._bucket, self._base, keys, self.url)
 
     def stat(self, key: str) -> StoredFacts | None:
         try:
-            answer = self._client.get().head_object(**self._at(key))
-        except (BotoCoreError, ClientError) as error:
-            translated = translate_boto_error(error, self._where(key))
+            answer = self._call(key, lambda client: client.head_object(**self._at(key)))
+        except StorageError as error:
             # A 404 to HEAD has no body: it may speak of the bucket. GET tells them apart.
-            if is_missing_object(translated) and self.is_gone(key):
+            if is_missing_object(error) and self.is_gone(key):
                 return None
-            raise translated from error
+            raise
         return facts_of(key, answer)
 
     def is_gone(self, key: str) -> bool:
@@ -94,7 +91,7 @@ class S3Store(S3Reader):
 
     def facts(self) -> StoreFacts:
         try:
-            answer = self._client.get().get_bucket_versioning(Bucket=self._location.bucket)
+            answer = self._client.get().get_bucket_versioning(Bucket=self._bucket)
         except (BotoCoreError, ClientError) as error:
             translated = translate_boto_error(error, self.url)
             if is_unsupported(translated) or isinstance(translated, StorageDenied):
@@ -130,16 +127,6 @@ class S3Store(S3Reader):
         except (BotoCoreError, ClientError) as error:
             translated = translate_boto_error(error, self._where(key))
             # The try before may have been ours and its answer lost: then the record is what we wrote.
-            if isinstance(translated, WriteConflict) and _tries_again(error) and self.read(key) == data:
+            if isinstance(translated, WriteConflict) and was_sent_before(error) and self.read(key) == data:
                 return
             raise translated from error
-
-    def _at(self, key: str) -> dict[str, str]:
-        return {"Bucket": self._location.bucket, "Key": self._base + key}
-
-    def _where(self, key: str) -> str:
-        return f"{self.url}/{key}"
-
-
-def _tries_again(error: Any) -> bool:
-    return int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) > 0

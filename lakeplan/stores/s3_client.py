@@ -8,10 +8,10 @@ import hashlib
 import logging
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote_plus, urlsplit
 
 import botocore.session
@@ -19,13 +19,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader, create_loader
 
 from lakeplan.stores.bounded import bound_s3
 from lakeplan.stores.faults import Kind, error_of, translate_boto_error
 from lakeplan.stores.protocols import StoredColumns
+from lakeplan.stores.urls import Opened, S3Location
 
+T = TypeVar("T")
 Ints: TypeAlias = npt.NDArray[np.int64]
 ROWS = "LakeplanRows"
 """Where the entries of a page are in botocore's answer when they were taken apart here."""
@@ -231,6 +233,31 @@ class S3Client:
         client.meta.events.register("before-parse.*.ListObjectsV2", take_rows)
         bound_s3(client)
         return client
+
+
+class S3Place(Opened):
+    """Keys below a prefix of a bucket, and the client that asks for them. Picklable."""
+
+    def __init__(self, location: S3Location, client: S3Client) -> None:
+        super().__init__(location)
+        self._client = client
+        self._bucket = location.bucket
+        self._base = location.base
+
+    def _at(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._base + key}
+
+    def _call(self, key: str, request: Callable[[Any], T]) -> T:
+        """What a request about a key gives; errors as the table of ``faults`` has them."""
+        try:
+            return request(self._client.get())
+        except (BotoCoreError, ClientError) as error:
+            raise translate_boto_error(error, self._where(key)) from error
+
+
+def was_sent_before(error: Any) -> bool:
+    """Whether botocore had tried this request before."""
+    return int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) > 0
 
 
 @cache

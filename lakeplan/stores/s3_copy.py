@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlencode
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan.errors import StorageError
 from lakeplan.stores.faults import Kind, check_copy, error_of, not_equal, translate_boto_error
-from lakeplan.stores.s3_client import S3Client
+from lakeplan.stores.s3_client import S3Client, S3Place
 from lakeplan.stores.s3_reader import facts_of, is_readable
+from lakeplan.stores.urls import S3Location
 from lakeplan.values.sweep import StoredFacts
 
 GIB = 1 << 30
@@ -42,26 +42,15 @@ DESCRIBED = (
 """What a copy by one request keeps by itself (``MetadataDirective=COPY``), and one in parts does not."""
 ENCRYPTION = ("ServerSideEncryption", "SSEKMSKeyId")
 CHECKSUMS = ("SHA256", "SHA1", "CRC64NVME", "CRC32C", "CRC32")
-T = TypeVar("T")
 
 
-class S3Copier:
-    """Copies keys below ``base`` of one bucket. Picklable."""
+class S3Copier(S3Place):
+    """Copies keys of one bucket. Picklable."""
 
     def __init__(
-        self,
-        client: S3Client,
-        bucket: str,
-        base: str,
-        url: str,
-        *,
-        one_request: int = ONE_REQUEST,
-        part: int = PART,
+        self, location: S3Location, client: S3Client, *, one_request: int = ONE_REQUEST, part: int = PART
     ) -> None:
-        self._client = client
-        self._bucket = bucket
-        self._base = base
-        self._url = url
+        super().__init__(location, client)
         self._one_request = one_request
         self._part = part
 
@@ -216,21 +205,9 @@ class S3Copier:
         version = {"VersionId": head["VersionId"]} if head.get("VersionId") else {}
         self._call(key, lambda client: client.delete_object(**self._at(key), **version))
 
-    def _call(self, key: str, request: Callable[[Any], T]) -> T:
-        try:
-            return request(self._client.get())
-        except (BotoCoreError, ClientError) as error:
-            raise translate_boto_error(error, self._where(key)) from error
-
     def _from(self, source: str, head: dict[str, Any]) -> dict[str, Any]:
         """The source as it was when it was described; another object meanwhile is not copied."""
         return {"CopySource": self._at(source), "CopySourceIfMatch": head["ETag"]}
-
-    def _at(self, key: str) -> dict[str, str]:
-        return {"Bucket": self._bucket, "Key": self._base + key}
-
-    def _where(self, key: str) -> str:
-        return f"{self._url}/{key}"
 
 
 def _kept(head: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -26,8 +26,9 @@ from lakeplan.stores.faults import (
     reason_of,
     translate_boto_error,
 )
-from lakeplan.stores.s3_client import S3Client
+from lakeplan.stores.s3_client import S3Client, S3Place
 from lakeplan.stores.s3_reader import stored_object
+from lakeplan.stores.urls import S3Location
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, Versions
 
@@ -48,16 +49,13 @@ GONE = ("NoSuchKey", "NoSuchVersion")
 T = TypeVar("T")
 
 
-class S3Deleter:
-    """Deletes keys below ``base`` of one bucket. ``once`` sends each request one time only, so that a store
-    which asks to slow down is heard by the caller; ``client`` is for reading. Picklable."""
+class S3Deleter(S3Place):
+    """Deletes keys of one bucket. ``once`` sends each request one time only, so that a store which asks to
+    slow down is heard by the caller; ``client`` is for reading. Picklable."""
 
-    def __init__(self, once: S3Client, client: S3Client, bucket: str, base: str, url: str) -> None:
+    def __init__(self, location: S3Location, client: S3Client, once: S3Client) -> None:
+        super().__init__(location, client)
         self._once = once
-        self._client = client
-        self._bucket = bucket
-        self._base = base
-        self._url = url
         self._conditional = True
 
     def delete(
@@ -91,7 +89,7 @@ class S3Deleter:
         knows neither the setting nor the listing of versions has none."""
         client = self._client.get()
         try:
-            answer = self._call(lambda: client.get_bucket_versioning(Bucket=self._bucket))
+            answer = self._ask(lambda: client.get_bucket_versioning(Bucket=self._bucket))
         except StorageDenied:
             return True  # listing the versions may still be allowed
         except StorageError as error:
@@ -100,7 +98,7 @@ class S3Deleter:
         else:
             return bool(answer.get("Status"))
         try:
-            self._call(lambda: client.list_object_versions(Bucket=self._bucket, MaxKeys=1))
+            self._ask(lambda: client.list_object_versions(Bucket=self._bucket, MaxKeys=1))
         except StorageError as error:
             if not is_unsupported(error):
                 raise
@@ -115,9 +113,9 @@ class S3Deleter:
         found: list[Version] = []
         pages = self._client.get().get_paginator("list_object_versions")
         pages = pages.paginate(Bucket=self._bucket, Prefix=full)
-        where = f"{self._url}/{key}"
+        where = self._where(key)
         pages = bounded_pages(whole_listing(pages, where), _first_version, where)
-        while (page := self._call(lambda: next(pages, None))) is not None:
+        while (page := self._ask(lambda: next(pages, None))) is not None:
             items = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
             if expected is not None and any(
                 _replaces(item, stored_object(item, self._base), expected)
@@ -158,7 +156,7 @@ class S3Deleter:
         client = self._once.get()
         request = {"Objects": objects, "Quiet": False}
         try:
-            answer = self._call(lambda: client.delete_objects(Bucket=self._bucket, Delete=request))
+            answer = self._ask(lambda: client.delete_objects(Bucket=self._bucket, Delete=request))
         except StorageDenied as error:
             # Some stores refuse the whole batch for one locked object: then each is asked for alone.
             if not _tells_of_lock(_answer_of(error.__cause__)):
@@ -196,7 +194,7 @@ class S3Deleter:
         client = self._once.get()
         options = {**_version_id(version), **self._condition("IfMatch", key, version, tags)}
         try:
-            self._call(lambda: client.delete_object(Bucket=self._bucket, Key=key, **options))
+            self._ask(lambda: client.delete_object(Bucket=self._bucket, Key=key, **options))
         except WriteConflict:
             return CHANGED, False
         except StoreBusy as error:
@@ -210,7 +208,7 @@ class S3Deleter:
             return _failure(_answer_of(error.__cause__))
         return None
 
-    def _call(self, request: Callable[[], T]) -> T:
+    def _ask(self, request: Callable[[], T]) -> T:
         try:
             return request()
         except (BotoCoreError, ClientError) as error:

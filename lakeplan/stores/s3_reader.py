@@ -13,7 +13,7 @@ from lakeplan.errors import StorageError
 from lakeplan.stores.bounded import bounded_pages, too_large, whole_listing
 from lakeplan.stores.faults import Kind, error_of, translate_boto_error
 from lakeplan.stores.protocols import StoredColumns
-from lakeplan.stores.s3_client import S3Client, check_inside, columns_of, rows_of
+from lakeplan.stores.s3_client import S3Client, S3Place, check_inside, columns_of, rows_of
 from lakeplan.stores.urls import S3Location
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import StoredFacts
@@ -22,7 +22,7 @@ READ_TRIES = 3
 """Of one object: botocore tries requests again, but not a body that breaks off."""
 
 
-class S3Reader:
+class S3Reader(S3Place):
     """Reads and lists one prefix of a bucket. Workers of Spark open their own client, from their own
     environment: only location, endpoint and region travel in a pickle."""
 
@@ -35,26 +35,16 @@ class S3Reader:
         connect_seconds: float | None = None,
         read_seconds: float | None = None,
     ) -> None:
-        self._location = location
-        self._client = S3Client(
-            endpoint_url, region, connect_seconds=connect_seconds, read_seconds=read_seconds
-        )
-        self._base = f"{location.prefix}/" if location.prefix else ""
-
-    @property
-    def url(self) -> str:
-        return self._location.url
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"
+        client = S3Client(endpoint_url, region, connect_seconds=connect_seconds, read_seconds=read_seconds)
+        super().__init__(location, client)
 
     def read(self, key: str) -> bytes:
-        where = f"{self.url}/{key}"
+        where = self._where(key)
         tries = 0
         while True:
             tries += 1
             try:
-                answer = self._client.get().get_object(Bucket=self._location.bucket, Key=self._base + key)
+                answer = self._client.get().get_object(**self._at(key))
                 announced = int(answer.get("ContentLength", -1))
                 if announced > limits.OBJECT_BYTES:
                     answer["Body"].close()
@@ -78,7 +68,7 @@ class S3Reader:
 
     def list_columns(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredColumns]:
         """See ``ColumnReader``: page by page."""
-        start, where = self._base + prefix, f"{self.url}/{prefix}"
+        start, where = self._base + prefix, self._where(prefix)
         for page in self._pages(prefix, recursive=recursive):
             yield columns_of(page, self._base, start, where)
 
@@ -90,11 +80,11 @@ class S3Reader:
         )
 
     def _pages(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
-        where = f"{self.url}/{prefix}"
+        where = self._where(prefix)
         options = {} if recursive else {"Delimiter": "/"}
         try:
             paginator = self._client.get().get_paginator("list_objects_v2")
-            pages = paginator.paginate(Bucket=self._location.bucket, Prefix=self._base + prefix, **options)
+            pages = paginator.paginate(Bucket=self._bucket, Prefix=self._base + prefix, **options)
             yield from bounded_pages(whole_listing(pages, where), _first, where)
         except (BotoCoreError, ClientError) as error:
             raise translate_boto_error(error, where) from error

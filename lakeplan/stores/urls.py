@@ -51,6 +51,11 @@ class S3Location:
     def url(self) -> str:
         return f"s3://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
 
+    @property
+    def base(self) -> str:
+        """How all keys begin in the bucket."""
+        return f"{self.prefix}/" if self.prefix else ""
+
 
 @dataclass(frozen=True)
 class AzureLocation:
@@ -70,8 +75,30 @@ class AzureLocation:
     def url(self) -> str:
         return f"{self.account_url}/{self.container}" + (f"/{quote(self.prefix)}" if self.prefix else "")
 
+    @property
+    def base(self) -> str:
+        """How all names begin in the container."""
+        return f"{self.prefix}/" if self.prefix else ""
+
 
 Location = FolderLocation | S3Location | AzureLocation
+
+
+class Opened:
+    """What was opened at a location, and how messages name it and its keys."""
+
+    def __init__(self, location: Location) -> None:
+        self._url = location.url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url!r})"
+
+    def _where(self, key: str) -> str:
+        return f"{self._url}/{key}"
 
 
 def parse_location(url: str) -> Location:

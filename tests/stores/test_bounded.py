@@ -21,7 +21,7 @@ from lakeplan.stores.open import open_namespace, open_sweep_store
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.stores.s3_client import S3Client
 from lakeplan.stores.s3_delete import S3Deleter
-from lakeplan.stores.urls import AzureLocation, parse_location
+from lakeplan.stores.urls import AzureLocation, S3Location, parse_location
 from lakeplan.values.sweep import Deletion
 from tests.dripping import serving
 
@@ -169,7 +169,7 @@ def page_of_azure(token: int) -> str:
 
 def deleter_of(url: str) -> S3Deleter:
     client = S3Client(url, "eu-west-1")
-    return S3Deleter(client, client, "bucket", "x/", "s3://bucket/x")
+    return S3Deleter(S3Location("bucket", "x"), client, client)
 
 
 def cut_page(token: int) -> str:
@@ -240,9 +240,9 @@ class DescribeListingsWithoutAnEnd:
             assert isinstance(found, Deletion)
             assert "more versions than lakeplan lists" in found.reason
         with serving(pages(page_of_azure)) as url:
-            location = parse_location(f"{url}/account/container")
+            location = parse_location(f"{url}/account/container/x")
             assert isinstance(location, AzureLocation)
-            of_azure = AzureDeleter(AzureClient(location), AzureClient(location), "x/", url)
+            of_azure = AzureDeleter(location, AzureClient(location), AzureClient(location))
             found = of_azure._versions_of("a", None)
             assert isinstance(found, Deletion)
             assert "more versions than lakeplan lists" in found.reason
