@@ -345,10 +345,13 @@ def begun_sweeps(site: Site) -> list[str]:
     """Marks of this namespace whose sweep began to delete, sorted."""
     found = site.store.list_prefixes(SWEEPS_PREFIX)
     return sorted(
-        prefix.removeprefix(SWEEPS_PREFIX).rstrip("/")
-        for prefix in found
-        if f"{prefix}begun/" in site.store.list_prefixes(prefix)
+        prefix.removeprefix(SWEEPS_PREFIX).rstrip("/") for prefix in found if is_begun(site, prefix)
     )
+
+
+def is_begun(site: Site, prefix: str) -> bool:
+    """Whether the sweep in this folder (``sweep_prefix``) began to delete."""
+    return f"{prefix}begun/" in site.store.list_prefixes(prefix)
 
 
 def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:

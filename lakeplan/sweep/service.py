@@ -18,7 +18,7 @@ from lakeplan.errors import (
     UsageError,
 )
 from lakeplan.formats.marks import read_part
-from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix
+from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix, sweep_prefix
 from lakeplan.review.gates import Openers
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
@@ -26,7 +26,7 @@ from lakeplan.stores.protocols import StateReader
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark import Made, MarkOptions, make_marks
-from lakeplan.sweep.neighbours import begun_sweeps
+from lakeplan.sweep.neighbours import is_begun
 from lakeplan.sweep.ports import (
     MARK_INDEX,
     Site,
@@ -202,7 +202,7 @@ def mark_document(mark: Mark) -> Json:
 
 def stage_of(site: Site, state: StateReader, mark_id: str) -> MarkStage:
     """How far a mark is whose sweep left no summary."""
-    if mark_id in begun_sweeps(site):
+    if is_begun(site, sweep_prefix(mark_id)):
         return "begun"
     return "marked" if state.read(approval_key(mark_id)) is None else "approved"
 

@@ -242,10 +242,10 @@ def report(
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
+        if summary is not None:
+            document = with_costs(summary, session.tree)
+            return outputs.emit(document, render_sweep, metrics_of(session.tree, sweep_metrics))
         stage = stage_of(site, ports.state, mark_id)
-    if summary is not None:
-        document = with_costs(summary, session.tree)
-        return outputs.emit(document, render_sweep, metrics_of(session.tree, sweep_metrics))
     alone = {"format": MARKS_FORMAT, "marks": [mark_document(stored.mark)], "skipped": {}, "failed": {}}
     document = with_costs(alone, session.tree, "marks")
     return outputs.emit(document, partial(render_marks, stage=stage), metrics_of(session.tree, mark_metrics))
