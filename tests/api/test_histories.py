@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.api.histories import judge, read_entries, read_refs
+from lakeplan.api import judge, read_entries, read_refs
 from lakeplan.errors import LakeplanError, StorageNotFound
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import GcRules

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.api.plans import objects_path, read_plan
+from lakeplan.api import objects_path, read_plan
 from lakeplan.errors import LakeplanError
 from lakeplan.values.plan import Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.plan_document import dump_objects, dump_plan

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jsonschema
 
-from lakeplan.api.simulations import simulate
+from lakeplan.api import SimulateOptions, simulate
 from lakeplan.tree.schemas import load_schema
 from lakeplan.values.rules import GcRules
 from tests.simulation.namespaces import NOW, History, Snapshot, entry, write_namespace
@@ -23,7 +23,12 @@ def it_judges_commits_without_spark_and_writes_tables(tmp_path: Path) -> None:
     )
     url = write_namespace(tmp_path / "namespace", history)
     document = simulate(
-        url, GcRules(7), as_of=NOW, compare=GcRules(60), commits_only=True, output=tmp_path / "out"
+        url,
+        GcRules(7),
+        as_of=NOW,
+        compare=GcRules(60),
+        output=tmp_path / "out",
+        options=SimulateOptions(commits_only=True),
     )
     jsonschema.validate(document, load_schema("simulate"))
     assert [(r["name"], r["commits"]["active"]) for r in document["rule_sets"]] == [

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.api.plans import read_plan
-from lakeplan.api.trees import find_repository, load_tree, read_rules, rules_of
+from lakeplan.api import find_repository, load_tree, read_plan, read_rules, rules_of
 from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.values.rules import GcRules
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan import limits
-from lakeplan.api.plans import read_plan
-from lakeplan.api.trees import read_rules
+from lakeplan.api import read_plan, read_rules
 from lakeplan.cli.commands.import_ import read_rules_file
 from lakeplan.cli.commands.lifecycle import read_reviewed
 from lakeplan.cli.commands.report import read_curve

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lakeplan.api.plans import read_plan
+from lakeplan.api import read_plan
 from lakeplan.branches.consequences import MOMENTS
 from lakeplan.errors import LakeplanError
 from lakeplan.output.annotations import plan_annotations, render_github, render_junit_plan

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lakeplan.api.plans import read_plan
+from lakeplan.api import read_plan
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code

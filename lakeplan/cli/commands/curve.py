@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from lakeplan.api.trees import read_rules
+from lakeplan.api import read_rules
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, looked_up, one_repository

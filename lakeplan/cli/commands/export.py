@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.api.trees import find_repository
+from lakeplan.api import find_repository
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
 from lakeplan.cli.outputs import Outputs, pair_outputs

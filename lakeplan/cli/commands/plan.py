@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from lakeplan.api.plans import objects_path
+from lakeplan.api import objects_path
 from lakeplan.cli import options
 from lakeplan.cli.base import Base, read_base
 from lakeplan.cli.command import command

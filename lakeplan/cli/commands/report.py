@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import jsonschema
 import typer
 
-from lakeplan.api.plans import read_plan
+from lakeplan.api import read_plan
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from lakeplan.api.plans import read_plan
+from lakeplan.api import read_plan
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.api.trees import read_rules
+from lakeplan.api import read_rules
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.namespaces import (

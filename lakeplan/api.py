@@ -1,0 +1,327 @@
+"""What scripts may build on: load a tree, read plans and histories, judge commits, read ranges, simulate.
+
+Everything named in ``__all__`` is typed, keeps its meaning within a major version, and never writes to a
+server. Errors are ``LakeplanError`` and its kinds; each says what, where and what to do. ``docs/api.md`` has
+examples that the tests run. All other modules are lakeplan's own and change without notice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone, tzinfo
+from pathlib import Path
+from typing import Any
+
+from lakeplan.errors import (
+    ConfigError,
+    ExitCode,
+    FormatError,
+    LakeplanError,
+    SimulationFailed,
+    StorageError,
+    UsageError,
+)
+from lakeplan.formats.namespace import metadata_key
+from lakeplan.formats.ranges import read_metarange, read_range
+from lakeplan.limits import PLAN_BYTES, SHOWN_RECORDS, TooLarge, check_text, read_file, why_unreadable
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.keepers import branch_sets
+from lakeplan.retention.patterns import expand
+from lakeplan.retention.rules import NEVER_EXPIRES, documented_verdict, server_verdict
+from lakeplan.simulation.document import SimulateRequest, simulate_commits
+from lakeplan.simulation.inputs import read_refs_dump
+from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
+from lakeplan.simulation.verdicts import read_rules as parse_rules
+from lakeplan.stores.open import open_namespace
+from lakeplan.tree.schemas import schema_problem
+from lakeplan.tree.tree import Tree
+from lakeplan.tree.tree import load_tree as load_tree_of
+from lakeplan.values.desired import DesiredRepository, GcDesired
+from lakeplan.values.objects import AddressType, Entry, RangeInfo
+from lakeplan.values.plan import Plan, RepositoryPlan
+from lakeplan.values.plan_document import beside, load_plan, with_objects
+from lakeplan.values.progress import Silent
+from lakeplan.values.repository import Branch, Commit, Refs, Tag
+from lakeplan.values.rules import GcRules
+from lakeplan.values.shown_records import RECORD
+
+__all__ = [
+    "AddressType",
+    "Branch",
+    "Commit",
+    "CommitVerdict",
+    "ConfigError",
+    "DesiredRepository",
+    "Entry",
+    "ExitCode",
+    "FormatError",
+    "GcRules",
+    "LakeplanError",
+    "Plan",
+    "RangeInfo",
+    "Refs",
+    "RepositoryPlan",
+    "RunnerOptions",
+    "SimulateOptions",
+    "SimulationFailed",
+    "StorageError",
+    "Tag",
+    "Tree",
+    "UsageError",
+    "find_repository",
+    "judge",
+    "load_tree",
+    "objects_path",
+    "read_entries",
+    "read_metarange",
+    "read_plan",
+    "read_range",
+    "read_refs",
+    "read_rules",
+    "rules_of",
+    "simulate",
+]
+
+_DAY = timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LAST_US = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
+_FIRST_US = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
+OBJECTS_BYTES = 2 * SHOWN_RECORDS * RECORD.itemsize
+
+
+# ---- trees and rules
+def load_tree(folder: Path | str, environ: Mapping[str, str] | None = None) -> Tree:
+    """Reads ``lakeplan.yaml`` in ``folder`` and every file it includes; asks no server.
+
+    ``environ`` is where ``${X}`` in the settings of servers is read from (``LAKEPLAN_VAR_X``); by default the
+    process's own. Raises ConfigError with every problem of the tree.
+    """
+    return load_tree_of(Path(folder), os.environ if environ is None else environ)
+
+
+def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
+    """What the tree asks for one repository, given as ``name`` or ``server/name``: profiles, globs and the
+    exact entry merged. It need not exist on a server; a glob is enough.
+
+    Raises UsageError when no entry names it, or entries on several servers do.
+    """
+    servers = loaded.servers_of(repository)
+    if len(servers) != 1:
+        what = "no entry of the tree names it" if not servers else f"it is on {', '.join(servers)}"
+        raise UsageError(f"{repository!r}: {what}", hint="name it as server/name, as the tree does")
+    name = repository.rpartition("/")[2]
+    (found,) = (d for d in loaded.resolve(servers[0], [name]) if d.name == name)
+    return found
+
+
+def read_rules(path: Path | str) -> GcRules:
+    """The rules in a file as ``lakectl gc set-config`` takes it.
+
+    Raises UsageError when it cannot be read, ConfigError when it holds no rules.
+    """
+    try:
+        data = read_file(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read the rules: {why_unreadable(error)}", where=str(path), hint="name a file of GC rules"
+        ) from None
+    return parse_rules(data, name=str(path))
+
+
+def rules_of(desired: DesiredRepository, branches: Iterable[str] = ()) -> GcRules | None:
+    """The rules that a plan would set, patterns expanded over ``branches``. None where the tree does not
+    manage them, or clears them (``desired.gc`` tells which)."""
+    return expand(desired.gc, branches).rules if isinstance(desired.gc, GcDesired) else None
+
+
+# ---- histories
+@dataclass(frozen=True)
+class CommitVerdict:
+    """What becomes of one commit under a rule set at one moment.
+
+    ``server``: the server's walk keeps it. ``documented``: the documented rule does. ``branches``: those that
+    keep it by that rule, ascending. ``kept_until``: the last instant (UTC) at which the rule keeps it if
+    nobody writes; in the past for one that has expired, None for a HEAD.
+    """
+
+    commit_id: str
+    server: bool
+    documented: bool
+    branches: tuple[str, ...]
+    kept_until: datetime | None
+
+    @property
+    def at_risk(self) -> bool:
+        """The rule keeps it and the server lets it go."""
+        return self.documented and not self.server
+
+
+def judge(
+    refs: Refs, rules: GcRules, as_of: datetime, zone: tzinfo = timezone.utc
+) -> Mapping[str, CommitVerdict]:
+    """The verdict on every commit, by commit id, at ``as_of`` (aware) with the server in ``zone``. Needs no
+    Spark and no server. Raises LakeplanError for a history that cannot be one: a HEAD that is missing, a
+    commit that is its own ancestor."""
+    graph = CommitGraph.from_refs(refs)
+    server = server_verdict(graph, rules, as_of, zone)
+    documented = documented_verdict(graph, rules, as_of, zone)
+    sets = branch_sets(graph, rules, as_of, zone)
+    return {
+        id: CommitVerdict(
+            id,
+            bool(server[n]),
+            bool(documented.active[n]),
+            sets.branches(n),
+            _moment(documented.kept_until_us[n]),
+        )
+        for n, id in enumerate(graph.ids)
+    }
+
+
+def read_refs(namespace: str, *, endpoint_url: str | None = None, region: str | None = None) -> Refs:
+    """All commits, branches and tags in the newest refs dump of a namespace (``file:///…``, ``s3://…``,
+    ``https://…blob…``). Raises StorageError, FormatError, and LakeplanError when the dump lacks a HEAD."""
+    return read_refs_dump(open_namespace(namespace, endpoint_url=endpoint_url, region=region))[1]
+
+
+def read_entries(
+    namespace: str, commit: Commit, *, endpoint_url: str | None = None, region: str | None = None
+) -> Iterator[Entry]:
+    """The objects of a commit, in the order of their paths: its metarange, then range by range. Reads each
+    file whole and verifies it. Raises StorageError and FormatError."""
+    if not commit.meta_range_id:
+        return
+    reader = open_namespace(namespace, endpoint_url=endpoint_url, region=region)
+    key = metadata_key(commit.meta_range_id)
+    for info in read_metarange(reader.read(key), name=f"{reader.url}/{key}"):
+        key = metadata_key(info.id)
+        yield from read_range(reader.read(key), name=f"{reader.url}/{key}", verify_id=info.id)
+
+
+def _moment(us: int) -> datetime | None:
+    """None where there is no end; moments that ``datetime`` has no room for are its first and last."""
+    if us == NEVER_EXPIRES:
+        return None
+    return _EPOCH + timedelta(microseconds=min(max(us, _FIRST_US), _LAST_US))
+
+
+# ---- plan files
+def objects_path(path: Path | str) -> Path:
+    """The file beside a plan file, which names the objects that would be deleted when there are many."""
+    return Path(f"{path}.objects")
+
+
+def read_plan(path: Path | str) -> Plan:
+    """A plan file that ``lakeplan plan --out FILE`` wrote, with the file beside it where there is one.
+
+    Raises LakeplanError that names the file when it cannot be read, was edited, or is of another version.
+    """
+    try:
+        data = read_file(path, PLAN_BYTES)
+        check_text(data)
+        text = data.decode()
+        del data
+    except (OSError, ValueError) as error:
+        reason = why_unreadable(error)
+        raise LakeplanError(
+            f"cannot read the plan: {reason}", where=str(path), hint="make one with: lakeplan plan --out FILE"
+        ) from None
+    plan = load_plan(text, where=str(path), problem=_problem)
+    return _with_objects(plan, objects_path(path)) if beside(plan) else plan
+
+
+def _with_objects(plan: Plan, path: Path) -> Plan:
+    """Without the file the plan can still be shown; what compares its objects says that they are missing."""
+    try:
+        return with_objects(plan, read_file(path, OBJECTS_BYTES))
+    except FileNotFoundError:
+        return plan
+    except (OSError, ValueError) as error:
+        reason = why_unreadable(error) if isinstance(error, (OSError, TooLarge)) else str(error)
+        raise LakeplanError(
+            f"cannot use the objects of the plan: {reason}",
+            where=str(path),
+            hint="keep the two files of one `lakeplan plan --format json --out FILE` together",
+        ) from None
+
+
+def _problem(document: dict[str, Any]) -> str:
+    """What the schema finds. Branches are left out, for speed: there may be millions, and all that it says of
+    them is that they map texts to texts, which decoding checks as well."""
+    repositories = document.get("repositories")
+    if isinstance(repositories, list) and all(isinstance(r, dict) for r in repositories):
+        document = {**document, "repositories": [_few_branches(r) for r in repositories]}
+    return schema_problem("plan", document)
+
+
+def _few_branches(repository: dict[str, Any]) -> dict[str, Any]:
+    branches = repository.get("branches")
+    return {**repository, "branches": {}} if isinstance(branches, dict) else repository
+
+
+# ---- simulations
+@dataclass(frozen=True)
+class SimulateOptions:
+    """``commits_only`` stops at commits and starts no runner. ``listing``: only what is stored counts, where
+    it can be listed. ``zone`` is the server's time zone. ``overwrite`` replaces the tables of an earlier run.
+    ``endpoint_url`` and ``region`` are of the S3 store."""
+
+    commits_only: bool = False
+    listing: bool = True
+    min_age: timedelta = _DAY
+    max_uncommitted_age: timedelta = _DAY
+    zone: tzinfo = timezone.utc
+    overwrite: bool = False
+    endpoint_url: str | None = None
+    region: str | None = None
+
+
+@dataclass(frozen=True)
+class RunnerOptions:
+    """What reads ranges: ``auto``, ``local`` or ``spark`` (``docs/performance.md``); the rest is Spark's."""
+
+    name: str | None = None
+    master: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    spark_home: str | None = None
+
+
+def simulate(
+    namespace: str,
+    rules: GcRules,
+    *,
+    as_of: datetime,
+    compare: GcRules | None = None,
+    output: Path | str | None = None,
+    options: SimulateOptions = SimulateOptions(),
+    runner: RunnerOptions = RunnerOptions(),
+) -> dict[str, Any]:
+    """What ``lakeplan simulate`` says of a namespace that holds a refs dump, as the document that
+    ``schemas/simulate.v1.json`` describes. With ``output`` Parquet tables are written there. ``as_of`` is
+    aware. Nothing is cached.
+
+    Raises UsageError for the output, StorageError and FormatError for what cannot be read, SimulationFailed
+    when Spark stops. There is no partial answer.
+    """
+    sets = [RuleSet(RULES, rules)] + ([] if compare is None else [RuleSet(COMPARE, compare)])
+    request = SimulateRequest(
+        rule_sets=tuple(sets),
+        as_of=as_of,
+        min_age_seconds=int(options.min_age.total_seconds()),
+        zone=options.zone,
+        listing=options.listing,
+        max_uncommitted_age_seconds=int(options.max_uncommitted_age.total_seconds()),
+        output=None if output is None else Path(output),
+        overwrite=options.overwrite,
+    )
+    reader = open_namespace(namespace, endpoint_url=options.endpoint_url, region=options.region)
+    if options.commits_only:
+        return simulate_commits(request, reader)
+    # Spark takes longer to import than everything else here takes to run.
+    from lakeplan.simulation import run
+
+    runners = Runners(runner.name, runner.master, tuple(runner.spark_conf.items()), runner.spark_home)
+    return run.simulate(request, reader, runners, Silent())
