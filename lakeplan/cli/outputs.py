@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rich.console import Console
 
@@ -29,6 +29,8 @@ RICH = "rich"
 JSON = "json"
 OPENMETRICS = "openmetrics"
 Document = Mapping[str, Any]
+D = TypeVar("D", bound=Mapping[str, object])
+"""A document of one type."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,9 @@ class Outputs:
         """Whether a document goes to standard output, where people would read."""
         return any(output.path is None and output.format != RICH for output in self.all)
 
-    def shown(self, document: Document) -> dict[str, Any]:
+    def shown(self, document: D) -> D:
         """A document as it goes out."""
-        return redacted(document) if self.redact else dict(document)
+        return cast(D, redacted(document)) if self.redact else document
 
     def check(self, supported: Sequence[str]) -> None:
         """For a command that has fewer formats with some option. Raises UsageError."""
@@ -123,9 +125,9 @@ class Outputs:
 
     def emit(
         self,
-        document: Document,
-        render: Callable[[Document, Console], None],
-        texts: Mapping[str, Callable[[Document], str]] | None = None,
+        document: D,
+        render: Callable[[D, Console], None],
+        texts: Mapping[str, Callable[[D], str]] | None = None,
         *,
         code: int = ExitCode.OK,
         sort_keys: bool = False,
@@ -149,16 +151,18 @@ def metrics_of(tree: Tree, metrics: Callable[..., str]) -> dict[str, Callable[[D
     return {OPENMETRICS: partial(metrics, owner_of=tree.owner_of)}
 
 
-def with_costs(document: Document, tree: Tree, *lists: str) -> dict[str, Any]:
+def with_costs(document: D, tree: Tree, *lists: str) -> D:
     """The document with the price in itself, or in every item of its ``lists``, whose server has one.
     Nothing else differs."""
     prices = {name: s.cost_per_gb_month for name, s in tree.servers.items() if s.cost_per_gb_month}
+    given = cast(Document, document)
     if not lists:
-        return _priced(document, prices)
-    return {
+        return cast(D, _priced(given, prices))
+    made = {
         key: [_priced(item, prices) for item in value] if key in lists else value
-        for key, value in document.items()
+        for key, value in given.items()
     }
+    return cast(D, made)
 
 
 def _priced(part: Document, prices: Mapping[str, Price]) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol
+from typing import Literal, Protocol, TypedDict
 from uuid import uuid4
 
 from lakeplan.doctor import repositories
-from lakeplan.doctor.repositories import Found, Purpose, check_lifecycle, check_repositories
+from lakeplan.doctor.repositories import Found, Purpose, Word, check_lifecycle, check_repositories
 from lakeplan.doctor.sweep import SweepDoctor, check_sweep
 from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.lakefs.protocols import BranchReader, GcRulesWriter, LakeFSReader
@@ -23,7 +23,7 @@ from lakeplan.values.desired import ServerConfig
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Repository, ServerIdentity
 
-DOCTOR_FORMAT = "lakeplan.doctor/v1"
+DOCTOR_FORMAT: Literal["lakeplan.doctor/v1"] = "lakeplan.doctor/v1"
 
 
 class Result(str, Enum):
@@ -219,8 +219,28 @@ def _of(area: str, found: Found) -> Check:
     return Check(area, found.name, Result(found.result), found.message, found.hint)
 
 
-def doctor_document(checks: Sequence[Check], purpose: Purpose) -> dict[str, Any]:
-    """Every check in its order (``schemas/doctor.v1.json``)."""
+class CheckRow(TypedDict):
+    area: str
+    check: str
+    result: Word
+    message: str
+    hint: str
+
+
+DoctorDocument = TypedDict(
+    "DoctorDocument",
+    {
+        "format": Literal["lakeplan.doctor/v1"],
+        "for": Purpose,
+        "checks": list[CheckRow],
+        "summary": dict[Word, int],
+    },
+)
+"""``schemas/doctor.v1.json``."""
+
+
+def doctor_document(checks: Sequence[Check], purpose: Purpose) -> DoctorDocument:
+    """Every check in its order."""
     return {
         "format": DOCTOR_FORMAT,
         "for": purpose,

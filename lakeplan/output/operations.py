@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -11,6 +11,9 @@ from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import ITEM_MARKS
 from lakeplan.output.text import count, counted, days, moment
 from lakeplan.values.settings import SettingKind
+
+if TYPE_CHECKING:
+    from lakeplan.doctor.doctor import DoctorDocument
 
 Json = Mapping[str, Any]
 
@@ -225,7 +228,7 @@ def _side(values: Json) -> str:
 _DOCTOR_STYLES = {"ok": "green", "warn": "bold yellow", "fail": "bold red"}
 
 
-def render_doctor(document: Json, console: Console) -> None:
+def render_doctor(document: DoctorDocument, console: Console) -> None:
     """Prints every check in its order, what to do under each that is not ok, and the counts."""
     page = Page(console)
     area = ""

@@ -1,0 +1,37 @@
+"""The types of the documents that commands write are those of their JSON Schemas."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from lakeplan.doctor.doctor import DoctorDocument
+from lakeplan.tree.schemas import load_schema
+from tests.schemas.typed import differences
+
+TYPES = {"doctor": DoctorDocument}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def it_types_a_document_as_its_schema_says(name: str) -> None:
+    assert differences(TYPES[name], load_schema(name)) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda schema: schema["required"].remove("checks"),
+        lambda schema: schema["properties"].pop("checks"),
+        lambda schema: schema["properties"]["for"]["enum"].append("report"),
+        lambda schema: schema["properties"]["summary"]["properties"]["ok"].update(type="string"),
+        lambda schema: schema["properties"]["checks"]["items"]["properties"]["hint"].update(
+            type=["string", "null"]
+        ),
+    ],
+)
+def it_notices_a_difference(change: Any) -> None:
+    schema = deepcopy(load_schema("doctor"))
+    change(schema)
+    assert len(differences(DoctorDocument, schema)) == 1
