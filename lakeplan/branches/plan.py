@@ -1,4 +1,4 @@
-"""A lifecycle plan: every branch with its verdict, what follows, and the gates."""
+"""A branch plan: every branch with its verdict, what follows, and the gates."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class LifecyclePorts:
 
 @dataclass(frozen=True)
 class RepositoryOutlook:
-    """One repository of a lifecycle plan; ``failure`` when it could not be looked at."""
+    """One repository of a branch plan; ``failure`` when it could not be looked at."""
 
     desired: DesiredRepository
     survey: Survey | None = None

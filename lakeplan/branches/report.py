@@ -126,9 +126,9 @@ def reviewed_of(document: Any, where: str) -> ReviewedPlan:
         return ReviewedPlan(branches, settings)
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(
-            f"this is not a lifecycle plan ({error})",
+            f"this is not a branch plan ({error})",
             where=where,
-            hint="make one with lakeplan lifecycle plan --format json --out FILE",
+            hint="make one with lakeplan branches plan --format json --out FILE",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""``lifecycle run``: once, or on a schedule."""
+"""``branches run``: once, or on a schedule."""
 
 from __future__ import annotations
 

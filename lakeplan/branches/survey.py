@@ -31,7 +31,7 @@ from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchFacts, Evidence, Policy
 
 T = TypeVar("T")
-NOT_SEEN_BEFORE = "first seen now: its age counts from the next lifecycle run on"
+NOT_SEEN_BEFORE = "first seen now: its age counts from the next `lakeplan branches run` on"
 RECREATED = "its first HEAD is not on its line any more (made anew, or reset): age counts from the last move"
 WORKERS = 8
 

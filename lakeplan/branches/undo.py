@@ -1,4 +1,4 @@
-"""``lifecycle undo``: makes deleted branches again from the record of a run, at the HEAD they had."""
+"""``branches undo``: makes deleted branches again from the record of a run, at the HEAD they had."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from lakeplan import __version__
-from lakeplan.cli.commands import SHORT_HELP, Commands
+from lakeplan.cli.commands import RENAMED, SHORT_HELP, Commands
 from lakeplan.cli.console import forget_redaction, print_error, told
 from lakeplan.cli.stopping import interrupt_on_sigterm
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
@@ -114,6 +114,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _explain_usage(error: click.UsageError, command: click.Command, arguments: Sequence[str]) -> None:
+    for old, hint in RENAMED.items():
+        words = old.split()
+        if [*arguments[: len(words)]] == words:
+            print_error(f"the command `lakeplan {old}` was renamed", hint=hint)
+            return
     where = error.ctx.command_path if error.ctx and error.ctx.parent else _named(command, arguments)
     message, meant = error.format_message(), ""
     if isinstance(error, click.NoSuchOption):

@@ -1,4 +1,4 @@
-"""Checks of everything that a plan, an apply, a lifecycle run or a sweep needs, one by one, each with what to
+"""Checks of everything that a plan, an apply, a branch run or a sweep needs, one by one, each with what to
 do about it."""
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def examine(
     if ephemeral:
         hint = "name a store in the tree: state: {url: s3://…} or an Azure blob URL"
         # These two refuse it: what they remember decides what they may delete.
-        result = Result.FAIL if purpose in ("lifecycle", "sweep") else Result.WARN
+        result = Result.FAIL if purpose in ("branches", "sweep") else Result.WARN
         yield Check("state", "it stays", result, ephemeral, hint)
     if ports.spark is not None:
         yield _tried("spark", "Java and Spark start", ports.spark)
@@ -129,7 +129,7 @@ def _server(
     writer = connection.writer if purpose == "apply" else None
     for found in check_repositories(tree, reader, writer, selection, ports.progress, read_only=read_only):
         yield _of(area, found)
-    if purpose == "lifecycle":
+    if purpose == "branches":
         for found in check_lifecycle(tree, reader, connection.branches, selection):
             yield _of(area, found)
     elif purpose == "sweep":

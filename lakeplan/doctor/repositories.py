@@ -23,7 +23,7 @@ POLICIES = "docs/permissions.md has the whole policy"
 SHOWN = 5
 SKEW_WARN_SECONDS = 60
 SKEW_FAIL_SECONDS = MAX_DIFFERENCE.total_seconds()
-Purpose = Literal["plan", "apply", "lifecycle", "sweep"]
+Purpose = Literal["plan", "apply", "branches", "sweep"]
 Word = Literal["ok", "warn", "fail"]
 _RANK: dict[Word, int] = {"ok": 0, "warn": 1, "fail": 2}
 

@@ -55,7 +55,7 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
 
 
 def _shown(document: Json) -> list[Json]:
-    """What is written to, and where ``lifecycle run`` deletes branches."""
+    """What is written to, and where ``branches run`` deletes branches."""
     written = writing(document)
     return [*written, *(r for r in document["repositories"] if r not in written and run_branches(r))]
 

@@ -114,7 +114,7 @@ def loudest_first(repository: Json) -> tuple[int, int, str]:
 
 def changes_of(repository: Json) -> str:
     """The heading of a repository, and a table of the values of every setting that is written; then the
-    branches that ``lifecycle run`` deletes."""
+    branches that ``branches run`` deletes."""
     parts = []
     if not writes(repository):
         return run_branches(repository)

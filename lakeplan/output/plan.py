@@ -104,11 +104,11 @@ def summary_text(document: Json) -> str:
 
 
 def _branches(summary: Json) -> str:
-    """What the next ``lifecycle run`` deletes, and what that lets go in the end."""
+    """What the next ``branches run`` deletes, and what that lets go in the end."""
     going, keep = summary["branches_delete"], count(summary["branches_keep"])
     if not going:
         return f" none go, {keep} stay."
-    text = f" {count(going)} {'go' if going > 1 else 'goes'} by `lakeplan lifecycle run`, {keep} stay"
+    text = f" {count(going)} {'go' if going > 1 else 'goes'} by `lakeplan branches run`, {keep} stay"
     if summary["objects_follow"] is None:
         return f"{text}; what follows is not known."
     if not summary["objects_follow"]:
@@ -204,7 +204,7 @@ def _what(result: Json) -> str:
 
 def _elsewhere(page: Page, document: Json) -> None:
     if document["elsewhere"]:
-        page.heading("Enforced by lakeplan", "`lakeplan lifecycle run` deletes by these policies")
+        page.heading("Enforced by lakeplan", "`lakeplan branches run` deletes by these policies")
         page.line(names(document["elsewhere"]), indent=2)
 
 

@@ -169,7 +169,7 @@ def _day(time: str) -> str:
     return moment(time)[:10]
 
 
-BY_RUN = "deleted by `lakeplan lifecycle run`, not by apply"
+BY_RUN = "deleted by `lakeplan branches run`, not by apply"
 _SHOWN = 20
 
 _STALE = 5
@@ -211,7 +211,7 @@ def render_run_branches(page: Page, document: Json) -> None:
         rows: list[Row] = [[key_of(r), *counts(r["lifecycle"]), count(len(staying_of(r)))] for r in rest]
         page.table(("", "go now", "in 7 days", "in 30 days", "stay now"), rows, figures=(1, 2, 3, 4))
     if any(len(going_of(r)) > _SHOWN for r in shown):
-        page.dim("Every branch is in the plan file, and in `lakeplan lifecycle plan`.")
+        page.dim("Every branch is in the plan file, and in `lakeplan branches plan`.")
 
 
 def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying: bool) -> None:

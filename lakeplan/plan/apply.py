@@ -279,5 +279,5 @@ def _not_known_then(key: str) -> GateResult:
 
 
 def _refuses(gate: GateResult) -> bool:
-    """An apply is not stopped by what only ``lifecycle run`` would do."""
+    """An apply is not stopped by what only ``branches run`` would do."""
     return gate.outcome is GateOutcome.REFUSED and gate.stops == APPLY

@@ -469,7 +469,7 @@ class SettingAttempt(Attempt):
         )
 
     def _record_heads(self, connection: Connection, policies: Sequence[Policy]) -> None:
-        """Remembers branch → HEAD of every branch that a policy names, so that ``lifecycle undo`` can make
+        """Remembers branch → HEAD of every branch that a policy names, so that ``branches undo`` can make
         again what the server's job deletes. Commits made after this are not in it."""
         live = connection.branches.list_live(self.repository.name)
         named = [branch for branch in live if any(takes(policy, branch.id) for policy in policies)]

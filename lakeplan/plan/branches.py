@@ -1,4 +1,4 @@
-"""Branches in a plan: what ``lifecycle run`` would delete, and what a server's own job takes with a branch.
+"""Branches in a plan: what ``branches run`` would delete, and what a server's own job takes with a branch.
 
 Only looks. A repository is surveyed where its server's engine is ``lakeplan`` and the tree has policies for
 it; an apply deletes no branch, so nothing here is asked again when a plan is applied.
@@ -64,7 +64,7 @@ class BranchLook:
 
 
 def is_ours(desired: DesiredRepository, server: ServerConfig) -> bool:
-    """Whether ``lifecycle run`` enforces policies here."""
+    """Whether ``branches run`` enforces policies here."""
     return server.branch_lifecycle_engine == "lakeplan" and isinstance(
         desired.branch_lifecycle, PoliciesDesired
     )

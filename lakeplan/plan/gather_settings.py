@@ -1,7 +1,7 @@
 """Reading a repository's policies and object rules for a plan, and what changing them does.
 
 Under the engine ``server`` a server without policies is an error: an expired licence must not turn lakeplan
-into the deleter. Under ``lakeplan`` nothing is read here: ``lifecycle run`` enforces the policies.
+into the deleter. Under ``lakeplan`` nothing is read here: ``branches run`` enforces the policies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lakeplan.values.repository import Branch, Refs, Repository
 from lakeplan.values.rules import Action
 from lakeplan.values.settings import Policy
 
-ENFORCED_BY_LAKEPLAN = "`lakeplan lifecycle run` enforces its branch lifecycle policies (engine: lakeplan)"
+ENFORCED_BY_LAKEPLAN = "`lakeplan branches run` enforces its branch lifecycle policies (engine: lakeplan)"
 NO_EFFECT = "only the order of the policies changes: no effect on which branches go"
 
 

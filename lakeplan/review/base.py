@@ -112,7 +112,7 @@ class GuardedTree(_Wrapped):
 
 @dataclass(frozen=True)
 class ReviewedSettings:
-    """What a lifecycle plan was made with."""
+    """What a branch plan was made with."""
 
     lifecycle: LifecycleSettings
     safety: Safety
@@ -120,7 +120,7 @@ class ReviewedSettings:
 
 @dataclass(frozen=True)
 class ReviewedTree(_Wrapped):
-    """A ``DesiredTree`` whose repositories keep at least what they kept when a lifecycle plan was reviewed.
+    """A ``DesiredTree`` whose repositories keep at least what they kept when a branch plan was reviewed.
     ``reviewed`` by ``server/name``."""
 
     reviewed: Mapping[str, ReviewedSettings]

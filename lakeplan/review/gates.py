@@ -138,7 +138,7 @@ def one_by_one(found: Mapping[str, Iterable[GateResult]]) -> dict[str, tuple[Gat
 
 def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> tuple[GateResult, ...]:
     """Every gate of one repository that has something to say; a passed limit is listed too. Without writes
-    there is only what stops ``lifecycle run``, and what a server's policies do to held branches."""
+    there is only what stops ``branches run``, and what a server's policies do to held branches."""
     if plan.failure is not None:
         return ()
     found = [
@@ -219,12 +219,12 @@ def _contributes(plan: RepositoryPlan, gate: GateResult) -> bool:
 
 
 def _run_deletes(plan: RepositoryPlan) -> int:
-    """Branches that the next ``lifecycle run`` deletes."""
+    """Branches that the next ``branches run`` deletes."""
     return plan.lifecycle.going if plan.lifecycle is not None else 0
 
 
 def run_gate(scope: str, count: int, limit: int | None) -> list[GateResult]:
-    """How many branches one ``lifecycle run`` may delete. An apply deletes none, so it is not stopped."""
+    """How many branches one ``branches run`` may delete. An apply deletes none, so it is not stopped."""
     if not count or limit is None:
         return []
     return [
@@ -232,7 +232,7 @@ def run_gate(scope: str, count: int, limit: int | None) -> list[GateResult]:
             DELETED_BRANCHES,
             scope,
             GateOutcome.REFUSED if count > limit else GateOutcome.PASSED,
-            f"{count:,} branches would be deleted by `lakeplan lifecycle run`; the limit is {limit:,}",
+            f"{count:,} branches would be deleted by `lakeplan branches run`; the limit is {limit:,}",
             value=count,
             limit=limit,
             unit="branches",
@@ -320,7 +320,7 @@ def _branch_gate(scope: str, plans: list[RepositoryPlan], safety: Safety) -> lis
 
 
 def run_tag_gate(scope: str, rows: Iterable[BranchRow], safety: Safety) -> list[GateResult]:
-    """Tags on commits that nothing keeps once ``lifecycle run`` deletes a branch. A tag keeps no data
+    """Tags on commits that nothing keeps once ``branches run`` deletes a branch. A tag keeps no data
     (lakefs/retention.md). Commits alone decide, as the run reads no objects: another kept commit may hold
     the same data."""
     at_stake = [r for r in rows if r.goes and r.follows is not None and r.follows.tags]
@@ -328,7 +328,7 @@ def run_tag_gate(scope: str, rows: Iterable[BranchRow], safety: Safety) -> list[
     if not tags or safety.on_tag_loss == "ignore":
         return []
     text = (
-        f"{_tags(tags)} may lose data once `lakeplan lifecycle run` deletes"
+        f"{_tags(tags)} may lose data once `lakeplan branches run` deletes"
         f" {_names([row.branch_id for row in at_stake])}: a tag keeps no data"
     )
     outcome = _by_setting(safety.on_tag_loss)

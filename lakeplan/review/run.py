@@ -48,7 +48,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class ApplyReport:
-    """``elsewhere`` are repositories whose policies this apply does not write: ``lifecycle run`` enforces
+    """``elsewhere`` are repositories whose policies this apply does not write: ``branches run`` enforces
     them. ``note`` is what else a person should know of the run; "" for nothing."""
 
     run_id: str

@@ -2,7 +2,7 @@
 
 A value is stricter when less is deleted, later, or with more inspection. ``plan --base`` lists what a change
 weakens and is judged by the stricter of both trees; ``apply --sweep`` sweeps by it. ``sweep run`` keeps to
-the stricter of the approval's and today's settings, ``lifecycle run`` to that of a reviewed plan and today's.
+the stricter of the approval's and today's settings, ``branches run`` to that of a reviewed plan and today's.
 A setting of the schemas without an entry fails a test.
 """
 

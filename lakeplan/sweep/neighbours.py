@@ -29,6 +29,7 @@ from lakeplan.limits import parse_json
 from lakeplan.review.gates import Openers
 from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.sweep.ports import Neighbour, Site
+from lakeplan.sweep.records import continue_or_abort
 from lakeplan.sweep.rules import overlapping, place_of
 from lakeplan.values import records
 from lakeplan.values.gate_names import UNREAD_NEIGHBOURS
@@ -337,7 +338,7 @@ def check_no_open_sweep(site: Site) -> None:
             raise LakeplanError(
                 f"the sweep of mark {mark_id} is not finished",
                 where=site.key,
-                hint=f"lakeplan sweep run {mark_id} goes on with it; with --close it deletes nothing more",
+                hint=continue_or_abort(mark_id),
             )
 
 

@@ -174,7 +174,7 @@ class OfficialSweeper:
         return run
 
     def _begin(self, run: UnifiedRun, request: DeleteRequest) -> None:
-        """Notes that from now on objects may be gone; ``sweep run --close`` goes by it too."""
+        """Notes that from now on objects may be gone; ``sweep abort`` goes by it too."""
         prefix = sweep_prefix(self._mark.mark_id)
         for part in request.parts:
             self._store.put(begun_key(prefix, part.name), b"{}\n")

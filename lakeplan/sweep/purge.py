@@ -27,7 +27,7 @@ from lakeplan.sweep.inspection import needed_now
 from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.neighbours import check_site, is_over, read_summary
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.records import load_mark
+from lakeplan.sweep.records import continue_or_abort, load_mark
 from lakeplan.sweep.rules_seen import site_clocks, site_lease
 from lakeplan.sweep.run import ROUND, check_same_repository
 from lakeplan.sweep.values import Mark
@@ -252,17 +252,17 @@ def _check_over(site: Site, mark_id: str) -> None:
         raise LakeplanError(
             f"the sweep of mark {mark_id} is not finished: its copies may be all there is",
             where=site.key,
-            hint=f"run `lakeplan sweep run {mark_id}`, or with --close to delete nothing more",
+            hint=continue_or_abort(mark_id),
         )
     if summary["came_back"] is None:
         raise LakeplanError(
             f"the sweep of mark {mark_id} ended without knowing what is held again",
             where=site.key,
-            hint=f"run `lakeplan sweep run {mark_id} --close`",
+            hint=f"run `lakeplan sweep abort {mark_id}`",
         )
     if summary["came_back"]:
         raise GateRefused(
             f"{summary['came_back']:,} objects that the sweep of mark {mark_id} moved are held again",
             where=site.key,
-            hint=f"run `lakeplan sweep restore {mark_id}`, then `lakeplan sweep run {mark_id} --close`",
+            hint=f"run `lakeplan sweep restore {mark_id}`, then `lakeplan sweep abort {mark_id}`",
         )

@@ -38,14 +38,19 @@ class StoredMark:
     recorded: bool = True
 
 
+def continue_or_abort(mark_id: str) -> str:
+    """The hint for a sweep that is not finished."""
+    return f"run `lakeplan sweep run {mark_id}` to continue, or `lakeplan sweep abort {mark_id}` to end it"
+
+
 def repository_of(state: StateReader, mark_id: str) -> str:
     """The repository (``server/name``) a mark belongs to. Raises UsageError for an unknown mark."""
     index = read_mark_index(state, mark_id)
     if index is None:
         raise UsageError(
             f"the state knows no mark {mark_id}",
-            hint="run `lakeplan sweep report` to list the marks that it knows; if the state was lost, run"
-            f" `lakeplan sweep run {mark_id} --close` or `lakeplan sweep restore {mark_id}`, then mark again",
+            hint="run `lakeplan sweep list` to list the marks that it knows; if the state was lost, run"
+            f" `lakeplan sweep abort {mark_id}` or `lakeplan sweep restore {mark_id}`, then mark again",
         )
     return str(index["repository"])
 
@@ -68,7 +73,7 @@ def read_mark_index(state: StateReader, mark_id: str) -> dict[str, Any] | None:
     if found is None:
         return None
     hint = (
-        f"restore it; or move it away: `lakeplan sweep run {mark_id} --close` and"
+        f"restore it; or move it away: `lakeplan sweep abort {mark_id}` and"
         f" `lakeplan sweep restore {mark_id}` then go by the record in the namespace"
     )
     return records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
@@ -123,7 +128,7 @@ def load_approval(state: StateReader, stored: StoredMark) -> Approval:
         raise LakeplanError(
             "nobody approved this mark",
             where=f"{stored.mark.key}: mark {mark_id}",
-            hint=f"inspect it (lakeplan sweep report {mark_id}),"
+            hint=f"inspect it (`lakeplan sweep show {mark_id}`),"
             f" then run `lakeplan sweep approve {mark_id} --reason …`",
         )
     return approval

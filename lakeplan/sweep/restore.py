@@ -72,7 +72,7 @@ def restore(
                 where=where,
                 hint="sweep.mode: quarantine keeps objects until sweep purge"
                 if deletes
-                else f"run `lakeplan sweep report {mark.mark_id}` to see what became of the mark",
+                else f"run `lakeplan sweep show {mark.mark_id}` to see what became of the mark",
             )
         chosen_paths = _all(copies) if wanted is None else wanted.among(copies)
         chosen = sorted(address for address, takes in chosen_paths.items() if takes)

@@ -158,8 +158,9 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
         runner.read_records(end)
         if not runner.was_begun():
             raise UsageError(
-                "nobody began to sweep this mark: there is nothing to close",
+                "no sweep of this mark has begun, so there is nothing to abort",
                 where=f"{site.key}: mark {mark.mark_id}",
+                hint="a mark that is not swept needs no end: make a new one when you want it",
             )
         if left := runner.left():
             closed = runner.close(left)

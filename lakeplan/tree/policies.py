@@ -95,7 +95,7 @@ def why_no_engine(server: str, engine: str) -> str | None:
         return None
     return (
         f"nobody would enforce this: servers.{server}.branch_lifecycle.engine is none; set it to server "
-        "(lakeFS Enterprise deletes the branches) or lakeplan (`lakeplan lifecycle run` does)"
+        "(lakeFS Enterprise deletes the branches) or lakeplan (`lakeplan branches run` does)"
     )
 
 

@@ -128,7 +128,7 @@ class MomentTotal:
 
 @dataclass(frozen=True)
 class BranchOutlook:
-    """One line of a lifecycle plan. ``staged`` None: not looked at, because the branch stays anyway.
+    """One line of a branch plan. ``staged`` None: not looked at, because the branch stays anyway.
     ``safe_until``: until when its HEAD is kept after a deletion, under the default days; None without rules
     (nothing is collected) or where the branch stays. ``only_here`` None: it is not stale, or nothing looked.
     """

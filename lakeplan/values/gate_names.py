@@ -28,7 +28,7 @@ UNMANAGED = "unmanaged"
 
 DELETED_BRANCHES = "deleted-branches"
 """Branches that go (``safety.max_deleted_branches``): those that a server's policies newly let go through an
-apply, and those that ``lifecycle run`` would delete in one run."""
+apply, and those that ``branches run`` would delete in one run."""
 
 
 MIN_AGE = "min-age"

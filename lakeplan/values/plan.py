@@ -343,7 +343,7 @@ class Plan:
 
     @property
     def blocked(self) -> tuple[GateResult, ...]:
-        """Gates that stop an apply; the others stop ``lifecycle run``."""
+        """Gates that stop an apply; the others stop ``branches run``."""
         return tuple(g for g in self.refused if g.stops == APPLY)
 
     def count(self, action: Action) -> int:

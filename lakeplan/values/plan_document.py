@@ -85,7 +85,7 @@ def _costs(writes: Sequence[RepositoryPlan]) -> list[dict[str, Json]]:
 
 
 def _branches(plan: Plan) -> dict[str, Json]:
-    """What the next ``lifecycle run`` does; None everywhere when the plan lists no branches for it. Objects
+    """What the next ``branches run`` does; None everywhere when the plan lists no branches for it. Objects
     are None where they were not all read."""
     listed = [r.lifecycle for r in plan.repositories if r.failure is None and r.lifecycle is not None]
     ends = [b.totals[SETTLED] for b in listed if SETTLED in b.totals]

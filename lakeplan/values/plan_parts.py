@@ -210,7 +210,7 @@ def _second(moment: datetime | None) -> datetime | None:
 
 @dataclass(frozen=True)
 class BranchesPlan:
-    """Every branch of a repository and what ``lifecycle run`` makes of it; an apply deletes none of them.
+    """Every branch of a repository and what ``branches run`` makes of it; an apply deletes none of them.
 
     ``as_of`` is the moment that ages are told for. ``deletions`` counts by horizon those that go by then, if
     nobody writes. ``totals`` is what follows from the deletions that are due, under the rules that the plan

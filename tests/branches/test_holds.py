@@ -1,4 +1,4 @@
-"""Legal holds keep branches from ``lifecycle run``: by name, and where they alone lead to what is held."""
+"""Legal holds keep branches from ``branches run``: by name, and where they alone lead to what is held."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class DescribeTags:
         report = tagged.run()
         (gate,) = [g for g in report.repositories[0].gates if g.gate == "tag-loss"]
         assert (gate.outcome.value, gate.value) == ("refused", 1)
-        assert "1 tag (v1) may lose data once `lakeplan lifecycle run` deletes feature-1" in gate.message
+        assert "1 tag (v1) may lose data once `lakeplan branches run` deletes feature-1" in gate.message
         assert run_exit_code(report) == 4
         assert "feature-1" in tagged.lakefs.branches
 
@@ -47,7 +47,7 @@ class DescribeTags:
         world.clock.wait(10)
         report = world.run()
         (gate,) = [g for g in report.repositories[0].gates if g.gate == "tag-loss"]
-        assert "1 tag (v1) may lose data once `lakeplan lifecycle run` deletes feature-1" in gate.message
+        assert "1 tag (v1) may lose data once `lakeplan branches run` deletes feature-1" in gate.message
         assert "feature-1" in world.lakefs.branches
 
     def it_says_so_before_in_a_plan(self, tagged):

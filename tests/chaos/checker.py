@@ -440,11 +440,11 @@ class Checker(Watcher):
             told = {e.outlook.id: e.outlook.facts.commit_id for e in repository.branches if _is_deleted(e)}
             unsure = {e.outlook.id for e in repository.branches if e.maybe_deleted}
             if repository.failure is None and heads.keys() - unsure != told.keys() - unsure:
-                raise self.violation(f"lifecycle run deleted {sorted(heads)}, and says {sorted(told)}")
+                raise self.violation(f"branches run deleted {sorted(heads)}, and says {sorted(told)}")
             for name in told.keys() & heads.keys():
                 if told[name] != heads[name]:
                     raise self.violation(
-                        f"lifecycle run deleted {name} at {heads[name]}, and says {told[name]}"
+                        f"branches run deleted {name} at {heads[name]}, and says {told[name]}"
                     )
 
     def check_undo(self, report: Any) -> None:

@@ -1,7 +1,7 @@
 """What runs of ``lifecycle`` saw of branches, beside the state: no accident of the state loses it.
 
 A branch that was deleted and made again between two runs, at the same HEAD or further up the same line, is
-the one before to everybody who looks (examples/lifecycle). Nothing else makes a branch look older than it is.
+the one before to everybody who looks (examples/branches). Nothing else makes a branch look older than it is.
 """
 
 from __future__ import annotations

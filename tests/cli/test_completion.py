@@ -58,7 +58,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("line", "names"),
     [
         ("lakeplan pl", ["plan"]),
-        ("lakeplan sweep re", ["restore", "report"]),
+        ("lakeplan sweep re", ["restore"]),
+        ("lakeplan sweep run --cl", []),
         ("lakeplan plan --read", ["--read-only"]),
         ("lakeplan plan --format ma", ["markdown"]),
         ("lakeplan plan --allow tag", ["tag-loss"]),

@@ -31,6 +31,6 @@ def it_has_policies_that_can_be_pasted() -> None:
     assert {"s3:ListBucket", "s3:GetObject", "s3:PutObject", "s3:DeleteObject"} <= actions
 
 
-@pytest.mark.parametrize("word", ["plan", "apply", "lifecycle", "sweep", "Storage Blob Data Contributor"])
+@pytest.mark.parametrize("word", ["plan", "apply", "branches", "sweep", "Storage Blob Data Contributor"])
 def it_says_what_each_command_needs(word: str) -> None:
     assert word in TEXT

@@ -148,8 +148,8 @@ class World:
         """One command line. A command of several words (``("history", "show")``) is a tuple."""
         self._capsys.readouterr()
         words = (command,) if isinstance(command, str) else command
-        if words == ("lifecycle",):  # a group: its first argument is a command of its own
-            words, arguments = ("lifecycle", str(arguments[0])), arguments[1:]
+        if words == ("branches",):  # a group: its first argument is a command of its own
+            words, arguments = ("branches", str(arguments[0])), arguments[1:]
         code = run([*words, "-C", str(self.tree), *(str(a) for a in arguments)])
         out, err = self._capsys.readouterr()
         return Result(int(code), out, err)

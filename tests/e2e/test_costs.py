@@ -57,9 +57,9 @@ def it_is_in_the_plan_file_and_survives_its_apply(priced):
 
 
 def it_is_in_the_documents_of_branches_and_drift(priced):
-    plan = valid("lifecycle", priced.lakeplan("lifecycle", "plan", "--no-simulate", "--format", "json").json)
+    plan = valid("lifecycle", priced.lakeplan("branches", "plan", "--no-simulate", "--format", "json").json)
     assert plan["repositories"][0]["cost_per_gb_month"] == PRICE
-    valid("lifecycle", priced.lakeplan("lifecycle", "run", "--format", "json").json)
+    valid("lifecycle", priced.lakeplan("branches", "run", "--format", "json").json)
     drift = valid("drift", priced.lakeplan("drift", "--format", "json").json)
     assert drift["recorded"][0]["cost_per_gb_month"] == PRICE
     metrics = samples(priced.lakeplan("drift", "--format", "openmetrics").out)

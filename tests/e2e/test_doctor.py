@@ -178,7 +178,7 @@ class DescribeForLifecycle:
 
     def it_tries_what_can_be_tried_and_deletes_nothing(self, policies):
         policies.handle.faults.forget()
-        found = checks(policies, "--for", "lifecycle")
+        found = checks(policies, "--for", "branches")
         sent = [r for r in policies.handle.faults.requests if not r.path.endswith("/refs/dump")]
         assert {r.method for r in sent} == {"GET"}
         assert found["lifecycle engine"]["result"] == "ok"
@@ -195,7 +195,7 @@ class DescribeForLifecycle:
     )
     def it_names_the_one_permission_that_is_missing(self, policies, route, permission):
         policies.handle.faults.deny(route)
-        found = checks(policies, "--for", "lifecycle", code=1)
+        found = checks(policies, "--for", "branches", code=1)
         failed = [c for c in found.values() if c["result"] == "fail"]
         assert len(failed) == 1
         assert permission in failed[0]["check"]
@@ -204,10 +204,10 @@ class DescribeForLifecycle:
 
     def it_does_not_let_a_state_vanish(self, policies, monkeypatch):
         monkeypatch.setenv("CI", "true")
-        assert checks(policies, "--for", "lifecycle", code=1)["it stays"]["result"] == "fail"
+        assert checks(policies, "--for", "branches", code=1)["it stays"]["result"] == "fail"
 
     def it_knows_that_nobody_deletes(self, ready):
-        found = checks(ready, "--for", "lifecycle", code=1)
+        found = checks(ready, "--for", "branches", code=1)
         assert found["lifecycle engine"]["result"] == "fail"
         assert found["policies"]["result"] == "warn"
 

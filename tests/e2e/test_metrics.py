@@ -74,10 +74,10 @@ def it_counts_branches_by_verdict_and_outcome(owned):
         "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    owner: data-platform\n"
         "    branch_lifecycle: {policies: [{id: old, patterns: [feature-*], max_age: 1d}]}\n",
     )
-    planned = metrics(owned, ("lifecycle", "plan"), "--no-simulate")
+    planned = metrics(owned, ("branches", "plan"), "--no-simulate")
     assert planned["lakeplan_lifecycle_plan_branches"] == {(*KEY, "delete"): 0.0, (*KEY, "keep"): 2.0}
     assert planned["lakeplan_lifecycle_plan_failure"] == {KEY: 0.0}
-    done = metrics(owned, ("lifecycle", "run"))
+    done = metrics(owned, ("branches", "run"))
     assert done["lakeplan_lifecycle_run_branches"] == {(*KEY, "kept"): 2.0}
 
 
@@ -89,5 +89,5 @@ def it_says_where_a_metrics_file_could_not_be_written(owned):
 
 
 def it_refuses_the_format_where_there_are_no_figures(owned):
-    for command in (("validate",), ("sweep", "report", "--collector-runs")):
+    for command in (("validate",), ("sweep", "list", "--collector-runs")):
         assert owned.lakeplan(command, "--format", "openmetrics").code == 64

@@ -185,7 +185,7 @@ def it_closes_a_sweep_that_failed_without_deleting_more(make_official: Any) -> N
     kept, gone = official.approved
     official.orders(fail="sweep", kept=[kept])
     assert official.run().code == 3
-    closed = official.site.world.lakeplan(("sweep", "run"), official.mark_id, "--close", "--format", "json")
+    closed = official.site.world.lakeplan(("sweep", "abort"), official.mark_id, "--format", "json")
     assert closed.code == 0, closed.err
     assert (closed.json["deleted"]["objects"], closed.json["saved"]["objects"]) == (1, 1)
     assert kept in official.site.data()
@@ -483,7 +483,7 @@ def it_lists_what_collections_of_any_kind_reported(make_official: Any) -> None:
     old = official.site.folder / "_lakefs/retention/gc/addresses/run_id=abc"
     old.mkdir(parents=True)
     pq.write_table(pq.read_table(next(official.summary.parent.glob("deleted/*.parquet"))), old / "a.parquet")
-    shown = official.site.world.lakeplan(("sweep", "report"), "--collector-runs", "--format", "json")
+    shown = official.site.world.lakeplan(("sweep", "list"), "--collector-runs", "--format", "json")
     assert shown.code == 0, shown.err
     jsonschema.validate(shown.json, json.loads((SCHEMAS / "collector-runs.v1.json").read_text()))
     runs = shown.json["repositories"]["prod/lake"]
@@ -491,6 +491,6 @@ def it_lists_what_collections_of_any_kind_reported(make_official: Any) -> None:
         (RUN_ID, "lakefs-spark-client", 2),
         ("abc", "the old collector", 2),
     ]
-    people = official.site.world.lakeplan(("sweep", "report"), "--collector-runs")
+    people = official.site.world.lakeplan(("sweep", "list"), "--collector-runs")
     assert RUN_ID in people.out
     assert "the old collector" in people.out

@@ -26,7 +26,7 @@ def lake(world):
     tree(world)
     for branch in ("feature-1", "feature-2", "other"):
         world.api.branch("analytics", branch)
-    assert world.lakeplan("lifecycle", "run", "--format", "json").code == 0
+    assert world.lakeplan("branches", "run", "--format", "json").code == 0
     ledger = json.loads((world.tree / LEDGER).read_text())
     for record in (ledger, *ledger["branches"].values()):
         for key in {"began", "at", "first", "moved"} & record.keys():
@@ -69,7 +69,7 @@ def lifecycle_of(document: Any) -> Any:
 class DescribeListing:
     def it_lists_every_branch_as_lifecycle_plan_does(self, lake):
         document = planned(lake, "--no-simulate")
-        other = lake.lakeplan("lifecycle", "plan", "--format", "json", "--no-simulate").json
+        other = lake.lakeplan("branches", "plan", "--format", "json", "--no-simulate").json
         one, two = lifecycle_of(document)["branches"], other["repositories"][0]["branches"]
         young = 2  # first seen now, which is a moment later in the second
         assert one[young]["branch_id"] == two[young]["branch_id"] == "feature-young"
@@ -138,8 +138,8 @@ class DescribeListing:
     def it_tells_a_person_which_command_deletes_them(self, lake):
         result = lake.lakeplan("plan", "--no-simulate")
         assert result.code == 0, result.err
-        assert "deleted by `lakeplan lifecycle run`, not by apply" in result.out
-        assert "Branches: 2 go by `lakeplan lifecycle run`, 3 stay" in result.out
+        assert "deleted by `lakeplan branches run`, not by apply" in result.out
+        assert "Branches: 2 go by `lakeplan branches run`, 3 stay" in result.out
         for text in ("feature-1", "quiet", "no policy matches", "the default branch"):
             assert text in result.out
         comment = lake.lakeplan("plan", "--no-simulate", "--format", "markdown").out
@@ -181,7 +181,7 @@ class DescribeRetention:
         heavy.api.tag("analytics", "v1", "heavy-1")
         result = heavy.lakeplan("plan", *late)
         page = " ".join(result.out.split())
-        assert "1 tag (v1) may lose data once `lakeplan lifecycle run` deletes heavy-1" in page
+        assert "1 tag (v1) may lose data once `lakeplan branches run` deletes heavy-1" in page
         assert result.code == 0
 
     def it_says_what_follows_under_the_rules_that_the_plan_leaves(self, heavy):
@@ -213,11 +213,11 @@ class DescribeTheGate:
         assert result.code == 4
         (gate,) = [g for g in result.json["repositories"][0]["gates"] if g["gate"] == "deleted-branches"]
         assert (gate["value"], gate["limit"], gate["stops"]) == (2, 1, "lifecycle run")
-        assert "`lakeplan lifecycle run`" in gate["message"]
+        assert "`lakeplan branches run`" in gate["message"]
         assert [g["stops"] for g in result.json["gates"] if g["gate"] == "deleted-branches"] == [
             "lifecycle run"
         ]
-        assert lake.lakeplan("lifecycle", "run").code == 4
+        assert lake.lakeplan("branches", "run").code == 4
 
     def it_does_not_stop_an_apply_which_deletes_no_branch(self, lake):
         limit(lake, 1)

@@ -83,8 +83,8 @@ def edit(world, **changes) -> None:
 
 
 def undo(world, *arguments: str):
-    """``lifecycle undo``: a command below a command, so its tree option comes after both."""
-    code = run(["lifecycle", "undo", "-C", str(world.tree), *arguments])
+    """``branches undo``: a command below a command, so its tree option comes after both."""
+    code = run(["branches", "undo", "-C", str(world.tree), *arguments])
     return int(code)
 
 
@@ -317,7 +317,7 @@ class DescribeServersWithoutPolicies:
         url = world.handle.endpoint_url
         world.write("lakeplan.yaml", text.replace(url, f"{url}, branch_lifecycle: {{engine: lakeplan}}"))
         tree(world, QUICK, more="    gc: {default_retention_days: 21}\n")
-        assert "`lakeplan lifecycle run` enforces" in " ".join(world.lakeplan("plan").out.split())
+        assert "`lakeplan branches run` enforces" in " ".join(world.lakeplan("plan").out.split())
         applied = world.lakeplan("apply", world.plan_file())
         assert applied.code == 0, applied.err
         assert "Enforced by lakeplan" in applied.out

@@ -150,7 +150,7 @@ class DescribeDrift:
         }
         enterprise.api.call("DELETE", "/repositories/analytics/branches/feature-1")  # the server's job
         drift(enterprise)
-        undone = enterprise.lakeplan("lifecycle", "undo", "--branch", "feature-1")
+        undone = enterprise.lakeplan("branches", "undo", "--branch", "feature-1")
         assert undone.code == 0, undone.out + undone.err
         assert enterprise.api.call("GET", "/repositories/analytics/branches/feature-1")["commit_id"] == head
 

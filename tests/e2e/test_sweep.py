@@ -167,9 +167,9 @@ def it_says_what_it_does_in_any_width(make_site: Any, monkeypatch: pytest.Monkey
     assert "Nothing was deleted." in shown.out
     assert max(map(len, shown.out.splitlines())) <= int(width)
     assert "EUR" in shown.out
-    mark_id = site.world.lakeplan(("sweep", "report"), "--format", "json").json["marks"][0]["mark_id"]
-    assert mark_id in site.world.lakeplan(("sweep", "report")).out.replace("\n", "")
-    assert "may be swept" in " ".join(site.world.lakeplan(("sweep", "report"), mark_id).out.split())
+    mark_id = site.world.lakeplan(("sweep", "list"), "--format", "json").json["marks"][0]["mark_id"]
+    assert mark_id in site.world.lakeplan(("sweep", "list")).out.replace("\n", "")
+    assert "may be swept" in " ".join(site.world.lakeplan(("sweep", "show"), mark_id).out.split())
 
 
 def it_writes_documents_that_keep_to_their_schemas(make_site: Any) -> None:
@@ -201,7 +201,7 @@ def it_reports_how_far_a_mark_is(make_site: Any) -> None:
     mark_id = site.mark()["mark_id"]
 
     def end() -> str:
-        shown = " ".join(site.world.lakeplan(("sweep", "report"), mark_id).out.split())
+        shown = " ".join(site.world.lakeplan(("sweep", "show"), mark_id).out.split())
         return shown[max(shown.rfind(word) for word in ("Marked:", "Approved:", "Not finished:")) :]
 
     assert end().startswith("Marked:")
@@ -276,8 +276,8 @@ def it_ends_and_undoes_a_sweep_whose_state_was_lost(make_site: Any) -> None:
     shutil.rmtree(site.world.tree / ".lakeplan")
     for words in (("run", mark_id), ("approve", mark_id, "--reason", "x")):
         refused = site.world.lakeplan(("sweep", words[0]), *words[1:])
-        assert (refused.code, f"sweep run {mark_id} --close" in " ".join(refused.err.split())) == (64, True)
-    closed = site.world.lakeplan(("sweep", "run"), mark_id, "--close", "--format", "json")
+        assert (refused.code, f"sweep abort {mark_id}" in " ".join(refused.err.split())) == (64, True)
+    closed = site.world.lakeplan(("sweep", "abort"), mark_id, "--format", "json")
     assert (closed.code, closed.json["closed"], closed.json["approval"]) == (0, True, None), closed.err
     assert closed.json["deleted"]["objects"] == 2
     schema = json.loads((SCHEMAS / "sweep.v1.json").read_text())
@@ -314,12 +314,12 @@ def it_lets_drift_tell_the_last_sweep_and_what_is_in_quarantine(make_site: Any) 
     lakeplan, key = site.world.lakeplan, ("prod", "lake", "")
     marked = samples(lakeplan(("sweep", "mark"), "--format", "openmetrics").out)
     assert marked["lakeplan_sweep_mark_going_bytes"] == {key: 21.0}
-    mark_id = lakeplan(("sweep", "report"), "--format", "json").json["marks"][0]["mark_id"]
-    listed = samples(lakeplan(("sweep", "report"), "--format", "openmetrics").out)
+    mark_id = lakeplan(("sweep", "list"), "--format", "json").json["marks"][0]["mark_id"]
+    listed = samples(lakeplan(("sweep", "list"), "--format", "openmetrics").out)
     assert listed["lakeplan_sweep_marks"] == {(*key, "false"): 1.0}
     site.sweep(mark_id)
     site.age()
-    told = samples(lakeplan(("sweep", "report"), mark_id, "--format", "openmetrics").out)
+    told = samples(lakeplan(("sweep", "show"), mark_id, "--format", "openmetrics").out)
     assert told["lakeplan_sweep_run_bytes"][(*key, "deleted")] == 21.0
     found = samples(lakeplan("drift", "--format", "openmetrics").out)
     assert found["lakeplan_last_sweep_bytes"][(*key, "deleted")] == 21.0

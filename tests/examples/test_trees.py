@@ -69,7 +69,7 @@ def it_knows_an_owner_of_every_repository():
 
 def it_names_every_example_in_the_index():
     index = (EXAMPLES / "README.md").read_text()
-    for path in ("quickstart", "single", "teams", "lifecycle", "ci/github", "ci/gitlab", "ci/pre-commit"):
+    for path in ("quickstart", "single", "teams", "branches", "ci/github", "ci/gitlab", "ci/pre-commit"):
         assert f"]({path})" in index
         assert (EXAMPLES / path).exists()
 

@@ -1,4 +1,4 @@
-"""Branches that ``lifecycle run`` deletes, in a plan as people and pull requests see it."""
+"""Branches that ``branches run`` deletes, in a plan as people and pull requests see it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def it_shows_what_goes_and_counts_the_rest_of_very_many(plans: Any, show: Any) -
     assert text.count("feature-0") == 20
     assert "and 280 more that go" in text
     assert "9,700 branches stay: 9,700 no policy matches" in text
-    assert "Branches: 300 go by `lakeplan lifecycle run`, 9,700 stay" in text
+    assert "Branches: 300 go by `lakeplan branches run`, 9,700 stay" in text
     assert len(text.splitlines()) < 60
 
 

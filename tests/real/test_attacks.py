@@ -213,7 +213,7 @@ def it_deletes_no_branch_that_a_hold_names_and_no_data_after_the_branch_went(sit
     hold = {"branch": "legal", "reason": "a court"}
     lifecycle = {"assume_created": "head_commit"}
     site.write(holds=[hold], branch_lifecycle={"policies": [policy]}, lifecycle=lifecycle)
-    site.command("lifecycle", "run", "--format", "json", allowed=(0, 3, 4))
+    site.command("branches", "run", "--format", "json", allowed=(0, 3, 4))
     assert "legal" in site.lake.branches()
     site.command("sweep", "mark", "--format", "json")  # records what the hold keeps
     site.lake.call("DELETE", "/branches/legal")
@@ -277,13 +277,13 @@ def it_makes_no_branch_older_when_its_record_is_lost(site: Site) -> None:
     policy = {"id": "all", "patterns": ["young-*"], "max_age": "14d"}
     lifecycle = {"assume_created": "head_commit"}
     site.write(branch_lifecycle={"policies": [policy]}, lifecycle=lifecycle)
-    site.command("lifecycle", "run", "--format", "json", allowed=(0, 3))
+    site.command("branches", "run", "--format", "json", allowed=(0, 3))
     site.lake.branch("young-1", site.oldest)
-    site.command("lifecycle", "run", "--format", "json", allowed=(0, 3))
+    site.command("branches", "run", "--format", "json", allowed=(0, 3))
     assert "young-1" in site.lake.branches()
     site.root["state"] = {"url": f"file://{site.tree}/other-state"}
     site.write()
-    site.command("lifecycle", "run", "--format", "json", allowed=(0, 1, 3))
+    site.command("branches", "run", "--format", "json", allowed=(0, 1, 3))
     assert "young-1" in site.lake.branches()
 
 
@@ -293,7 +293,7 @@ def doomed(site: Site) -> None:
     policy = {"id": "all", "patterns": ["wip-*"], "max_age": "1s"}
     site.write(branch_lifecycle={"policies": [policy]}, lifecycle={"assume_created": "head_commit"})
     # the first run of a repository deletes nothing that only an assumption makes old
-    site.command("lifecycle", "run", "--format", "json", allowed=(0, 3))
+    site.command("branches", "run", "--format", "json", allowed=(0, 3))
     time.sleep(2)
 
 
@@ -312,7 +312,7 @@ def it_does_not_delete_a_branch_that_was_made_again_after_a_lost_answer(site: Si
         return None
 
     site.fault = fault
-    site.command("lifecycle", "run", "--format", "json", allowed=(0, 1, 3))
+    site.command("branches", "run", "--format", "json", allowed=(0, 1, 3))
     assert deletes, "nothing was deleted: the attack did not run"
     assert len(deletes) == 1
     if again:
@@ -375,7 +375,7 @@ def it_keeps_a_branch_whose_pull_request_was_opened_after_the_inspection(site: S
         return None
 
     site.fault = fault
-    site.command("lifecycle", "run", "--format", "json", allowed=(0, 3))
+    site.command("branches", "run", "--format", "json", allowed=(0, 3))
     assert len(deletes) == 1
 
 

@@ -250,10 +250,10 @@ class Rounds:
             code, document = self.sweep(mark_id, "--format", "json", allowed=(0, 1, 3, 4, 5))
         if document is None:  # refused: a hold lost its branch, for one
             self.counts.refused += 1
-            code, document = self.sweep(mark_id, "--close", "--format", "json", allowed=(0, 3, 64))
+            code, document = self.abort(mark_id, allowed=(0, 3, 64))
         elif not document["finished"]:
             self.counts.unfinished.append(document["problem"])
-            code, document = self.sweep(mark_id, "--close", "--format", "json", allowed=(0, 3))
+            code, document = self.abort(mark_id, allowed=(0, 3))
         if document is not None and document["came_back"] is None:  # the last inspection failed
             code, document = self.sweep(mark_id, "--format", "json", allowed=(0, 3))
         document = document or NOTHING
@@ -279,6 +279,9 @@ class Rounds:
 
     def sweep(self, *words: str, allowed: tuple[int, ...]) -> tuple[int, Any]:
         return self.command("sweep", "run", *words, allowed=allowed)
+
+    def abort(self, mark_id: str, *, allowed: tuple[int, ...]) -> tuple[int, Any]:
+        return self.command("sweep", "abort", mark_id, "--format", "json", allowed=allowed)
 
     def kept(self) -> Kept:
         also = protected_commits(self.lake, self.asked)

@@ -1,4 +1,4 @@
-"""Gates over what ``lifecycle run`` would delete: they stop that command, and never an apply."""
+"""Gates over what ``branches run`` would delete: they stop that command, and never an apply."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def it_counts_what_one_run_would_delete_without_any_write(count: int, outcome: s
     assert (gate.gate, gate.outcome.value, gate.value) == ("deleted-branches", outcome, count)
     assert (gate.scope, gate.limit, gate.unit, gate.horizon) == ("prod/analytics", 2, "branches", "now")
     assert gate.stops == "lifecycle run"
-    assert gate.message == f"{count} branches would be deleted by `lakeplan lifecycle run`; the limit is 2"
+    assert gate.message == f"{count} branches would be deleted by `lakeplan branches run`; the limit is 2"
 
 
 def it_has_nothing_to_say_when_no_branch_goes_or_there_is_no_limit() -> None:
@@ -121,7 +121,7 @@ class DescribeTags:
         assert (gate.outcome.value, gate.value, gate.stops) == ("warned", 3, "lifecycle run")
         assert (gate.scope, gate.limit, gate.unit, gate.horizon) == ("prod/analytics", 0, "tags", "now")
         assert gate.message == (
-            "3 tags (v1, v2, v3) may lose data once `lakeplan lifecycle run` deletes f-1, f-2:"
+            "3 tags (v1, v2, v3) may lose data once `lakeplan branches run` deletes f-1, f-2:"
             " a tag keeps no data"
         )
 

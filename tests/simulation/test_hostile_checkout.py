@@ -158,7 +158,7 @@ def _python_steps(path: Path) -> list[str]:
     "file",
     [
         *sorted((ROOT / "examples").rglob("*.yml")),
-        ROOT / "examples/lifecycle/github-actions.yaml",
+        ROOT / "examples/branches/github-actions.yaml",
     ],
     ids=lambda path: path.name,
 )

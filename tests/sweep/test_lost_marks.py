@@ -166,7 +166,7 @@ class DescribeWhatDeletes:
     def it_refuses_a_mark_that_the_state_does_not_know(self, world: SweepWorld, killed: Mark) -> None:
         with pytest.raises(UsageError, match="the state knows no mark") as refused:
             open_mark(world.tree(), killed.mark_id, world.ports())
-        assert f"sweep run {killed.mark_id} --close" in refused.value.hint
+        assert f"sweep abort {killed.mark_id}" in refused.value.hint
         assert f"sweep restore {killed.mark_id}" in refused.value.hint
 
     def it_purges_no_copy(self, world: SweepWorld, repo: LakeRepository, killed: Mark) -> None:

@@ -229,7 +229,7 @@ def it_refuses_a_sweep_of_which_something_came_back_or_nobody_knows(
     world.finish(end)
     document, code = purge(world)
     (refused,) = document["refused"]
-    assert "--close" in refused["hint"]
+    assert "sweep abort" in refused["hint"]
     assert code in (1, 4)
     assert len(copies(repo, mark)) == 2
     assert world.finish(world.close(mark))["came_back"] == 0

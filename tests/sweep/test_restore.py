@@ -263,7 +263,7 @@ def it_copies_everything_while_a_part_of_the_mark_cannot_be_read(case: Case, los
         (
             "quarantine",
             "nothing of this mark is in quarantine",
-            "run `lakeplan sweep report m1` to see what became of the mark",
+            "run `lakeplan sweep show m1` to see what became of the mark",
         ),
     ],
 )

@@ -47,14 +47,14 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.REFUSED: "a gate refuses, or more would go than was reviewed; nothing was written",
         ExitCode.STALE: "tree, rules or policies are not those of the plan, or another run writes",
     },
-    "lifecycle plan": {**_PLANNED, ExitCode.CHANGES_PENDING: "with `--detailed-exitcode`: branches go"},
-    "lifecycle run": {
+    "branches plan": {**_PLANNED, ExitCode.CHANGES_PENDING: "with `--detailed-exitcode`: branches go"},
+    "branches run": {
         ExitCode.ERROR: "every repository failed",
         ExitCode.PARTLY_DONE: "some repositories or branches failed, or it was stopped on its way",
         ExitCode.REFUSED: "too many branches would go, or a tag would lose data: nothing goes there",
         ExitCode.STALE: "another run is at it",
     },
-    "lifecycle undo": {
+    "branches undo": {
         ExitCode.ERROR: "nothing could be brought back",
         ExitCode.PARTLY_DONE: "some branches could not be brought back",
     },
@@ -81,7 +81,7 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.PARTLY_DONE: "some objects could not be deleted",
         ExitCode.STALE: "another run is at it",
     },
-    "sweep report": {ExitCode.PARTLY_DONE: "with `--collector-runs`: some repositories could not be read"},
+    "sweep list": {ExitCode.PARTLY_DONE: "with `--collector-runs`: some repositories could not be read"},
     "drift": {
         ExitCode.ERROR: "no repository could be compared",
         ExitCode.CHANGES_PENDING: "a class that `--fail-on` names was found",

@@ -30,7 +30,7 @@ OTHERS: Mapping[str, str] = {
     ENDPOINT: "lakectl's endpoint, before its file's.",
     ACCESS_KEY_ID: "lakectl's access key, before its file's.",
     SECRET_ACCESS_KEY: "lakectl's secret, before its file's.",
-    "CI": "Set on CI runners. `lifecycle run` and `sweep run` then refuse a state in a folder, and `drift` "
+    "CI": "Set on CI runners. `branches run` and `sweep run` then refuse a state in a folder, and `drift` "
     "records no HEADs in one: it would vanish with the runner.",
     "XDG_CACHE_HOME": "Where the user's cache directory is; `~/.cache` without it.",
     "XDG_CONFIG_HOME": "Where the addresses that a person approved are kept; `~/.config` without it.",

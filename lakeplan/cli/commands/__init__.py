@@ -30,13 +30,19 @@ SHORT_HELP = {
     "simulate": "Show what rules would delete; needs no server.",
     "curve": "Show what goes at how many days of retention.",
     "schema": "Print a JSON Schema.",
-    "lifecycle": "Branches that policies let go: plan, run, undo.",
+    "branches": "Delete branches by policy: plan, run, undo.",
     "sweep": "Reclaim storage: mark, approve, run, restore.",
     "history": "Who applied what and when; plans that take it back.",
     "spark": "What a cluster needs to run the same job.",
     "sandbox": "An embedded lakeFS: start one, fill one.",
 }
 """In the order in which help shows the commands; a test holds each against the command's own."""
+
+RENAMED = {
+    "lifecycle": "run `lakeplan branches` instead",
+    "sweep report": "run `lakeplan sweep list`, or `lakeplan sweep show MARK` for one mark",
+}
+"""Commands of earlier releases, and what to run now."""
 
 
 class Commands(UserDict[str, click.Command | None]):

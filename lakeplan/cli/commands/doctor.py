@@ -1,4 +1,4 @@
-"""``lakeplan doctor``: is everything there that a plan, an apply, a lifecycle run or a sweep needs?"""
+"""``lakeplan doctor``: is everything there that a plan, an apply, a branch run or a sweep needs?"""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ HELP = """Check one by one all that a command needs, and say what to do about wh
 
 The tree, credentials and what they are bound to, each server with its version and clock, every permission,
 rules that a server stores but should not have, the state store, Java and Spark. It changes no rules: its only
-request that is not a GET is a plan's refs dump (not with --read-only), and for an apply, a lifecycle run or a
+request that is not a GET is a plan's refs dump (not with --read-only), and for an apply, a branch run or a
 sweep it writes and deletes a record of its own in the state.
 
---for lifecycle adds what deleting branches needs; no branch is made or deleted. --for sweep adds the storage
+--for branches adds what deleting branches needs; no branch is made or deleted. --for sweep adds the storage
 of each repository: two small files of its own below _lakeplan/doctor/ are written, read, copied and deleted,
 nothing else is touched; and on one repository the server writes down what is staged, as for every mark. With
 --read-only neither is done. Exit 1 when a check failed; warnings are fine.
@@ -53,7 +53,7 @@ def doctor(
     *,
     tree: options.TreeDir = Path(),
     purpose: Annotated[
-        str, typer.Option("--for", help="plan, apply, lifecycle or sweep.", metavar="WHAT")
+        str, typer.Option("--for", help="plan, apply, branches or sweep.", metavar="WHAT")
     ] = "plan",
     selection: Selected,
     read_only: Annotated[

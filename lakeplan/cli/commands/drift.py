@@ -34,7 +34,7 @@ VANISHING = (
 HELP = """Compare the servers with the last applied rules and with the tree. Asks only with GET.
 
 Where a server deletes branches itself (engine: server) their HEADs are recorded in the state, so that
-`lifecycle undo` can bring them back.
+`branches undo` can bring them back.
 
 Classes: server-edited (the stored rules are not those that were applied), tree-ahead (the tree asks for what
 was not applied), patterns-stale (branches came or went since), released (applied once, not managed any more),

@@ -167,7 +167,7 @@ def _tell_why(plan: Plan) -> None:
 
 def exit_code_of(plan: Plan, *, detailed: bool, refused: bool | None = None) -> ExitCode:
     """The worst result: nothing could be planned, some could not, a gate refused, changes pending.
-    ``refused`` None: any gate counts, also one that stops only ``lifecycle run``."""
+    ``refused`` None: any gate counts, also one that stops only ``branches run``."""
     if plan.failed:
         return ExitCode.ERROR if len(plan.failed) == len(plan.repositories) else ExitCode.PARTLY_DONE
     if bool(plan.refused) if refused is None else refused:

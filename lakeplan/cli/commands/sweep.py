@@ -35,14 +35,16 @@ from lakeplan.output.sweep import (
     render_sweep,
 )
 from lakeplan.review.gates import Openers
+from lakeplan.review.run import Run
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve as approve_mark
 from lakeplan.sweep.neighbours import may_delete, read_summary
 from lakeplan.sweep.official import run_official, withdraw
+from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.restore import RestoreOptions
 from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.rules import ENGINE
-from lakeplan.sweep.run import close_sweep, run_sweep
+from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
 from lakeplan.sweep.service import (
     MARKS_FORMAT,
     find_mark,
@@ -70,15 +72,21 @@ APPROVE = """Say yes to a mark, for the record. Deletes nothing.
 Examples:
   lakeplan sweep approve 20260331T120000-1a2b3c4d --reason "ticket 42"
 """
-RUN = """Delete what an approved mark names, or go on with it. A run that was killed is run again.
-
-With --close it deletes nothing, and also works when the state was lost.
+RUN = """Delete the objects of an approved mark. Run it again to continue after an interruption.
 
 \b
 Examples:
   lakeplan sweep run 20260331T120000-1a2b3c4d
   lakeplan sweep run 20260331T120000-1a2b3c4d --format json --out sweep.json
-  lakeplan sweep run 20260331T120000-1a2b3c4d --close
+"""
+ABORT = """End a sweep that cannot continue. Deletes nothing, and reports what was already deleted.
+
+Use it when the mark is too old, another collector ran, or the state was lost. The repository can then be
+marked again.
+
+\b
+Examples:
+  lakeplan sweep abort 20260331T120000-1a2b3c4d
 """
 RESTORE = """Bring objects back out of quarantine, also when the state was lost.
 
@@ -94,13 +102,21 @@ Examples:
   lakeplan sweep purge --older-than 14d
   lakeplan sweep purge --older-than 14d --target analytics --auto-approve
 """
-REPORT = """List marks, or show one and what became of it.
+LIST = """List marks, newest first.
+
+With --collector-runs, list the runs of every collector that left a report: lakeplan's sweeps and the official
+garbage collector. --target, --owner and --server select repositories for that list only.
 
 \b
 Examples:
-  lakeplan sweep report
-  lakeplan sweep report 20260331T120000-1a2b3c4d
-  lakeplan sweep report --collector-runs --format json
+  lakeplan sweep list
+  lakeplan sweep list --collector-runs --format json
+"""
+SHOW = """Show a mark and what became of it.
+
+\b
+Examples:
+  lakeplan sweep show 20260331T120000-1a2b3c4d
 """
 
 
@@ -168,7 +184,7 @@ def approve(
     return outputs.emit(document, render_approval)
 
 
-@command(RUN, "Delete what an approved mark names.")
+@command(RUN, "Delete the objects of an approved mark.")
 def run(
     *,
     mark_id: MarkId,
@@ -178,17 +194,16 @@ def run(
         typer.Option("--parallelism", help="Workers that delete; all by default.", min=1, metavar="N"),
     ] = None,
     collecting: Collecting,
-    close: Annotated[
-        bool,
-        typer.Option(
-            "--close", help="End a sweep that cannot go on: look what is gone, delete nothing more."
-        ),
-    ] = False,
+    close: Annotated[bool, typer.Option("--close", hidden=True)] = False,
     outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
     opening: Connecting,
     runners: options.Running,
     timeouts: Waiting,
 ) -> int:
+    if close:  # it may be set in the environment: a command that ended sweeps must not begin to delete
+        raise UsageError(
+            "sweep run --close is now a command of its own", hint=f"run `lakeplan sweep abort {mark_id}`"
+        )
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     check_lasting_state(session.tree.state_url, os.environ)
     with (
@@ -196,21 +211,48 @@ def run(
         sweep_ports(session, parallelism=parallelism, stop=stop.is_set) as ports,
     ):
         this = this_run(tree)
-        site, stored = (find_mark if close else open_mark)(session.tree, mark_id, ports)
+        site, stored = open_mark(session.tree, mark_id, ports)
         document = read_summary(site, mark_id)
-        deletes = may_delete(document)
-        if document is None or deletes or document["came_back"] != 0:
-            if close:
-                withdraw(site, stored.mark)
-            if close or not deletes:  # what came back may have been restored since: only inspect
-                closed = close or bool((document or {}).get("closed"))
-                end = replace(close_sweep(site, stored, ports, this), closed=closed)
-            elif stored.mark.settings.engine == ENGINE:
+        if document is None or may_delete(document):
+            if stored.mark.settings.engine == ENGINE:
                 end = run_official(site, stored, ports, this, open_collector(session, site, collecting))
             else:
                 end = run_sweep(site, stored, ports, this)
-            xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
-            document = finish(site, end, ports, this, run_id=xids.descending())
+            document = _finished(site, end, ports, this)
+        elif document["came_back"] != 0:  # what came back may have been restored since: only inspect
+            end = replace(close_sweep(site, stored, ports, this), closed=bool(document.get("closed")))
+            document = _finished(site, end, ports, this)
+    return _emit_sweep(session, document, outputs)
+
+
+@command(ABORT, "End a sweep that cannot continue.")
+def abort(
+    *,
+    mark_id: MarkId,
+    tree: options.TreeDir = Path(),
+    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    opening: Connecting,
+    runners: options.Running,
+    timeouts: Waiting,
+) -> int:
+    session = opening.session(tree, runners=runners, timeouts=timeouts)
+    check_lasting_state(session.tree.state_url, os.environ)
+    with stopping() as stop, sweep_ports(session, stop=stop.is_set) as ports:
+        this = this_run(tree)
+        site, stored = find_mark(session.tree, mark_id, ports)
+        document = read_summary(site, mark_id)
+        if document is None or may_delete(document) or document["came_back"] != 0:
+            withdraw(site, stored.mark)
+            document = _finished(site, close_sweep(site, stored, ports, this), ports, this)
+    return _emit_sweep(session, document, outputs)
+
+
+def _finished(site: Site, end: SweepEnd, ports: SweepPorts, this: Run) -> dict[str, Any]:
+    xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
+    return finish(site, end, ports, this, run_id=xids.descending())
+
+
+def _emit_sweep(session: Session, document: dict[str, Any], outputs: Outputs) -> int:
     return outputs.emit(
         with_costs(document, session.tree),
         render_sweep,
@@ -219,12 +261,9 @@ def run(
     )
 
 
-@command(REPORT, "List marks, or show one.", without="no_progress")
-def report(
+@command(LIST, "List marks.", without="no_progress")
+def list_(
     *,
-    mark_id: Annotated[
-        str | None, typer.Argument(metavar="[MARK]", help="One mark; without it, all of them.")
-    ] = None,
     collector_runs: CollectorRuns = False,
     tree: options.TreeDir = Path(),
     selection: Selected,
@@ -236,9 +275,19 @@ def report(
     session = opening.session(tree)
     if collector_runs:
         return show_collector_runs(session, selection, outputs)
-    if mark_id is None:
-        document: dict[str, Any] = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
-        return outputs.emit(document, render_mark_list, metrics_of(session.tree, mark_list_metrics))
+    document = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
+    return outputs.emit(document, render_mark_list, metrics_of(session.tree, mark_list_metrics))
+
+
+@command(SHOW, "Show a mark and what became of it.", without="no_progress")
+def show(
+    *,
+    mark_id: MarkId,
+    tree: options.TreeDir = Path(),
+    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    opening: Connecting,
+) -> int:
+    session = opening.session(tree)
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
@@ -345,5 +394,14 @@ def chosen_settings(
 
 
 sweep = CommandGroup(
-    {"mark": mark, "approve": approve, "run": run, "restore": restore, "purge": purge, "report": report}
+    {
+        "mark": mark,
+        "approve": approve,
+        "run": run,
+        "abort": abort,
+        "restore": restore,
+        "purge": purge,
+        "list": list_,
+        "show": show,
+    }
 )

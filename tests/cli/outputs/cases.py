@@ -32,7 +32,7 @@ def plan_file(site: Site) -> None:
 
 
 def branches_go(site: Site) -> None:
-    done(site, "lifecycle run -q")
+    done(site, "branches run -q")
 
 
 def two_weeks_later(site: Site) -> None:
@@ -83,15 +83,17 @@ CASES = {
     ),
     "curve": Case("seeded", ("curve analytics --horizon 90d --at 14",)),
     "schema": Case("seeded", ("schema purge",)),
-    "lifecycle plan": Case("observed", ("lifecycle plan --no-simulate",)),
-    "lifecycle run": Case("observed", ("lifecycle run", "lifecycle run")),
-    "lifecycle undo": Case("observed", ("lifecycle undo",), prepare=branches_go),
+    "branches plan": Case("observed", ("branches plan --no-simulate",)),
+    "branches run": Case("observed", ("branches run", "branches run")),
+    "branches undo": Case("observed", ("branches undo",), prepare=branches_go),
     "sweep mark": Case("applied", ("sweep mark --target 'lake-*'",)),
     "sweep approve": Case("marked", ("sweep approve {mark} --reason 'ticket 42'",)),
     "sweep run": Case("swept", ("sweep run {mark}",)),
     "sweep restore": Case("swept", ("sweep restore {mark}",)),
     "sweep purge": Case("swept", ("sweep purge --older-than 14d --auto-approve",), prepare=two_weeks_later),
-    "sweep report": Case("swept", ("sweep report", "sweep report {mark}")),
+    "sweep list": Case("swept", ("sweep list",)),
+    "sweep show": Case("swept", ("sweep show {mark}",)),
+    "sweep abort": Case("swept", ("sweep abort {mark}",)),
     "history list": Case("applied", ("history",)),
     "history show": Case("applied", ("history show last",)),
     "history rollback": Case(

@@ -52,7 +52,7 @@ def observe(site: Site) -> None:
     store = site.handle._sandbox.service.store
     with store.transaction():  # no repository was seen before it was created
         store.run("UPDATE repositories SET created = ?", int(site.now.timestamp()) - 86400)
-    done(site, "lifecycle run -q")
+    done(site, "branches run -q")
 
 
 def mark(site: Site) -> None:

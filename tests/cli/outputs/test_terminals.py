@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 def it_uses_what_a_wide_terminal_has(open_site: Callable[[str], Site]) -> None:
     site = open_site("observed")
-    wide = site.lakeplan("lifecycle plan --no-simulate", 200).out
+    wide = site.lakeplan("branches plan --no-simulate", 200).out
     row = next(line for line in wide.splitlines() if "feature-a-rather-long" in line)
     assert "feature-a-rather-long-name-of-a-branch-about-customers" in row
     assert row.endswith("nothing")
@@ -70,7 +70,7 @@ class DescribeWithoutATerminal:
         assert [line.partition(":")[0] for line in told.err.splitlines()] == ["error", "hint"]
 
     @pytest.mark.parametrize(
-        "line", ["plan --no-simulate --out plan.json -q", "drift --out drift.json -q", "lifecycle run -q"]
+        "line", ["plan --no-simulate --out plan.json -q", "drift --out drift.json -q", "branches run -q"]
     )
     def it_is_quiet(self, open_site: Callable[[str], Site], line: str) -> None:
         site = open_site("applied")

@@ -37,7 +37,7 @@ class Lake:
 
     def lifecycle(self, command: str, *arguments: str) -> Any:
         """One command, JSON out, checked against its schema."""
-        result = self.lakeplan("lifecycle", command, "--format", "json", *arguments)
+        result = self.lakeplan("branches", command, "--format", "json", *arguments)
         if result.out:
             Draft202012Validator(load_schema("lifecycle")).validate(result.json)
         return result

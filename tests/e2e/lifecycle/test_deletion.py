@@ -143,7 +143,7 @@ class DescribeHolds:
         lake.observed("feature-1", "feature-2")
         self.hold(lake, "{branch: feature-1, reason: legal}")
         assert lake.verdicts()["feature-1"] == ("keep", "held")
-        assert "kept by a legal hold" in lake.lakeplan("lifecycle", "plan", "--no-simulate").out
+        assert "kept by a legal hold" in lake.lakeplan("branches", "plan", "--no-simulate").out
         assert lake.lifecycle("run").json["summary"]["deleted"] == 1
         assert lake.live() == {"main", "feature-1"}
 
@@ -174,7 +174,7 @@ class DescribeHolds:
         )
         entry = entry.replace("  analytics:", "  prod/analytics:")
         lake.write("repositories/analytics.yaml", entry)
-        result = lake.lakeplan("lifecycle", "run")
+        result = lake.lakeplan("branches", "run")
         assert result.code == 1
         assert "prod and lake are names of one server" in result.err.replace("\n", " ")
         assert lake.live() == {"main", "feature-1"}

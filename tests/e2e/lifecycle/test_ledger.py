@@ -77,7 +77,7 @@ def it_keeps_a_branch_made_again_since_an_older_record_that_is_put_back(old):
 
 def it_tells_a_person(old):
     lose_the_record(old, None)
-    assert "cannot be trusted" in " ".join(old.lakeplan("lifecycle", "run").out.split())
+    assert "cannot be trusted" in " ".join(old.lakeplan("branches", "run").out.split())
 
 
 @pytest.mark.parametrize(

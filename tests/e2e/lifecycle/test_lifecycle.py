@@ -36,7 +36,7 @@ class DescribeRoundTrips:
         lake.policies("{id: old, patterns: [feature-*], max_age: 3d}")
         lake.observed("feature-1", "feature-2", "feature-3")
         path = lake.folder / "lifecycle.json"
-        lake.lakeplan("lifecycle", "plan", "--no-simulate", "--format", "json", "--out", path, "-q")
+        lake.lakeplan("branches", "plan", "--no-simulate", "--format", "json", "--out", path, "-q")
         document = json.loads(path.read_text())
         branches = document["repositories"][0]["branches"]
         document["repositories"][0]["branches"] = [b for b in branches if b["branch_id"] != "feature-3"]
@@ -63,13 +63,13 @@ class DescribeRoundTrips:
 
     def it_shows_people_what_goes_and_what_stays(self, lake):
         lake.observed("feature-1", "other")
-        result = lake.lakeplan("lifecycle", "plan", "--no-simulate", "--no-progress")
+        result = lake.lakeplan("branches", "plan", "--no-simulate", "--no-progress")
         assert result.code == 0, result.err
         for text in ("feature-1", "quiet", "the default branch", "no policy matches", "1 to delete"):
             assert text in result.out
-        ran = lake.lakeplan("lifecycle", "run", "--no-progress")
+        ran = lake.lakeplan("branches", "run", "--no-progress")
         assert "deleted" in ran.out
-        undone = lake.lakeplan("lifecycle", "undo", "--no-progress")
+        undone = lake.lakeplan("branches", "undo", "--no-progress")
         assert "restored" in undone.out
 
     def it_says_what_follows_to_the_byte(self, lake):
@@ -89,27 +89,27 @@ class DescribeEngines:
     def it_refuses_to_run_where_the_server_deletes(self, lake):
         root = (lake.tree / "lakeplan.yaml").read_text()
         lake.write("lakeplan.yaml", root.replace("engine: lakeplan", "engine: server"))
-        result = lake.lakeplan("lifecycle", "run")
+        result = lake.lakeplan("branches", "run")
         assert result.code == 64
         assert "engine is lakeplan" in result.err
 
     def it_does_not_load_policies_without_an_engine(self, lake):
         root = (lake.tree / "lakeplan.yaml").read_text()
         lake.write("lakeplan.yaml", root.replace("engine: lakeplan", "engine: none"))
-        result = lake.lakeplan("lifecycle", "run")
+        result = lake.lakeplan("branches", "run")
         assert result.code == 1
         assert "nobody would enforce this" in result.err
 
     def it_refuses_a_state_that_vanishes_with_the_runner(self, lake, monkeypatch):
         monkeypatch.setenv("CI", "true")
-        result = lake.lakeplan("lifecycle", "run")
+        result = lake.lakeplan("branches", "run")
         assert result.code == 64
         assert "vanish" in result.err
 
     def it_refuses_bad_schedules_and_odd_pairs_of_options(self, lake):
-        assert lake.lakeplan("lifecycle", "run", "--every", "often").code == 64
-        assert lake.lakeplan("lifecycle", "run", "plan.json", "--every", "0 * * * *").code == 64
-        assert lake.lakeplan("lifecycle", "run", "--allow", "deleted-branches").code == 64
+        assert lake.lakeplan("branches", "run", "--every", "often").code == 64
+        assert lake.lakeplan("branches", "run", "plan.json", "--every", "0 * * * *").code == 64
+        assert lake.lakeplan("branches", "run", "--allow", "deleted-branches").code == 64
 
     def it_stops_at_the_gate(self, lake):
         root = (lake.tree / "lakeplan.yaml").read_text()
@@ -123,7 +123,7 @@ class DescribeEngines:
 class DescribeProcesses:
     def start(self, lake, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "lakeplan", "lifecycle", "run", "-C", str(lake.tree), *arguments],
+            [sys.executable, "-m", "lakeplan", "branches", "run", "-C", str(lake.tree), *arguments],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -163,7 +163,7 @@ def wait_until_it_listens(process: subprocess.Popen[str]) -> None:
 
 
 class DescribeExamples:
-    FOLDER = ROOT / "examples" / "lifecycle"
+    FOLDER = ROOT / "examples" / "branches"
 
     def it_ships_a_tree_that_validates(self, lake):
         assert run(["validate", "-C", str(self.FOLDER)]) == 0
@@ -172,9 +172,9 @@ class DescribeExamples:
     def it_ships_schedules_that_are_yaml_and_call_what_there_is(self, name):
         text = (self.FOLDER / name).read_text()
         assert yaml.safe_load(text)
-        assert "lifecycle" in text
+        assert "branches" in text
 
     def it_names_only_commands_that_there_are(self, lake):
         for word in ("plan", "run", "undo"):
-            assert f"lakeplan lifecycle {word}" in (self.FOLDER / "README.md").read_text()
-            assert run(["lifecycle", word, "--help"]) == 0
+            assert f"lakeplan branches {word}" in (self.FOLDER / "README.md").read_text()
+            assert run(["branches", word, "--help"]) == 0

@@ -59,10 +59,10 @@ def it_says_unknown_where_nothing_was_simulated(idle):
     document = idle.lifecycle("plan", "--no-simulate").json
     assert only_here(document)["quiet"]["size_bytes"] is None
     assert only_here(document)["copy"]["size_bytes"] == 0  # no commit is its own: nothing to read
-    shown = idle.lakeplan("lifecycle", "plan", "--no-simulate").out
+    shown = idle.lakeplan("branches", "plan", "--no-simulate").out
     row = next(line for line in shown.splitlines() if line.split()[:1] == ["quiet"] and "unknown" in line)
     assert row.split()[2:] == ["1", "unknown", "unknown"]
-    found = samples(idle.lakeplan("lifecycle", "plan", "--no-simulate", "--format", "openmetrics").out)
+    found = samples(idle.lakeplan("branches", "plan", "--no-simulate", "--format", "openmetrics").out)
     assert list(found["lakeplan_lifecycle_plan_stale_branches"].values()) == [3.0]
     assert "lakeplan_lifecycle_plan_stale_bytes" not in found
 

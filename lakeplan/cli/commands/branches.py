@@ -1,0 +1,253 @@
+"""``lakeplan branches plan|run|undo``: deleting branches by policy, where a server's engine is lakeplan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeplan.branches import report
+from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
+from lakeplan.branches.report import ReviewedPlan
+from lakeplan.branches.run import RunPorts, run_lifecycle, serve
+from lakeplan.branches.undo import UndoOptions, undo_lifecycle
+from lakeplan.cli import options
+from lakeplan.cli.command import CommandGroup, command
+from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.outputs import OPENMETRICS, Outputs, metrics_of, with_costs
+from lakeplan.cli.stopping import check_lasting_state, stopping
+from lakeplan.cli.who import now_utc, this_run
+from lakeplan.cli.wiring import Connecting, Opening, Selected, Session
+from lakeplan.errors import FormatError, UsageError
+from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json, read_file, why_unreadable
+from lakeplan.output.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
+from lakeplan.output.metrics import lifecycle_plan_metrics, lifecycle_run_metrics
+from lakeplan.review.base import ReviewedTree
+from lakeplan.review.selection import Selection
+from lakeplan.values.cron import Cron, parse_cron
+
+FORMATS = ("rich", "json")
+METRIC_FORMATS = (*FORMATS, OPENMETRICS)
+PLAN_HELP = """List every branch with its verdict, and what follows. Writes nothing.
+
+For servers with branch_lifecycle: {engine: lakeplan}. Ages come from the record that branches run keeps.
+
+\b
+Examples:
+  lakeplan branches plan
+  lakeplan branches plan --target analytics --no-simulate
+  lakeplan branches plan --format json --out branches.json
+"""
+RUN_HELP = """Delete what the policies let go; once, or on a schedule with --every.
+
+Branch and HEAD are on record before anything goes: lakeplan branches undo brings them back.
+
+\b
+Examples:
+  lakeplan branches run
+  lakeplan branches run branches.json
+  lakeplan branches run --every "0 * * * *"
+"""
+UNDO_HELP = """Make deleted branches again, at the HEAD they had.
+
+\b
+Examples:
+  lakeplan branches undo
+  lakeplan branches undo --branch feature-login
+  lakeplan branches undo --run 20260331T120000.000000Z-1a2b3c4d
+"""
+
+
+@command(PLAN_HELP, "List every branch with its verdict.")
+def plan(
+    *,
+    tree: options.TreeDir = Path(),
+    selection: Selected,
+    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    as_of: options.AsOf = None,
+    no_simulate: Annotated[
+        bool, typer.Option("--no-simulate", help="Do not read what objects and bytes follow.")
+    ] = False,
+    read_only: options.ReadOnly = False,
+    detailed_exitcode: Annotated[
+        bool, typer.Option("--detailed-exitcode", help="Exit 2 when branches would be deleted.")
+    ] = False,
+    opening: Connecting,
+    runners: options.Running,
+    cache: Caching,
+) -> int:
+    session = opening.session(tree, as_of=as_of, runners=runners, cache=cache)
+    made = plan_lifecycle(
+        session.tree,
+        LifecycleOptions(
+            now=now_utc(),
+            as_of=session.as_of,
+            selection=selection,
+            simulate=not no_simulate,
+            read_only=read_only,
+        ),
+        LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
+    )
+    return outputs.emit(
+        with_costs(report.plan_document(made), session.tree, "repositories"),
+        render_lifecycle_plan,
+        metrics_of(session.tree, lifecycle_plan_metrics),
+        code=report.plan_exit_code(made, detailed=detailed_exitcode),
+    )
+
+
+@command(RUN_HELP, "Delete what the policies let go.")
+def run(
+    *,
+    plan_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PLAN]", help="A reviewed branch plan: nothing it does not have goes."),
+    ] = None,
+    tree: options.TreeDir = Path(),
+    selection: Selected,
+    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    every: Annotated[
+        str | None,
+        typer.Option("--every", help='Serve on a cron schedule in UTC, such as "0 * * * *".', metavar="CRON"),
+    ] = None,
+    allowed: options.AllowedHere,
+    opening: Connecting,
+) -> int:
+    if every is not None and (plan_file is not None or allowed):
+        raise UsageError(
+            "--every serves for long: a plan file and --allow are for one run",
+            hint="leave --every out, or the others",
+        )
+    cron = schedule(every) if every is not None else None
+    runner = _Runner(
+        tree,
+        selection,
+        allowed,
+        outputs,
+        opening,
+        read_reviewed(plan_file) if plan_file is not None else None,
+    )
+    with stopping() as stop:
+        runner.stop = stop.is_set
+        if cron is None:
+            return runner.once()
+        runner.open()  # a tree with problems is told before the first wait
+        serve(cron, runner.once, now_utc, stop.wait)
+    return 0
+
+
+@command(UNDO_HELP, "Make deleted branches again.")
+def undo(
+    *,
+    tree: options.TreeDir = Path(),
+    selection: Selected,
+    run_id: Annotated[
+        str | None, typer.Option("--run", help="Of this run; by default the newest.", metavar="RUN_ID")
+    ] = None,
+    branch: Annotated[
+        list[str] | None, typer.Option("--branch", help="Only this branch; repeatable.", metavar="NAME")
+    ] = None,
+    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    opening: Connecting,
+) -> int:
+    session = opening.session(tree)
+    with stopping() as stop:
+        done = undo_lifecycle(
+            session.tree,
+            UndoOptions(selection, run_id, frozenset(branch or ())),
+            _ports(session, stop.is_set),
+            this_run(tree),
+        )
+    return outputs.emit(report.undo_document(done), render_lifecycle_undo, code=report.undo_exit_code(done))
+
+
+@dataclass
+class _Runner:
+    """One run, or the runs of a service: each reads the tree anew."""
+
+    tree: Path
+    selection: Selection
+    allowed: frozenset[str]
+    outputs: Outputs
+    opening: Opening
+    reviewed: ReviewedPlan | None = None
+    stop: Callable[[], bool] = field(default=lambda: False)
+
+    def open(self) -> Session:
+        session = self.opening.session(self.tree)
+        check_engines(session, self.selection)
+        check_lasting_state(session.tree.state_url, os.environ)
+        return session
+
+    def once(self) -> int:
+        """Raises LakeplanError where nothing can be done at all."""
+        session = self.open()
+        reviewed = self.reviewed
+        done = run_lifecycle(
+            session.tree if reviewed is None else ReviewedTree(session.tree, reviewed.settings),
+            LifecycleOptions(
+                now=session.as_of, as_of=session.as_of, selection=self.selection, allowed=self.allowed
+            ),
+            _ports(session, self.stop),
+            this_run(self.tree),
+            reviewed=None if reviewed is None else reviewed.branches,
+        )
+        return self.outputs.emit(
+            report.run_document(done),
+            render_lifecycle_run,
+            metrics_of(session.tree, lifecycle_run_metrics),
+            code=report.run_exit_code(done),
+        )
+
+
+def schedule(text: str) -> Cron:
+    """Raises UsageError."""
+    try:
+        return parse_cron(text)
+    except ValueError as error:
+        raise UsageError(
+            f"--every: {error}", hint='minute, hour, day of month, month, day of week: "0 * * * *"'
+        ) from None
+
+
+def _ports(session: Session, stop: Callable[[], bool]) -> RunPorts:
+    return RunPorts(session.branch_readers, session.branch_writer, session.state(), session.progress, stop)
+
+
+def check_engines(session: Session, selection: Selection) -> None:
+    """Raises UsageError when no selected server has the engine ``lakeplan``: where the server deletes
+    branches itself, a second deleter would only disagree with it."""
+    servers = {
+        name: config.branch_lifecycle_engine
+        for name, config in session.tree.servers.items()
+        if selection.server in (None, name)
+    }
+    if "lakeplan" in servers.values():
+        return
+    shown = ", ".join(f"{name}: {engine}" for name, engine in sorted(servers.items())) or "no server"
+    raise UsageError(
+        f"branches run deletes branches only where a server's branch_lifecycle.engine is lakeplan ({shown})",
+        hint="under engine server the server's own job deletes them: lakeplan apply pushes the policies",
+    )
+
+
+def read_reviewed(path: Path) -> ReviewedPlan:
+    """Raises FormatError, UsageError."""
+    try:
+        document = parse_json(read_file(path, PLAN_BYTES), limit=PLAN_BYTES)
+    except (OSError, TooLarge) as error:
+        raise UsageError(
+            f"cannot read the plan: {why_unreadable(error)}",
+            where=str(path),
+            hint="make one with: lakeplan branches plan --out FILE",
+        ) from None
+    except ValueError as error:
+        raise FormatError(f"this is not JSON ({error})", where=str(path)) from None
+    return report.reviewed_of(document, str(path))
+
+
+branches = CommandGroup({"plan": plan, "run": run, "undo": undo})
