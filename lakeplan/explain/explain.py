@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
-from typing import Any
 
 from lakeplan.errors import LakeplanError
-from lakeplan.explain.document import (
+from lakeplan.explain.documents import (
+    BranchSubject,
+    CommitSubject,
+    ExplainDocument,
+    Explained,
     ObjectFacts,
+    ObjectSubject,
+    RuleSetName,
+    Subject,
     branch_document,
     commit_document,
-    document_head,
+    iso,
     object_document,
+    text_of,
 )
 from lakeplan.explain.rules import Judge, explain_branch, judges
-from lakeplan.explain.search import AddressBook, Holding, Search, Staged, Staging
-from lakeplan.explain.what import Kind, What, read_what
+from lakeplan.explain.search import AddressBook, Holding, Kind, Search, Staged, Staging, What, read_what
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import to_us
 from lakeplan.values.objects import AddressType, StoredObject
 from lakeplan.values.progress import Progress
 from lakeplan.values.rules import GcRules
@@ -34,10 +41,9 @@ MAYBE_INSIDE = (
 
 @dataclass(frozen=True)
 class ExplainedRules:
-    """``name``: ``stored``, ``proposed``, ``rules`` or ``compare``. ``sources``: where the days of a branch
-    ("" for the default) stand in the tree."""
+    """``sources``: where the days of a branch ("" for the default) stand in the tree."""
 
-    name: str
+    name: RuleSetName
     rules: GcRules | None
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -69,7 +75,7 @@ class Question:
     path_only: bool = False
 
 
-def explain(world: World, question: Question, progress: Progress) -> dict[str, Any]:
+def explain(world: World, question: Question, progress: Progress) -> ExplainDocument:
     """The document of ``schemas/explain.v1.json``.
 
     Raises UsageError when WHAT names nothing, LakeplanError when nothing is found there, and what reading
@@ -79,7 +85,7 @@ def explain(world: World, question: Question, progress: Progress) -> dict[str, A
     judged = judges(world.graph, [(r.name, r.rules) for r in world.rule_sets], world.as_of, world.zone)
     search = Search(world.name, world.graph, world.metadata, world.addresses, progress)
     notes = list(world.notes)
-    subjects: list[dict[str, Any]]
+    subjects: Sequence[Subject]
     total = 1
     match what.kind:
         case "commit":
@@ -102,11 +108,22 @@ def explain(world: World, question: Question, progress: Progress) -> dict[str, A
                 )
             subjects = found.documents(world, judged, search)
             notes += found.notes
-    if any(subject.get("maybe_inside") for subject in subjects):
+    if any(subject["kind"] == "object" and subject["maybe_inside"] for subject in subjects):
         notes.append(MAYBE_INSIDE)
     read = search.read
     return {
-        **document_head(world.name, world.as_of, what, [(r.name, r.rules) for r in world.rule_sets]),
+        "format": "lakeplan.explain/v1",
+        "name": world.name,
+        "as_of": iso(to_us(world.as_of)),
+        "what": {
+            "kind": what.kind,
+            "text": text_of(what.text),
+            "ref": what.ref,
+            "ref_commit": what.ref_commit,
+        },
+        "rule_sets": [
+            {"name": r.name, "rules": None if r.rules is None else r.rules.to_body()} for r in world.rule_sets
+        ],
         "subjects": subjects,
         "subject_count": total,
         "read": {"metaranges": read.metaranges, "ranges": read.ranges, "entries": read.entries},
@@ -114,7 +131,7 @@ def explain(world: World, question: Question, progress: Progress) -> dict[str, A
     }
 
 
-def explain_addresses(world: World, addresses: Sequence[str], progress: Progress) -> list[dict[str, Any]]:
+def explain_addresses(world: World, addresses: Sequence[str], progress: Progress) -> list[ObjectSubject]:
     """The subjects of many addresses, each as ``explain`` shows it, with every range read once: a reason for
     every object of a report."""
     judged = judges(world.graph, [(r.name, r.rules) for r in world.rule_sets], world.as_of, world.zone)
@@ -130,7 +147,7 @@ class Found:
     staged: Staged
     notes: list[str] = field(default_factory=list)
 
-    def documents(self, world: World, judged: Sequence[Judge], search: Search) -> list[dict[str, Any]]:
+    def documents(self, world: World, judged: Sequence[Judge], search: Search) -> list[ObjectSubject]:
         return [_object(world, judged, search, holding, self.staged) for holding in self.holdings]
 
 
@@ -234,7 +251,7 @@ def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
 
 def _object(
     world: World, judged: Sequence[Judge], search: Search, holding: Holding, staged: Staged
-) -> dict[str, Any]:
+) -> ObjectSubject:
     stored = world.stored(holding.address) if world.stored is not None and holding.inside else None
     facts = ObjectFacts(
         holding=holding,
@@ -248,12 +265,12 @@ def _object(
     return object_document(world.graph, facts, [_explained(world, judge, facts.commits) for judge in judged])
 
 
-def _commit(world: World, judged: Sequence[Judge], what: What) -> dict[str, Any]:
+def _commit(world: World, judged: Sequence[Judge], what: What) -> CommitSubject:
     number = world.graph.number_of(what.text)
     return commit_document(world.graph, number, what.via, [_explained(world, j, [number]) for j in judged])
 
 
-def _branch(world: World, judged: Sequence[Judge], what: What) -> dict[str, Any]:
+def _branch(world: World, judged: Sequence[Judge], what: What) -> BranchSubject:
     graph = world.graph
     head = next(b.commit_id for b in graph.branches if b.id == what.text)
     kept = [
@@ -263,7 +280,7 @@ def _branch(world: World, judged: Sequence[Judge], what: What) -> dict[str, Any]
     return branch_document(graph, what.text, graph.index[head], world.as_of, world.zone, kept)
 
 
-def _explained(world: World, judge: Judge, holders: Sequence[int]) -> tuple[Any, Mapping[str, str]]:
+def _explained(world: World, judge: Judge, holders: Sequence[int]) -> Explained:
     sources = next(r.sources for r in world.rule_sets if r.name == judge.name)
     return judge.explain(holders), sources
 

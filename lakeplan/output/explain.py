@@ -3,15 +3,28 @@ would have to change."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names, names_of
 from lakeplan.output.text import count, counted, days, moment, size
 
-Json = Mapping[str, Any]
+if TYPE_CHECKING:
+    from lakeplan.explain.documents import (
+        BranchSubject,
+        BranchVerdict,
+        CommitRef,
+        CommitSubject,
+        ExplainDocument,
+        ObjectSubject,
+        PassRow,
+        ReasonRow,
+        RemedyRow,
+        Verdict,
+    )
+
 ID_SHOWN = 12
 
 _STATUS = {
@@ -36,7 +49,7 @@ _TITLES = {
 }
 
 
-def render_explain(document: Json, console: Console) -> None:
+def render_explain(document: ExplainDocument, console: Console) -> None:
     """Prints every subject with the verdict of every rule set, what was read, and notes."""
     page = Page(console)
     page.line(Cell(document["name"], "bold"), f"  as of {moment(document['as_of'])}")
@@ -68,7 +81,7 @@ def render_explain(document: Json, console: Console) -> None:
         page.hanging(Cell("!", "bold yellow"), page.text(note))
 
 
-def _object(page: Page, subject: Json) -> None:
+def _object(page: Page, subject: ObjectSubject) -> None:
     amount = "size unknown" if subject["size_bytes"] is None else size(subject["size_bytes"])
     page.line(Cell(subject["address"], "bold"), f"  {amount}")
     held_by = ""
@@ -80,13 +93,13 @@ def _object(page: Page, subject: Json) -> None:
         page.line("held under a full address elsewhere that may mean this object", indent=2)
     stored = ""
     if subject["stored"] is not None:
-        stored = f"yes, since {moment(subject['stored_at'])}" if subject["stored"] else "no"
+        stored = f"yes, since {moment(subject['stored_at'] or '')}" if subject["stored"] else "no"
     page.facts({"staged": names(subject["staged"], 5), "in storage": stored})
     for verdict in subject["verdicts"]:
         _verdict(page, verdict, subject["commits"])
 
 
-def _commit(page: Page, subject: Json) -> None:
+def _commit(page: Page, subject: CommitSubject) -> None:
     via = f"  ({subject['via']})" if subject["via"] else ""
     page.line(Cell(f"commit {subject['commit_id']}", "bold"), via)
     page.line(f"created {moment(subject['creation_date'])}", indent=2)
@@ -98,7 +111,7 @@ def _commit(page: Page, subject: Json) -> None:
         _verdict(page, verdict, 1)
 
 
-def _branch(page: Page, subject: Json) -> None:
+def _branch(page: Page, subject: BranchSubject) -> None:
     page.line(Cell(f"branch {subject['branch']}", "bold"), f"  HEAD {_commit_text(subject['head'])}")
     for verdict in subject["verdicts"]:
         page.blank()
@@ -120,7 +133,7 @@ def _branch(page: Page, subject: Json) -> None:
         page.line(f"if the branch is deleted now: {said}", indent=4)
 
 
-def _verdict(page: Page, verdict: Json, holders: int) -> None:
+def _verdict(page: Page, verdict: Verdict, holders: int) -> None:
     page.blank()
     page.line(Cell(_title(verdict), "underline"), indent=2)
     text, style = _STATUS[verdict["status"]]
@@ -151,11 +164,11 @@ def _verdict(page: Page, verdict: Json, holders: int) -> None:
     _remedies(page, "to go", verdict["to_go"], "at most", verdict["to_go_branches_left_out"])
 
 
-def _title(verdict: Json) -> str:
-    return _TITLES.get(verdict["rule_set"], str(verdict["rule_set"]))
+def _title(verdict: Verdict | BranchVerdict) -> str:
+    return _TITLES.get(verdict["rule_set"], verdict["rule_set"])
 
 
-def _until(verdict: Json) -> str:
+def _until(verdict: Verdict) -> str:
     if verdict["status"] in ("no_rules", "outside", "elsewhere"):
         return ""
     if verdict["status"] == "at_risk" and verdict["kept_until"]:
@@ -169,7 +182,7 @@ def _until(verdict: Json) -> str:
     return ""
 
 
-def _reason(verdict: Json, reason: Json) -> str:
+def _reason(verdict: Verdict, reason: ReasonRow) -> str:
     who = (
         f"branch {reason['branch']}"
         if reason["branch"] is not None
@@ -178,26 +191,23 @@ def _reason(verdict: Json, reason: Json) -> str:
     commit = _id(verdict["commit_id"])
     if reason["branch"] is not None and reason["replaced_by"] is None:
         return f"{who}: commit {commit} is its HEAD"
-    until = moment(reason["until"])
+    until, counted_from = moment(reason["until"] or ""), moment(reason["counted_from"] or "")
     if reason["replaced_by"] is None:
-        how = f"created {moment(reason['counted_from'])}"
+        how = f"created {counted_from}"
     else:
-        how = (
-            f"commit {commit} was followed by {_id(reason['replaced_by'])} on "
-            f"{moment(reason['counted_from'])}"
-        )
+        how = f"commit {commit} was followed by {_id(reason['replaced_by'])} on {counted_from}"
     return f"{who}: {how}; {_rule(reason, reason['branch'])}, until {until}"
 
 
-def _rule(item: Json, branch: str | None) -> str:
+def _rule(item: ReasonRow | BranchVerdict, branch: str | None) -> str:
     whose = "default" if item["is_default"] or branch is None else f"branch {branch}"
     place = f" at {item['source']}" if item["source"] else ""
-    return f"{days(item['days'])} ({whose}){place}"
+    return f"{days(item['days'] or 0)} ({whose}){place}"
 
 
-def _walk(verdict: Json) -> str:
+def _walk(verdict: Verdict) -> str:
     """The pass that decides, in words: the first that marks, else the first that stands in the way."""
-    walk: Sequence[Json] = verdict["walk"]
+    walk = verdict["walk"] or []
     marks = [p for p in walk if p["outcome"] in ("head", "young", "marks")]
     if marks:
         if marks[0]["outcome"] == "head":
@@ -215,15 +225,15 @@ def _walk(verdict: Json) -> str:
     return f"{text}; {_walker(stopped)}, which would mark it, comes later and stops {at}{by}"
 
 
-def _walker(one: Json) -> str:
+def _walker(one: PassRow) -> str:
     return f"the walk of {_named(one)} ({days(one['days'])})"
 
 
-def _named(one: Json) -> str:
+def _named(one: PassRow) -> str:
     return f"branch {one['branch']}" if one["branch"] is not None else f"dangling {_id(one['start'])}"
 
 
-def _remedies(page: Page, lead: str, remedies: Sequence[Json], bound: str, left_out: int = 0) -> None:
+def _remedies(page: Page, lead: str, remedies: Sequence[RemedyRow], bound: str, left_out: int = 0) -> None:
     lines = [page.join(_remedy(remedy, bound)) for remedy in remedies]
     if len(remedies) > 1:
         lines.insert(0, page.join("any of" if lead == "to stay" else "all of"))
@@ -233,11 +243,11 @@ def _remedies(page: Page, lead: str, remedies: Sequence[Json], bound: str, left_
         page.hanging(Cell(lead, "dim"), *lines, indent=4)
 
 
-def _remedy(remedy: Json, bound: str) -> str:
+def _remedy(remedy: RemedyRow, bound: str) -> str:
     branch = "the default" if remedy["branch"] is None else f"branch {remedy['branch']}"
     match remedy["kind"]:
         case "days":
-            return f"{branch}: {bound} {days(remedy['days'])} (now {count(remedy['days_now'])})"
+            return f"{branch}: {bound} {days(remedy['days'] or 0)} (now {count(remedy['days_now'] or 0)})"
         case "branch_here":
             return f"create a branch at {_id(remedy['commit_id'])}: a HEAD is always kept"
         case "move_head":
@@ -248,9 +258,9 @@ def _remedy(remedy: Json, bound: str) -> str:
             return "set rules: without them no collector runs"
 
 
-def _commit_text(commit: Json) -> str:
-    return f"{_id(commit['commit_id'])} ({moment(commit['creation_date'])})"
+def _commit_text(commit: CommitRef | None) -> str:
+    return "" if commit is None else f"{_id(commit['commit_id'])} ({moment(commit['creation_date'])})"
 
 
-def _id(commit_id: str) -> str:
-    return commit_id[:ID_SHOWN]
+def _id(commit_id: str | None) -> str:
+    return (commit_id or "")[:ID_SHOWN]

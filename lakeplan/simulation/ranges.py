@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
 
 from lakeplan.formats.ranges import KnownRanges, read_metarange
-from lakeplan.lakefs.protocols import MetadataReader
-from lakeplan.simulation.work import Kind, WorkItem
+from lakeplan.lakefs.protocols import MetadataKind, MetadataReader
+from lakeplan.simulation.work import Kind, WorkItem, ahead
 from lakeplan.values.objects import RangeInfo
 
 
@@ -41,7 +40,7 @@ class Regions:
 
 
 FETCHES = 16
-"""Metaranges in flight: each is a small file, and time goes into waiting."""
+"""Files in flight: metaranges are small, and time goes into waiting."""
 
 Holders = tuple[int, ...]
 """Bits of holders, one integer for each rule set."""
@@ -91,7 +90,7 @@ def collect_ranges(
     """
     ranges: dict[str, _Range] = {}
     records: KnownRanges = {}
-    for meta_range_id, data in _fetch_all(metadata, list(facts)):
+    for meta_range_id, data in fetch_metadata(metadata, "meta_range", facts):
         fact = facts[meta_range_id]
         where = f"{name}: metarange {meta_range_id}"
         for info in read_metarange(data, name=where, verify_id=meta_range_id, known=records):
@@ -145,19 +144,10 @@ def union(sets: frozenset[Holders] | list[Holders]) -> Holders:
     return tuple(found)
 
 
-def _fetch_all(metadata: MetadataReader, ids: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Metaranges in order, a bounded number in flight."""
-    coming = iter(ids)
-    waiting: deque[tuple[str, Future[bytes]]] = deque()
+def fetch_metadata(
+    metadata: MetadataReader, kind: MetadataKind, ids: Iterable[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Files in order, a bounded number in flight."""
     with ThreadPoolExecutor(FETCHES) as pool:
-        try:
-            while True:
-                for id in islice(coming, FETCHES - len(waiting)):
-                    waiting.append((id, pool.submit(metadata.read_metadata, "meta_range", id)))
-                if not waiting:
-                    return
-                id, future = waiting.popleft()
-                yield id, future.result()
-        finally:
-            for _, future in waiting:
-                future.cancel()
+        for id, fetched in ahead(ids, partial(metadata.read_metadata, kind), pool, FETCHES):
+            yield id, fetched()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import UsageError
 from lakeplan.explain.rules import Judge, days_needed, explain_branch, trace
-from lakeplan.explain.what import read_what
+from lakeplan.explain.search import read_what
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import documented_verdict, limit_us, server_verdict
 from lakeplan.values.repository import Branch, Commit, Refs, Tag

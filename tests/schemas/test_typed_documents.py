@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from lakeplan.doctor.doctor import DoctorDocument
+from lakeplan.explain.documents import ExplainDocument
 from lakeplan.tree.schemas import load_schema
 from tests.schemas.typed import differences
 
-TYPES = {"doctor": DoctorDocument}
+TYPES = {"doctor": DoctorDocument, "explain": ExplainDocument}
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -19,10 +19,10 @@ from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.who import moment_of
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import UsageError
+from lakeplan.explain.documents import RuleSetName
 from lakeplan.explain.explain import ExplainedRules, Question, World
 from lakeplan.explain.explain import explain as answer
-from lakeplan.explain.search import BranchStaging, RunStaging
-from lakeplan.explain.what import KINDS
+from lakeplan.explain.search import KINDS, BranchStaging, RunStaging
 from lakeplan.output.explain import render_explain
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.patterns import expand
@@ -94,13 +94,11 @@ def namespace_world(
     namespace = open_namespace(url, endpoint_url=endpoint_url, region=region)
     book = known_as(namespace.url, storage_namespace)
     staging = run_staging(namespace, book, as_of, max_run_age)
+    names: tuple[RuleSetName, ...] = ("rules", "compare")
     return World(
         name=namespace.url,
         graph=read_history(namespace).graph,
-        rule_sets=[
-            ExplainedRules(name, read_rules(path))
-            for name, path in zip(("rules", "compare"), rules, strict=False)
-        ],
+        rule_sets=[ExplainedRules(name, read_rules(path)) for name, path in zip(names, rules, strict=False)],
         metadata=NamespaceMetadata(namespace),
         addresses=book,
         staging=staging,

@@ -1,26 +1,178 @@
-"""The document of ``lakeplan explain`` (``schemas/explain.v1.json``), for JSON and for the terminal alike."""
+"""The document of ``lakeplan explain``, for JSON and for the terminal alike."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Any
+from typing import Literal, TypedDict
 
-from lakeplan.explain.rules import BranchExplanation, Explanation, Pass, Reason, Remedy
-from lakeplan.explain.search import Holding
-from lakeplan.explain.what import What
+from lakeplan.explain.rules import BranchExplanation, Explanation, Outcome, Pass, Reason, Remedy
+from lakeplan.explain.rules import Kind as RemedyKind
+from lakeplan.explain.search import Holding, Kind
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import NEVER_EXPIRES, limit_us
 from lakeplan.values.objects import StoredObject
-from lakeplan.values.rules import GcRules
 
-FORMAT = "lakeplan.explain/v1"
 SHOWN = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-Json = dict[str, Any]
+RuleSetName = Literal["stored", "proposed", "rules", "compare"]
+Status = Literal[
+    "kept",
+    "no_rules",
+    "staged",
+    "young",
+    "at_risk",
+    "expired",
+    "never_committed",
+    "unknown",
+    "outside",
+    "elsewhere",
+    "missing",
+    "collected",
+]
 Explained = tuple[Explanation, Mapping[str, str]]
+
+
+class CommitRef(TypedDict):
+    commit_id: str
+    creation_date: str
+
+
+class ReasonRow(TypedDict):
+    """A walk that keeps the commit. ``start``: where it begins; ``until``: None for a HEAD."""
+
+    branch: str | None
+    start: str
+    days: int
+    is_default: bool
+    source: str | None
+    replaced_by: str | None
+    counted_from: str | None
+    until: str | None
+
+
+class PassRow(TypedDict):
+    branch: str | None
+    start: str
+    days: int
+    outcome: Outcome
+    stopped_at: str | None
+    stopped_by: str | None
+
+
+class RemedyRow(TypedDict):
+    kind: RemedyKind
+    branch: str | None
+    days_now: int | None
+    days: int | None
+    commit_id: str | None
+
+
+class Verdict(TypedDict):
+    """What one rule set means for an object or a commit."""
+
+    rule_set: str
+    status: Status
+    server: bool
+    documented: bool
+    commits_kept_by_server: int
+    commits_kept_documented: int
+    commit_id: str | None
+    reasons: list[ReasonRow]
+    reason_count: int
+    branches: list[str]
+    branch_count: int
+    kept_until: str | None
+    gone_since: str | None
+    walk: list[PassRow] | None
+    walk_count: int
+    to_stay: list[RemedyRow]
+    to_go: list[RemedyRow]
+    to_go_branches_left_out: int
+
+
+class BranchVerdict(TypedDict):
+    rule_set: str
+    status: Literal["kept", "no_rules"]
+    days: int | None
+    is_default: bool
+    source: str | None
+    keeps_since: str | None
+    commits: int
+    commits_alone: int
+    oldest_commit: CommitRef | None
+    commits_lost_if_deleted: int
+
+
+class ObjectSubject(TypedDict):
+    kind: Literal["object"]
+    address: str
+    inside: bool
+    maybe_inside: bool
+    size_bytes: int | None
+    paths: list[str]
+    path_count: int
+    commits: int
+    first_commit: CommitRef | None
+    last_commit: CommitRef | None
+    only_by_alias: bool
+    stored: bool | None
+    stored_at: str | None
+    staged: list[str]
+    verdicts: list[Verdict]
+
+
+class CommitSubject(CommitRef):
+    kind: Literal["commit"]
+    via: str | None
+    holds_data: bool
+    head_of: list[str]
+    tags: list[str]
+    verdicts: list[Verdict]
+
+
+class BranchSubject(TypedDict):
+    kind: Literal["branch"]
+    branch: str
+    head: CommitRef
+    verdicts: list[BranchVerdict]
+
+
+Subject = ObjectSubject | CommitSubject | BranchSubject
+
+
+class WhatRow(TypedDict):
+    kind: Kind
+    text: str
+    ref: str | None
+    ref_commit: str | None
+
+
+class RuleSetRow(TypedDict):
+    name: RuleSetName
+    rules: dict[str, object] | None
+
+
+class ReadRow(TypedDict):
+    metaranges: int
+    ranges: int
+    entries: int
+
+
+class ExplainDocument(TypedDict):
+    """``schemas/explain.v1.json``."""
+
+    format: Literal["lakeplan.explain/v1"]
+    name: str
+    as_of: str
+    what: WhatRow
+    rule_sets: list[RuleSetRow]
+    subjects: Sequence[Subject]
+    subject_count: int
+    read: ReadRow
+    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -37,26 +189,13 @@ class ObjectFacts:
     young: bool
 
 
-def document_head(
-    name: str, as_of: datetime, what: What, rule_sets: Sequence[tuple[str, GcRules | None]]
-) -> Json:
-    """What was asked, and of which rules."""
-    return {
-        "format": FORMAT,
-        "name": name,
-        "as_of": _iso((as_of - _EPOCH) // timedelta(microseconds=1)),
-        "what": {"kind": what.kind, "text": _text(what.text), "ref": what.ref, "ref_commit": what.ref_commit},
-        "rule_sets": [{"name": n, "rules": None if r is None else r.to_body()} for n, r in rule_sets],
-    }
-
-
-def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[Explained]) -> Json:
+def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[Explained]) -> ObjectSubject:
     holding = facts.holding
     by_date = sorted(facts.commits, key=lambda n: (graph.creation_us[n], n))
     stored = facts.stored
     return {
         "kind": "object",
-        "address": _text(holding.address),
+        "address": text_of(holding.address),
         "inside": holding.inside,
         "maybe_inside": holding.maybe_inside,
         "size_bytes": stored.size if stored is not None else holding.size,
@@ -67,13 +206,13 @@ def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[
         "last_commit": _commit_ref(graph, by_date[-1]) if by_date else None,
         "only_by_alias": bool(holding.aliases) and not holding.metaranges,
         "stored": stored is not None if facts.storage_seen else None,
-        "stored_at": _iso(stored.modified_us) if stored is not None else None,
+        "stored_at": iso(stored.modified_us) if stored is not None else None,
         "staged": list(facts.staged),
         "verdicts": [_verdict(_object_status(facts, e), e, sources) for e, sources in explained],
     }
 
 
-def _object_status(facts: ObjectFacts, explanation: Explanation) -> str:
+def _object_status(facts: ObjectFacts, explanation: Explanation) -> Status:
     """As the simulation judges (the collector's order does not matter: one reason to stay is enough)."""
     if not facts.holding.inside:
         return "unknown" if facts.holding.maybe_inside else "outside"
@@ -95,7 +234,9 @@ def _object_status(facts: ObjectFacts, explanation: Explanation) -> str:
     return "at_risk" if explanation.documented else "expired"
 
 
-def commit_document(graph: CommitGraph, number: int, via: str | None, explained: Sequence[Explained]) -> Json:
+def commit_document(
+    graph: CommitGraph, number: int, via: str | None, explained: Sequence[Explained]
+) -> CommitSubject:
     commit = graph.ids[number]
     return {
         "kind": "commit",
@@ -108,7 +249,7 @@ def commit_document(graph: CommitGraph, number: int, via: str | None, explained:
     }
 
 
-def _commit_status(explanation: Explanation) -> str:
+def _commit_status(explanation: Explanation) -> Status:
     if explanation.server:
         return "kept" if explanation.has_rules else "no_rules"
     return "at_risk" if explanation.documented else "expired"
@@ -121,7 +262,7 @@ def branch_document(
     as_of: datetime,
     zone: tzinfo,
     kept: Sequence[tuple[BranchExplanation, str | None]],
-) -> Json:
+) -> BranchSubject:
     return {
         "kind": "branch",
         "branch": branch,
@@ -133,7 +274,7 @@ def branch_document(
                 "days": one.days,
                 "is_default": one.is_default,
                 "source": source,
-                "keeps_since": None if one.days is None else _iso(limit_us(as_of, one.days, zone)),
+                "keeps_since": None if one.days is None else iso(limit_us(as_of, one.days, zone)),
                 "commits": one.commits,
                 "commits_alone": one.alone,
                 "oldest_commit": None if one.oldest is None else _commit_ref(graph, graph.index[one.oldest]),
@@ -144,7 +285,7 @@ def branch_document(
     }
 
 
-def _verdict(status: str, explanation: Explanation, sources: Mapping[str, str]) -> Json:
+def _verdict(status: Status, explanation: Explanation, sources: Mapping[str, str]) -> Verdict:
     return {
         "rule_set": explanation.rule_set,
         "status": status,
@@ -157,8 +298,8 @@ def _verdict(status: str, explanation: Explanation, sources: Mapping[str, str]) 
         "reason_count": explanation.reason_count,
         "branches": list(explanation.branches),
         "branch_count": explanation.branch_count,
-        "kept_until": None if explanation.until_us is None else _iso(explanation.until_us),
-        "gone_since": None if explanation.gone_since_us is None else _iso(explanation.gone_since_us),
+        "kept_until": None if explanation.until_us is None else iso(explanation.until_us),
+        "gone_since": None if explanation.gone_since_us is None else iso(explanation.gone_since_us),
         "walk": None if explanation.walk is None else [_pass(one) for one in _deciding(explanation)],
         "walk_count": 0 if explanation.walk is None else len(explanation.walk),
         "to_stay": [_remedy(r) for r in explanation.to_stay],
@@ -179,7 +320,7 @@ def _deciding(explanation: Explanation) -> list[Pass]:
     return [one for n, one in enumerate(walk) if n < SHOWN or one.start in asked]
 
 
-def _reason(reason: Reason, sources: Mapping[str, str]) -> Json:
+def _reason(reason: Reason, sources: Mapping[str, str]) -> ReasonRow:
     keeper = reason.keeper
     return {
         "branch": keeper.branch,
@@ -188,12 +329,12 @@ def _reason(reason: Reason, sources: Mapping[str, str]) -> Json:
         "is_default": keeper.is_default,
         "source": sources.get("" if keeper.is_default else keeper.branch or ""),
         "replaced_by": reason.replaced_by,
-        "counted_from": None if reason.replaced_us is None else _iso(reason.replaced_us),
-        "until": None if reason.until_us is None else _iso(reason.until_us),
+        "counted_from": None if reason.replaced_us is None else iso(reason.replaced_us),
+        "until": None if reason.until_us is None else iso(reason.until_us),
     }
 
 
-def _pass(one: Pass) -> Json:
+def _pass(one: Pass) -> PassRow:
     return {
         "branch": one.branch,
         "start": one.start,
@@ -204,7 +345,7 @@ def _pass(one: Pass) -> Json:
     }
 
 
-def _remedy(remedy: Remedy) -> Json:
+def _remedy(remedy: Remedy) -> RemedyRow:
     return {
         "kind": remedy.kind,
         "branch": remedy.branch,
@@ -214,11 +355,11 @@ def _remedy(remedy: Remedy) -> Json:
     }
 
 
-def _commit_ref(graph: CommitGraph, number: int) -> Json:
-    return {"commit_id": graph.ids[number], "creation_date": _iso(graph.creation_us[number])}
+def _commit_ref(graph: CommitGraph, number: int) -> CommitRef:
+    return {"commit_id": graph.ids[number], "creation_date": iso(graph.creation_us[number])}
 
 
-def _iso(us: int) -> str:
+def iso(us: int) -> str:
     """ISO 8601 with a Z; what no calendar has is shown at its end."""
     if us >= NEVER_EXPIRES:
         return "9999-12-31T23:59:59Z"
@@ -229,6 +370,6 @@ def _iso(us: int) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _text(text: str) -> str:
+def text_of(text: str) -> str:
     """Keys that are not UTF-8 as text that JSON takes."""
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
