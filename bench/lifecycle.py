@@ -38,7 +38,7 @@ from lakeplan.output.plan import render_plan
 from lakeplan.plan.branches import BranchPorts
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
 from lakeplan.review.selection import Selection
-from lakeplan.stores.documents import open_state
+from lakeplan.stores.open import open_state
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.plan_document import dump_plan
 from lakeplan.values.progress import Silent

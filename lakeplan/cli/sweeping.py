@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Session
@@ -15,23 +15,20 @@ from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.credentials import Approve, check_binding, variable
 from lakeplan.lakefs.transport import Timeouts
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
-from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.open import open_sweep_store, parse_location
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.stores.urls import AzureLocation, folder_of, parse_location
+from lakeplan.stores.urls import AzureLocation, folder_of
 from lakeplan.sweep.ports import SweepPorts
 from lakeplan.values.desired import ServerConfig, StorageConfig
 from lakeplan.values.repository import Repository
 from lakeplan.values.simulation import Choice
-from lakeplan.values.urls import parse_web_url, scheme_of, shown_url
+from lakeplan.values.storages import UrlForm, storage_of
+from lakeplan.values.urls import parse_web_url, shown_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeplan.sweep.rounds import Workers
-
-
-KINDS: Mapping[str, Literal["s3", "azure"]] = {"s3": "s3", "https": "azure", "http": "azure"}
-"""Types of storage by the schemes of namespaces."""
 
 
 @dataclass
@@ -133,9 +130,9 @@ def open_store(
     namespace = repository.storage_namespace
     config = server.storages.get(repository.storage_id)
     where = f"servers.{server.name}.storages"
-    scheme = scheme_of(namespace) or ""
-    if scheme == "local":
-        if config is None or config.type != "local" or config.path is None:
+    kind = storage_of(namespace)
+    if kind is not None and kind.form is UrlForm.SERVER and kind.in_tree:
+        if config is None or config.type != kind.name or config.path is None:
             raise LakeplanError(
                 f"the repository is in a folder of the server ({shown_url(namespace)}):"
                 " the tree does not say where",
@@ -143,15 +140,14 @@ def open_store(
                 hint=f'add "{repository.storage_id}": {{type: local, path: /the/server/s/folder}}',
             )
         return open_sweep_store(folder_of(namespace, config.path))
-    expected = KINDS.get(scheme)
-    if expected is None:
+    if kind is None or not kind.in_tree:
         parse_location(namespace)  # says why, for the kinds that have a reason
         raise LakeplanError(
             "lakeplan sweeps only namespaces in S3, in Azure or in a folder of the server",
             where=shown_url(namespace),
         )
-    config = config or StorageConfig(expected)
-    if config.type != expected:
+    config = config or StorageConfig(kind.name)
+    if config.type != kind.name:
         raise LakeplanError(
             f"the namespace is {shown_url(namespace)}, and the tree says its storage is {config.type}",
             where=where,

@@ -43,9 +43,9 @@ from lakeplan.plan.branches import BranchPorts
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import ImpactRequest, Simulator
 from lakeplan.simulation.runners import Runners
-from lakeplan.stores.documents import open_state
+from lakeplan.stores.open import open_state, parse_location
 from lakeplan.stores.protocols import StateWriter
-from lakeplan.stores.urls import FolderLocation, parse_location
+from lakeplan.stores.urls import FolderLocation
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.local import LeadsOut, inside
 from lakeplan.values.progress import Progress

@@ -23,20 +23,12 @@ from lakeplan.sweep.rules import overlapping
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.repository import Repository
+from lakeplan.values.storages import STORAGES, is_swept
 from lakeplan.values.sweep import LAKEPLAN_PREFIX, Versions
 
 WORKERS = 8
 DATA = b'{"written_by": "lakeplan doctor"}\n'
 PREPARE = "retention:PrepareGarbageCollectionUncommitted"
-NOT_SWEPT = ("gs://", "mem://")
-GRANTS = {
-    "list objects": "s3:ListBucket, or Azure's list",
-    "write objects": "s3:PutObject, or Azure's create and write",
-    "read objects": "s3:GetObject, or Azure's read",
-    "copy objects": "s3:GetObjectTagging and s3:PutObjectTagging, or Azure's read and write (and tags)",
-    "delete objects": "s3:DeleteObject (for versions: all also s3:ListBucketVersions and "
-    "s3:DeleteObjectVersion), or Azure's delete",
-}
 
 
 @dataclass(frozen=True)
@@ -89,7 +81,7 @@ def _look(desired: DesiredRepository, live: Mapping[str, Repository], doctor: Sw
         yield Found("namespace of its own", "fail", text, "move one of them to a namespace of its own")
     else:
         yield Found("namespace of its own", "ok", "no other visible repository lies in it")
-    if namespace.startswith(NOT_SWEPT):
+    if not is_swept(namespace):
         text = f"lakeplan does not sweep {namespace.partition('://')[0]}:// namespaces"
         yield Found("storage settings", "fail", text, "reclaim storage with the official collector")
         return
@@ -115,7 +107,8 @@ def _tried(name: str, ask: Callable[[], object]) -> Found:
     try:
         ask()
     except StorageDenied as error:
-        return of_error(name, error, f"grant {GRANTS[name]}; {POLICIES}")
+        grants = ", or ".join(kind.grants[name] for kind in STORAGES if name in kind.grants)
+        return of_error(name, error, f"grant {grants}; {POLICIES}")
     except LakeplanError as error:
         return of_error(name, error)
     return Found(name, "ok", "works")

@@ -11,6 +11,7 @@ import yaml
 from lakeplan.errors import CredentialsError
 from lakeplan.limits import KIB, read_file
 from lakeplan.values.desired import ServerConfig
+from lakeplan.values.storages import BUCKET_SCHEMES
 from lakeplan.values.urls import (
     BadUrl,
     parse_bucket_url,
@@ -186,7 +187,6 @@ the address in its one form. Without a terminal there is none."""
 
 STATE_URL = "LAKEPLAN_STATE_URL"
 SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
-BUCKETS = frozenset({"s3", "gs"})
 
 
 def variable(server: str, suffix: str) -> str:
@@ -287,8 +287,8 @@ def normalise_url(url: str, *, what: str = "") -> str:
     if scheme in ("http", "https"):
         return normalise_endpoint(text, what=what)
     try:
-        if scheme in BUCKETS:
-            found = parse_bucket_url(text, BUCKETS)
+        if scheme in BUCKET_SCHEMES:
+            found = parse_bucket_url(text, BUCKET_SCHEMES)
             return f"{found.scheme}://{found.bucket}/{found.prefix}".rstrip("/")
         return parse_folder_url(text)
     except BadUrl as error:

@@ -25,15 +25,8 @@ from lakeplan.lakefs.transport import (
     read_whole,
 )
 from lakeplan.values.bodies import TooSlow, within
+from lakeplan.values.storages import BUCKET_SCHEMES, storage_of
 from lakeplan.values.urls import BadUrl, WebUrl, parse_bucket_url, parse_signed_url, parse_web_url, scheme_of
-
-_AWS = re.compile(
-    r"(?:(?P<bucket>[a-z0-9.-]+)\.)?s3(?:[.-](?:dualstack\.)?[a-z0-9-]+)?\.amazonaws\.com(?:\.cn)?", re.ASCII
-)
-_GOOGLE = "storage.googleapis.com"
-_AZURE = re.compile(
-    r"[a-z0-9]{3,24}\.blob\.core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)", re.ASCII
-)
 
 
 def may_follow(target: str, *, server: str, namespace: str, bound: Sequence[str] = ()) -> bool:
@@ -53,28 +46,29 @@ def may_follow(target: str, *, server: str, namespace: str, bound: Sequence[str]
 
 
 def _is_vendors(found: WebUrl, target: str, namespace: str, bucket: str) -> bool:
+    kind = storage_of(namespace)
+    if kind is None or kind.hosts is None:
+        return False
     if not bucket:
         try:
             place = parse_web_url(namespace)
         except BadUrl:
             return False
-        return found.origin == place.origin and _AZURE.fullmatch(place.host) is not None
+        return found.origin == place.origin and kind.hosts.fullmatch(place.host) is not None
     parts = [unquote(part) for part in re.split(r"[?#]", target.partition("://")[2])[0].split("/")]
     if "." in parts or ".." in parts:
         # Programs remove such parts before the request, and so request another bucket.
         return False
     first = parts[1] if len(parts) > 1 else ""
-    if scheme_of(namespace) == "gs":
-        return found.host == f"{bucket}.{_GOOGLE}" or (found.host == _GOOGLE and first == bucket)
-    match = _AWS.fullmatch(found.host)
+    match = kind.hosts.fullmatch(found.host)
     return match is not None and (match["bucket"] or first) == bucket
 
 
 def _bucket(namespace: str) -> str:
     """ "" for a namespace that has none."""
-    if scheme_of(namespace) not in ("s3", "gs"):
+    if scheme_of(namespace) not in BUCKET_SCHEMES:
         return ""
-    return parse_bucket_url(namespace, {"s3", "gs"}).bucket
+    return parse_bucket_url(namespace, BUCKET_SCHEMES).bucket
 
 
 def _with_host(place: WebUrl, host: str) -> WebUrl:

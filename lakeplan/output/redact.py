@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lakeplan.values.redaction import is_digest, path_digest
+from lakeplan.values.storages import STORAGES, UrlForm
 
 if TYPE_CHECKING:
     from lakeplan.values.plan import Plan
@@ -38,9 +39,12 @@ _PLAN_PARTS = frozenset({"impact", "gates", "warnings", "failure", "storage_name
 """What of a plan file may be redacted: an apply compares all else with the servers and the tree."""
 
 _END = r"[^\s'\"`,;()\[\]{}<>|]*"
-_URL = re.compile(
-    rf"\b(?:s3a?|gs|az|azure|abfss?|wasbs?|file|local|mem)://{_END}|https?://[^\s/]*\.blob\.{_END}"
-)
+_SCHEMES = {
+    *(s for kind in STORAGES if kind.form is not UrlForm.WEB for s in kind.schemes),
+    *(s for kind in STORAGES for s in kind.hadoop_schemes),
+    *("az", "azure"),
+}
+_URL = re.compile(rf"\b(?:{'|'.join(sorted(_SCHEMES))})://{_END}|https?://[^\s/]*\.blob\.{_END}")
 _KEY = re.compile(rf"(?<![\w./-])(?:data|_lakefs|_lakeplan)/{_END}")
 _HOLD = re.compile(r"(?<=holds\[prefix )[^\]]+(?=\])")
 

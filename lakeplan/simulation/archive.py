@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lakeplan.errors import LakeplanError
 from lakeplan.values.local import SHARED, write_file
+from lakeplan.values.storages import STORAGES
 
 EXECUTOR_PACKAGES = (
     "pyspark",
@@ -19,8 +20,7 @@ EXECUTOR_PACKAGES = (
     "numpy",
     "cramjam",
     "google-crc32c",
-    "boto3",
-    "azure-storage-blob",
+    *(package for kind in STORAGES for package in kind.packages),
     "requests",
 )
 """What workers import besides lakeplan; a zip cannot carry them, because most are compiled."""

@@ -1,10 +1,140 @@
-"""The one way to open a storage namespace."""
+"""The one way to open a namespace or a store of documents: what opens each kind of storage.
+
+The vendors' libraries take most of a second to import, so each opener imports its own when it is used.
+"""
 
 from __future__ import annotations
 
-from lakeplan.stores.folder import FolderReader, FolderStore
-from lakeplan.stores.protocols import NamespaceReader, SweepStore
-from lakeplan.stores.urls import FolderLocation, S3Location, parse_location
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from lakeplan.errors import StorageError
+from lakeplan.stores.protocols import NamespaceReader, StateWriter, SweepStore
+from lakeplan.stores.urls import (
+    AzureLocation,
+    FolderLocation,
+    Location,
+    S3Location,
+    parse_azure_location,
+    parse_folder_location,
+    parse_s3_location,
+)
+from lakeplan.values.storages import BY_SCHEME
+from lakeplan.values.urls import scheme_of, shown_url
+
+L = TypeVar("L", bound=Location)
+
+
+@dataclass(frozen=True)
+class Access:
+    """``endpoint_url`` and ``region`` win over the environment's, for stores that have them. The seconds
+    limit each connection and each wait for an answer; None is the store's own limit."""
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    connect_seconds: float | None = None
+    read_seconds: float | None = None
+
+
+class Opener(ABC, Generic[L]):
+    """What opens one kind of storage. No request is made before the first one of what it opened."""
+
+    @abstractmethod
+    def parse(self, url: str) -> L:
+        """Raises StorageError for a URL that is refused; credentials in it are not repeated."""
+
+    @abstractmethod
+    def reader(self, location: L, access: Access) -> NamespaceReader: ...
+
+    @abstractmethod
+    def store(self, location: L, access: Access) -> SweepStore: ...
+
+    @abstractmethod
+    def documents(self, location: L, access: Access) -> StateWriter: ...
+
+
+class FolderOpener(Opener[FolderLocation]):
+    def parse(self, url: str) -> FolderLocation:
+        return parse_folder_location(url)
+
+    def reader(self, location: FolderLocation, access: Access) -> NamespaceReader:
+        from lakeplan.stores.folder import FolderReader
+
+        return FolderReader(location.path)
+
+    def store(self, location: FolderLocation, access: Access) -> SweepStore:
+        from lakeplan.stores.folder import FolderStore
+
+        return FolderStore(location.path)
+
+    def documents(self, location: FolderLocation, access: Access) -> StateWriter:
+        from lakeplan.stores.documents_folder import FolderState
+
+        return FolderState(location.path)
+
+
+class S3Opener(Opener[S3Location]):
+    def parse(self, url: str) -> S3Location:
+        return parse_s3_location(url)
+
+    def reader(self, location: S3Location, access: Access) -> NamespaceReader:
+        from lakeplan.stores.s3_reader import S3Reader
+
+        return S3Reader(location, endpoint_url=access.endpoint_url, region=access.region)
+
+    def store(self, location: S3Location, access: Access) -> SweepStore:
+        from lakeplan.stores.s3 import S3Store
+
+        return S3Store(
+            location,
+            endpoint_url=access.endpoint_url,
+            region=access.region,
+            connect_seconds=access.connect_seconds,
+            read_seconds=access.read_seconds,
+        )
+
+    def documents(self, location: S3Location, access: Access) -> StateWriter:
+        from lakeplan.stores.documents_s3 import S3State
+
+        return S3State(location, endpoint_url=access.endpoint_url, region=access.region)
+
+
+class AzureOpener(Opener[AzureLocation]):
+    def parse(self, url: str) -> AzureLocation:
+        return parse_azure_location(url)
+
+    def reader(self, location: AzureLocation, access: Access) -> NamespaceReader:
+        from lakeplan.stores.azure_client import AzureReader
+
+        return AzureReader(location)
+
+    def store(self, location: AzureLocation, access: Access) -> SweepStore:
+        from lakeplan.stores.azure import AzureStore
+
+        return AzureStore(location, connect_seconds=access.connect_seconds, read_seconds=access.read_seconds)
+
+    def documents(self, location: AzureLocation, access: Access) -> StateWriter:
+        from lakeplan.stores.documents_azure import AzureState
+
+        return AzureState(location)
+
+
+OPENERS: Mapping[str, Opener[Any]] = {"folder": FolderOpener(), "s3": S3Opener(), "azure": AzureOpener()}
+"""By the names of ``lakeplan.values.storages``."""
+_WORD = re.compile(r"[A-Za-z0-9._/-]{1,100}", re.ASCII)
+
+
+def parse_location(url: str) -> Location:
+    """Takes a URL apart: ``file:///…`` or an absolute path, ``s3://bucket/prefix``, or an Azure blob URL.
+
+    Raises StorageError for any other kind, by its name, and for what ``values.urls`` refuses: a user,
+    a password or a query (a SAS) among it. Their text is not repeated in the message.
+    """
+    location: Location = _opener(url).parse(url)
+    return location
 
 
 def open_namespace(
@@ -19,17 +149,8 @@ def open_namespace(
 
     Raises StorageError for a URL that is none of these or that carries credentials.
     """
-    location = parse_location(url)
-    if isinstance(location, FolderLocation):
-        return FolderReader(location.path)
-    # The vendors' libraries take most of a second to import: only commands that need one pay for it.
-    if isinstance(location, S3Location):
-        from lakeplan.stores.s3_reader import S3Reader
-
-        return S3Reader(location, endpoint_url=endpoint_url, region=region)
-    from lakeplan.stores.azure_client import AzureReader
-
-    return AzureReader(location)
+    opener = _opener(url)
+    return opener.reader(opener.parse(url), Access(endpoint_url, region))
 
 
 def open_sweep_store(
@@ -45,19 +166,39 @@ def open_sweep_store(
     ``connect_seconds`` and ``read_seconds`` limit each connection and each wait for an answer of S3 or Azure
     (default 10 and 60). Raises StorageError for a URL of another kind (``gs://`` among them).
     """
-    location = parse_location(url)
-    if isinstance(location, FolderLocation):
-        return FolderStore(location.path)
-    if isinstance(location, S3Location):
-        from lakeplan.stores.s3 import S3Store
+    opener = _opener(url)
+    return opener.store(opener.parse(url), Access(endpoint_url, region, connect_seconds, read_seconds))
 
-        return S3Store(
-            location,
-            endpoint_url=endpoint_url,
-            region=region,
-            connect_seconds=connect_seconds,
-            read_seconds=read_seconds,
+
+def open_state(url: str, *, endpoint_url: str | None = None, region: str | None = None) -> StateWriter:
+    """The store of documents at ``url`` (the kinds of ``open_namespace``); nothing is made before the first
+    write.
+
+    Records are small and never empty. A version is opaque: it comes from ``read`` or ``write`` and goes back
+    into ``write`` or ``delete``. Raises StorageError for a URL of another kind.
+    """
+    opener = _opener(url)
+    return opener.documents(opener.parse(url), Access(endpoint_url, region))
+
+
+def _opener(url: str) -> Opener[Any]:
+    if url.startswith("/"):
+        return OPENERS["folder"]
+    scheme = scheme_of(url)
+    if scheme is None:
+        raise StorageError(
+            "a storage URL has a scheme, or is an absolute path",
+            where=url if _WORD.fullmatch(url) else shown_url(url),
+            hint="for example file:///data/repo, s3://bucket/repo",
         )
-    from lakeplan.stores.azure import AzureStore
-
-    return AzureStore(location, connect_seconds=connect_seconds, read_seconds=read_seconds)
+    kind = BY_SCHEME.get(scheme)
+    if kind is None:
+        raise StorageError(
+            f"unknown kind of storage {scheme}://",
+            where=shown_url(url),
+            hint="file://, s3:// or https://<account>.blob…",
+        )
+    if kind.refusal is not None:
+        message, hint = kind.refusal
+        raise StorageError(message, where=shown_url(url), hint=hint)
+    return OPENERS[kind.name]

@@ -6,10 +6,11 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 from lakeplan.errors import StorageError
+from lakeplan.values.storages import AZURE_SUFFIXES
 from lakeplan.values.urls import (
     BadUrl,
     WebUrl,
@@ -17,15 +18,12 @@ from lakeplan.values.urls import (
     parse_folder_url,
     parse_local_url,
     parse_web_url,
-    scheme_of,
     shown_url,
 )
 
 T = TypeVar("T")
 
-AZURE_SUFFIXES = (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net")
 AZURE_EXAMPLE = "https://<account>.blob.core.windows.net/<container>/<path>"
-_WORD = re.compile(r"[A-Za-z0-9._/-]{1,100}", re.ASCII)
 _NAME = re.compile(r"\$(root|web|logs)|[a-z0-9](-?[a-z0-9]){0,62}", re.ASCII)
 
 
@@ -81,7 +79,11 @@ class AzureLocation:
         return f"{self.prefix}/" if self.prefix else ""
 
 
-Location = FolderLocation | S3Location | AzureLocation
+class Location(Protocol):
+    """Where something is, without credentials."""
+
+    @property
+    def url(self) -> str: ...
 
 
 class Opened:
@@ -101,63 +103,18 @@ class Opened:
         return f"{self._url}/{key}"
 
 
-def parse_location(url: str) -> Location:
-    """Takes a URL apart: ``file:///…`` or an absolute path, ``s3://bucket/prefix``, or an Azure blob URL.
-
-    Raises StorageError for any other kind, by its name, and for what ``values.urls`` refuses: a user,
-    a password or a query (a SAS) among it. Their text is not repeated in the message.
-    """
-    if url.startswith("/"):
-        return FolderLocation(_strict(parse_folder_url, url, "/absolute/path"))
-    scheme = scheme_of(url)
-    if scheme is None:
-        raise StorageError(
-            "a storage URL has a scheme, or is an absolute path",
-            where=url if _WORD.fullmatch(url) else shown_url(url),
-            hint="for example file:///data/repo, s3://bucket/repo",
-        )
-    if scheme == "file":
-        return FolderLocation(_strict(parse_folder_url, url, "file:///absolute/path"))
-    if scheme == "s3":
-        found = _strict(parse_bucket_url, url, "s3://bucket/prefix")
-        return S3Location(found.bucket, found.prefix)
-    if scheme in ("https", "http"):
-        return _azure(url)
-    if scheme == "gs":
-        raise StorageError(
-            "Google Cloud Storage (gs://) cannot be read directly",
-            where=shown_url(url),
-            hint="plan reads its metadata through the lakeFS API; simulate needs file://, s3:// or Azure",
-        )
-    if scheme in ("local", "mem"):
-        raise StorageError(
-            f"{scheme}:// names a place inside a lakeFS server",
-            where=shown_url(url),
-            hint="give the folder that holds it as file:///…",
-        )
-    raise StorageError(
-        f"unknown kind of storage {scheme}://",
-        where=shown_url(url),
-        hint="file://, s3:// or https://<account>.blob…",
-    )
+def parse_folder_location(url: str) -> FolderLocation:
+    """Of ``file:///…`` or an absolute path. Raises StorageError, as do the two below."""
+    example = "/absolute/path" if url.startswith("/") else "file:///absolute/path"
+    return FolderLocation(_strict(parse_folder_url, url, example))
 
 
-def folder_of(namespace: str, root: str) -> str:
-    """The folder of a ``local://`` namespace below a server's own folder ``root``. Raises StorageError for
-    one that leads out of it, by ``..`` or through a symbolic link."""
-    top = os.path.abspath(root)
-    folder = os.path.join(top, *_strict(parse_local_url, namespace, "local://folder"))
-    real = os.path.realpath(top)
-    if os.path.commonpath((os.path.realpath(folder), real)) != real:
-        raise StorageError(
-            "the namespace leads out of the server's folder through a symbolic link",
-            where=shown_url(namespace),
-            hint="check storages.*.path in the tree",
-        )
-    return folder
+def parse_s3_location(url: str) -> S3Location:
+    found = _strict(parse_bucket_url, url, "s3://bucket/prefix")
+    return S3Location(found.bucket, found.prefix)
 
 
-def _azure(url: str) -> AzureLocation:
+def parse_azure_location(url: str) -> AzureLocation:
     found = _strict(parse_web_url, url, AZURE_EXAMPLE)
     parts = list(found.parts)
     root = found.origin
@@ -174,6 +131,21 @@ def _azure(url: str) -> AzureLocation:
     if not _NAME.fullmatch(parts[0]) or not _NAME.fullmatch(account):
         raise StorageError("not the name of a container or an account", where=shown_url(url))
     return AzureLocation(root, account, parts[0], "/".join(parts[1:]))
+
+
+def folder_of(namespace: str, root: str) -> str:
+    """The folder of a ``local://`` namespace below a server's own folder ``root``. Raises StorageError for
+    one that leads out of it, by ``..`` or through a symbolic link."""
+    top = os.path.abspath(root)
+    folder = os.path.join(top, *_strict(parse_local_url, namespace, "local://folder"))
+    real = os.path.realpath(top)
+    if os.path.commonpath((os.path.realpath(folder), real)) != real:
+        raise StorageError(
+            "the namespace leads out of the server's folder through a symbolic link",
+            where=shown_url(namespace),
+            hint="check storages.*.path in the tree",
+        )
+    return folder
 
 
 def _azure_account(found: WebUrl) -> str | None:

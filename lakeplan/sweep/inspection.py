@@ -269,7 +269,7 @@ def _concerns(site: Site, server: str, repository: Repository) -> bool:
         return repository.id != site.desired.name
     if all(other.name != server for other, _ in site.other_servers):
         return False
-    return place_of(repository.storage_namespace).scheme == place_of(site.repository.storage_namespace).scheme
+    return place_of(repository.storage_namespace).kind == place_of(site.repository.storage_namespace).kind
 
 
 def _of_site(site: Site, servers: Mapping[str, _Server]) -> Others | LakeplanError:

@@ -18,6 +18,7 @@ from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
+from lakeplan.values.storages import STORAGES, UrlForm
 from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, MarkClass, SweepSettings, Versions
 
 MIN_BACKOFF_SECONDS = 1.0
@@ -165,23 +166,23 @@ def min_age_seconds(*, cutoff: datetime, now: datetime) -> int:
     return max(1, ceil((now - cutoff).total_seconds()) + START_SECONDS)
 
 
-_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "http": "azure", "https": "azure"} | dict.fromkeys(
-    ("abfs", "abfss", "wasb", "wasbs"), "azure"
-)
+_KIND_BY_SCHEME = {scheme: kind.name for kind in STORAGES for scheme in (*kind.schemes, *kind.hadoop_schemes)}
+_BY_ACCOUNT = frozenset(kind.name for kind in STORAGES if kind.form is UrlForm.WEB)
 
 
 @dataclass(frozen=True)
 class Place:
-    """A namespace taken apart. ``store`` is the account of an Azure URL, else ""; an endpoint of S3 is not in
-    its URL. ``parts`` begin with the bucket or container."""
+    """A namespace taken apart. ``kind`` is the storage's, or a scheme that none has. ``store`` is the account
+    of an Azure URL, else ""; an endpoint of S3 is not in its URL. ``parts`` begin with the bucket or
+    container."""
 
-    scheme: str
+    kind: str
     store: str
     parts: tuple[str, ...]
 
     def how(self, other: Place, *, any_store: bool) -> str:
         """How another namespace lies to this one, in words; "" where they have nothing in common."""
-        if self.scheme != other.scheme or not (any_store or self.store == other.store):
+        if self.kind != other.kind or not (any_store or self.store == other.store):
             return ""
         shorter = min(len(self.parts), len(other.parts))
         if self.parts[:shorter] != other.parts[:shorter]:
@@ -214,23 +215,23 @@ def overlapping(
 def places(url: str) -> tuple[Place, ...]:
     """The place that a namespace means, and others that it may mean: a server drops a query and decodes
     escapes, and some stores resolve ``..``."""
-    scheme, rest = _taken_apart(url)
+    kind, rest = _taken_apart(url)
     cut = rest.partition("?")[0]
     texts = (rest, cut, unquote(cut))
     both = [parts for text in texts for parts in (_plain(text), resolved(text))]
-    return tuple(dict.fromkeys(_place(scheme, parts) for parts in both))
+    return tuple(dict.fromkeys(_place(kind, parts) for parts in both))
 
 
 @lru_cache(maxsize=4096)
 def place_of(url: str) -> Place:
     """The place that a namespace most probably means."""
-    scheme, rest = _taken_apart(url)
-    return _place(scheme, resolved(unquote(rest.partition("?")[0])))
+    kind, rest = _taken_apart(url)
+    return _place(kind, resolved(unquote(rest.partition("?")[0])))
 
 
 def _taken_apart(url: str) -> tuple[str, str]:
     scheme, separator, rest = url.partition("://")
-    return (_SAME_SCHEME.get(scheme.lower(), scheme.lower()), rest) if separator else ("", url)
+    return (_KIND_BY_SCHEME.get(scheme.lower(), scheme.lower()), rest) if separator else ("", url)
 
 
 def resolved(path: str) -> list[str]:
@@ -248,19 +249,19 @@ def _plain(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-def _place(scheme: str, parts: list[str]) -> Place:
+def _place(kind: str, parts: list[str]) -> Place:
     if not parts:
-        return Place(scheme, "", ())
+        return Place(kind, "", ())
     user, at, host = parts[0].lower().rpartition("@")
-    if scheme != "azure":
-        return Place(scheme, "", (host, *parts[1:]))
+    if kind not in _BY_ACCOUNT:
+        return Place(kind, "", (host, *parts[1:]))
     name = host.partition(":")[0]
     if (
         name == "localhost" or name.replace(".", "").isdigit() or "[" in name
     ):  # Azurite: the account is in the path
-        return Place(scheme, *((parts[1], tuple(parts[2:])) if len(parts) > 1 else ("", ())))
+        return Place(kind, *((parts[1], tuple(parts[2:])) if len(parts) > 1 else ("", ())))
     container = (user,) if at else ()
-    return Place(scheme, name.partition(".")[0], (*container, *parts[1:]))
+    return Place(kind, name.partition(".")[0], (*container, *parts[1:]))
 
 
 def lowered(before: GcRules | None, after: GcRules) -> bool:

@@ -14,13 +14,11 @@ from lakeplan.tree.yaml import Node, NodeCount, Problems, parse_yaml
 from lakeplan.tree.yaml import NodePath as ProblemPath
 from lakeplan.values.desired import Source
 from lakeplan.values.local import LeadsOut, inside
+from lakeplan.values.storages import storage_of
 from lakeplan.values.urls import (
     BadUrl,
-    parse_bucket_url,
     parse_folder_url,
     parse_local_url,
-    parse_web_url,
-    scheme_of,
 )
 
 ROOT_FILE = "lakeplan.yaml"
@@ -206,10 +204,8 @@ def why_no_state(url: str) -> str | None:
     try:
         if relative is not None:
             parse_local_url(f"local://{relative}")
-        elif (scheme := scheme_of(url)) == "s3":
-            parse_bucket_url(url)
-        elif scheme in ("http", "https"):
-            parse_web_url(url)
+        elif (kind := storage_of(url)) is not None and kind.holds_documents:
+            kind.check_url(url)
         else:
             parse_folder_url(url)
     except BadUrl as error:

@@ -29,9 +29,11 @@ from lakeplan.values.desired import (
     Source,
     StorageConfig,
 )
+from lakeplan.values.storages import STORAGES
 from lakeplan.values.urls import BadUrl, parse_bucket_url, parse_web_url
 
 Engine = Literal["server", "lakeplan", "none"]
+WITH_INVENTORY = frozenset(kind.name for kind in STORAGES if kind.has_inventory)
 EXAMPLE = "https://lakefs.example.com"
 COST = "cost_per_gb_month"
 VARIABLE_PREFIX = "LAKEPLAN_VAR_"
@@ -146,7 +148,7 @@ class ServersReader:
         if kind == "local" and "path" not in node.items:
             self._problems.add(node.source, path, "a local storage needs its path")
         return StorageConfig(
-            type=cast(Literal["s3", "azure", "local"], kind),
+            type=kind or "",
             endpoint_url=self._url(node, path),
             region=self._region(node, path),
             path=self._text(node, "path", path),
@@ -159,7 +161,7 @@ class ServersReader:
         if url is None:
             return None
         at = node.items["inventory"].source
-        if kind != "s3":
+        if kind not in WITH_INVENTORY:
             self._problems.add(at, (*path, "inventory"), "only a storage of the type s3 has an S3 inventory")
         try:
             if not parse_bucket_url(url).prefix.endswith("/manifest.json"):

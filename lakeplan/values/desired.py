@@ -127,7 +127,8 @@ INVENTORY_MAX_AGE_SECONDS = 8 * 86_400
 
 @dataclass(frozen=True)
 class StorageConfig:
-    type: Literal["s3", "azure", "local"]
+    type: str
+    """A name of ``lakeplan.values.storages`` that the tree can describe."""
     endpoint_url: str | None = None
     region: str | None = None
     path: str | None = None

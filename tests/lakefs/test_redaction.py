@@ -16,8 +16,7 @@ from lakeplan.lakefs.client import connect
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import Clock
 from lakeplan.lakefs.writers import connect_rules_writer
-from lakeplan.stores.documents import open_state
-from lakeplan.stores.open import open_namespace
+from lakeplan.stores.open import open_namespace, open_state
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.rules import GcRules
 from tests.lakefs.conftest import Answer, Scripted, Seen

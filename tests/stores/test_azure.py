@@ -9,9 +9,9 @@ from azure.storage.blob import ContainerClient
 
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.azure_client import find_credential
-from lakeplan.stores.open import open_namespace
+from lakeplan.stores.open import open_namespace, parse_location
 from lakeplan.stores.protocols import NamespaceReader
-from lakeplan.stores.urls import AzureLocation, parse_location
+from lakeplan.stores.urls import AzureLocation
 from tests.lakefs.conftest import Answer, Scripted
 from tests.stores.storage_contract import Put, StorageContract
 

@@ -16,12 +16,11 @@ from lakeplan.simulation.cache import FolderCache
 from lakeplan.stores.azure_changes import AzureDeleter
 from lakeplan.stores.azure_client import AzureClient
 from lakeplan.stores.bounded import bounded_pages
-from lakeplan.stores.documents import open_state
-from lakeplan.stores.open import open_namespace, open_sweep_store
+from lakeplan.stores.open import open_namespace, open_state, open_sweep_store, parse_location
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.stores.s3_client import S3Client
 from lakeplan.stores.s3_delete import S3Deleter
-from lakeplan.stores.urls import AzureLocation, S3Location, parse_location
+from lakeplan.stores.urls import AzureLocation, S3Location
 from lakeplan.values.sweep import Deletion
 from tests.dripping import serving
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.errors import StorageDenied, StorageNotFound
-from lakeplan.stores.documents import open_state
+from lakeplan.stores.open import open_state
 from tests.stores.documents_contract import Open, StateContract, count_winners
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from lakeplan.errors import StorageError
-from lakeplan.stores.documents import open_state
+from lakeplan.stores.open import open_state
 from tests.stores.documents_contract import Open, StateContract, count_winners
 
 COUNTER = """
 import sys
-from lakeplan.stores.documents import open_state
+from lakeplan.stores.open import open_state
 from lakeplan.errors import WriteConflict
 state = open_state(sys.argv[1])
 for _ in range(int(sys.argv[2])):
@@ -30,7 +30,7 @@ for _ in range(int(sys.argv[2])):
 
 WRITER = """
 import sys
-from lakeplan.stores.documents import open_state
+from lakeplan.stores.open import open_state
 state = open_state(sys.argv[1])
 found = state.read("record")
 version = found.version if found else None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.errors import StorageError
-from lakeplan.stores.documents import open_state
+from lakeplan.stores.open import open_state
 
 
 @pytest.mark.parametrize("url", ["gs://bucket/x", "lakeplan", "https://example.com/x", "s3://K:SECRET@b/x"])

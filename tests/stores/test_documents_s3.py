@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, WriteConflict
-from lakeplan.stores.documents import open_state
+from lakeplan.stores.open import open_state
 from tests.stores.documents_contract import Open, StateContract
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from lakeplan.errors import StorageError
-from lakeplan.stores.urls import AzureLocation, FolderLocation, S3Location, folder_of, parse_location
+from lakeplan.stores.open import parse_location
+from lakeplan.stores.urls import AzureLocation, FolderLocation, S3Location, folder_of
 
 
 @pytest.mark.parametrize(

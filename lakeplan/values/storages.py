@@ -1,0 +1,147 @@
+"""Every kind of storage, declared once: how its URLs read, what lakeplan does there and what that takes.
+
+``lakeplan.stores.open`` has what opens each of them, by the same names. What one bucket can do (versions,
+conditional puts, soft delete) only the store itself knows: ``SweepStore.facts`` asks it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from lakeplan.values.urls import parse_bucket_url, parse_folder_url, parse_web_url, scheme_of
+
+
+class UrlForm(Enum):
+    """How the URLs of a kind are made."""
+
+    BUCKET = "scheme://bucket/prefix"
+    WEB = "https://account.host/container/path"
+    FOLDER = "file:///path"
+    SERVER = "a place that only the server knows"
+
+
+@dataclass(frozen=True)
+class StorageKind:
+    """``name`` is the kind's ``type`` in the tree, where the tree can describe it (``in_tree``)."""
+
+    name: str
+    schemes: tuple[str, ...]
+    form: UrlForm
+    hadoop_schemes: tuple[str, ...] = ()
+    """By which Hadoop's programs, and namespaces that were made for them, name the same storage."""
+    in_tree: bool = True
+    refusal: tuple[str, str] | None = None
+    """Message and hint for a URL that lakeplan cannot open; None where it can."""
+    hosts: re.Pattern[str] | None = None
+    """The vendor's own hosts. A group ``bucket`` is the bucket, where a host begins with it."""
+    has_inventory: bool = False
+    """Whether it delivers an S3 inventory."""
+    grants: Mapping[str, str] = field(default_factory=dict)
+    """What to grant for each action of a sweep, as ``doctor`` names them."""
+    packages: tuple[str, ...] = ()
+    """What Spark's workers import to read it."""
+
+    @property
+    def is_swept(self) -> bool:
+        return self.in_tree or self.refusal is None
+
+    @property
+    def holds_documents(self) -> bool:
+        """Whether state and caches can be there."""
+        return self.refusal is None
+
+    def check_url(self, url: str) -> None:
+        """Raises BadUrl for a URL of this kind that two programs could read differently."""
+        if self.form is UrlForm.BUCKET:
+            parse_bucket_url(url, self.schemes)
+        elif self.form is UrlForm.WEB:
+            parse_web_url(url)
+        else:
+            parse_folder_url(url)
+
+
+AZURE_SUFFIXES = (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net")
+_IN_A_SERVER = "give the folder that holds it as file:///…"
+
+STORAGES = (
+    StorageKind(
+        "s3",
+        ("s3",),
+        UrlForm.BUCKET,
+        hadoop_schemes=("s3a", "s3n"),
+        hosts=re.compile(
+            r"(?:(?P<bucket>[a-z0-9.-]+)\.)?s3(?:[.-](?:dualstack\.)?[a-z0-9-]+)?\.amazonaws\.com(?:\.cn)?",
+            re.ASCII,
+        ),
+        has_inventory=True,
+        grants={
+            "list objects": "s3:ListBucket",
+            "write objects": "s3:PutObject",
+            "read objects": "s3:GetObject",
+            "copy objects": "s3:GetObjectTagging and s3:PutObjectTagging",
+            "delete objects": "s3:DeleteObject (for versions: all also s3:ListBucketVersions and "
+            "s3:DeleteObjectVersion)",
+        },
+        packages=("boto3",),
+    ),
+    StorageKind(
+        "azure",
+        ("https", "http"),
+        UrlForm.WEB,
+        hadoop_schemes=("abfs", "abfss", "wasb", "wasbs"),
+        hosts=re.compile(
+            "[a-z0-9]{3,24}(?:" + "|".join(re.escape(suffix) for suffix in AZURE_SUFFIXES) + ")", re.ASCII
+        ),
+        grants={
+            "list objects": "Azure's list",
+            "write objects": "Azure's create and write",
+            "read objects": "Azure's read",
+            "copy objects": "Azure's read and write (and tags)",
+            "delete objects": "Azure's delete",
+        },
+        packages=("azure-storage-blob",),
+    ),
+    StorageKind(
+        "local",
+        ("local",),
+        UrlForm.SERVER,
+        refusal=("local:// names a place inside a lakeFS server", _IN_A_SERVER),
+    ),
+    StorageKind("folder", ("file",), UrlForm.FOLDER, in_tree=False),
+    StorageKind(
+        "gcs",
+        ("gs",),
+        UrlForm.BUCKET,
+        in_tree=False,
+        refusal=(
+            "Google Cloud Storage (gs://) cannot be read directly",
+            "plan reads its metadata through the lakeFS API; simulate needs file://, s3:// or Azure",
+        ),
+        hosts=re.compile(r"(?:(?P<bucket>[a-z0-9._-]+)\.)?storage\.googleapis\.com", re.ASCII),
+    ),
+    StorageKind(
+        "memory",
+        ("mem",),
+        UrlForm.SERVER,
+        in_tree=False,
+        refusal=("mem:// names a place inside a lakeFS server", _IN_A_SERVER),
+    ),
+)
+BY_SCHEME: Mapping[str, StorageKind] = {scheme: kind for kind in STORAGES for scheme in kind.schemes}
+BY_NAME: Mapping[str, StorageKind] = {kind.name: kind for kind in STORAGES}
+BUCKET_SCHEMES = frozenset(scheme for scheme, kind in BY_SCHEME.items() if kind.form is UrlForm.BUCKET)
+
+
+def storage_of(url: str) -> StorageKind | None:
+    """The kind of storage of a namespace or another URL; None for a scheme that no kind has."""
+    return BY_SCHEME.get(scheme_of(url) or "")
+
+
+def is_swept(namespace: str) -> bool:
+    """Whether lakeplan can sweep namespaces of this kind. One of an unknown kind is refused when it is
+    opened, with the reason."""
+    kind = storage_of(namespace)
+    return kind is None or kind.is_swept
