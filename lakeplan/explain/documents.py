@@ -14,6 +14,7 @@ from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import NEVER_EXPIRES, limit_us
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.rules import RulesBody
 
 SHOWN = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -152,7 +153,7 @@ class WhatRow(TypedDict):
 
 class RuleSetRow(TypedDict):
     name: RuleSetName
-    rules: dict[str, object] | None
+    rules: RulesBody | None
 
 
 class ReadRow(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import Literal, TypedDict
 from zoneinfo import ZoneInfo
 
 from lakeplan.errors import LakeplanError
@@ -26,18 +26,70 @@ from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import NEVER_EXPIRES, NEVER_KEPT, documented_verdict
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Cleared, DesiredRepository, Source
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import GcRules, RulesBody
 
-Row = dict[str, Any]
+
+class GraphRow(TypedDict):
+    """One commit of the drawn graph. ``expected``: what the test wants instead of ``found``."""
+
+    lanes: str
+    commit: str
+    age_seconds: int
+    branches: list[str]
+    tags: list[str]
+    merges: list[str]
+    found: Fate
+    expected: Fate | None
+    why: str
+
+
+class FailureRow(TypedDict):
+    """``kind`` ``rules``: the rules could not be told."""
+
+    kind: Literal["commit", "object", "days", "rules"]
+    message: str
+    why: str
+    ref: str | None
+    expected: Fate | None
+    found: Fate | None
+    line: int | None
+    column: int | None
+
+
+class ResultRow(TypedDict):
+    """One test. ``entry`` None: its repository could not be resolved."""
+
+    name: str
+    file: str
+    line: int
+    column: int
+    repository: str
+    entry: str | None
+    as_of: str
+    judge: Literal["server", "documented"]
+    rules: RulesBody | None
+    passed: bool
+    checks: int
+    failures: list[FailureRow]
+    graph: list[GraphRow]
+
+
+class PolicyTestDocument(TypedDict):
+    """``schemas/test.v1.json``."""
+
+    format: Literal["lakeplan.test/v1"]
+    tests: list[ResultRow]
+    passed: int
+    failed: int
 
 
 def result_document(
     test: PolicyTest,
     repository: DesiredRepository | None,
     rules: GcRules | None,
-    rows: Sequence[Row],
-    failures: Sequence[dict[str, Any]],
-) -> dict[str, Any]:
+    rows: Sequence[GraphRow],
+    failures: Sequence[FailureRow],
+) -> ResultRow:
     """One test. ``repository`` None: it could not be resolved."""
     return {
         "name": test.name,
@@ -57,7 +109,7 @@ def result_document(
 
 
 def failure(
-    kind: str,
+    kind: Literal["commit", "object", "days", "rules"],
     message: str,
     why: str,
     *,
@@ -65,8 +117,7 @@ def failure(
     wanted: Fate | None = None,
     found: Fate | None = None,
     source: Source | None = None,
-) -> dict[str, Any]:
-    """``kind``: commit, object, days, or rules (the rules could not be told)."""
+) -> FailureRow:
     return {
         "kind": kind,
         "message": message,
@@ -85,9 +136,9 @@ def rows_of(
     fates: Sequence[Fate],
     reason: Callable[[int], str],
     wrong: Mapping[str, Expected],
-) -> list[Row]:
+) -> list[GraphRow]:
     """The drawn graph, the newest commit first."""
-    rows = []
+    rows: list[GraphRow] = []
     for row in picture(graph):
         name = graph.ids[row.commit]
         commit = drawing.commits[name]
@@ -109,22 +160,19 @@ def rows_of(
     return rows
 
 
-FORMAT = "lakeplan.test/v1"
-
-
-def run_tests(tree: DesiredTree, tests: Sequence[PolicyTest]) -> dict[str, Any]:
-    """The document of ``schemas/test.v1.json``. Raises what resolving the tree raises."""
+def run_tests(tree: DesiredTree, tests: Sequence[PolicyTest]) -> PolicyTestDocument:
+    """Raises what resolving the tree raises."""
     documents = [_run(tree, test) for test in tests]
     passed = sum(1 for one in documents if one["passed"])
     return {
-        "format": FORMAT,
+        "format": "lakeplan.test/v1",
         "tests": documents,
         "passed": passed,
         "failed": len(documents) - passed,
     }
 
 
-def _run(tree: DesiredTree, test: PolicyTest) -> dict[str, Any]:
+def _run(tree: DesiredTree, test: PolicyTest) -> ResultRow:
     try:
         repository = _named(tree, test.repository)
         rules = _rules(repository, test.drawing.branches)
@@ -194,7 +242,7 @@ class _Judged:
         )
         self.wrong_commits: list[Expected] = []
 
-    def check(self, one: Expected) -> list[dict[str, Any]]:
+    def check(self, one: Expected) -> list[FailureRow]:
         """What is not as expected: at most one failure for each version of an object."""
         if one.kind == "commit":
             commit = self._drawing.commit_of(one.ref)
@@ -221,7 +269,7 @@ class _Judged:
 
     def _failure(
         self, one: Expected, named: str, fate: Fate, holders: Sequence[int], staged: Sequence[str]
-    ) -> dict[str, Any]:
+    ) -> FailureRow:
         until = self._kept_until
         best = max(holders, key=lambda n: 0 if until is None else until[n], default=None)
         if staged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -29,6 +29,10 @@ from lakeplan.output.plan_settings import (
     settings_of,
 )
 from lakeplan.output.text import Money, count, counted, days, duration, moment, safe, volume
+
+if TYPE_CHECKING:
+    from lakeplan.explain.policy_test import GraphRow, PolicyTestDocument, ResultRow
+    from lakeplan.values.rules import RulesBody
 
 Json = Mapping[str, Any]
 
@@ -149,7 +153,7 @@ _FATE = {
 }
 
 
-def render_tests(document: Json, console: Console) -> None:
+def render_tests(document: PolicyTestDocument, console: Console) -> None:
     """Prints every test on a line of its own, and below each failed one what differs."""
     page = Page(console)
     for test in document["tests"]:
@@ -165,7 +169,7 @@ def render_tests(document: Json, console: Console) -> None:
     page.line(Cell(summary, "bold red" if document["failed"] else "bold green"))
 
 
-def _failed(page: Page, test: Json) -> None:
+def _failed(page: Page, test: ResultRow) -> None:
     page.line(Cell("FAIL", "bold red"), f"  {test['name']}", Cell(f"  {_place(test)}", "dim"))
     for failure in test["failures"]:
         line = f"line {failure['line']}: " if failure["line"] is not None else ""
@@ -187,7 +191,7 @@ def _failed(page: Page, test: Json) -> None:
         )
 
 
-def _row(row: Json) -> list[str | Cell]:
+def _row(row: GraphRow) -> list[str | Cell]:
     refs = [*row["branches"], *(f"tag {tag}" for tag in row["tags"])]
     named = row["commit"] + (f" [{', '.join(refs)}]" if refs else "")
     if row["merges"]:
@@ -209,18 +213,18 @@ def _age(seconds: int) -> str:
     return duration(seconds) if rest else f"{count(whole)} d"
 
 
-def _rules_text(rules: Json | None) -> str:
+def _rules_text(rules: RulesBody | None) -> str:
     if rules is None:
         return "no rules are set (gc: clear)"
     branches = [f"{b['branch_id']} {days(b['retention_days'])}" for b in rules["branches"]]
     return ", ".join([f"default {days(rules['default_retention_days'])}", *branches])
 
 
-def _place(test: Json) -> str:
+def _place(test: ResultRow) -> str:
     return f"{test['file']}:{test['line']}"
 
 
-def render_tests_junit(document: Json, *, tree: str = "") -> str:
+def render_tests_junit(document: PolicyTestDocument, *, tree: str = "") -> str:
     """One suite a file, one case a test; ``tree`` is put before the names of files."""
     root = ET.Element("testsuites", name="lakeplan test")
     suites: dict[str, ET.Element] = {}
@@ -238,7 +242,7 @@ def render_tests_junit(document: Json, *, tree: str = "") -> str:
     return junit_text(root)
 
 
-def _lines(test: Json) -> list[str]:
+def _lines(test: ResultRow) -> list[str]:
     lines = [safe(f"{f['message']}; {f['why']}".rstrip("; ")) for f in test["failures"]]
     lines.append("" if test["entry"] is None else safe(_rules_text(test["rules"])))
     names = [r["commit"] for r in test["graph"]]

@@ -350,7 +350,7 @@ def _days(value: int | None) -> str:
     return "unset" if value is None else str(value)
 
 
-def _body(rules: GcRules | None) -> dict[str, object] | None:
+def _body(rules: GcRules | None) -> Mapping[str, object] | None:
     return None if rules is None else rules.to_body()
 
 

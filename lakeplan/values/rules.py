@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypedDict
 
 
 class Action(str, Enum):
@@ -20,6 +21,18 @@ class Action(str, Enum):
     @property
     def writes(self) -> bool:
         return self is not Action.NONE
+
+
+class BranchRule(TypedDict):
+    branch_id: str
+    retention_days: int
+
+
+class RulesBody(TypedDict):
+    """The JSON body of PUT and GET."""
+
+    default_retention_days: int
+    branches: list[BranchRule]
 
 
 ABSENT_ETAG = "absent"
@@ -47,8 +60,8 @@ class GcRules:
         """Retention days of a branch: its own rule, or else the default."""
         return self.branches.get(branch_id, self.default_retention_days)
 
-    def to_body(self) -> dict[str, object]:
-        """The JSON body of PUT and GET, branches sorted by id."""
+    def to_body(self) -> RulesBody:
+        """Branches are sorted by id."""
         return {
             "default_retention_days": self.default_retention_days,
             "branches": [{"branch_id": b, "retention_days": d} for b, d in self.branches.items()],

@@ -9,10 +9,11 @@ import pytest
 
 from lakeplan.doctor.doctor import DoctorDocument
 from lakeplan.explain.documents import ExplainDocument
+from lakeplan.explain.policy_test import PolicyTestDocument
 from lakeplan.tree.schemas import load_schema
 from tests.schemas.typed import differences
 
-TYPES = {"doctor": DoctorDocument, "explain": ExplainDocument}
+TYPES = {"doctor": DoctorDocument, "explain": ExplainDocument, "test": PolicyTestDocument}
 
 
 @pytest.mark.parametrize("name", TYPES)
