@@ -22,24 +22,28 @@ from lakeplan.sweep.spark_submit import SparkSubmit, SubmitOptions
 
 SparkSubmitPath = Annotated[
     str,
-    typer.Option("--spark-submit", help="The spark-submit that runs the official collector.", metavar="PATH"),
+    typer.Option(
+        "--spark-submit", help="spark-submit program that runs the official collector.", metavar="PATH"
+    ),
 ]
 CollectorClient = Annotated[
     str | None,
     typer.Option(
         "--collector",
-        help="The official collector: Maven coordinates, or a jar's path or URL.",
+        help="Official collector to run: Maven coordinates, or the path or URL of a jar.",
         metavar="PACKAGE|JAR",
     ),
 ]
 CollectorConf = Annotated[
     list[str] | None,
     typer.Option(
-        "--collector-conf", help="A Spark setting of the official collector; repeatable.", metavar="K=V"
+        "--collector-conf",
+        help="Spark setting for the official collector, KEY=VALUE. Repeatable.",
+        metavar="K=V",
     ),
 ]
 CollectorRuns = Annotated[
-    bool, typer.Option("--collector-runs", help="List collections of any kind instead, as reported.")
+    bool, typer.Option("--collector-runs", help="List the runs of every garbage collector instead of marks.")
 ]
 S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
 """Who sets one of these says where the job finds S3 credentials."""

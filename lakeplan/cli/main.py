@@ -16,11 +16,11 @@ import click
 import typer
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from lakeplan import __version__
-from lakeplan.cli.commands import RENAMED, SHORT_HELP, Commands
+from lakeplan.cli.commands import PANELS, RENAMED, SHORT_HELP, Commands
 from lakeplan.cli.console import forget_redaction, print_error, told
 from lakeplan.cli.stopping import interrupt_on_sigterm
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
@@ -32,9 +32,20 @@ _log = logging.getLogger("lakeplan")
 class _Lakeplan(TyperGroup):
     """The command line, whose commands are imported when they are needed."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SHORT_HELP.items()))
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Typer's panels, of commands that have only their names: nothing is imported."""
+        shown = TyperGroup(
+            name=self.name,
+            help=self.help,
+            params=self.params,
+            commands={
+                name: TyperCommand(name, short_help=text, rich_help_panel=panel)
+                for panel, commands in PANELS.items()
+                for name, text in commands.items()
+            },
+            rich_markup_mode="rich",
+        )
+        shown.format_help(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         found = [
@@ -47,7 +58,7 @@ def build_app() -> typer.Typer:
     app = typer.Typer(
         name="lakeplan",
         cls=_Lakeplan,
-        help="Retention of lakeFS repositories as reviewed code: plan, simulate, apply.",
+        help="Review what lakeFS garbage collection will delete, and change it by pull request.",
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -56,7 +67,7 @@ def build_app() -> typer.Typer:
     @app.callback(invoke_without_command=True)
     def root(
         context: typer.Context,
-        version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+        version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
     ) -> None:
         if version:
             typer.echo(f"lakeplan {__version__}")

@@ -24,48 +24,50 @@ if TYPE_CHECKING:
     from lakeplan.stores.protocols import NamespaceReader
 
 
-Age = Annotated[str, typer.Option("--min-age", help="Younger objects stay, such as 24h.", metavar="AGE")]
+Age = Annotated[
+    str, typer.Option("--min-age", help="Keep objects younger than this, for example 24h.", metavar="AGE")
+]
 NoListing = Annotated[
-    bool, typer.Option("--no-listing", help="Do not list what is stored: figures are at most.")
+    bool, typer.Option("--no-listing", help="Do not list stored objects. Figures are then upper bounds.")
 ]
 UncommittedAge = Annotated[
     str,
     typer.Option(
-        "--max-uncommitted-age", help="How old a run of uncommitted addresses may be.", metavar="AGE"
+        "--max-uncommitted-age", help="Oldest accepted record of uncommitted objects.", metavar="AGE"
     ),
 ]
 StorageNamespace = Annotated[
     str | None,
     typer.Option(
-        "--storage-namespace", help="The server's URL of the namespace, when it is another.", metavar="URL"
+        "--storage-namespace",
+        help="Storage namespace as the server knows it, if its URL is different.",
+        metavar="URL",
     ),
 ]
-EndpointUrl = Annotated[
-    str | None, typer.Option("--endpoint-url", help="Endpoint of an S3 store.", metavar="URL")
-]
-Region = Annotated[str | None, typer.Option("--region", help="Region of an S3 store.", metavar="REGION")]
+EndpointUrl = Annotated[str | None, typer.Option("--endpoint-url", help="S3 endpoint.", metavar="URL")]
+Region = Annotated[str | None, typer.Option("--region", help="S3 region.", metavar="REGION")]
 InventoryUrl = Annotated[
     str | None,
     typer.Option(
         "--inventory",
-        help="Read an S3 inventory (Parquet) instead of listing what is stored.",
+        help="Read an S3 Inventory report (Parquet) instead of listing stored objects.",
         metavar="s3://…/manifest.json",
     ),
 ]
 InventoryAge = Annotated[
-    str, typer.Option("--max-inventory-age", help="Do not use an older inventory.", metavar="AGE")
+    str, typer.Option("--max-inventory-age", help="Oldest accepted inventory.", metavar="AGE")
 ]
-TimeZone = Annotated[str, typer.Option("--time-zone", help="The server's time zone.", metavar="ZONE")]
+TimeZone = Annotated[str, typer.Option("--time-zone", help="Time zone of the server.", metavar="ZONE")]
 CacheWhere = Annotated[
     str | None,
     typer.Option(
         "--cache",
-        help="Keep what was read of ranges here; off for nowhere. Default: the user's cache directory.",
+        help="Range cache location; `off` disables the cache. Default: the user's cache directory.",
         metavar="DIR|URL|off",
     ),
 ]
 CacheSize = Annotated[
-    str, typer.Option("--cache-size", help="Bytes a cache folder may hold after a run.", metavar="SIZE")
+    str, typer.Option("--cache-size", help="Largest size of the cache folder after a run.", metavar="SIZE")
 ]
 DEFAULT_CACHE_SIZE = f"{DEFAULT_LIMIT // 10**9}GB"
 

@@ -68,13 +68,13 @@ def _declaration(parameter: Parameter) -> Options | ParameterInfo | None:
 
 
 TreeDir = Annotated[
-    Path, typer.Option("-C", "--tree", help="The folder that holds lakeplan.yaml.", metavar="DIR")
+    Path, typer.Option("-C", "--tree", help="Folder that contains lakeplan.yaml.", metavar="DIR")
 ]
 Targets = Annotated[
     list[str] | None,
     typer.Option(
         "--target",
-        help="Only repositories that match; repeatable.",
+        help="Only repositories that match. Repeatable.",
         metavar="REPO_GLOB",
         autocompletion=completing.targets,
     ),
@@ -94,68 +94,81 @@ Server = Annotated[
 Formats = list[str] | None
 Outs = Annotated[
     list[Path] | None,
-    typer.Option("--out", help="Where that format goes; a dash is standard output.", metavar="FILE"),
+    typer.Option("--out", help="File to write; - is standard output. One for each --format.", metavar="FILE"),
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option("--as-of", help="The moment to judge at: ISO 8601 or epoch seconds.", metavar="TIME"),
+    typer.Option(
+        "--as-of", help="Point in time to evaluate: ISO 8601 or epoch seconds. Default: now.", metavar="TIME"
+    ),
 ]
-NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.")]
-NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bars.")]
-LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.", metavar="LEVEL")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only results and errors.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="Disable colors.")]
+NoProgress = Annotated[bool, typer.Option("--no-progress", help="Disable progress bars.")]
+LogLevel = Annotated[
+    str, typer.Option("--log-level", help="Log level: debug, info, warning or error.", metavar="LEVEL")
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only results and errors.")]
 RedactPaths = Annotated[
     bool,
     typer.Option(
         "--redact-paths",
-        help="Short digests instead of object paths, prefixes and storage URLs.",
+        help="Replace object paths, prefixes and storage URLs with short digests.",
         callback=remember_redaction,
     ),
 ]
 LakectlConfig = Annotated[
     Path | None,
     typer.Option(
-        "--lakectl-config", help="lakectl's file, for credentials of a tree with one server.", metavar="FILE"
+        "--lakectl-config",
+        help="lakectl configuration file to read credentials from, for a tree with one server.",
+        metavar="FILE",
     ),
 ]
 ReadOnly = Annotated[
-    bool, typer.Option("--read-only", help="Only GET requests: no refs dump, no dangling commits.")
+    bool,
+    typer.Option(
+        "--read-only", help="Send only GET requests. Without a refs dump, dangling commits are not seen."
+    ),
 ]
 Runner = Annotated[
     str | None,
     typer.Option(
         "--runner",
-        help="auto, local or spark: threads of this process, or Spark. Default: the tree's, else auto.",
+        help="Where to read data: local (threads of this process), spark or auto. Default: the tree's"
+        " setting, then auto.",
         metavar="RUNNER",
     ),
 ]
 Master = Annotated[
-    str | None, typer.Option("--master", help="Spark master; local[*] by default.", metavar="URL")
+    str | None, typer.Option("--master", help="Spark master. Default: local[*].", metavar="URL")
 ]
 SparkConf = Annotated[
     list[str] | None,
-    typer.Option("--spark-conf", help="A Spark setting, KEY=VALUE; repeatable.", metavar="K=V"),
+    typer.Option("--spark-conf", help="Spark setting, KEY=VALUE. Repeatable.", metavar="K=V"),
 ]
 SparkHome = Annotated[
     str | None,
     typer.Option(
         "--spark-home",
-        help="Spark's folder, for a Spark of pyspark's version that pip did not install. SPARK_HOME alone is "
-        "ignored.",
+        help="Folder of a Spark installation with the same version as pyspark. The variable SPARK_HOME is not"
+        " used.",
         metavar="FOLDER",
     ),
 ]
 ConnectTimeout = Annotated[
     float,
     typer.Option(
-        "--connect-timeout", help="Seconds to connect to a server or a store.", min=0.1, metavar="SECONDS"
+        "--connect-timeout",
+        help="Seconds to wait for a connection to a server or a store.",
+        min=0.1,
+        metavar="SECONDS",
     ),
 ]
 ReadTimeout = Annotated[
     float,
     typer.Option(
         "--read-timeout",
-        help="Seconds to wait for an answer of a server or a store.",
+        help="Seconds to wait for a response from a server or a store.",
         min=0.1,
         metavar="SECONDS",
     ),
@@ -166,7 +179,7 @@ def formats(names: Sequence[str]) -> OptionInfo:
     """``--format`` of a command that has these, the first when none is asked for."""
     option: OptionInfo = typer.Option(
         "--format",
-        help=f"{', '.join(names)}; repeatable, in pairs with --out.",
+        help=f"Output format: {', '.join(names)}. Repeatable, each with its own --out.",
         metavar="FORMAT",
         autocompletion=lambda: list(names),
     )
@@ -251,7 +264,7 @@ AllowHere = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
-        help="Override this gate, at a terminal only. Name the repository when the gate affects several."
+        help="Override this gate. Needs a terminal. Name the repository when the gate affects several."
         " Repeatable.",
         metavar="[REPOSITORY=]GATE",
         autocompletion=gate_names,

@@ -54,7 +54,7 @@ def render_marks(document: Json, console: Console, stage: MarkStage = "marked") 
 _NEXT: Mapping[MarkStage, str] = {
     "marked": "lakeplan sweep approve {} --reason …",
     "approved": "lakeplan sweep run {}",
-    "begun": "run `lakeplan sweep run {0}` to continue, or `lakeplan sweep abort {0}` to end it",
+    "begun": "Run `lakeplan sweep run {0}` to continue, or `lakeplan sweep abort {0}` to end it.",
 }
 
 

@@ -215,7 +215,7 @@ def it_reports_how_far_a_mark_is(make_site: Any) -> None:
     (begun / "part").write_bytes(b"{}\n")
     assert end().startswith("Not finished:")
     assert "Nothing was deleted" not in end()
-    assert f"lakeplan sweep run {mark_id} goes on with it" in end()
+    assert f"Run `lakeplan sweep run {mark_id}` to continue" in end()
 
 
 def it_marks_again_after_a_run_that_was_refused_by_its_look(make_site: Any) -> None:

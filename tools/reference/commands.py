@@ -1,8 +1,7 @@
 """``commands.md``: every command, out of the command line itself.
 
-What a command's exit codes mean is not in the command line, so it stands here. Codes that every command may
-give (0 fine, 1 an error, 64 a wrong command line, 130 interrupted) stand here only where they mean something
-of the command's own.
+What the exit codes of a command mean is declared here. Codes that every command may return (0 success,
+1 error, 64 usage error, 130 interrupted) are listed only where they mean something more specific.
 """
 
 from __future__ import annotations
@@ -20,79 +19,88 @@ from lakeplan.errors import ExitCode
 from tools.reference.markdown import GENERATED, anchor, block, code, table
 
 EVERY: Mapping[ExitCode, str] = {
-    ExitCode.OK: "fine",
-    ExitCode.ERROR: "an error",
-    ExitCode.CHANGES_PENDING: "changes are pending, or drift was found: only where an option asks for it",
-    ExitCode.PARTLY_DONE: "partly done: some repository, branch or object failed",
+    ExitCode.OK: "success",
+    ExitCode.ERROR: "error",
+    ExitCode.CHANGES_PENDING: "changes are pending, or drift was found; only with an option that enables it",
+    ExitCode.PARTLY_DONE: "partly done: some repositories, branches or objects failed",
     ExitCode.REFUSED: "refused by a gate",
-    ExitCode.STALE: "stale: something changed since it was looked at, or another run is at it",
-    ExitCode.USAGE: "a wrong command line, or one that names a repository or run that there is not",
+    ExitCode.STALE: "stale: something changed since it was read, or another run holds the lease",
+    ExitCode.USAGE: "usage error, or no such repository, run or mark",
     ExitCode.INTERRUPTED: "interrupted",
 }
 
 _PLANNED = {
     ExitCode.ERROR: "no repository could be planned",
     ExitCode.PARTLY_DONE: "some repositories could not be planned",
-    ExitCode.REFUSED: "a gate refuses",
+    ExitCode.REFUSED: "a gate refused",
 }
 
 EXITS: Mapping[str, Mapping[ExitCode, str]] = {
     "validate": {ExitCode.ERROR: "the tree has problems"},
-    "test": {ExitCode.ERROR: "something is not as a test states"},
+    "test": {ExitCode.ERROR: "a test failed"},
     "plan": {**_PLANNED, ExitCode.CHANGES_PENDING: "with `--detailed-exitcode`: an apply would write"},
-    "report": {ExitCode.PARTLY_DONE: "some history or curve could not be made; the page has the rest"},
+    "report": {ExitCode.PARTLY_DONE: "some histories or curves are missing from the page"},
     "apply": {
         ExitCode.ERROR: "not approved, or nothing could be written",
-        ExitCode.PARTLY_DONE: "some writes failed, the others are done",
-        ExitCode.REFUSED: "a gate refuses, or more would go than was reviewed; nothing was written",
-        ExitCode.STALE: "tree, rules or policies are not those of the plan, or another run writes",
+        ExitCode.PARTLY_DONE: "some writes failed; the others were made",
+        ExitCode.REFUSED: "a gate refused, or more would be deleted than was reviewed; nothing was written",
+        ExitCode.STALE: "the tree or the stored rules changed since the plan, or another run is writing",
     },
-    "branches plan": {**_PLANNED, ExitCode.CHANGES_PENDING: "with `--detailed-exitcode`: branches go"},
+    "branches plan": {
+        **_PLANNED,
+        ExitCode.CHANGES_PENDING: "with `--detailed-exitcode`: branches would be deleted",
+    },
     "branches run": {
         ExitCode.ERROR: "every repository failed",
-        ExitCode.PARTLY_DONE: "some repositories or branches failed, or it was stopped on its way",
-        ExitCode.REFUSED: "too many branches would go, or a tag would lose data: nothing goes there",
-        ExitCode.STALE: "another run is at it",
+        ExitCode.PARTLY_DONE: "some repositories or branches failed, or the run was stopped",
+        ExitCode.REFUSED: "a gate refused; no branch of that repository was deleted",
+        ExitCode.STALE: "another run holds the lease",
     },
     "branches undo": {
-        ExitCode.ERROR: "nothing could be brought back",
-        ExitCode.PARTLY_DONE: "some branches could not be brought back",
+        ExitCode.ERROR: "nothing could be restored",
+        ExitCode.PARTLY_DONE: "some branches could not be restored",
     },
     "sweep mark": {
         ExitCode.PARTLY_DONE: "some repositories were not marked",
-        ExitCode.STALE: "the one repository changed while it was marked",
+        ExitCode.STALE: "the only selected repository changed while it was marked",
     },
     "sweep approve": {
-        ExitCode.REFUSED: "a gate refuses, or the mark may not be approved",
-        ExitCode.STALE: "what lies there is not what the mark wrote",
+        ExitCode.REFUSED: "a gate refused, or the mark cannot be approved",
+        ExitCode.STALE: "the files of the mark were changed",
     },
     "sweep run": {
-        ExitCode.ERROR: "nobody approved it, or it could not be begun",
-        ExitCode.PARTLY_DONE: "an object failed, was lost, or something is left to do",
-        ExitCode.REFUSED: "too early, or something marked is held again",
-        ExitCode.STALE: "changed since it was approved, too old, or rules or another collector came between",
+        ExitCode.ERROR: "the mark is not approved, or the sweep could not start",
+        ExitCode.PARTLY_DONE: "an object failed or was lost, or the sweep is not finished",
+        ExitCode.REFUSED: "too early, or a marked object is needed again",
+        ExitCode.STALE: "the mark changed or is too old, or rules changed or another collector ran since",
+    },
+    "sweep abort": {
+        ExitCode.PARTLY_DONE: "a deleted object is needed again, or could not be inspected",
+        ExitCode.STALE: "another run holds the lease",
     },
     "sweep restore": {
-        ExitCode.PARTLY_DONE: "some objects could not be brought back",
-        ExitCode.STALE: "what lies there is not what the mark wrote, or another run is at it",
+        ExitCode.PARTLY_DONE: "some objects could not be restored",
+        ExitCode.STALE: "the files of the mark were changed, or another run holds the lease",
     },
     "sweep purge": {
         ExitCode.ERROR: "not approved",
         ExitCode.PARTLY_DONE: "some objects could not be deleted",
-        ExitCode.STALE: "another run is at it",
+        ExitCode.STALE: "another run holds the lease",
     },
     "sweep list": {ExitCode.PARTLY_DONE: "with `--collector-runs`: some repositories could not be read"},
     "drift": {
         ExitCode.ERROR: "no repository could be compared",
-        ExitCode.CHANGES_PENDING: "a class that `--fail-on` names was found",
+        ExitCode.CHANGES_PENDING: "a class given with `--fail-on` was found",
         ExitCode.PARTLY_DONE: "some repositories could not be compared",
     },
     "history list": {ExitCode.PARTLY_DONE: "a record is damaged; the others are listed"},
     "history rollback": {
         **_PLANNED,
-        ExitCode.STALE: "the tree asks for something else; the edits that it needs are printed",
+        ExitCode.STALE: "the tree must be edited first; the edits are printed",
     },
-    "import": {ExitCode.PARTLY_DONE: "rules of some repositories cannot be in a tree, or cannot be read"},
+    "import": {
+        ExitCode.PARTLY_DONE: "the rules of some repositories cannot be read, or not be written as a tree"
+    },
     "doctor": {ExitCode.ERROR: "a check failed; warnings are fine"},
 }
 """By the command's name without ``lakeplan``."""
@@ -140,17 +148,17 @@ _HEAD = f"""{GENERATED}
 
 # Commands
 
-`lakectl lakeplan …` is the same as `lakeplan …` where `lakectl` finds `lakectl-lakeplan` on the PATH.
-What a word such as *gate* or *mark* means stands in [concepts](concepts.md), each key of the tree in
-[settings](settings.md).
+`lakectl lakeplan …` is the same as `lakeplan …` if `lakectl-lakeplan` is on the PATH.
+[Concepts](concepts.md) explains words such as *gate* and *mark*. [Settings](settings.md) lists every key
+of the tree.
 
-An option can also be set by the variable beside it; the command line wins. Where an option is repeatable
-its variable takes several values with white space between them, and of files those that the PATH's sign
-(`:`) stands between. All other variables stand in [settings](settings.md#environment-variables).
+Each option can also be set with the environment variable in its row. The command line takes precedence.
+The variable of a repeatable option holds several values separated by spaces, or by `:` if the values are
+files. Other variables are listed in [settings](settings.md#environment-variables).
 
-`--format` and `--out` go in pairs: `--format json --out plan.json --format markdown` writes one to a file
-and prints the other. `--out FILE` alone is JSON. Where all goes to files people are shown it too, unless
-`--quiet`."""
+Each `--out` belongs to the `--format` in the same position: `--format json --out plan.json --format
+markdown` writes JSON to a file and prints Markdown. `--out FILE` alone writes JSON. If every format goes to
+a file, the result is also printed for people, unless `--quiet` is given."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +172,7 @@ class Leaf:
 
     @property
     def options(self) -> list[click.Option]:
-        return [p for p in self.command.params if isinstance(p, click.Option)]
+        return [p for p in self.command.params if isinstance(p, click.Option) and not p.hidden]
 
     @property
     def arguments(self) -> list[click.Argument]:

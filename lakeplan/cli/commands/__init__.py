@@ -4,6 +4,7 @@ its help is asked for: most import much, and a line of the command line needs on
 from __future__ import annotations
 
 from collections import UserDict
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -14,29 +15,40 @@ from typer.main import get_command
 if TYPE_CHECKING:
     from lakeplan.cli.command import Command, CommandGroup
 
-SHORT_HELP = {
-    "init": "Write a tree to begin with, and its workflows.",
-    "validate": "Check a tree, with file, line and column.",
-    "test": "Run the tree's policy tests.",
-    "plan": "Show what would change, and what that does.",
-    "show": "Show a plan file, or a resolved configuration.",
-    "report": "Write a plan as one HTML page.",
-    "apply": "Push what a plan file says, and no more.",
-    "explain": "Say why data is kept or not, and until when.",
-    "drift": "Compare the servers with what was applied last.",
-    "import": "Write a tree from live servers or lakectl's files.",
-    "export": "Print a repository's rules for lakectl.",
-    "doctor": "Check all that a command needs, one by one.",
-    "simulate": "Show what rules would delete; needs no server.",
-    "curve": "Show what goes at how many days of retention.",
-    "schema": "Print a JSON Schema.",
-    "branches": "Delete branches by policy: plan, run, undo.",
-    "sweep": "Reclaim storage: mark, approve, run, restore.",
-    "history": "Who applied what and when; plans that take it back.",
-    "spark": "What a cluster needs to run the same job.",
-    "sandbox": "An embedded lakeFS: start one, fill one.",
+PANELS: Mapping[str, Mapping[str, str]] = {
+    "Everyday": {
+        "validate": "Check the tree and report every problem.",
+        "test": "Run the tree's policy tests.",
+        "plan": "Show which rules would change and what would be deleted.",
+        "show": "Show a plan file, or the settings of a repository.",
+        "report": "Write a plan as an HTML page.",
+        "apply": "Write a reviewed plan to the servers.",
+        "drift": "Compare the servers with the last apply.",
+    },
+    "Understand": {
+        "explain": "Explain why data is kept or deleted.",
+        "simulate": "Show what rules would delete, without a server.",
+        "curve": "Show how many objects expire at each retention period.",
+        "history": "List past runs, show one, or plan a rollback.",
+    },
+    "Delete": {
+        "branches": "Delete branches by policy, and restore them.",
+        "sweep": "Delete expired objects from storage, and restore them.",
+    },
+    "Operate": {
+        "doctor": "Check everything a command needs.",
+        "export": "Print a repository's rules for lakectl.",
+        "spark": "Prepare a Spark cluster for lakeplan.",
+    },
+    "Set up": {
+        "init": "Create a tree and CI workflows.",
+        "import": "Write a tree that matches the servers.",
+        "sandbox": "Run a local lakeFS to try lakeplan.",
+        "schema": "Print a JSON Schema.",
+    },
 }
-"""In the order in which help shows the commands; a test holds each against the command's own."""
+"""Every command, as ``lakeplan --help`` groups them."""
+SHORT_HELP = {name: text for panel in PANELS.values() for name, text in panel.items()}
 
 RENAMED = {
     "lifecycle": "run `lakeplan branches` instead",
@@ -69,7 +81,7 @@ def _imported(name: str) -> click.Command:
     return with_environment(group.commands[name])
 
 
-ENVIRONMENT = "LAKEPLAN_LOG_LEVEL=info in the environment is --log-level info, and so on."
+ENVIRONMENT = "Environment variables set options too: LAKEPLAN_LOG_LEVEL=info is --log-level info."
 
 
 def with_environment(command: click.Command) -> click.Command:

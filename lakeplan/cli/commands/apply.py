@@ -124,10 +124,11 @@ def after_document(report: MarkReport, end: AutomaticEnd) -> dict[str, Any]:
 
 
 FORMATS = ("rich", "json", OPENMETRICS)
-HELP = """Push what a plan file says, and no more.
+HELP = """Write a reviewed plan to the servers.
 
-The plan is made again and compared: exit 5 when the tree or the stored rules are others now, exit 4 when more
-would be deleted than was reviewed. Without a plan file it plans, shows, and asks for the word yes.
+lakeplan plans again and compares. It exits with 5 when the tree or the stored rules have changed since the
+plan, and with 4 when more data would be deleted than was reviewed. In both cases nothing is written.
+Without a plan file, lakeplan shows a new plan and asks for confirmation.
 
 \b
 Examples:
@@ -136,9 +137,13 @@ Examples:
   lakeplan apply --target 'team-a-*' --auto-approve
   lakeplan apply plan.json --sweep
 """
-Force = Annotated[bool, typer.Option("--force", help="Skip the ETag checks, and nothing else.")]
+Force = Annotated[bool, typer.Option("--force", help="Skip the ETag checks. Gates still apply.")]
 AutoApprove = Annotated[
-    bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal when no plan is given.")
+    bool,
+    typer.Option(
+        "--auto-approve",
+        help="Do not ask for confirmation. Required without a terminal when no plan file is given.",
+    ),
 ]
 
 
@@ -146,7 +151,7 @@ AutoApprove = Annotated[
 def apply(
     *,
     plan_file: Annotated[
-        Path | None, typer.Argument(metavar="[PLAN]", help="A reviewed plan; without it, plan and ask.")
+        Path | None, typer.Argument(metavar="[PLAN]", help="Reviewed plan file. Default: plan now and ask.")
     ] = None,
     tree: options.TreeDir = Path(),
     selection: Selected,
@@ -158,21 +163,21 @@ def apply(
         bool,
         typer.Option(
             "--refresh-patterns",
-            help="Also give branches that appeared since the plan their pattern's days; never fewer.",
+            help="Also set the retention of branches that were created since the plan. Never shortens it.",
         ),
     ] = False,
     no_simulate: Annotated[
         bool,
         typer.Option(
             "--no-simulate",
-            help="Read no objects. The gate unknown-impact then refuses, unless the tree overrides it.",
+            help="Do not read objects. The gate unknown-impact then refuses unless the tree overrides it.",
         ),
     ] = False,
     sweep: Annotated[
         bool,
         typer.Option(
             "--sweep",
-            help="Then mark what may go; with sweep.automatic delete it, within what the plan showed.",
+            help="Then mark expired objects. With sweep.automatic, also delete those that the plan listed.",
         ),
     ] = False,
     opening: Connecting,

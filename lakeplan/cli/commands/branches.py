@@ -32,9 +32,10 @@ from lakeplan.values.cron import Cron, parse_cron
 
 FORMATS = ("rich", "json")
 METRIC_FORMATS = (*FORMATS, OPENMETRICS)
-PLAN_HELP = """List every branch with its verdict, and what follows. Writes nothing.
+PLAN_HELP = """List every branch and whether its policies would delete it. Writes nothing.
 
-For servers with branch_lifecycle: {engine: lakeplan}. Ages come from the record that branches run keeps.
+For servers with branch_lifecycle: {engine: lakeplan}. The age of a branch comes from the records of
+`lakeplan branches run`.
 
 \b
 Examples:
@@ -42,9 +43,9 @@ Examples:
   lakeplan branches plan --target analytics --no-simulate
   lakeplan branches plan --format json --out branches.json
 """
-RUN_HELP = """Delete what the policies let go; once, or on a schedule with --every.
+RUN_HELP = """Delete the branches that their policies let expire, once or on a schedule (--every).
 
-Branch and HEAD are on record before anything goes: lakeplan branches undo brings them back.
+lakeplan records the HEAD of a branch before it deletes the branch. `lakeplan branches undo` restores it.
 
 \b
 Examples:
@@ -52,7 +53,7 @@ Examples:
   lakeplan branches run branches.json
   lakeplan branches run --every "0 * * * *"
 """
-UNDO_HELP = """Make deleted branches again, at the HEAD they had.
+UNDO_HELP = """Restore deleted branches at the HEAD they had.
 
 \b
 Examples:
@@ -62,7 +63,7 @@ Examples:
 """
 
 
-@command(PLAN_HELP, "List every branch with its verdict.")
+@command(PLAN_HELP, "List every branch and whether it would be deleted.")
 def plan(
     *,
     tree: options.TreeDir = Path(),
@@ -70,11 +71,11 @@ def plan(
     outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
     as_of: options.AsOf = None,
     no_simulate: Annotated[
-        bool, typer.Option("--no-simulate", help="Do not read what objects and bytes follow.")
+        bool, typer.Option("--no-simulate", help="Do not estimate how much data expires with the branches.")
     ] = False,
     read_only: options.ReadOnly = False,
     detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="Exit 2 when branches would be deleted.")
+        bool, typer.Option("--detailed-exitcode", help="Exit with 2 when branches would be deleted.")
     ] = False,
     opening: Connecting,
     runners: options.Running,
@@ -100,19 +101,23 @@ def plan(
     )
 
 
-@command(RUN_HELP, "Delete what the policies let go.")
+@command(RUN_HELP, "Delete the branches that their policies let expire.")
 def run(
     *,
     plan_file: Annotated[
         Path | None,
-        typer.Argument(metavar="[PLAN]", help="A reviewed branch plan: nothing it does not have goes."),
+        typer.Argument(
+            metavar="[PLAN]", help="Reviewed branch plan. Only the branches it lists are deleted."
+        ),
     ] = None,
     tree: options.TreeDir = Path(),
     selection: Selected,
     outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
     every: Annotated[
         str | None,
-        typer.Option("--every", help='Serve on a cron schedule in UTC, such as "0 * * * *".', metavar="CRON"),
+        typer.Option(
+            "--every", help='Keep running on a cron schedule in UTC, for example "0 * * * *".', metavar="CRON"
+        ),
     ] = None,
     allowed: options.AllowedHere,
     opening: Connecting,
@@ -140,16 +145,16 @@ def run(
     return 0
 
 
-@command(UNDO_HELP, "Make deleted branches again.")
+@command(UNDO_HELP, "Restore deleted branches.")
 def undo(
     *,
     tree: options.TreeDir = Path(),
     selection: Selected,
     run_id: Annotated[
-        str | None, typer.Option("--run", help="Of this run; by default the newest.", metavar="RUN_ID")
+        str | None, typer.Option("--run", help="Run to undo. Default: the newest.", metavar="RUN_ID")
     ] = None,
     branch: Annotated[
-        list[str] | None, typer.Option("--branch", help="Only this branch; repeatable.", metavar="NAME")
+        list[str] | None, typer.Option("--branch", help="Only this branch. Repeatable.", metavar="NAME")
     ] = None,
     outputs: Annotated[Outputs, options.documents(FORMATS)],
     opening: Connecting,

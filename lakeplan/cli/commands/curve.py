@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("rich", "json", "svg")
-HELP = """Show what goes at how many days of retention: table, JSON, picture (SVG).
+HELP = """Show how many objects would expire at each retention period.
 
 \b
 Examples:
@@ -62,29 +62,45 @@ Repository = Annotated[
     str | None,
     typer.Argument(
         metavar="[REPO]",
-        help="A repository of a server of the tree, name or server/name; or --namespace.",
+        help="Repository: name or server/name. Not with --namespace.",
         autocompletion=completing.repositories,
     ),
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", help="file:///…, s3://… or https://…blob… with a refs dump.", metavar="URL"),
+    typer.Option(
+        "--namespace",
+        help="Storage namespace with a refs dump: file:///…, s3://… or https://…blob…",
+        metavar="URL",
+    ),
 ]
 Rules = Annotated[
     Path | None,
-    typer.Option("--rules", help="GC rules as JSON; with REPO, instead of the tree's.", metavar="FILE"),
+    typer.Option(
+        "--rules", help="GC rules as JSON. With REPO, they replace the tree's rules.", metavar="FILE"
+    ),
 ]
 At = Annotated[
     list[int] | None,
-    typer.Option("--at", help="Days at which the server's own rule is asked; repeatable.", metavar="DAYS"),
+    typer.Option(
+        "--at", help="Also evaluate these days exactly as the server does. Repeatable.", metavar="DAYS"
+    ),
 ]
 Branches = Annotated[
     list[str] | None,
-    typer.Option("--branch", help="Vary this branch's days; repeatable. Default: every rule.", metavar="ID"),
+    typer.Option(
+        "--branch",
+        help="Vary the retention of this branch only. Repeatable. Default: vary every rule.",
+        metavar="ID",
+    ),
 ]
 Horizon = Annotated[
     str | None,
-    typer.Option("--horizon", help="Also what goes when, if nobody writes; such as 90d.", metavar="DAYS"),
+    typer.Option(
+        "--horizon",
+        help="Also forecast expirations, assuming no new commits, for example 90d.",
+        metavar="DAYS",
+    ),
 ]
 
 

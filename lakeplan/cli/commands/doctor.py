@@ -27,17 +27,15 @@ from lakeplan.review.selection import Selection
 FORMATS = ("rich", "json")
 VANISHING = "it is a folder of this runner (CI is set) and goes with it: drift and history have nothing then"
 
-HELP = """Check one by one all that a command needs, and say what to do about what is missing.
+HELP = """Check everything a command needs, and say how to fix what is missing.
 
-The tree, credentials and what they are bound to, each server with its version and clock, every permission,
-rules that a server stores but should not have, the state store, Java and Spark. It changes no rules: its only
-request that is not a GET is a plan's refs dump (not with --read-only), and for an apply, a branch run or a
-sweep it writes and deletes a record of its own in the state.
+The checks cover the tree, credentials, server versions and clocks, permissions, stored rules, the state,
+Java and Spark. Exits with 1 when a check fails; warnings do not fail.
 
---for branches adds what deleting branches needs; no branch is made or deleted. --for sweep adds the storage
-of each repository: two small files of its own below _lakeplan/doctor/ are written, read, copied and deleted,
-nothing else is touched; and on one repository the server writes down what is staged, as for every mark. With
---read-only neither is done. Exit 1 when a check failed; warnings are fine.
+No rules are changed. With --for apply, branches or sweep, doctor writes and deletes one record in the
+state. With --for sweep, it also writes, reads, copies and deletes two small files under _lakeplan/doctor/
+in each repository's storage, and asks the server to record the uncommitted objects of one repository. With
+--read-only, it sends only GET requests and writes nothing to storage.
 
 \b
 Examples:
@@ -53,11 +51,12 @@ def doctor(
     *,
     tree: options.TreeDir = Path(),
     purpose: Annotated[
-        str, typer.Option("--for", help="plan, apply, branches or sweep.", metavar="WHAT")
+        str,
+        typer.Option("--for", help="Command to check for: plan, apply, branches or sweep.", metavar="WHAT"),
     ] = "plan",
     selection: Selected,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Only GET requests: no refs dump is tried.")
+        bool, typer.Option("--read-only", help="Send only GET requests, and do not test storage.")
     ] = False,
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Do not start Spark.")] = False,
     outputs: Annotated[Outputs, options.documents(FORMATS)],

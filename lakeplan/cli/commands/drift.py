@@ -31,14 +31,18 @@ VANISHING = (
     " with the runner; set state.url to an s3:// or Azure blob URL"
 )
 
-HELP = """Compare the servers with the last applied rules and with the tree. Asks only with GET.
+HELP = """Compare the servers with the last apply and with the tree. Sends only GET requests.
 
-Where a server deletes branches itself (engine: server) their HEADs are recorded in the state, so that
-`branches undo` can bring them back.
+Where the server deletes branches itself (engine: server), drift also records branch HEADs in the state so
+that `lakeplan branches undo` can restore them.
 
-Classes: server-edited (the stored rules are not those that were applied), tree-ahead (the tree asks for what
-was not applied), patterns-stale (branches came or went since), released (applied once, not managed any more),
-unmanaged-new (a repository without an entry, younger than the last apply).
+\b
+Classes of drift:
+  server-edited   the stored rules differ from the applied ones
+  tree-ahead      the tree has changes that were not applied
+  patterns-stale  branches were created or deleted since the apply
+  released        applied once, and no longer managed by the tree
+  unmanaged-new   a repository without an entry, newer than the last apply
 
 \b
 Examples:
@@ -49,7 +53,9 @@ Examples:
 
 FailOn = Annotated[
     list[str] | None,
-    typer.Option("--fail-on", help="Exit 2 when this class (or any) is found. Repeatable.", metavar="CLASS"),
+    typer.Option(
+        "--fail-on", help="Exit with 2 when this class, or any, is found. Repeatable.", metavar="CLASS"
+    ),
 ]
 
 

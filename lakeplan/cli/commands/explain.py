@@ -130,10 +130,10 @@ def _stored(namespace: NamespaceReader, address: str) -> StoredObject | None:
 
 
 FORMATS = ("rich", "json")
-HELP = """Say why data is kept or not: by which branch, rule and date, until when, and what would change it.
+HELP = """Explain why data is kept or deleted: which branch, rule and date decide, and what would change it.
 
-WHAT is a path (anywhere, or REF:PATH), a commit id (or its first six digits and more), a branch, a tag,
-or a physical address.
+WHAT is a path (alone or as REF:PATH), a commit id or at least its first six digits, a branch, a tag, or a
+physical address.
 
 \b
 Examples:
@@ -144,37 +144,43 @@ Examples:
 Words = Annotated[
     list[str],
     typer.Argument(
-        metavar="[REPO] WHAT", help="The repository, and what in it.", autocompletion=completing.repositories
+        metavar="[REPO] WHAT",
+        help="Repository, and the data to explain.",
+        autocompletion=completing.repositories,
     ),
 ]
 Ref = Annotated[
-    str | None, typer.Option("--ref", help="Branch, tag or commit that the path is meant at.", metavar="REF")
+    str | None, typer.Option("--ref", help="Branch, tag or commit to look up the path at.", metavar="REF")
 ]
 KindOption = Annotated[
     str | None,
     typer.Option(
         "--kind",
-        help="What WHAT is, when it could be several: path, commit, branch or address.",
+        help="Kind of WHAT, if ambiguous: path, commit, branch or address.",
         metavar="KIND",
     ),
 ]
 PathOnly = Annotated[
-    bool, typer.Option("--path-only", help="Do not look for the same object under other paths.")
+    bool, typer.Option("--path-only", help="Do not search for the same object under other paths.")
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", help="Ask a storage namespace instead of a server.", metavar="URL"),
+    typer.Option("--namespace", help="Read a storage namespace instead of a server.", metavar="URL"),
 ]
 Rules = Annotated[
     Path | None, typer.Option("--rules", help="With --namespace: GC rules as JSON.", metavar="FILE")
 ]
 CompareRules = Annotated[
     Path | None,
-    typer.Option("--compare-rules", help="With --namespace: other rules, shown beside.", metavar="FILE"),
+    typer.Option("--compare-rules", help="With --namespace: other rules to compare with.", metavar="FILE"),
 ]
 StorageNamespace = Annotated[
     str | None,
-    typer.Option("--storage-namespace", help="The server's URL of the namespace, if another.", metavar="URL"),
+    typer.Option(
+        "--storage-namespace",
+        help="Storage namespace as the server knows it, if its URL is different.",
+        metavar="URL",
+    ),
 ]
 
 
@@ -193,10 +199,11 @@ def explain(
     endpoint_url: namespaces.EndpointUrl = None,
     region: namespaces.Region = None,
     time_zone: Annotated[
-        str, typer.Option("--time-zone", help="With --namespace: the server's zone.", metavar="ZONE")
+        str, typer.Option("--time-zone", help="With --namespace: time zone of the server.", metavar="ZONE")
     ] = "UTC",
     min_age: Annotated[
-        str, typer.Option("--min-age", help="With --namespace: younger objects stay.", metavar="AGE")
+        str,
+        typer.Option("--min-age", help="With --namespace: keep objects younger than this.", metavar="AGE"),
     ] = "24h",
     max_uncommitted_age: namespaces.UncommittedAge = "24h",
     as_of: options.AsOf = None,

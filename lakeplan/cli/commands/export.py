@@ -21,9 +21,9 @@ from lakeplan.values.rules import GcRules
 LAKECTL = "lakectl"
 FORMATS = (LAKECTL,)
 
-HELP = """Print the rules that the tree asks for, as lakectl gc set-config takes them.
+HELP = """Print a repository's rules as JSON for `lakectl gc set-config`.
 
-Patterns are expanded over the live branches; without patterns no server is asked.
+Patterns are expanded to the branches on the server. Without patterns no server is contacted.
 
 \b
 Examples:
@@ -38,7 +38,9 @@ def export(
     *,
     repository: Annotated[
         str,
-        typer.Argument(metavar="REPO", help="Name or server/name.", autocompletion=completing.repositories),
+        typer.Argument(
+            metavar="REPO", help="Repository: name or server/name.", autocompletion=completing.repositories
+        ),
     ],
     tree: options.TreeDir = Path(),
     format: Annotated[options.Formats, options.formats(FORMATS)] = None,

@@ -165,28 +165,28 @@ FORMATS = ("rich", "json", OPENMETRICS)
 
 RunArgument = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="A run id, what only it begins with, or last.", show_default=False),
+    typer.Argument(metavar="RUN", help="Run id, a unique beginning of one, or last.", show_default=False),
 ]
 
-LIST_HELP = """Every run that the state recorded, newest first.
+LIST_HELP = """List the runs that the state recorded, newest first.
 
 \b
 Examples:
   lakeplan history
   lakeplan history list --repository analytics --limit 5 --format json
 """
-SHOW_HELP = """One run: who, from which tree and plan, and every value it replaced.
+SHOW_HELP = """Show one run: who ran it, from which tree and plan, and every value it replaced.
 
 \b
 Examples:
   lakeplan history show last
   lakeplan history show 20260331T1200 --format json
 """
-ROLLBACK_HELP = """Make a plan that restores the rules from before a run. Never writes to a server.
+ROLLBACK_HELP = """Make a plan that restores the rules from before a run. Writes to no server.
 
-An apply plans again from the tree, so the tree has to ask for the old rules too. When it does not, the edits
-are printed and no plan is made (exit 5); --edit-tree makes them in the checked-out tree, and checks that
-nothing else changed. Review edits and plan as any other change, then apply the plan.
+An apply plans again from the tree, so the tree must contain the old rules too. If it does not, lakeplan
+prints the edits, makes no plan and exits with 5. With --edit-tree, it edits the checked-out tree and checks
+that nothing else changed. Have the edits and the plan reviewed, then apply the plan.
 
 \b
 Examples:
@@ -205,16 +205,20 @@ class ListsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-@command(LIST_HELP, "Every run, newest first.", without="redact_paths no_progress quiet")
+@command(LIST_HELP, "List runs, newest first.", without="redact_paths no_progress quiet")
 def list_(
     *,
     tree: options.TreeDir = Path(),
     repository: Annotated[
         str | None,
-        typer.Option("--repository", help="Only runs that touched it: name or server/name.", metavar="REPO"),
+        typer.Option(
+            "--repository",
+            help="Only runs that changed this repository: name or server/name.",
+            metavar="REPO",
+        ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", help="At most this many runs.", min=1, metavar="N")
+        int | None, typer.Option("--limit", help="Largest number of runs to list.", min=1, metavar="N")
     ] = None,
     outputs: Annotated[Outputs, options.documents(FORMATS)],
 ) -> int:
@@ -226,7 +230,7 @@ def list_(
     return ExitCode.PARTLY_DONE if found.damaged else ExitCode.OK
 
 
-@command(SHOW_HELP, "One run in full.", without="redact_paths no_progress quiet")
+@command(SHOW_HELP, "Show one run.", without="redact_paths no_progress quiet")
 def show(
     *,
     run: RunArgument,
@@ -239,7 +243,7 @@ def show(
     outputs.emit(document, render_run, metrics, sort_keys=True)
 
 
-@command(ROLLBACK_HELP, "A plan that restores what a run replaced.", without="redact_paths")
+@command(ROLLBACK_HELP, "Make a plan that restores the rules from before a run.", without="redact_paths")
 def rollback(
     *,
     run: RunArgument,
@@ -247,10 +251,10 @@ def rollback(
     target: options.Targets = None,
     server: options.Server = None,
     edit_tree: Annotated[
-        bool, typer.Option("--edit-tree", help="Edit the checked-out tree so that it asks for the old rules.")
+        bool, typer.Option("--edit-tree", help="Edit the checked-out tree so that it contains the old rules.")
     ] = False,
     no_simulate: Annotated[
-        bool, typer.Option("--no-simulate", help="Do not read objects; their number is then unknown.")
+        bool, typer.Option("--no-simulate", help="Do not read objects. The impact is then unknown.")
     ] = False,
     allow: Allow = None,
     redact_paths: options.RedactPaths = False,  # outputs have it: here it only has its place in the help
@@ -311,6 +315,6 @@ def _restorable(record: RunRecord, selection: Selection) -> Sequence[Restoration
 
 history = CommandGroup(
     {"list": list_, "show": show, "rollback": rollback},
-    help="Who applied what and when; plans that take it back. Alone, it lists.",
+    help="List past runs, show one, or plan a rollback. Without a command, list runs.",
     cls=ListsByDefault,
 )

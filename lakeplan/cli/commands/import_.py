@@ -32,10 +32,10 @@ from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingKind
 
-HELP = """Write a tree that asks for exactly the rules that are stored now.
+HELP = """Write a tree that matches the rules stored on the servers: the next plan shows no changes.
 
-A plan right after it shows no changes. Rules that several repositories share become profiles. It writes into
-a folder without a tree only, and changes no server.
+Rules that several repositories share become profiles. The folder must not contain a tree yet. Servers are
+not changed.
 
 \b
 Examples:
@@ -48,20 +48,23 @@ Examples:
 Endpoints = Annotated[
     list[str] | None,
     typer.Option(
-        "--endpoint", help="A server; repeatable. Without one, lakectl's as prod.", metavar="NAME=URL"
+        "--endpoint",
+        help="Server. Repeatable. Default: lakectl's endpoint, as prod.",
+        metavar="NAME=URL",
     ),
 ]
 OwnerGlobs = Annotated[
     list[str] | None,
     typer.Option(
-        "--owner", help="Who owns the repositories that match; repeatable.", metavar="REPO_GLOB=OWNER"
+        "--owner", help="Owner of the repositories that match. Repeatable.", metavar="REPO_GLOB=OWNER"
     ),
 ]
 FromFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--from-files",
-        help="lakectl's rules files, or folders of them, instead of a server; named as their repositories.",
+        help="Rules file for lakectl, or a folder of them, to read instead of a server. The file name is the"
+        " repository.",
         metavar="FILE",
     ),
 ]
@@ -73,7 +76,8 @@ def import_(
     tree: options.TreeDir = Path(),
     endpoint: Endpoints = None,
     split: Annotated[
-        str, typer.Option("--split", help="A file for each repository, server or owner.", metavar="BY")
+        str,
+        typer.Option("--split", help="Write one file for each repository, server or owner.", metavar="BY"),
     ] = "repository",
     owner: OwnerGlobs = None,
     target: options.Targets = None,

@@ -101,10 +101,10 @@ def _root(endpoints: Mapping[str, str], state_url: str | None) -> str:
 
 IGNORE = ".gitignore"
 
-HELP = """Write a tree to begin with: settings with their defaults, an example entry, and workflows.
+HELP = """Create a tree: settings with their defaults, an example entry, and CI workflows.
 
-People who have rules on a server begin with lakeplan import instead. No server is asked, and no file that is
-there is changed.
+Existing files are never changed, and no server is contacted. If your servers already have retention rules,
+start with `lakeplan import` instead.
 
 \b
 Examples:
@@ -119,11 +119,14 @@ def init(
     tree: options.TreeDir = Path(),
     endpoint: Endpoints = None,
     ci: Annotated[
-        str, typer.Option("--ci", help="Workflows to write: github, gitlab or none.", metavar="HOST")
+        str,
+        typer.Option(
+            "--ci", help="CI system to write workflows for: github, gitlab or none.", metavar="HOST"
+        ),
     ] = "none",
     state: Annotated[
         str | None,
-        typer.Option("--state", help="Where the state lies: s3://…, https://…blob…, file://…", metavar="URL"),
+        typer.Option("--state", help="State URL: s3://…, https://…blob… or file://…", metavar="URL"),
     ] = None,
     lakectl_config: options.LakectlConfig = None,
     no_color: bool,

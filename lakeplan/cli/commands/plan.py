@@ -28,7 +28,7 @@ from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_objects, to_document
 
-HELP = """Show what would change in the rules, and what that does. Writes nothing.
+HELP = """Show which rules would change and which data would be deleted. Writes nothing.
 
 \b
 Examples:
@@ -42,8 +42,8 @@ Against = Annotated[
     str | None,
     typer.Option(
         "--base",
-        help="Judge by the stricter limits of the tree at this git commit and the checked-out one,"
-        " and show first what is looser here.",
+        help="Also read the tree at this git commit. The stricter safety settings of both trees apply, and"
+        " the plan first lists the settings that this change weakens.",
         metavar="REF",
     ),
 ]
@@ -51,17 +51,17 @@ NewTree = Annotated[
     bool,
     typer.Option(
         "--new-tree",
-        help="With --base: this change adds the tree, so compare it with the defaults.",
+        help="With --base: this change adds the tree. Compare it with the default settings.",
     ),
 ]
 Simulate = Annotated[
-    str, typer.Option("--simulate", help="changed (the default), all or none.", metavar="WHICH")
+    str, typer.Option("--simulate", help="Repositories to simulate: changed, all or none.", metavar="WHICH")
 ]
 Allow = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
-        help="Preview the plan with this gate overridden. An apply ignores it. Repeatable.",
+        help="Preview the plan with this gate overridden. Has no effect on apply. Repeatable.",
         metavar="[REPOSITORY=]GATE",
         autocompletion=options.gate_names,
     ),
@@ -78,11 +78,11 @@ def plan(
     simulate: Simulate = "changed",
     no_simulate: Annotated[bool, typer.Option("--no-simulate", help="Same as --simulate none.")] = False,
     backlog: Annotated[
-        bool, typer.Option("--backlog", help="Also read what the stored rules already let go.")
+        bool, typer.Option("--backlog", help="Also report what the stored rules already let expire.")
     ] = False,
     read_only: options.ReadOnly = False,
     detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="Exit 2 when changes are pending.")
+        bool, typer.Option("--detailed-exitcode", help="Exit with 2 when changes are pending.")
     ] = False,
     allow: Allow = None,
     base: Against = None,

@@ -233,12 +233,12 @@ def _given(
     return of_repository(repository.key, history.graph, metadata, url, history.blind_to)
 
 
-HELP = """Write a plan as one HTML page: impact, timeline, curves, branches, the commit graph with reasons.
+HELP = """Write a plan as an HTML page with impact, timeline, curves, branches and the commit graph.
 
-The page is a single file that asks no network. From the plan file alone it has what the plan has. With -C
-DIR the tree's servers are asked for the history (GET, and a refs dump), or with --namespace a refs dump in
-storage is read: that adds the commit graph and the ages of branches. Retention curves are made on request
-(--with-curves), or were made by lakeplan curve (--curve).
+The page is one file and loads nothing from the network. It contains what the plan file contains. To add the
+commit graph and the ages of branches, read the history from the servers of a tree (-C DIR) or from a
+storage namespace (--namespace). To add retention curves, compute them (--with-curves) or pass the output of
+`lakeplan curve` (--curve).
 
 \b
 Examples:
@@ -258,27 +258,30 @@ NO_CURVE = (
     "retention curves: --with-curves makes them where a history is given, --curve takes one that is made"
 )
 
-PlanFile = Annotated[Path | None, typer.Argument(metavar="PLAN", help="A plan file.")]
+PlanFile = Annotated[Path | None, typer.Argument(metavar="PLAN", help="Plan file.")]
 Html = Annotated[
-    Path | None, typer.Option("--html", help="The page; a dash is standard output.", metavar="FILE")
+    Path | None, typer.Option("--html", help="File to write; - is standard output.", metavar="FILE")
 ]
 Tree = Annotated[
     Path | None,
-    typer.Option("-C", "--tree", help="Ask the servers of this tree for the history.", metavar="DIR"),
+    typer.Option("-C", "--tree", help="Read the history from the servers of this tree.", metavar="DIR"),
 ]
 Namespaces = Annotated[
     list[str] | None,
     typer.Option(
-        "--namespace", help="Take a repository's history from storage; repeatable.", metavar="[REPO=]URL"
+        "--namespace",
+        help="Read a repository's history from its storage namespace. Repeatable.",
+        metavar="[REPO=]URL",
     ),
 ]
 CurveFiles = Annotated[
     list[Path] | None,
-    typer.Option("--curve", help="JSON that lakeplan curve wrote; repeatable.", metavar="FILE"),
+    typer.Option("--curve", help="JSON output of `lakeplan curve`. Repeatable.", metavar="FILE"),
 ]
-NoGraph = Annotated[bool, typer.Option("--no-graph", help="Leave the history out, whatever else is given.")]
+NoGraph = Annotated[bool, typer.Option("--no-graph", help="Leave out the commit graph.")]
 WithCurves = Annotated[
-    bool, typer.Option("--with-curves", help="Make curves too: reads every range, with Spark.")
+    bool,
+    typer.Option("--with-curves", help="Compute retention curves. Reads every range of each repository."),
 ]
 
 

@@ -31,33 +31,35 @@ DEFAULT_PORT = 8000
 DEFAULT_ENDPOINT = f"http://127.0.0.1:{DEFAULT_PORT}"
 _DEFAULTS = Options()
 
-AccessKey = Annotated[str, typer.Option("--access-key", help="The one access key.", metavar="KEY")]
+AccessKey = Annotated[str, typer.Option("--access-key", help="Access key to accept.", metavar="KEY")]
 SecretKey = Annotated[
-    str, typer.Option("--secret-key", help="Its secret.", metavar="SECRET", show_default=False)
+    str, typer.Option("--secret-key", help="Secret key to accept.", metavar="SECRET", show_default=False)
 ]
 SeedAccessKey = Annotated[
     str | None,
     typer.Option(
-        "--access-key", help="Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then the sandbox's own.", metavar="KEY"
+        "--access-key",
+        help="Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then the sandbox's default.",
+        metavar="KEY",
     ),
 ]
 SeedSecretKey = Annotated[
     str | None,
     typer.Option(
         "--secret-key",
-        help="Default: LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY, then the sandbox's own.",
+        help="Default: LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY, then the sandbox's default.",
         metavar="SECRET",
     ),
 ]
 
-UP_HELP = """Start a sandbox on 127.0.0.1 and serve until it is stopped.
+UP_HELP = """Start a local lakeFS on 127.0.0.1 and serve until stopped.
 
 \b
 Examples:
   lakeplan sandbox up --dir ./sandbox
   lakeplan sandbox up --port 0 --flavor enterprise
 """
-SEED_HELP = f"""Make repositories from a YAML file.
+SEED_HELP = f"""Create repositories with a history from a YAML file.
 
 \b
 Examples:
@@ -68,18 +70,22 @@ Examples:
 {HELP}"""
 
 
-@command(UP_HELP, "Start a sandbox on 127.0.0.1.", without="redact_paths no_color no_progress quiet")
+@command(UP_HELP, "Start a local lakeFS.", without="redact_paths no_color no_progress quiet")
 def up(
     *,
     dir: Annotated[
         Path | None,
-        typer.Option("--dir", help="Where repositories stay; without it they go when it stops.", metavar="D"),
+        typer.Option(
+            "--dir",
+            help="Folder for repositories. Default: a temporary one, deleted at the end.",
+            metavar="D",
+        ),
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", help="0 picks a free one.", min=0, max=65535, metavar="PORT")
+        int, typer.Option("--port", help="Port; 0 chooses a free one.", min=0, max=65535, metavar="PORT")
     ] = DEFAULT_PORT,
     flavor: Annotated[
-        str, typer.Option("--flavor", help="oss or enterprise.", metavar="FLAVOR")
+        str, typer.Option("--flavor", help="lakeFS edition: oss or enterprise.", metavar="FLAVOR")
     ] = _DEFAULTS.flavor,
     access_key: AccessKey = _DEFAULTS.access_key_id,
     secret_key: SecretKey = _DEFAULTS.secret_access_key,
@@ -107,15 +113,15 @@ def up(
         stop.wait()
 
 
-@command(SEED_HELP, "Make repositories from a YAML file.", without="redact_paths no_color no_progress")
+@command(SEED_HELP, "Create repositories from a YAML file.", without="redact_paths no_color no_progress")
 def seed(
     *,
-    file: Annotated[Path, typer.Argument(help="The YAML file; a dash is standard input.")],
+    file: Annotated[Path, typer.Argument(help="YAML file; - is standard input.")],
     endpoint: Annotated[
         str | None,
         typer.Option(
             "--endpoint",
-            help=f"The lakeFS server, the sandbox or a real one. Default: LAKEPLAN_SANDBOX_ENDPOINT_URL, then"
+            help=f"lakeFS server, a sandbox or a real one. Default: LAKEPLAN_SANDBOX_ENDPOINT_URL, then"
             f" {DEFAULT_ENDPOINT}.",
             metavar="URL",
         ),
@@ -123,10 +129,15 @@ def seed(
     access_key: SeedAccessKey = None,
     secret_key: SeedSecretKey = None,
     namespace_prefix: Annotated[
-        str, typer.Option("--namespace-prefix", help="In front of a repository's name.", metavar="URL")
+        str,
+        typer.Option(
+            "--namespace-prefix",
+            help="Storage namespace of each repository, without its name.",
+            metavar="URL",
+        ),
     ] = "local://",
     skip_existing: Annotated[
-        bool, typer.Option("--skip-existing", help="Leave repositories that exist as they are.")
+        bool, typer.Option("--skip-existing", help="Skip repositories that already exist.")
     ] = False,
     as_of: AsOf = None,
     quiet: bool,

@@ -11,9 +11,9 @@ import typer
 from lakeplan.cli.command import command
 from lakeplan.tree.schemas import bundled_schema, schema_names
 
-HELP = f"""Print a JSON Schema, whole in one document: for an editor, or to check what others read.
+HELP = f"""Print a JSON Schema as a single document, for an editor or to check lakeplan's output.
 
-One of {", ".join(schema_names())}.
+NAME is one of {", ".join(schema_names())}.
 
 \b
 Examples:
@@ -27,7 +27,9 @@ def schema(
     *,
     name: Annotated[
         str,
-        typer.Argument(metavar="[NAME]", help="Which one.", autocompletion=lambda: list(schema_names())),
+        typer.Argument(
+            metavar="[NAME]", help="Schema to print.", autocompletion=lambda: list(schema_names())
+        ),
     ] = "tree",
 ) -> None:
     sys.stdout.write(json.dumps(bundled_schema(name), indent=2, ensure_ascii=False) + "\n")

@@ -157,9 +157,9 @@ def _item_name(item: Any) -> str:
     return next((str(item[k]) for k in ("branch_id", "pattern", "id") if k in item), "")
 
 
-HELP = """Show a plan file again, or with --resolved a repository's configuration. No server is asked.
+HELP = """Show a plan file, or with --resolved the settings of a repository. Does not contact a server.
 
-With --resolved every value comes with the file and line that it is from.
+With --resolved, each value is printed with the file and line that set it.
 
 \b
 Examples:
@@ -173,13 +173,13 @@ Examples:
 @command(HELP, without="no_progress quiet")
 def show(
     *,
-    plan_file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan file.")] = None,
+    plan_file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="Plan file.")] = None,
     resolved: Annotated[
         str | None,
         typer.Option(
             "--resolved",
             metavar="REPO",
-            help="Print every value with the file it came from.",
+            help="Show the settings of this repository and where each one is set.",
             autocompletion=completing.repositories,
         ),
     ] = None,

@@ -28,7 +28,7 @@ from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress
 
 FORMATS = ("rich", "json")
-HELP = """Show what rules would delete in a namespace; needs no server.
+HELP = """Show what rules would delete in a storage namespace, without a server.
 
 \b
 Examples:
@@ -39,17 +39,21 @@ Examples:
 """
 Namespace = Annotated[
     str,
-    typer.Option("--namespace", help="file:///…, s3://… or https://…blob… with a refs dump.", metavar="URL"),
+    typer.Option(
+        "--namespace",
+        help="Storage namespace with a refs dump: file:///…, s3://… or https://…blob…",
+        metavar="URL",
+    ),
 ]
 Rules = Annotated[
-    Path, typer.Option("--rules", help="GC rules as JSON, the way lakectl takes them.", metavar="FILE")
+    Path, typer.Option("--rules", help="GC rules as JSON, in lakectl's format.", metavar="FILE")
 ]
 CompareRules = Annotated[
-    Path | None, typer.Option("--compare-rules", help="Other rules to judge beside them.", metavar="FILE")
+    Path | None, typer.Option("--compare-rules", help="Other rules to compare with.", metavar="FILE")
 ]
 OutputDir = Annotated[
     Path | None,
-    typer.Option("--output", help="Where Parquet tables and summary.json go.", metavar="DIR"),
+    typer.Option("--output", help="Folder for Parquet tables and summary.json.", metavar="DIR"),
 ]
 
 
@@ -66,7 +70,7 @@ def simulate(
         bool, typer.Option("--overwrite", help="Replace the results of an earlier run.")
     ] = False,
     commits_only: Annotated[
-        bool, typer.Option("--commits-only", help="Only the verdicts per commit: no Spark.")
+        bool, typer.Option("--commits-only", help="Only evaluate commits. Needs no Spark.")
     ] = False,
     stored: namespaces.Stored,
     runners: options.Running,

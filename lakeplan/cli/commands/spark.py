@@ -12,7 +12,7 @@ from lakeplan.errors import ExitCode
 from lakeplan.simulation.archive import EXECUTOR_PACKAGES, write_archive
 from lakeplan.tree.schemas import schema_folder
 
-HELP = """Write the zip that executors need, and list the packages beside it.
+HELP = """Write the zip file that Spark executors need, and list the packages to install.
 
 \b
 Examples:
@@ -21,11 +21,11 @@ Examples:
 """
 
 
-@command(HELP, "Write the zip that executors need.", without="redact_paths no_color no_progress")
+@command(HELP, "Write the zip file that Spark executors need.", without="redact_paths no_color no_progress")
 def package(
     *,
     out: Annotated[
-        Path, typer.Option("--out", help="The zip, for spark-submit --py-files.", metavar="FILE")
+        Path, typer.Option("--out", help="Zip file to write, for spark-submit --py-files.", metavar="FILE")
     ] = Path("lakeplan.zip"),
     quiet: bool,
 ) -> int:

@@ -59,14 +59,14 @@ from lakeplan.sweep.service import (
 )
 from lakeplan.values.sweep import SweepSettings
 
-MARK = """Write down what a sweep would take. Deletes nothing.
+MARK = """Find the objects that can be deleted and record them as a mark. Deletes nothing.
 
 \b
 Examples:
   lakeplan sweep mark
   lakeplan sweep mark --target analytics --min-age 7d
 """
-APPROVE = """Say yes to a mark, for the record. Deletes nothing.
+APPROVE = """Approve a mark, so that `lakeplan sweep run` may delete its objects. Deletes nothing.
 
 \b
 Examples:
@@ -88,14 +88,14 @@ marked again.
 Examples:
   lakeplan sweep abort 20260331T120000-1a2b3c4d
 """
-RESTORE = """Bring objects back out of quarantine, also when the state was lost.
+RESTORE = """Restore objects from quarantine. Works even if the state was lost.
 
 \b
 Examples:
   lakeplan sweep restore 20260331T120000-1a2b3c4d
   lakeplan sweep restore 20260331T120000-1a2b3c4d --path raw/2026/
 """
-PURGE = """Delete copies in quarantine that are old enough and that nothing needs. This cannot be undone.
+PURGE = """Delete quarantined copies that are old enough and no longer needed. This cannot be undone.
 
 \b
 Examples:
@@ -122,26 +122,27 @@ Examples:
 
 FORMATS = ("rich", "json")
 METRIC_FORMATS = (*FORMATS, OPENMETRICS)
-MarkId = Annotated[str, typer.Argument(metavar="MARK", help="The id that sweep mark gave.")]
+MarkId = Annotated[str, typer.Argument(metavar="MARK", help="Mark id, as printed by `lakeplan sweep mark`.")]
 
 
-@command(MARK, "Write down what a sweep would take.")
+@command(MARK, "Record the objects that can be deleted.")
 def mark(
     *,
     tree: options.TreeDir = Path(),
     selection: Selected,
     min_age: Annotated[
-        str | None, typer.Option("--min-age", help="Younger objects stay, such as 24h.", metavar="AGE")
+        str | None,
+        typer.Option("--min-age", help="Keep objects younger than this, for example 24h.", metavar="AGE"),
     ] = None,
     never_committed: Annotated[
         str | None,
-        typer.Option("--never-committed", help="keep, or collect: what no commit ever held.", metavar="WORD"),
+        typer.Option(
+            "--never-committed", help="Objects that were never committed: keep or collect.", metavar="WORD"
+        ),
     ] = None,
     verify_cache: Annotated[
         bool,
-        typer.Option(
-            "--verify-cache", help="Read a sample of what the cache says of other repositories again."
-        ),
+        typer.Option("--verify-cache", help="Check a sample of the cached facts about other repositories."),
     ] = False,
     allowed: options.AllowedHere,
     outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
@@ -165,11 +166,13 @@ def mark(
     return outputs.emit(document, render_marks, metrics_of(session.tree, mark_metrics), code=made.exit_code)
 
 
-@command(APPROVE, "Say yes to a mark, for the record.", without="no_progress")
+@command(APPROVE, "Approve a mark.", without="no_progress")
 def approve(
     *,
     mark_id: MarkId,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.", metavar="TEXT")],
+    reason: Annotated[
+        str, typer.Option("--reason", help="Reason for the approval, kept on record.", metavar="TEXT")
+    ],
     tree: options.TreeDir = Path(),
     allowed: options.AllowedHere,
     outputs: Annotated[Outputs, options.documents(FORMATS)],
@@ -191,7 +194,9 @@ def run(
     tree: options.TreeDir = Path(),
     parallelism: Annotated[
         int | None,
-        typer.Option("--parallelism", help="Workers that delete; all by default.", min=1, metavar="N"),
+        typer.Option(
+            "--parallelism", help="Number of workers that delete. Default: all.", min=1, metavar="N"
+        ),
     ] = None,
     collecting: Collecting,
     close: Annotated[bool, typer.Option("--close", hidden=True)] = False,
@@ -300,17 +305,19 @@ def show(
     return outputs.emit(document, partial(render_marks, stage=stage), metrics_of(session.tree, mark_metrics))
 
 
-@command(RESTORE, "Bring objects back out of quarantine.")
+@command(RESTORE, "Restore objects from quarantine.")
 def restore(
     *,
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     path: Annotated[
         str | None,
-        typer.Option("--path", help="Only this path, or below it with a / at its end.", metavar="PATH"),
+        typer.Option(
+            "--path", help="Only this path, or everything below it if it ends with /.", metavar="PATH"
+        ),
     ] = None,
     commit: Annotated[
-        str | None, typer.Option("--commit", help="Only what this commit holds.", metavar="ID")
+        str | None, typer.Option("--commit", help="Only objects of this commit.", metavar="ID")
     ] = None,
     outputs: Annotated[Outputs, options.documents(FORMATS)],
     opening: Connecting,
@@ -324,7 +331,7 @@ def restore(
     return outputs.emit(document, render_restore, code=code)
 
 
-@command(PURGE, "End quarantines that are old enough.")
+@command(PURGE, "Delete old copies from quarantine.")
 def purge(
     *,
     tree: options.TreeDir = Path(),
@@ -332,13 +339,13 @@ def purge(
         str | None,
         typer.Option(
             "--older-than",
-            help="Purge quarantines at least this old, such as 14d; never younger than sweep.quarantine_age.",
+            help="Purge quarantines at least this old, for example 14d. sweep.quarantine_age also applies.",
             metavar="AGE",
         ),
     ] = None,
     selection: Selected,
     auto_approve: Annotated[
-        bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
+        bool, typer.Option("--auto-approve", help="Do not ask for confirmation. Required without a terminal.")
     ] = False,
     outputs: Annotated[Outputs, options.documents(FORMATS)],
     opening: Connecting,

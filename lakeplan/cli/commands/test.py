@@ -19,9 +19,9 @@ from lakeplan.tree.policy_tests import FOLDER, find_tests, read_tests
 from lakeplan.tree.tree import load_tree
 
 FORMATS = ("rich", "json", "junit")
-HELP = """Run the tree's policy tests: drawn histories, and what must survive under the tree's rules.
+HELP = """Run the tree's policy tests. A test draws a commit history and states what the rules must keep.
 
-No server and no Spark. Exit code 1 when a test fails.
+Does not contact a server and does not need Spark. Exits with 1 when a test fails.
 
 \b
 Examples:
@@ -30,7 +30,7 @@ Examples:
 """
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[FILE]...", help=f"Test files; every {FOLDER}/*.yaml of the tree by default."),
+    typer.Argument(metavar="[FILE]...", help=f"Test files. Default: {FOLDER}/*.yaml in the tree."),
 ]
 
 

@@ -21,7 +21,7 @@ from lakeplan.output.annotations import problem_annotations, render_github, rend
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.tree.yaml import TreeError
 
-HELP = """Check a tree: every problem at once, each with file, line and column. No server is asked.
+HELP = """Check the tree and report every problem with file, line and column. Does not contact a server.
 
 \b
 Examples:
