@@ -120,6 +120,16 @@ def prefix_of(folder: Path) -> str | None:
         return None
 
 
+def tree_prefix(tree: Path) -> str:
+    """The tree's folder as its host knows it: relative to the git repository, else to where the command
+    runs; ``""`` at the top."""
+    prefix = prefix_of(tree)
+    if prefix is None:
+        relative = os.path.relpath(tree)
+        prefix = "" if relative == "." or relative.startswith("..") else relative.replace(os.sep, "/")
+    return prefix
+
+
 def head_of(folder: Path) -> str | None:
     """The git commit that ``folder`` is checked out at, or None outside git."""
     try:

@@ -17,6 +17,7 @@ from typer.models import OptionInfo, ParameterInfo
 
 from lakeplan.cli import completing
 from lakeplan.cli.console import remember_redaction
+from lakeplan.cli.formats import formats_of
 from lakeplan.cli.outputs import Outputs, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.errors import UsageError
@@ -186,8 +187,9 @@ def formats(names: Sequence[str]) -> OptionInfo:
     return option
 
 
-def documents(names: Sequence[str]) -> Options:
-    """``--format`` and ``--out``: where the documents of a command with these formats go."""
+def documents(kind: str) -> Options:
+    """``--format`` and ``--out``: where the documents of a command go, which are of this kind."""
+    names = formats_of(kind)
 
     def outputs(
         format: Formats = None,
@@ -196,7 +198,7 @@ def documents(names: Sequence[str]) -> Options:
         redact_paths: bool = False,
         quiet: bool = False,
     ) -> Outputs:
-        return Outputs(pair_outputs(format, out, names, quiet=quiet), no_color, redact_paths)
+        return Outputs(pair_outputs(format, out, names, quiet=quiet), no_color, redact_paths, kind)
 
     outputs.__annotations__["format"] = Annotated[Formats, formats(names)]
     return Options(outputs)

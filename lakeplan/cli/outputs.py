@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rich.console import Console
 
 from lakeplan.cli.console import stderr, stdout
+from lakeplan.cli.formats import JSON, RICH, Around, Document, file_mode, texts_of
+from lakeplan.cli.git import tree_prefix
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.output.redact import redacted
+from lakeplan.output.redact import redact_plan, redacted
 from lakeplan.output.text import KEY, json_for, safe_json, safe_output
-from lakeplan.values.local import PRIVATE, SHARED, write_file
-from lakeplan.values.plan_document import encode
+from lakeplan.values.local import write_file
+from lakeplan.values.plan_document import dump_plan, encode, to_document
 
 if TYPE_CHECKING:
     from lakeplan.tree.tree import Tree
     from lakeplan.values.desired import Price
+    from lakeplan.values.plan import Plan
 
 STANDARD_OUTPUT = Path("-")
-RICH = "rich"
-JSON = "json"
-OPENMETRICS = "openmetrics"
-Document = Mapping[str, Any]
+NOTHING = Around()
 D = TypeVar("D", bound=Mapping[str, object])
 """A document of one type."""
 
@@ -79,11 +79,12 @@ def _check_formats(names: Iterable[str], supported: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the documents of one command go, and how they look."""
+    """Where the documents of one command go, and how they look. ``kind``: of document, in ``cli.formats``."""
 
     all: tuple[Output, ...]
     no_color: bool = False
     redact: bool = False
+    kind: str = ""
 
     @property
     def is_stdout_taken(self) -> bool:
@@ -93,6 +94,20 @@ class Outputs:
     def shown(self, document: D) -> D:
         """A document as it goes out."""
         return cast(D, redacted(document)) if self.redact else document
+
+    def shown_plan(self, plan: Plan) -> tuple[Plan, Document]:
+        """The plan of the plan file, and the document that is rendered of it."""
+        if not self.redact:
+            return plan, to_document(plan)
+        plan = redact_plan(plan)
+        return plan, redacted(to_document(plan))
+
+    def write_plan(
+        self, plan: Plan, document: Document, show: Callable[[Console], None], *, tree: Path
+    ) -> None:
+        """Every format of a plan of the tree in folder ``tree``; the plan file is always the plan's."""
+        texts = texts_of("plan", document, Around(tree=partial(tree_prefix, tree)))
+        self.write({**texts, JSON: partial(dump_plan, plan)}, show)
 
     def check(self, supported: Sequence[str]) -> None:
         """For a command that has fewer formats with some option. Raises UsageError."""
@@ -117,8 +132,7 @@ class Outputs:
             if output.path is None:
                 sys.stdout.write(json_for(text, sys.stdout.encoding))
             else:
-                # A collector of metrics runs as another user.
-                write_file(output.path, text, mode=SHARED if output.format == OPENMETRICS else PRIVATE)
+                write_file(output.path, text, mode=file_mode(output.format))
         is_failure = code not in (ExitCode.OK, ExitCode.CHANGES_PENDING)
         if is_failure and all(output.path is not None for output in self.all):
             show(stderr(no_color=self.no_color))
@@ -127,28 +141,24 @@ class Outputs:
         self,
         document: D,
         render: Callable[[D, Console], None],
-        texts: Mapping[str, Callable[[D], str]] | None = None,
+        around: Around = NOTHING,
         *,
+        kind: str = "",
         code: int = ExitCode.OK,
         sort_keys: bool = False,
     ) -> int:
-        """Writes a document as JSON, in the rich form, and in the formats that ``texts`` makes. Returns
-        ``code``, which is how the command ends."""
+        """Writes a document in the rich form, as JSON, and in the other formats of its kind (by default the
+        command's own). Returns ``code``, which is how the command ends."""
         shown = self.shown(document)
-        made = {name: partial(text, shown) for name, text in (texts or {}).items()}
-        made.setdefault(JSON, partial(_json, shown, sort_keys=sort_keys))
-        self.write(made, partial(render, shown), code=code)
+        texts = texts_of(kind or self.kind, shown, around)
+        texts[JSON] = partial(_json, shown, sort_keys=sort_keys)
+        self.write(texts, partial(render, shown), code=code)
         return code
 
 
 def _json(document: Document, *, sort_keys: bool) -> str:
     text = json.dumps(document, indent=2, sort_keys=sort_keys, ensure_ascii=False) + "\n"
     return json_for(text, "utf-8")
-
-
-def metrics_of(tree: Tree, metrics: Callable[..., str]) -> dict[str, Callable[[Document], str]]:
-    """The format of metrics whose repositories have their owners in the tree."""
-    return {OPENMETRICS: partial(metrics, owner_of=tree.owner_of)}
 
 
 def with_costs(document: D, tree: Tree, *lists: str) -> D:

@@ -102,6 +102,14 @@ def render_github(annotations: Iterable[Annotation], *, tree: str = "") -> str:
     return "".join(f"{_command(a, tree)}\n" for a in annotations)
 
 
+def render_github_plan(document: Json, *, tree: str = "") -> str:
+    return render_github(plan_annotations(document), tree=tree)
+
+
+def render_github_problems(document: Json, *, tree: str = "") -> str:
+    return render_github(problem_annotations(document["problems"]), tree=tree)
+
+
 def _command(annotation: Annotation, tree: str) -> str:
     properties = [*_place(annotation.place, tree), ("title", f"lakeplan: {annotation.title}")]
     shown = ",".join(f"{name}={_property(value)}" for name, value in properties)
@@ -143,8 +151,9 @@ def render_junit_plan(document: Json, *, tree: str = "") -> str:
     return junit_text(root)
 
 
-def render_junit_problems(files: Sequence[str], problems: Sequence[Json], *, tree: str = "") -> str:
+def render_junit_problems(document: Json, *, files: Sequence[str] = (), tree: str = "") -> str:
     """A check of a tree: every problem is a failure, every file without one passes."""
+    problems = document["problems"]
     root = ET.Element("testsuites", name="lakeplan validate")
     suite = junit_suite(root, "the tree")
     bad = {p["file"] for p in problems}

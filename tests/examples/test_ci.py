@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from lakeplan import __version__
+from lakeplan.cli.formats import formats_of
 from lakeplan.cli.main import whole_command
-from lakeplan.cli.plan_texts import PLAN_FORMATS
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "examples/ci"
@@ -53,7 +53,7 @@ def it_runs_only_commands_and_options_that_exist(file):
     for name, *arguments in found:
         context = group.commands[name].make_context(name, arguments)
         formats = context.params.get("format") or []
-        assert set(formats) <= {*PLAN_FORMATS, "openmetrics"}
+        assert set(formats) <= set(formats_of("plan"))
         assert len(context.params.get("out") or []) >= len(formats) - 1
 
 

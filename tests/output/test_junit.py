@@ -50,7 +50,8 @@ def it_says_who_opened_a_gate_that_passes(plans: Any) -> None:
 
 
 def it_makes_a_failure_of_every_problem_and_passes_the_other_files() -> None:
-    root = read(render_junit_problems(["a.yaml", "b.yaml"], [PROBLEM, {**PROBLEM, "line": 9}], tree="deploy"))
+    document = {"problems": [PROBLEM, {**PROBLEM, "line": 9}]}
+    root = read(render_junit_problems(document, files=["a.yaml", "b.yaml"], tree="deploy"))
     assert (root.get("tests"), root.get("failures")) == ("3", "2")
     assert {c.get("file") for c in root.iter("testcase")} == {"deploy/a.yaml", "deploy/b.yaml"}
 
@@ -58,5 +59,7 @@ def it_makes_a_failure_of_every_problem_and_passes_the_other_files() -> None:
 @given(st.text(st.characters() | st.sampled_from("\x00\x1b\ud800\ufffe]]>&<\"'"), max_size=30))
 def it_is_xml_whatever_the_names_are(text: str) -> None:
     problem = {**PROBLEM, "file": text, "path": text, "message": text}
-    root = read(render_junit_problems([text], [problem]).encode("utf-8", "strict").decode())
+    root = read(
+        render_junit_problems({"problems": [problem]}, files=[text]).encode("utf-8", "strict").decode()
+    )
     assert root.get("failures") == "1"

@@ -17,15 +17,15 @@ from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.commands.plan import show_plan
 from lakeplan.cli.console import said_yes, stderr, stdout
+from lakeplan.cli.formats import RICH, Around
 from lakeplan.cli.namespaces import Caching
-from lakeplan.cli.outputs import OPENMETRICS, RICH, Output, Outputs, metrics_of, with_costs
+from lakeplan.cli.outputs import Output, Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.who import new_mark_id, new_run_id, now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
-from lakeplan.output.metrics import apply_metrics
 from lakeplan.output.plan import render_apply
 from lakeplan.output.sweep import render_after_apply
 from lakeplan.plan.apply import ApplyOptions, apply_plan, exit_code_of, report_document
@@ -123,7 +123,6 @@ def after_document(report: MarkReport, end: AutomaticEnd) -> dict[str, Any]:
     }
 
 
-FORMATS = ("rich", "json", OPENMETRICS)
 HELP = """Write a reviewed plan to the servers.
 
 lakeplan plans again and compares. It exits with 5 when the tree or the stored rules have changed since the
@@ -155,7 +154,7 @@ def apply(
     ] = None,
     tree: options.TreeDir = Path(),
     selection: Selected,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("apply")],
     force: Force = False,
     auto_approve: AutoApprove = False,
     allowed: options.AllowedHere,
@@ -258,7 +257,7 @@ class ApplyFlow:
         code = self.outputs.emit(
             report_document(report),
             render_apply,
-            metrics_of(self.session.tree, apply_metrics),
+            Around(owner_of=self.session.tree.owner_of),
             code=exit_code_of(report),
             sort_keys=True,
         )

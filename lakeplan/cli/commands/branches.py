@@ -17,21 +17,19 @@ from lakeplan.branches.run import RunPorts, run_lifecycle, serve
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
+from lakeplan.cli.formats import Around
 from lakeplan.cli.namespaces import Caching
-from lakeplan.cli.outputs import OPENMETRICS, Outputs, metrics_of, with_costs
+from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.who import now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Opening, Selected, Session
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
-from lakeplan.output.metrics import lifecycle_plan_metrics, lifecycle_run_metrics
 from lakeplan.review.base import ReviewedTree
 from lakeplan.review.selection import Selection
 from lakeplan.values.cron import Cron, parse_cron
 
-FORMATS = ("rich", "json")
-METRIC_FORMATS = (*FORMATS, OPENMETRICS)
 PLAN_HELP = """List every branch and whether its policies would delete it. Writes nothing.
 
 For servers with branch_lifecycle: {engine: lakeplan}. The age of a branch comes from the records of
@@ -68,7 +66,7 @@ def plan(
     *,
     tree: options.TreeDir = Path(),
     selection: Selected,
-    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    outputs: Annotated[Outputs, options.documents("branch-plan")],
     as_of: options.AsOf = None,
     no_simulate: Annotated[
         bool, typer.Option("--no-simulate", help="Do not estimate how much data expires with the branches.")
@@ -96,7 +94,7 @@ def plan(
     return outputs.emit(
         with_costs(report.plan_document(made), session.tree, "repositories"),
         render_lifecycle_plan,
-        metrics_of(session.tree, lifecycle_plan_metrics),
+        Around(owner_of=session.tree.owner_of),
         code=report.plan_exit_code(made, detailed=detailed_exitcode),
     )
 
@@ -112,7 +110,7 @@ def run(
     ] = None,
     tree: options.TreeDir = Path(),
     selection: Selected,
-    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    outputs: Annotated[Outputs, options.documents("branch-run")],
     every: Annotated[
         str | None,
         typer.Option(
@@ -156,7 +154,7 @@ def undo(
     branch: Annotated[
         list[str] | None, typer.Option("--branch", help="Only this branch. Repeatable.", metavar="NAME")
     ] = None,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("branch-undo")],
     opening: Connecting,
 ) -> int:
     session = opening.session(tree)
@@ -204,7 +202,7 @@ class _Runner:
         return self.outputs.emit(
             report.run_document(done),
             render_lifecycle_run,
-            metrics_of(session.tree, lifecycle_run_metrics),
+            Around(owner_of=session.tree.owner_of),
             code=report.run_exit_code(done),
         )
 

@@ -29,7 +29,6 @@ from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.who import moment_of
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.output.curve_svg import curve_svg
 from lakeplan.output.simulate import render_curve
 from lakeplan.plan.gather import gather
 from lakeplan.retention.curve import MAX_DAYS
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from lakeplan.simulation.curve import CurveInput
 
 
-FORMATS = ("rich", "json", "svg")
 HELP = """Show how many objects would expire at each retention period.
 
 \b
@@ -121,7 +119,7 @@ def curve(
     read_only: options.ReadOnly = False,
     runners: options.Running,
     cache: Caching,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("curve")],
     progress: options.Bars,
 ) -> int:
     asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
@@ -142,7 +140,7 @@ def curve(
     document = _run(request, given, runners, cache, progress)
     if session is not None:
         document = with_costs(document, session.tree)
-    return outputs.emit(document, render_curve, {"svg": curve_svg}, sort_keys=True)
+    return outputs.emit(document, render_curve, sort_keys=True)
 
 
 @dataclass(frozen=True)

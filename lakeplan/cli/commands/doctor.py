@@ -24,7 +24,6 @@ from lakeplan.output.operations import render_doctor
 from lakeplan.output.text import counted
 from lakeplan.review.selection import Selection
 
-FORMATS = ("rich", "json")
 VANISHING = "it is a folder of this runner (CI is set) and goes with it: drift and history have nothing then"
 
 HELP = """Check everything a command needs, and say how to fix what is missing.
@@ -59,7 +58,7 @@ def doctor(
         bool, typer.Option("--read-only", help="Send only GET requests, and do not test storage.")
     ] = False,
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Do not start Spark.")] = False,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("doctor")],
     opening: Connecting,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,

@@ -11,12 +11,11 @@ import typer
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.git import head_of
-from lakeplan.cli.outputs import OPENMETRICS, Outputs, with_costs
+from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import is_lost
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.output.metrics import drift_metrics
 from lakeplan.output.operations import render_drift
 from lakeplan.plan.drift import DriftPorts, DriftReport, drift_document, find_drift
 from lakeplan.plan.drift_compare import HeadPorts
@@ -24,7 +23,6 @@ from lakeplan.plan.drift_rules import DriftClass
 from lakeplan.review.run import Run
 from lakeplan.stores.protocols import StateWriter
 
-FORMATS = ("rich", "json", "openmetrics")
 ANY = "any"
 VANISHING = (
     "HEADs of branches were not recorded for undo: the state is a folder and CI is set, so they would vanish"
@@ -65,7 +63,7 @@ def drift(
     tree: options.TreeDir = Path(),
     selection: Selected,
     fail_on: FailOn = None,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("drift")],
     opening: Connecting,
 ) -> int:
     classes = check_classes(fail_on)
@@ -81,7 +79,7 @@ def drift(
     )
     document = with_costs(drift_document(report), session.tree, "recorded")
     code = exit_code_of(report, classes)
-    return outputs.emit(document, render_drift, {OPENMETRICS: drift_metrics}, code=code, sort_keys=True)
+    return outputs.emit(document, render_drift, code=code, sort_keys=True)
 
 
 def heads_ports(session: Session, state: StateWriter, run: Run) -> HeadPorts:

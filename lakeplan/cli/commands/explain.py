@@ -129,7 +129,6 @@ def _stored(namespace: NamespaceReader, address: str) -> StoredObject | None:
     return next((found for found in namespace.list_objects(address) if found.key == address), None)
 
 
-FORMATS = ("rich", "json")
 HELP = """Explain why data is kept or deleted: which branch, rule and date decide, and what would change it.
 
 WHAT is a path (alone or as REF:PATH), a commit id or at least its first six digits, a branch, a tag, or a
@@ -209,7 +208,7 @@ def explain(
     as_of: options.AsOf = None,
     read_only: options.ReadOnly = False,
     opening: Connecting,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("explain")],
     progress: options.Bars,
 ) -> int:
     repository, what = _words(words, offline=namespace is not None)

@@ -16,15 +16,14 @@ from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.commands.plan import Allow, exit_code_of, plan_against, show_plan
 from lakeplan.cli.console import say, stderr
+from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching
-from lakeplan.cli.outputs import OPENMETRICS, Outputs, metrics_of
-from lakeplan.cli.plan_texts import PLAN_FORMATS
+from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.wiring import Connecting, Opening
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, StalePlan
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.limits import read_file, why_unreadable
-from lakeplan.output.metrics import history_metrics
 from lakeplan.output.operations import render_history, render_run
 from lakeplan.plan.planning import PlanOptions
 from lakeplan.plan.rollback import Disagreement, Restoration, checked, disagreements, restorations
@@ -161,8 +160,6 @@ def _read(path: Path) -> str:
         raise LakeplanError(f"cannot read: {why_unreadable(error)}", where=str(path)) from None
 
 
-FORMATS = ("rich", "json", OPENMETRICS)
-
 RunArgument = Annotated[
     str,
     typer.Argument(metavar="RUN", help="Run id, a unique beginning of one, or last.", show_default=False),
@@ -220,13 +217,13 @@ def list_(
     limit: Annotated[
         int | None, typer.Option("--limit", help="Largest number of runs to list.", min=1, metavar="N")
     ] = None,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("history")],
 ) -> int:
     session = Opening().session(tree)
     found = list_runs(session.state(), repository=repository, limit=limit)
     document = history_document(found.runs, found.damaged)
-    metrics = metrics_of(session.tree, history_metrics)
-    outputs.emit(document, render_history, metrics, sort_keys=True)
+    around = Around(owner_of=session.tree.owner_of)
+    outputs.emit(document, render_history, around, sort_keys=True)
     return ExitCode.PARTLY_DONE if found.damaged else ExitCode.OK
 
 
@@ -235,12 +232,12 @@ def show(
     *,
     run: RunArgument,
     tree: options.TreeDir = Path(),
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("history")],
 ) -> None:
     session = Opening().session(tree)
     document = history_document([find_run(session.state(), run)])
-    metrics = metrics_of(session.tree, history_metrics)
-    outputs.emit(document, render_run, metrics, sort_keys=True)
+    around = Around(owner_of=session.tree.owner_of)
+    outputs.emit(document, render_run, around, sort_keys=True)
 
 
 @command(ROLLBACK_HELP, "Make a plan that restores the rules from before a run.", without="redact_paths")
@@ -258,7 +255,7 @@ def rollback(
     ] = False,
     allow: Allow = None,
     redact_paths: options.RedactPaths = False,  # outputs have it: here it only has its place in the help
-    outputs: Annotated[Outputs, options.documents(PLAN_FORMATS)],
+    outputs: Annotated[Outputs, options.documents("plan")],
     opening: Connecting,
     runners: options.Running,
     cache: Caching,

@@ -17,7 +17,6 @@ from lakeplan.cli.console import print_error, stderr, told
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching, inventory_for
 from lakeplan.cli.outputs import Outputs
-from lakeplan.cli.plan_texts import PLAN_FORMATS, plan_shown, plan_texts
 from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Connecting, LazySimulator, Selected, Session
 from lakeplan.errors import ExitCode, UsageError
@@ -26,7 +25,7 @@ from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.state.store import known_repositories
 from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan
-from lakeplan.values.plan_document import dump_objects, to_document
+from lakeplan.values.plan_document import dump_objects
 
 HELP = """Show which rules would change and which data would be deleted. Writes nothing.
 
@@ -73,7 +72,7 @@ def plan(
     *,
     tree: options.TreeDir = Path(),
     selection: Selected,
-    outputs: Annotated[Outputs, options.documents(PLAN_FORMATS)],
+    outputs: Annotated[Outputs, options.documents("plan")],
     as_of: options.AsOf = None,
     simulate: Simulate = "changed",
     no_simulate: Annotated[bool, typer.Option("--no-simulate", help="Same as --simulate none.")] = False,
@@ -138,8 +137,7 @@ def plan_against(base: Base | None, session: Session, options: PlanOptions) -> P
 
 def show_plan(plan: Plan, outputs: Outputs, *, to_stderr: bool = False, tree: Path = Path()) -> None:
     """Every output of a plan. ``to_stderr`` leaves standard output to another document."""
-    plan, outside = plan_shown(plan, redact=outputs.redact)
-    document = outside(to_document(plan))
+    plan, document = outputs.shown_plan(plan)
     if to_stderr:
         render_plan(document, stderr(no_color=outputs.no_color))
         return
@@ -147,7 +145,7 @@ def show_plan(plan: Plan, outputs: Outputs, *, to_stderr: bool = False, tree: Pa
     for output in outputs.all:
         if output.format == "json" and output.path is not None and objects:
             write_file(objects_path(output.path), objects)
-    outputs.write(plan_texts(plan, document, tree), partial(render_plan, document))
+    outputs.write_plan(plan, document, partial(render_plan, document), tree=tree)
 
 
 def _tell_why(plan: Plan) -> None:

@@ -16,8 +16,8 @@ from lakeplan.api import read_plan
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted
-from lakeplan.cli.outputs import JSON, RICH, Document, Outputs
-from lakeplan.cli.plan_texts import PLAN_FORMATS, plan_shown, plan_texts
+from lakeplan.cli.formats import Document, formats_of
+from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import UsageError
 from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository
@@ -25,7 +25,6 @@ from lakeplan.output.text import safe, safe_lines
 from lakeplan.tree.structure import nearest
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
-from lakeplan.values.plan_document import to_document
 
 WIDEST = 60
 """Columns are aligned up to this width."""
@@ -36,7 +35,7 @@ def show_resolved(tree_dir: Path, repository: str, outputs: Outputs) -> None:
 
     Raises ConfigError for a tree with problems, UsageError when no entry names the repository.
     """
-    outputs.check((RICH, JSON))
+    outputs.check(formats_of("repository"))
     tree = load_tree(tree_dir, os.environ)
     documents = [
         {**resolved_document(one), "server_values": server_values(tree.servers[one.server])}
@@ -185,7 +184,7 @@ def show(
     ] = None,
     tree: options.TreeDir = Path(),
     target: options.Targets = None,
-    outputs: Annotated[Outputs, options.documents(PLAN_FORMATS)],
+    outputs: Annotated[Outputs, options.documents("plan")],
 ) -> None:
     if (plan_file is None) == (resolved is None):
         raise UsageError(
@@ -195,8 +194,7 @@ def show(
         show_resolved(tree, resolved, outputs)
         return
     assert plan_file is not None
-    plan, outside = plan_shown(read_plan(plan_file), redact=outputs.redact)
-    document = outside(to_document(plan))
+    plan, document = outputs.shown_plan(read_plan(plan_file))
     wanted = {(r.server, r.name) for r in targeted(plan, target or (), plan_file)}
 
     def rich_form(console: Console) -> None:
@@ -206,4 +204,4 @@ def show(
             if (repository["server"], repository["name"]) in wanted:
                 render_repository(repository, console)
 
-    outputs.write(plan_texts(plan, document, tree), rich_form)
+    outputs.write_plan(plan, document, rich_form, tree=tree)

@@ -27,7 +27,6 @@ from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress
 
-FORMATS = ("rich", "json")
 HELP = """Show what rules would delete in a storage namespace, without a server.
 
 \b
@@ -75,7 +74,7 @@ def simulate(
     stored: namespaces.Stored,
     runners: options.Running,
     cache: Caching,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("simulate")],
     progress: options.Bars,
 ) -> int:
     request = SimulateRequest(

@@ -17,15 +17,15 @@ from lakeplan.cli import options
 from lakeplan.cli.collecting import Collecting, CollectorRuns, open_collector, show_collector_runs
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import said_yes
+from lakeplan.cli.formats import Around, formats_of
 from lakeplan.cli.namespaces import parse_age
-from lakeplan.cli.outputs import OPENMETRICS, Outputs, metrics_of, with_costs
+from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.who import new_mark_id, now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session, Waiting
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
-from lakeplan.output.metrics import mark_list_metrics, mark_metrics, sweep_metrics
 from lakeplan.output.sweep import (
     render_approval,
     render_mark_list,
@@ -120,8 +120,6 @@ Examples:
 """
 
 
-FORMATS = ("rich", "json")
-METRIC_FORMATS = (*FORMATS, OPENMETRICS)
 MarkId = Annotated[str, typer.Argument(metavar="MARK", help="Mark id, as printed by `lakeplan sweep mark`.")]
 
 
@@ -145,7 +143,7 @@ def mark(
         typer.Option("--verify-cache", help="Check a sample of the cached facts about other repositories."),
     ] = False,
     allowed: options.AllowedHere,
-    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    outputs: Annotated[Outputs, options.documents("marks")],
     opening: Connecting,
     runners: options.Running,
     timeouts: Waiting,
@@ -163,7 +161,7 @@ def mark(
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
     document = with_costs(marks_document(made), session.tree, "marks")
-    return outputs.emit(document, render_marks, metrics_of(session.tree, mark_metrics), code=made.exit_code)
+    return outputs.emit(document, render_marks, Around(owner_of=session.tree.owner_of), code=made.exit_code)
 
 
 @command(APPROVE, "Approve a mark.", without="no_progress")
@@ -175,7 +173,7 @@ def approve(
     ],
     tree: options.TreeDir = Path(),
     allowed: options.AllowedHere,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("approval")],
     opening: Connecting,
 ) -> int:
     session = opening.session(tree)
@@ -200,7 +198,7 @@ def run(
     ] = None,
     collecting: Collecting,
     close: Annotated[bool, typer.Option("--close", hidden=True)] = False,
-    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    outputs: Annotated[Outputs, options.documents("sweep")],
     opening: Connecting,
     runners: options.Running,
     timeouts: Waiting,
@@ -235,7 +233,7 @@ def abort(
     *,
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
-    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    outputs: Annotated[Outputs, options.documents("sweep")],
     opening: Connecting,
     runners: options.Running,
     timeouts: Waiting,
@@ -261,7 +259,7 @@ def _emit_sweep(session: Session, document: dict[str, Any], outputs: Outputs) ->
     return outputs.emit(
         with_costs(document, session.tree),
         render_sweep,
-        metrics_of(session.tree, sweep_metrics),
+        Around(owner_of=session.tree.owner_of),
         code=exit_code_of(document),
     )
 
@@ -272,16 +270,16 @@ def list_(
     collector_runs: CollectorRuns = False,
     tree: options.TreeDir = Path(),
     selection: Selected,
-    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    outputs: Annotated[Outputs, options.documents("mark-list")],
     opening: Connecting,
 ) -> int:
     if collector_runs:
-        outputs.check(FORMATS)
+        outputs.check(formats_of("collector-runs"))
     session = opening.session(tree)
     if collector_runs:
         return show_collector_runs(session, selection, outputs)
     document = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
-    return outputs.emit(document, render_mark_list, metrics_of(session.tree, mark_list_metrics))
+    return outputs.emit(document, render_mark_list, Around(owner_of=session.tree.owner_of))
 
 
 @command(SHOW, "Show a mark and what became of it.", without="no_progress")
@@ -289,7 +287,7 @@ def show(
     *,
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
-    outputs: Annotated[Outputs, options.documents(METRIC_FORMATS)],
+    outputs: Annotated[Outputs, options.documents("sweep")],
     opening: Connecting,
 ) -> int:
     session = opening.session(tree)
@@ -298,11 +296,13 @@ def show(
         summary = read_summary(site, mark_id)
         if summary is not None:
             document = with_costs(summary, session.tree)
-            return outputs.emit(document, render_sweep, metrics_of(session.tree, sweep_metrics))
+            return outputs.emit(document, render_sweep, Around(owner_of=session.tree.owner_of))
         stage = stage_of(site, ports.state, mark_id)
     alone = {"format": MARKS_FORMAT, "marks": [mark_document(stored.mark)], "skipped": {}, "failed": {}}
     document = with_costs(alone, session.tree, "marks")
-    return outputs.emit(document, partial(render_marks, stage=stage), metrics_of(session.tree, mark_metrics))
+    return outputs.emit(
+        document, partial(render_marks, stage=stage), Around(owner_of=session.tree.owner_of), kind="marks"
+    )
 
 
 @command(RESTORE, "Restore objects from quarantine.")
@@ -319,7 +319,7 @@ def restore(
     commit: Annotated[
         str | None, typer.Option("--commit", help="Only objects of this commit.", metavar="ID")
     ] = None,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("restore")],
     opening: Connecting,
     runners: options.Running,
 ) -> int:
@@ -347,7 +347,7 @@ def purge(
     auto_approve: Annotated[
         bool, typer.Option("--auto-approve", help="Do not ask for confirmation. Required without a terminal.")
     ] = False,
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("purge")],
     opening: Connecting,
     runners: options.Running,
 ) -> int:

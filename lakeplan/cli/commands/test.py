@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +10,14 @@ import typer
 
 from lakeplan.cli import options
 from lakeplan.cli.command import command
+from lakeplan.cli.formats import Around
 from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.explain.policy_test import run_tests
-from lakeplan.output.show import render_tests, render_tests_junit
+from lakeplan.output.show import render_tests
 from lakeplan.tree.policy_tests import FOLDER, find_tests, read_tests
 from lakeplan.tree.tree import load_tree
 
-FORMATS = ("rich", "json", "junit")
 HELP = """Run the tree's policy tests. A test draws a commit history and states what the rules must keep.
 
 Does not contact a server and does not need Spark. Exits with 1 when a test fails.
@@ -39,7 +38,7 @@ def test(
     *,
     files: Files = None,  # noqa: PT028 - a command, and no test
     tree: options.TreeDir = Path(),  # noqa: PT028
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("test")],
 ) -> int:
     loaded = load_tree(tree, os.environ)
     found = find_tests(tree, files or ())
@@ -51,5 +50,5 @@ def test(
         )
     document = run_tests(loaded, read_tests(found, tree))
     prefix = "" if tree == Path() or tree.is_absolute() else tree.as_posix()
-    outputs.emit(document, render_tests, {"junit": partial(render_tests_junit, tree=prefix)}, sort_keys=True)
+    outputs.emit(document, render_tests, Around(tree=lambda: prefix), sort_keys=True)
     return ExitCode.ERROR if document["failed"] else ExitCode.OK

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,10 +14,10 @@ from rich.console import Console
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.console import say
-from lakeplan.cli.outputs import RICH, Document, Outputs
-from lakeplan.cli.plan_texts import tree_prefix
+from lakeplan.cli.formats import RICH, Around, Document
+from lakeplan.cli.git import tree_prefix
+from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import ConfigError, ExitCode
-from lakeplan.output.annotations import problem_annotations, render_github, render_junit_problems
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.tree.yaml import TreeError
 
@@ -30,33 +30,24 @@ Examples:
   lakeplan validate --format junit --out validate.xml
 """
 
-FORMATS = (RICH, "json", "github", "junit")
-
 
 @command(HELP, common="no_color quiet log_level")
 def validate(
     *,
     tree: options.TreeDir = Path(),
-    outputs: Annotated[Outputs, options.documents(FORMATS)],
+    outputs: Annotated[Outputs, options.documents("problems")],
     quiet: bool,
 ) -> None:
-    prefix = tree_prefix(tree)
+    around = Around(tree=partial(tree_prefix, tree))
     try:
         loaded = load_tree(tree, os.environ)
     except ConfigError as error:
         texts = replace(outputs, all=tuple(o for o in outputs.all if o.format != RICH))
-        texts.emit(_problems_document(error), _nothing, _texts((), prefix))
+        texts.emit(_problems_document(error), _nothing, around)
         if len(texts.all) == len(outputs.all) and not quiet:
             raise typer.Exit(ExitCode.ERROR) from None
         raise
-    outputs.emit(summary_document(loaded), _render, _texts(loaded.files, prefix))
-
-
-def _texts(files: Sequence[str], prefix: str) -> Mapping[str, Callable[[Document], str]]:
-    return {
-        "github": lambda made: render_github(problem_annotations(made["problems"]), tree=prefix),
-        "junit": lambda made: render_junit_problems(files, made["problems"], tree=prefix),
-    }
+    outputs.emit(summary_document(loaded), _render, replace(around, files=loaded.files))
 
 
 def summary_document(tree: Tree) -> dict[str, Any]:

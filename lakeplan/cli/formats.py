@@ -1,0 +1,118 @@
+"""Every output format, registered once: of which documents it is made, and by what.
+
+All documents have the rich form and JSON, which their commands give themselves. A renderer is imported when
+its format is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from lakeplan.values.local import PRIVATE, SHARED
+
+RICH = "rich"
+JSON = "json"
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a renderer may need beside the document. ``tree`` gives the tree's folder in the git repository,
+    ``owner_of`` the owner of ``server/name``; ``files`` are the tree's."""
+
+    tree: Callable[[], str] = lambda: ""
+    owner_of: Callable[[str], str] = lambda repository: ""
+    files: Sequence[str] = ()
+
+    def keywords(self, needs: Sequence[str]) -> dict[str, Any]:
+        return {name: self.tree() if name == "tree" else getattr(self, name) for name in needs}
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """``function`` is ``module:name`` in ``lakeplan.output``. It takes the document, and by name what it
+    ``needs`` of ``Around``."""
+
+    function: str
+    needs: tuple[str, ...] = ()
+
+    def load(self) -> Callable[..., str]:
+        module, _, name = self.function.partition(":")
+        found: Callable[..., str] = getattr(import_module(f"lakeplan.output.{module}"), name)
+        return found
+
+    def text(self, document: Document, around: Around) -> str:
+        return self.load()(document, **around.keywords(self.needs))
+
+
+@dataclass(frozen=True)
+class Format:
+    """``renderers``: by the kind of document, as commands name it to ``options.documents``."""
+
+    name: str
+    renderers: Mapping[str, Renderer] = field(default_factory=dict)
+    mode: int = PRIVATE
+    """Of its files."""
+
+
+def _metrics(name: str, *needs: str) -> Renderer:
+    return Renderer(f"metrics:{name}", needs)
+
+
+FORMATS = (
+    Format(RICH),
+    Format(JSON),
+    Format("markdown", {"plan": Renderer("markdown_plan:render_markdown", ("tree",))}),
+    Format(
+        "github",
+        {
+            "plan": Renderer("annotations:render_github_plan", ("tree",)),
+            "problems": Renderer("annotations:render_github_problems", ("tree",)),
+        },
+    ),
+    Format(
+        "junit",
+        {
+            "plan": Renderer("annotations:render_junit_plan", ("tree",)),
+            "problems": Renderer("annotations:render_junit_problems", ("files", "tree")),
+            "test": Renderer("show:render_tests_junit", ("tree",)),
+        },
+    ),
+    Format(
+        "openmetrics",
+        {
+            "plan": _metrics("plan_metrics"),
+            "apply": _metrics("apply_metrics", "owner_of"),
+            "drift": _metrics("drift_metrics"),
+            "history": _metrics("history_metrics", "owner_of"),
+            "branch-plan": _metrics("lifecycle_plan_metrics", "owner_of"),
+            "branch-run": _metrics("lifecycle_run_metrics", "owner_of"),
+            "marks": _metrics("mark_metrics", "owner_of"),
+            "mark-list": _metrics("mark_list_metrics", "owner_of"),
+            "sweep": _metrics("sweep_metrics", "owner_of"),
+        },
+        mode=SHARED,  # a collector of metrics runs as another user
+    ),
+    Format("svg", {"curve": Renderer("curve_svg:curve_svg")}),
+)
+"""In the order in which help names them."""
+_MODES = {format.name: format.mode for format in FORMATS}
+
+
+def formats_of(kind: str) -> tuple[str, ...]:
+    """The formats of a kind of document; one that is in no register has the rich form and JSON."""
+    return tuple(f.name for f in FORMATS if f.name in (RICH, JSON) or kind in f.renderers)
+
+
+def texts_of(kind: str, document: Document, around: Around) -> dict[str, Callable[[], str]]:
+    """What makes each format of a document that is text, JSON aside."""
+    renderers = {format.name: format.renderers[kind] for format in FORMATS if kind in format.renderers}
+    return {name: partial(renderer.text, document, around) for name, renderer in renderers.items()}
+
+
+def file_mode(format: str) -> int:
+    return _MODES.get(format, PRIVATE)
