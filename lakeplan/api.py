@@ -30,7 +30,7 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keepers import branch_sets
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import NEVER_EXPIRES, documented_verdict, server_verdict
-from lakeplan.simulation.document import SimulateRequest, simulate_commits
+from lakeplan.simulation.documents import SimulateDocument, SimulateRequest, simulate_commits
 from lakeplan.simulation.inputs import read_refs_dump
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
@@ -65,6 +65,7 @@ __all__ = [
     "Refs",
     "RepositoryPlan",
     "RunnerOptions",
+    "SimulateDocument",
     "SimulateOptions",
     "SimulationFailed",
     "StorageError",
@@ -298,7 +299,7 @@ def simulate(
     output: Path | str | None = None,
     options: SimulateOptions = SimulateOptions(),
     runner: RunnerOptions = RunnerOptions(),
-) -> dict[str, Any]:
+) -> SimulateDocument:
     """What ``lakeplan simulate`` says of a namespace that holds a refs dump, as the document that
     ``schemas/simulate.v1.json`` describes. With ``output`` Parquet tables are written there. ``as_of`` is
     aware. Nothing is cached.

@@ -7,14 +7,21 @@ library that draws PNG is among lakeplan's requirements, and a browser makes one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from lakeplan.output.simulate import goes_at, title_of
 from lakeplan.output.text import count, counted, days, moment, safe, size, volume
 
-Json = Mapping[str, Any]
+if TYPE_CHECKING:
+    from lakeplan.simulation.documents import (
+        AmountRow,
+        CurveDocument,
+        CurveRow,
+        HorizonRow,
+        ServerDaysPoint,
+    )
 
 WIDTH, PANEL, HEIGHT = 960, 396, 150
 LEFT, GAP, ROW = 64, 80, 236
@@ -38,11 +45,12 @@ text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 .gap { stroke: var(--warn); stroke-width: 1.5; } .warn { fill: var(--warn); }
 """
 
-Figure = Callable[[Json], int]
+Figure = Callable[["AmountRow"], int]
 Label = Callable[[int], str]
+Place = Callable[[float], str]
 
 
-def curve_svg(document: Json) -> str:
+def curve_svg(document: CurveDocument) -> str:
     """The whole picture as text of an SVG file."""
     rows = [_curve_row(curve, TOP + n * ROW) for n, curve in enumerate(document["curves"])]
     bottom = TOP + len(rows) * ROW
@@ -68,7 +76,7 @@ def curve_svg(document: Json) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _description(document: Json) -> str:
+def _description(document: CurveDocument) -> str:
     """What the picture says, for those who do not see it."""
     said = []
     for curve in document["curves"]:
@@ -80,7 +88,7 @@ def _description(document: Json) -> str:
     return " ".join(said)
 
 
-def _legend(document: Json) -> str:
+def _legend(document: CurveDocument) -> str:
     parts = [
         '<rect class="area" x="24" y="65" width="22" height="10"/><path class="step" d="M24 65H46"/>',
         _text(52, 74, "goes by the documented rule", "dim"),
@@ -93,7 +101,7 @@ def _legend(document: Json) -> str:
     return "".join(parts)
 
 
-def _curve_row(curve: Json, top: int) -> str:
+def _curve_row(curve: CurveRow, top: int) -> str:
     note = f"{days(curve['days_now'])} now: {volume(curve['now'])} go"
     last = max(curve["points"][-1]["days"], curve["days_now"], 1)
     differ = [p["days"] for p in curve["server"] if p["at_risk"]["objects"]]
@@ -102,13 +110,13 @@ def _curve_row(curve: Json, top: int) -> str:
         [
             _text(24, top + 14, title_of(curve), "head", limit=TITLE_LENGTH),
             _text(WIDTH - 24, top + 14, note, "dim end"),
-            _panel(curve, LEFT, top + 30, span, lambda a: int(a["size_bytes"]), size, "bytes"),
-            _panel(curve, LEFT + PANEL + GAP, top + 30, span, lambda a: int(a["objects"]), count, "objects"),
+            _panel(curve, LEFT, top + 30, span, lambda a: a["size_bytes"], size, "bytes"),
+            _panel(curve, LEFT + PANEL + GAP, top + 30, span, lambda a: a["objects"], count, "objects"),
         ]
     )
 
 
-def _panel(curve: Json, left: int, top: int, span: int, of: Figure, label: Label, name: str) -> str:
+def _panel(curve: CurveRow, left: int, top: int, span: int, of: Figure, label: Label, name: str) -> str:
     peaks = [of(p) for p in (*curve["points"], *curve["server"])]
     highest = nice_ceiling(max([*peaks, 1]))
     x, y = _scale(span, left, left + PANEL), _scale(highest, top + HEIGHT, top)
@@ -133,7 +141,12 @@ def _panel(curve: Json, left: int, top: int, span: int, of: Figure, label: Label
 
 
 def _server_mark(
-    curve: Json, point: Json, x: Callable[[float], str], y: Callable[[float], str], of: Figure, label: Label
+    curve: CurveRow,
+    point: ServerDaysPoint,
+    x: Place,
+    y: Place,
+    of: Figure,
+    label: Label,
 ) -> str:
     at, high = x(point["days"]), y(of(point))
     said = f"{days(point['days'])}: the server takes {label(of(point))}, {label(of(point['at_risk']))} more"
@@ -144,22 +157,22 @@ def _server_mark(
     )
 
 
-def _horizon_row(horizon: Json, top: int) -> str:
+def _horizon_row(horizon: HorizonRow, top: int) -> str:
     note = f"{volume(horizon['total'])} by {moment(horizon['until'])}"
     parts = [
         _text(24, top + 14, f"The next {days(horizon['days'])}, if nobody writes", "head"),
         _text(WIDTH - 24, top + 14, note, "dim end"),
     ]
     panels: tuple[tuple[int, Figure, Label, str], ...] = (
-        (LEFT, lambda a: int(a["size_bytes"]), size, "bytes"),
-        (LEFT + PANEL + GAP, lambda a: int(a["objects"]), count, "objects"),
+        (LEFT, lambda a: a["size_bytes"], size, "bytes"),
+        (LEFT + PANEL + GAP, lambda a: a["objects"], count, "objects"),
     )
     for left, of, label, name in panels:
         parts.append(_bars(horizon, left, top + 30, of, label, name))
     return "".join(parts)
 
 
-def _bars(horizon: Json, left: int, top: int, of: Figure, label: Label, name: str) -> str:
+def _bars(horizon: HorizonRow, left: int, top: int, of: Figure, label: Label, name: str) -> str:
     losses, span = horizon["days_with_losses"], horizon["days"]
     highest = nice_ceiling(max([1, *(of(loss) for loss in losses)]))
     x, y = _scale(span, left, left + PANEL), _scale(highest, top + HEIGHT, top)
@@ -179,7 +192,7 @@ def _bars(horizon: Json, left: int, top: int, of: Figure, label: Label, name: st
     return "".join(parts)
 
 
-def _grid(left: int, top: int, y: Callable[[float], str], highest: int, label: Label) -> str:
+def _grid(left: int, top: int, y: Place, highest: int, label: Label) -> str:
     parts = []
     for value in sorted({highest * n // TICKS for n in range(TICKS + 1)}):
         at = y(value)
@@ -188,7 +201,7 @@ def _grid(left: int, top: int, y: Callable[[float], str], highest: int, label: L
     return "".join(parts)
 
 
-def _ticks(bottom: int, x: Callable[[float], str], values: Iterable[int]) -> str:
+def _ticks(bottom: int, x: Place, values: Iterable[int]) -> str:
     return "".join(_text(float(x(value)), bottom + 16, f"{value:,}", "dim mid") for value in values)
 
 
@@ -211,7 +224,7 @@ def nice_ceiling(value: int) -> int:
         power *= 10
 
 
-def _scale(span: int, start: int, end: int) -> Callable[[float], str]:
+def _scale(span: int, start: int, end: int) -> Place:
     return lambda value: f"{start + (end - start) * value / span:.1f}"
 
 

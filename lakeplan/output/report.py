@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.report_graph import branches_section, graph_section, timeline_section
@@ -30,6 +30,9 @@ from lakeplan.output.report_shell import (
 from lakeplan.output.simulate import goes_at, title_of
 from lakeplan.output.text import Money, amounts, count, days, moment, size, volume
 
+if TYPE_CHECKING:
+    from lakeplan.simulation.documents import CurveDocument, CurveRow, ServerDaysPoint
+
 Json = Mapping[str, Any]
 
 _CURVES = 12
@@ -50,7 +53,7 @@ def curves_section(document: Json) -> Section | None:
 
 
 def _one(placed: Json, repository: Json | None) -> Markup:
-    curve = placed["curve"]
+    curve: CurveDocument = placed["curve"]
     at_most = "at most, from metadata alone; " if curve["at_most"] else ""
     held = f"As of {moment(curve['as_of'])}; {at_most}{volume(curve['committed'])}, depend on commits."
     notes = [el("p", held, cls="dim")]
@@ -76,7 +79,7 @@ def _proposed(repository: Json | None, branch: str | None) -> tuple[int | None, 
     return found[0], found[1]
 
 
-def _curve(curve: Json, repository: Json | None) -> Markup:
+def _curve(curve: CurveRow, repository: Json | None) -> Markup:
     stored, proposed = _proposed(repository, curve["branch_id"])
     marked = [d for d in (stored, proposed, curve["days_now"]) if d is not None]
     worse = [p for p in curve["server"] if p["at_risk"]["objects"]]
@@ -108,7 +111,7 @@ def _curve(curve: Json, repository: Json | None) -> Markup:
     )
 
 
-def _mark(f: Frame, curve: Json, at: int | None, cls: str, what: str) -> list[Markup]:
+def _mark(f: Frame, curve: CurveRow, at: int | None, cls: str, what: str) -> list[Markup]:
     if at is None or not 0 <= at <= f.span:
         return []
     goes = goes_at(curve, at)
@@ -118,7 +121,7 @@ def _mark(f: Frame, curve: Json, at: int | None, cls: str, what: str) -> list[Ma
     return marked
 
 
-def _worse(f: Frame, point: Json) -> Markup:
+def _worse(f: Frame, point: ServerDaysPoint) -> Markup:
     said = f"{days(point['days'])}: the server takes {size(point['size_bytes'])}, of it at risk " + size(
         point["at_risk"]["size_bytes"]
     )
@@ -126,7 +129,7 @@ def _worse(f: Frame, point: Json) -> Markup:
     return el("path", el("title", said), cls="worse", d="M-6 0l6-6 6 6-6 6z", transform=at)
 
 
-def _figures(curve: Json, name: str, cost: Money) -> Markup:
+def _figures(curve: CurveRow, name: str, cost: Money) -> Markup:
     asked = {p["days"]: p for p in curve["server"]}
     steps = curve["points"]
     shown = sorted({*asked, *(p["days"] for p in steps[:: max(1, len(steps) // 60)]), steps[-1]["days"]})

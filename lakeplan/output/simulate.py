@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.text import Money, amounts, count, counted, days, duration, moment, percent, size
 
-Json = Mapping[str, Any]
+if TYPE_CHECKING:
+    from lakeplan.simulation.documents import (
+        AmountRow,
+        BranchRow,
+        CurveDocument,
+        CurveRow,
+        DayRow,
+        DaysPoint,
+        Figure,
+        HorizonRow,
+        PrefixRow,
+        RuleSetRow,
+        ServerDaysPoint,
+        SimulateDocument,
+    )
+    from lakeplan.values.rules import RulesBody
 
 ROWS_SHOWN = 10
 RULES_SHOWN = 5
 
-_KEPT = (
+_KEPT: tuple[tuple[Figure, str], ...] = (
     ("kept_by_commits", "a kept commit holds it"),
     ("kept_uncommitted", "staged, not committed"),
     ("kept_young", "younger than the minimum age"),
     ("kept_elsewhere", "not where a collector looks"),
 )
 
-_COUNTED = (("commits", "commit", ""), ("branches", "branch", ""), ("tags", "tag", ""))
 
-
-def render_simulate(document: Json, console: Console) -> None:
+def render_simulate(document: SimulateDocument, console: Console) -> None:
     """Prints the summary of a simulation: what was asked, what goes and why, where, and warnings."""
     page = Page(console)
     page.line(Cell(document["namespace"], "bold"), f"  as of {moment(document['as_of'])}")
@@ -35,22 +48,28 @@ def render_simulate(document: Json, console: Console) -> None:
     _warnings(page, document)
 
 
-def _warnings(page: Page, document: Json) -> None:
+def _warnings(page: Page, document: SimulateDocument | CurveDocument) -> None:
     if document["warnings"]:
         page.heading("Warnings")
         page.warnings(document["warnings"], indent=2)
 
 
-def _read(document: Json) -> str:
+def _read(document: SimulateDocument) -> str:
     refs, read = document["refs"], document["read"]
-    text = ", ".join(counted(refs[key], noun, more) for key, noun, more in _COUNTED)
+    text = ", ".join(
+        (
+            counted(refs["commits"], "commit"),
+            counted(refs["branches"], "branch"),
+            counted(refs["tags"], "tag"),
+        )
+    )
     if read is None:
         return text
     text += f"; {count(read['ranges'])} ranges with {count(read['entries'])} entries read"
     return text + (f"; minimum age {duration(document['min_age_seconds'])}" if document["listing"] else "")
 
 
-def _rule_set(page: Page, document: Json, rule_set: Json) -> None:
+def _rule_set(page: Page, document: SimulateDocument, rule_set: RuleSetRow) -> None:
     title = "Rules" if rule_set["name"] == "rules" else "Rules to compare"
     page.heading(title, _rules(rule_set["rules"]))
     commits = rule_set["commits"]
@@ -61,19 +80,19 @@ def _rule_set(page: Page, document: Json, rule_set: Json) -> None:
     if rule_set["objects"] is None:
         return
     _objects(page, document, rule_set["objects"])
-    _prefixes(page, rule_set["prefixes"])
-    _branches(page, rule_set["branches"])
+    _prefixes(page, rule_set["prefixes"] or ())
+    _branches(page, rule_set["branches"] or ())
 
 
-def _rules(rules: Json) -> str:
+def _rules(rules: RulesBody) -> str:
     own = [f"{b['branch_id']} {days(b['retention_days'])}" for b in rules["branches"]]
     return names([f"default {days(rules['default_retention_days'])}", *own], RULES_SHOWN)
 
 
-def _objects(page: Page, document: Json, objects: Json) -> None:
+def _objects(page: Page, document: SimulateDocument, objects: Mapping[Figure, AmountRow]) -> None:
     at_most = "at most " if document["at_most"] else ""
 
-    def row(label: str, key: str, style: str = "") -> list[Cell]:
+    def row(label: str, key: Figure, style: str = "") -> list[Cell]:
         return [Cell(text, style) for text in (label, *amounts(objects[key]))]
 
     rows = [
@@ -90,7 +109,7 @@ def _objects(page: Page, document: Json, objects: Json) -> None:
     page.table(("", "objects", "bytes"), rows, figures=(1, 2))
 
 
-def _prefixes(page: Page, prefixes: Sequence[Json]) -> None:
+def _prefixes(page: Page, prefixes: Sequence[PrefixRow]) -> None:
     below = [p for p in prefixes if p["depth"]]
     if below:
         page.blank()
@@ -98,7 +117,7 @@ def _prefixes(page: Page, prefixes: Sequence[Json]) -> None:
         page.table(("largest prefixes of what goes", "objects", "bytes"), rows, figures=(1, 2))
 
 
-def _branches(page: Page, branches: Sequence[Json]) -> None:
+def _branches(page: Page, branches: Sequence[BranchRow]) -> None:
     if branches:
         page.blank()
         rows = [
@@ -115,7 +134,7 @@ BAR_FROM_WIDTH = 100
 """Narrower terminals get no bars: figures come first."""
 
 
-def render_curve(document: Json, console: Console) -> None:
+def render_curve(document: CurveDocument, console: Console) -> None:
     """Prints what goes at how many days, rule by rule, then what goes when, then warnings."""
     page = Page(console)
     page.line(Cell(document["repository"], "bold"), f"  as of {moment(document['as_of'])}")
@@ -139,22 +158,22 @@ def render_curve(document: Json, console: Console) -> None:
     _warnings(page, document)
 
 
-def _volume(part: Json) -> str:
+def _volume(part: AmountRow) -> str:
     return f"{count(part['objects'])} objects, {size(part['size_bytes'])}"
 
 
-def title_of(curve: Json) -> str:
+def title_of(curve: CurveRow) -> str:
     """The rule that varies."""
     return "Default retention" if curve["branch_id"] is None else f"Branch {curve['branch_id']}"
 
 
-def goes_at(curve: Json, at: int) -> Json:
+def goes_at(curve: CurveRow, at: int) -> DaysPoint:
     """What the documented rule lets go at ``at`` days: the last step at or before them."""
-    steps: list[Json] = [point for point in curve["points"] if point["days"] <= max(at, 0)]
+    steps = [point for point in curve["points"] if point["days"] <= max(at, 0)]
     return steps[-1]
 
 
-def _curve(page: Page, curve: Json, whole: int, cost: Money) -> None:
+def _curve(page: Page, curve: CurveRow, whole: int, cost: Money) -> None:
     page.heading(title_of(curve), f"{days(curve['days_now'])} now: {_volume(curve['now'])} go")
     asked = {point["days"]: point for point in curve["server"]}
     bars = page.width >= BAR_FROM_WIDTH
@@ -164,7 +183,7 @@ def _curve(page: Page, curve: Json, whole: int, cost: Money) -> None:
     page.table(headers, rows, figures=range(share + 1), solid=(share + 1,))
 
 
-def _rows(curve: Json, asked: Mapping[int, Json]) -> list[int]:
+def _rows(curve: CurveRow, asked: Mapping[int, ServerDaysPoint]) -> list[int]:
     """Every day of change when they are few; else the days asked, which are rows in any case."""
     steps = [point["days"] for point in curve["points"]]
     last = steps[-1]
@@ -176,17 +195,24 @@ def _rows(curve: Json, asked: Mapping[int, Json]) -> list[int]:
 
 
 def _row(
-    page: Page, curve: Json, at: int, asked: Mapping[int, Json], whole: int, cost: Money, *, bars: bool
+    page: Page,
+    curve: CurveRow,
+    at: int,
+    asked: Mapping[int, ServerDaysPoint],
+    whole: int,
+    cost: Money,
+    *,
+    bars: bool,
 ) -> tuple[str | Cell, ...]:
     goes = goes_at(curve, at)
     style = "bold" if at == curve["days_now"] else ""
-    risk = asked[at]["at_risk"] if at in asked else {"objects": 0}
+    risk = asked[at]["at_risk"] if at in asked else None
     share = percent(goes["size_bytes"], whole) if whole else ""
     cells = (f"{page.arrow} {at:,}" if style else f"{at:,}", *amounts(goes, cost), share)
     return (
         *(Cell(text, style) for text in cells),
         Cell(_bar(page, goes["size_bytes"], whole) if bars else "", "cyan"),
-        Cell(f"+{_volume(risk)}" if risk["objects"] else "", "bold red"),
+        Cell(f"+{_volume(risk)}" if risk and risk["objects"] else "", "bold red"),
     )
 
 
@@ -197,7 +223,7 @@ def _bar(page: Page, part: int, whole: int) -> str:
     return block * max(1, round(BAR_WIDTH * part / whole))
 
 
-def _horizon(page: Page, horizon: Json, cost: Money) -> None:
+def _horizon(page: Page, horizon: HorizonRow, cost: Money) -> None:
     total, gone = horizon["total"], horizon["gone_now"]
     page.heading(f"The next {days(horizon['days'])}, if nobody writes")
     by = moment(horizon["until"])
@@ -212,7 +238,7 @@ def _horizon(page: Page, horizon: Json, cost: Money) -> None:
         page.table(headers, rows, figures=range(1, len(headers)))
 
 
-def _grouped(losses: Sequence[Json]) -> list[tuple[str, int, int, int]]:
+def _grouped(losses: Sequence[DayRow]) -> list[tuple[str, int, int, int]]:
     """Day by day where that is few rows, else several days in one."""
     span = 1
     while len({-(-loss["day"] // span) for loss in losses}) > CURVE_ROWS_SHOWN:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,9 @@ from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.stores.protocols import ColumnReader, NamespaceReader, StoredColumns
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.urls import BadUrl, parse_bucket_url, shown_url
+
+if TYPE_CHECKING:
+    from lakeplan.simulation.documents import InventoryRow
 
 AT_ONCE = 1 << 16
 """Listed objects that become rows together, at least where there are so many."""
@@ -239,7 +243,7 @@ class Inventory:
         relative = pc.binary_slice(found.keys, len(self.base.encode()), limits.KEY_BYTES)
         return StoredColumns(relative, found.sizes, found.modified_us, found.e_tags)
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> InventoryRow:
         return {"url": self.url, "created": iso(self.created_us), "age_seconds": self.age_seconds}
 
     def warning(self) -> str:

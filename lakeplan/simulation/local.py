@@ -6,7 +6,7 @@ import os
 import struct
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from threading import Lock
@@ -15,6 +15,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from lakeplan.errors import SimulationFailed
+from lakeplan.simulation.documents import RunnerVersions
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
 from lakeplan.simulation.runners import LOCAL, Step
 from lakeplan.simulation.work import ahead
@@ -34,7 +35,7 @@ class LocalRunner:
         self._memory = memory_bytes
 
     @property
-    def versions(self) -> Mapping[str, str]:
+    def versions(self) -> RunnerVersions:
         return {}
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +14,12 @@ from lakeplan.retention.graph import by_date, oldest_first
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation import tables
 from lakeplan.simulation.cache import RangeCache
-from lakeplan.simulation.document import (
+from lakeplan.simulation.documents import (
     MAX_ROWS,
-    Json,
     ObjectSide,
     ObjectsOf,
+    PrefixRow,
+    SimulateDocument,
     SimulateRequest,
     judge_all,
     summary,
@@ -129,7 +129,7 @@ def run_job(
     prepared: Prepared,
     folder: Path | None,
     cache: RangeCache | None = None,
-) -> Json:
+) -> SimulateDocument:
     """The summary; with ``folder``, which is empty, all tables and the summary are written there too. Raises
     the error of a file that cannot be read, by its name."""
     bits = bits_of(request.rule_sets)
@@ -211,15 +211,19 @@ class _ObjectFiles:
         self._waiting, self._rows, self._files = [], 0, self._files + 1
 
 
-def _largest(amounts: Mapping[str, Amount]) -> list[Json]:
+def _largest(amounts: Mapping[str, Amount]) -> list[PrefixRow]:
     """Rows of the prefixes with most bytes, then most objects, then by name."""
     order = sorted(amounts.items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
     return [_row(prefix, amount) for prefix, amount in order[:MAX_ROWS]]
 
 
-def _row(prefix: str, amount: Amount) -> dict[str, Any]:
-    values = (prefix, prefix.count("/"), amount.objects, amount.size_bytes)
-    return dict(zip((column.name for column in PREFIXES), values, strict=True))
+def _row(prefix: str, amount: Amount) -> PrefixRow:
+    return {
+        "prefix": prefix,
+        "depth": prefix.count("/"),
+        "objects": amount.objects,
+        "size_bytes": amount.size_bytes,
+    }
 
 
 def _prefix_table(prefixes: ByPrefix, with_rule_set: bool) -> pa.Table:
@@ -238,7 +242,7 @@ def simulate(
     runners: Runners,
     progress: Progress,
     cache: RangeCache | None = None,
-) -> Json:
+) -> SimulateDocument:
     """The summary document of a whole run; writes the tables when an output is asked for.
 
     Raises UsageError for the output, StorageError and FormatError for what cannot be read, SimulationFailed

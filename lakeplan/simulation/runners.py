@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +15,7 @@ from lakeplan.values.simulation import Choice
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lakeplan.simulation.documents import RunnerVersions
     from lakeplan.simulation.exchange import Piece
 
 
@@ -35,8 +36,7 @@ class Runner(Protocol):
     name: str
 
     @property
-    def versions(self) -> Mapping[str, str]:
-        """Of the programs that take part, beside Python's packages."""
+    def versions(self) -> RunnerVersions: ...
 
     @property
     def parallelism(self) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
 
+from lakeplan.simulation.documents import RunnerVersions
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
 from lakeplan.simulation.runners import SPARK, Batches, Step
 from lakeplan.simulation.session import explained
@@ -30,7 +31,7 @@ class SparkRunner:
         return self._session.sparkContext.defaultParallelism
 
     @property
-    def versions(self) -> Mapping[str, str]:
+    def versions(self) -> RunnerVersions:
         jvm = self._session.sparkContext._jvm
         java = str(jvm.java.lang.System.getProperty("java.version")) if jvm is not None else ""
         return {"pyspark": pyspark.__version__, "java": java}

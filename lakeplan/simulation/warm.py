@@ -21,7 +21,7 @@ from lakeplan.errors import LakeplanError, SimulationFailed
 from lakeplan.formats.namespace import REFS_MANIFEST_KEY, metadata_key
 from lakeplan.formats.ranges import write_metarange, write_range
 from lakeplan.formats.refs import write_manifest, write_refs_dump
-from lakeplan.simulation.document import SimulateRequest
+from lakeplan.simulation.documents import SimulateRequest
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import SPARK, Runners
 from lakeplan.simulation.session import archive_path

@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
-from typing import Literal
+from typing import Literal, TypedDict
 
 from lakeplan.values.settings import LifecycleSettings, ObjectRule, Policy, SettingItem, SettingKind
 from lakeplan.values.sweep import Hold, SweepSettings
 
 GB = 10**9
+
+
+class PriceRow(TypedDict):
+    """``Price`` in a document."""
+
+    amount: float
+    currency: str
 
 
 @dataclass(frozen=True)

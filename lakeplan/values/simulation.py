@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypedDict
+
+
+class ChoiceRow(TypedDict):
+    name: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -13,7 +19,7 @@ class Choice:
     name: str
     reason: str
 
-    def to_row(self) -> dict[str, str]:
+    def to_row(self) -> ChoiceRow:
         return {"name": self.name, "reason": self.reason}
 
 

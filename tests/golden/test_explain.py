@@ -15,7 +15,7 @@ import pytest
 from lakeplan.cli.commands.explain import namespace_world
 from lakeplan.explain.explain import Question, World, explain, explain_addresses
 from lakeplan.formats.namespace import is_candidate_key
-from lakeplan.simulation.document import SimulateRequest
+from lakeplan.simulation.documents import SimulateRequest
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.verdicts import RuleSet, read_rules

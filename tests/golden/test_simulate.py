@@ -12,7 +12,7 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from lakeplan.simulation.document import SimulateRequest, simulate_commits
+from lakeplan.simulation.documents import SimulateRequest, simulate_commits
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import RuleSet, read_rules

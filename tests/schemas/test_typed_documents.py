@@ -10,10 +10,17 @@ import pytest
 from lakeplan.doctor.doctor import DoctorDocument
 from lakeplan.explain.documents import ExplainDocument
 from lakeplan.explain.policy_test import PolicyTestDocument
+from lakeplan.simulation.documents import CurveDocument, SimulateDocument
 from lakeplan.tree.schemas import load_schema
 from tests.schemas.typed import differences
 
-TYPES = {"doctor": DoctorDocument, "explain": ExplainDocument, "test": PolicyTestDocument}
+TYPES = {
+    "curve": CurveDocument,
+    "doctor": DoctorDocument,
+    "explain": ExplainDocument,
+    "simulate": SimulateDocument,
+    "test": PolicyTestDocument,
+}
 
 
 @pytest.mark.parametrize("name", TYPES)

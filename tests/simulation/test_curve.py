@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.retention.curve import Varied
-from lakeplan.simulation.curve import curve, of_namespace
-from lakeplan.simulation.curve_scales import CurveRequest
+from lakeplan.simulation.curve import CurveRequest, curve, of_namespace
 from lakeplan.simulation.runners import Runners
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.progress import Silent

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError, LakeplanError, StorageNotFound, UsageError
 from lakeplan.simulation.cache import FolderCache, RangeCache
-from lakeplan.simulation.document import SimulateRequest
+from lakeplan.simulation.documents import SimulateRequest
 from lakeplan.simulation.output import TABLES
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners

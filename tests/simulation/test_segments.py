@@ -11,7 +11,7 @@ import pytest
 
 from lakeplan.lakefs.protocols import MetadataKind
 from lakeplan.simulation import observing, segments
-from lakeplan.simulation.document import SimulateRequest
+from lakeplan.simulation.documents import SimulateRequest
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.observing import Addresses, Source

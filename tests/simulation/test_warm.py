@@ -7,7 +7,7 @@ import pytest
 
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation import session, warm
-from lakeplan.simulation.document import SimulateRequest
+from lakeplan.simulation.documents import SimulateRequest
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.session import SparkOptions

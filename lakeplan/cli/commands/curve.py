@@ -34,14 +34,13 @@ from lakeplan.plan.gather import gather
 from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.rules import to_us
 from lakeplan.review.selection import read_all_refs, read_graph
-from lakeplan.simulation.curve_scales import CurveRequest
-from lakeplan.simulation.document import Json
+from lakeplan.simulation.documents import CurveDocument
 from lakeplan.simulation.runners import Runners
 from lakeplan.values.progress import Progress
 from lakeplan.values.rules import GcRules
 
 if TYPE_CHECKING:
-    from lakeplan.simulation.curve import CurveInput
+    from lakeplan.simulation.curve import CurveInput, CurveRequest
 
 
 HELP = """Show how many objects would expire at each retention period.
@@ -152,12 +151,14 @@ class _Asked:
     horizon_days: int | None
 
     def of(self, rules: GcRules, as_of: datetime, zone: tzinfo) -> CurveRequest:
+        from lakeplan.simulation.curve import CurveRequest
+
         return CurveRequest(rules, as_of, zone, self.points, self.branch_ids, self.horizon_days)
 
 
 def _run(
     request: CurveRequest, given: CurveInput, runners: Runners, cache: CacheChoice, progress: Progress
-) -> Json:
+) -> CurveDocument:
     from lakeplan.simulation.curve import curve
 
     return curve(request, given, runners, progress, cache.open(local=runners.is_local))

@@ -29,7 +29,6 @@ from lakeplan.output.text import counted, size
 from lakeplan.plan.graph import History
 from lakeplan.plan.page import MAX_DETAILED, report_page_document, shown_repositories
 from lakeplan.review.selection import read_all_refs
-from lakeplan.simulation.curve_scales import CurveRequest
 from lakeplan.simulation.inputs import read_refs_dump
 from lakeplan.simulation.runners import Runners
 from lakeplan.stores.open import open_namespace
@@ -41,7 +40,7 @@ from lakeplan.values.progress import Progress
 from lakeplan.values.redaction import is_digest
 
 if TYPE_CHECKING:
-    from lakeplan.simulation.curve import CurveInput
+    from lakeplan.simulation.curve import CurveInput, CurveRequest
 
 
 HOW_NAMESPACE = "--namespace server/name=URL"
@@ -194,7 +193,7 @@ def compute_curves(
 ) -> Curves:
     """Curves of the proposed rules (of the stored ones where none are proposed) at the plan's moment.
     One that fails does not keep the page from showing the rest."""
-    from lakeplan.simulation.curve import curve
+    from lakeplan.simulation.curve import CurveRequest, curve
 
     curves = Curves()
     wanted = [r for r in repositories if r.key in histories and (r.after or r.before) is not None]

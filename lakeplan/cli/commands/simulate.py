@@ -21,7 +21,7 @@ from lakeplan.cli.namespaces import (
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.who import moment_of
 from lakeplan.output.simulate import render_simulate
-from lakeplan.simulation.document import SimulateRequest, simulate_commits
+from lakeplan.simulation.documents import SimulateDocument, SimulateRequest, simulate_commits
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
 from lakeplan.stores.protocols import NamespaceReader
@@ -105,7 +105,7 @@ def _simulate(
     runners: Runners,
     cache: CacheChoice,
     progress: Progress,
-) -> dict[str, object]:
+) -> SimulateDocument:
     # Arrow takes longer to import than --commits-only takes to run.
     from lakeplan.simulation.run import simulate
 

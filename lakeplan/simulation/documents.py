@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 from lakeplan import __version__
 from lakeplan.retention.graph import CommitGraph
@@ -17,7 +17,9 @@ from lakeplan.simulation.output import check_target, write_summary, written
 from lakeplan.simulation.totals import BranchTotals, Totals
 from lakeplan.simulation.verdicts import Judged, RuleSet, judge
 from lakeplan.stores.protocols import NamespaceReader
-from lakeplan.values.simulation import Amount, Choice
+from lakeplan.values.desired import PriceRow
+from lakeplan.values.rules import RulesBody
+from lakeplan.values.simulation import Amount, Choice, ChoiceRow
 
 if TYPE_CHECKING:
     from lakeplan.simulation.listings import Inventory, StagedRun
@@ -46,7 +48,6 @@ class SimulateRequest:
     """Read in the place of a listing."""
 
 
-SCHEMA = "simulate.v1"
 NO_RUN = (
     "no run of uncommitted addresses is at hand: staged data that no commit holds may be shown as garbage"
 )
@@ -54,7 +55,206 @@ METADATA_ONLY = "nothing was listed: figures are at most, and the minimum age is
 MAX_ROWS = 20
 """At most so many prefixes and branches stand in the summary; the tables have all."""
 
-Json = dict[str, object]
+
+class AmountRow(TypedDict):
+    objects: int
+    size_bytes: int
+
+
+class RunnerVersions(TypedDict, total=False):
+    """Of the programs that take part, beside Python's packages."""
+
+    pyspark: str
+    java: str
+
+
+class Versions(RunnerVersions):
+    lakeplan: str
+    python: str
+
+
+class InventoryRow(TypedDict):
+    url: str
+    created: str
+    age_seconds: int
+
+
+class Stored(TypedDict, total=False):
+    """What says what is stored, where it is no listing."""
+
+    inventory: InventoryRow
+
+
+class RefsRow(TypedDict):
+    commits_meta_range_id: str
+    branches_meta_range_id: str
+    tags_meta_range_id: str
+    dumped: str | None
+    commits: int
+    dangling_commits: int
+    branches: int
+    tags: int
+
+
+class StagedRow(TypedDict):
+    """The run of uncommitted addresses."""
+
+    run_id: str | None
+    created: str | None
+    files: int
+
+
+class ReadRow(TypedDict):
+    metaranges: int
+    ranges: int
+    entries: int
+    size_bytes: int
+
+
+class CommitsRow(TypedDict):
+    total: int
+    active: int
+    active_documented: int
+    at_risk: int
+
+
+class PrefixRow(AmountRow):
+    prefix: str
+    depth: int
+
+
+class BranchRow(AmountRow):
+    branch_id: str
+    commits: int
+    exclusive_objects: int
+    exclusive_bytes: int
+
+
+Figure = Literal[
+    "goes",
+    "kept",
+    "expired",
+    "never_committed",
+    "at_risk",
+    "kept_by_commits",
+    "kept_uncommitted",
+    "kept_young",
+    "kept_elsewhere",
+    "protected_by_alias",
+    "missing",
+]
+FIGURES: tuple[Figure, ...] = get_args(Figure)
+"""Of ``Totals``."""
+
+
+class RuleSetRow(TypedDict):
+    """``objects``, ``prefixes`` and ``branches``: None with ``--commits-only``."""
+
+    name: str
+    rules: RulesBody
+    etag: str
+    commits: CommitsRow
+    objects: Mapping[Figure, AmountRow] | None
+    prefixes: Sequence[PrefixRow] | None
+    branches: Sequence[BranchRow] | None
+
+
+class SimulateDocument(Stored):
+    """``schemas/simulate.v1.json``. Times are ISO 8601 UTC, sizes bytes, ages seconds."""
+
+    schema: Literal["simulate.v1"]
+    versions: Versions
+    namespace: str
+    storage_namespace: str | None
+    as_of: str
+    time_zone: str
+    min_age_seconds: int
+    commits_only: bool
+    listing: bool
+    at_most: bool
+    runner: ChoiceRow | None
+    refs: RefsRow
+    uncommitted: StagedRow | None
+    read: ReadRow | None
+    rule_sets: list[RuleSetRow]
+    warnings: list[str]
+
+
+class DaysPoint(AmountRow):
+    """What goes from these days on, until the next point."""
+
+    days: int
+
+
+class ServerDaysPoint(DaysPoint):
+    """What the server takes at these days. ``at_risk``: how much more than the documented rule."""
+
+    at_risk: AmountRow
+
+
+class CurveRow(TypedDict):
+    """``branch_id`` None: the default days vary."""
+
+    branch_id: str | None
+    days_now: int
+    now: AmountRow
+    points: list[DaysPoint]
+    kept_at_any_days: AmountRow
+    kept_at_no_days: AmountRow
+    server: list[ServerDaysPoint]
+
+
+class DayRow(AmountRow):
+    day: int
+    until: str
+
+
+class HorizonRow(TypedDict):
+    days: int
+    until: str
+    gone_now: AmountRow
+    later_or_never: AmountRow
+    total: AmountRow
+    days_with_losses: list[DayRow]
+
+
+class CurveVersions(TypedDict):
+    lakeplan: str
+
+
+class CurveRefs(TypedDict):
+    commits: int
+    dangling_commits: int
+    branches: int
+
+
+class CurveAdditions(Stored, total=False):
+    """``cost_per_gb_month``: of the server."""
+
+    cost_per_gb_month: PriceRow
+
+
+class CurveDocument(CurveAdditions):
+    """``schemas/curve.v1.json``. Times are ISO 8601 UTC, sizes bytes."""
+
+    schema: Literal["curve.v1"]
+    versions: CurveVersions
+    repository: str
+    as_of: str
+    time_zone: str
+    listing: bool
+    at_most: bool
+    runner: ChoiceRow
+    uncommitted_run: str | None
+    rules: RulesBody
+    etag: str
+    refs: CurveRefs
+    read: ReadRow
+    committed: AmountRow
+    never_committed: AmountRow
+    curves: list[CurveRow]
+    horizon: HorizonRow | None
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -63,7 +263,7 @@ class ObjectsOf:
 
     totals: Totals
     branches: BranchTotals
-    prefixes: Sequence[Json]
+    prefixes: Sequence[PrefixRow]
 
 
 @dataclass(frozen=True)
@@ -74,7 +274,7 @@ class ObjectSide:
     collected: Collected
     listing: bool
     by_rule_set: Mapping[str, ObjectsOf]
-    versions: Mapping[str, str]
+    versions: RunnerVersions
     runner: Choice
 
 
@@ -84,15 +284,13 @@ def summary(
     history: History,
     judged: Sequence[Judged],
     side: ObjectSide | None,
-) -> Json:
-    """The whole document. Times are ISO 8601 UTC, sizes bytes, ages seconds."""
+) -> SimulateDocument:
+    """The whole document."""
+    versions: RunnerVersions = side.versions if side else {}
+    stored: Stored = {"inventory": request.inventory.document()} if request.inventory and side else {}
     return {
-        "schema": SCHEMA,
-        "versions": {
-            "lakeplan": __version__,
-            "python": platform.python_version(),
-            **(side.versions if side else {}),
-        },
+        "schema": "simulate.v1",
+        "versions": {"lakeplan": __version__, "python": platform.python_version(), **versions},
         "namespace": url,
         "storage_namespace": request.storage_namespace,
         "as_of": iso(to_us(request.as_of)),
@@ -100,7 +298,7 @@ def summary(
         "min_age_seconds": request.min_age_seconds,
         "commits_only": side is None,
         "listing": side.listing if side else False,
-        **({"inventory": request.inventory.document()} if request.inventory is not None and side else {}),
+        **stored,
         "at_most": side is not None and not side.listing,
         "runner": side.runner.to_row() if side else None,
         "refs": _refs(history),
@@ -111,7 +309,7 @@ def summary(
     }
 
 
-def _refs(history: History) -> Json:
+def _refs(history: History) -> RefsRow:
     graph, ids = history.graph, history.ids
     return {
         "commits_meta_range_id": ids.commits_meta_range_id,
@@ -125,7 +323,7 @@ def _refs(history: History) -> Json:
     }
 
 
-def _uncommitted(staged: StagedRun) -> Json:
+def _uncommitted(staged: StagedRun) -> StagedRow:
     return {
         "run_id": staged.run_id,
         "created": None if staged.created_us is None else iso(staged.created_us),
@@ -133,7 +331,7 @@ def _uncommitted(staged: StagedRun) -> Json:
     }
 
 
-def _read(side: ObjectSide) -> Json:
+def _read(side: ObjectSide) -> ReadRow:
     return {
         "metaranges": side.collected.metaranges,
         "ranges": len(side.collected.items),
@@ -142,11 +340,11 @@ def _read(side: ObjectSide) -> Json:
     }
 
 
-def amount(value: Amount) -> Json:
+def amount(value: Amount) -> AmountRow:
     return {"objects": value.objects, "size_bytes": value.size_bytes}
 
 
-def _rule_set(graph: CommitGraph, judged: Judged, side: ObjectSide | None) -> Json:
+def _rule_set(graph: CommitGraph, judged: Judged, side: ObjectSide | None) -> RuleSetRow:
     rules = judged.rule_set.rules
     of = side.by_rule_set[judged.rule_set.name] if side else None
     return {
@@ -159,21 +357,13 @@ def _rule_set(graph: CommitGraph, judged: Judged, side: ObjectSide | None) -> Js
             "active_documented": sum(judged.documented.active),
             "at_risk": judged.commits_at_risk,
         },
-        "objects": _objects(of.totals) if of else None,
-        "prefixes": list(of.prefixes) if of else None,
+        "objects": {f: amount(getattr(of.totals, f)) for f in FIGURES} if of else None,
+        "prefixes": of.prefixes if of else None,
         "branches": _branches(judged, of.branches) if of else None,
     }
 
 
-def _objects(totals: Totals) -> Json:
-    return {
-        "goes": amount(totals.goes),
-        "kept": amount(totals.kept),
-        **{f.name: amount(getattr(totals, f.name)) for f in fields(totals)},
-    }
-
-
-def _branches(judged: Judged, held: BranchTotals) -> list[Json]:
+def _branches(judged: Judged, held: BranchTotals) -> list[BranchRow]:
     """The branches that hold most alone, then most at all."""
     commits = judged.commits_of_branches()
     order = sorted(
@@ -236,7 +426,7 @@ def judge_all(request: SimulateRequest, history: History) -> list[Judged]:
     return [judge(history.graph, r, request.as_of, request.zone) for r in request.rule_sets]
 
 
-def simulate_commits(request: SimulateRequest, namespace: NamespaceReader) -> Json:
+def simulate_commits(request: SimulateRequest, namespace: NamespaceReader) -> SimulateDocument:
     """``--commits-only``: the summary document without objects; writes ``commits/`` and ``summary.json`` when
     an output is asked for. Raises what ``read_history`` does, and UsageError for the output."""
     if request.output is not None:
