@@ -172,7 +172,9 @@ def read_base(folder: Path, ref: str, *, is_new: bool = False) -> Base:
     commit = commit_of(work, ref)
     has_tree = has_file(work, commit, ROOT_FILE)
     if has_tree and is_new:
-        raise UsageError(f"--new-tree: there is a tree at {ref} already", hint="run without --new-tree")
+        raise UsageError(
+            f"--new-tree was given, but {ref} already has a tree", hint="Run without --new-tree."
+        )
     if not has_tree:
         if not is_new:
             raise LakeplanError(
@@ -187,10 +189,10 @@ def read_base(folder: Path, ref: str, *, is_new: bool = False) -> Base:
             return Base(ref, commit, load_tree(Path(name), os.environ, is_base=True))
         except ConfigError as error:
             raise ConfigError(
-                f"the tree at {ref} does not validate, so there is nothing to hold this one to",
+                f"the tree at {ref} has problems, so its safety settings are unknown",
                 problems=error.problems,
                 where=str(folder),
-                hint="fix it there first, or plan without --base and have all safety settings reviewed",
+                hint="Fix the tree there, or plan without --base and have the safety settings reviewed.",
             ) from None
 
 

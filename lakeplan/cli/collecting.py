@@ -75,9 +75,9 @@ def open_collector(session: Session, site: Site, options: CollectorOptions) -> S
     """Raises UsageError for options that will not do, CredentialsError."""
     if not options.client:
         raise UsageError(
-            "sweep.engine is lakefs-spark-client: which version of it?",
+            "sweep.engine is lakefs-spark-client, but --collector does not say which version to run",
             where=site.key,
-            hint="--collector io.lakefs:lakefs-spark-client_2.12:VERSION for Spark 3 (_2.13: 4), or a jar",
+            hint="Add --collector io.lakefs:lakefs-spark-client_2.12:VERSION (_2.13 for Spark 4), or a jar.",
         )
     own = parse_spark_conf(options.spark_conf)
     check_conf({key: value for key, value in own.items() if "lakefs." in key}, option="--spark-conf")

@@ -63,13 +63,15 @@ def one_repository(tree: Tree, repository: str) -> tuple[str, str]:
     server, slash, name = repository.rpartition("/")
     if slash:
         if server not in tree.servers:
-            raise UsageError(f"the tree has no server {server!r}", hint=f"one of {', '.join(tree.servers)}")
+            raise UsageError(
+                f"the tree has no server {server!r}", hint=f"Use one of {', '.join(tree.servers)}."
+            )
         return server, name
     found = tree.servers_of(repository) or list(tree.servers)
     if len(found) != 1:
         raise UsageError(
-            f"{repository!r} could be on several servers: {', '.join(found)}",
-            hint=f"write {found[0]}/{repository}",
+            f"several servers may have {repository!r}: {', '.join(found)}",
+            hint=f"Write the server too, for example {found[0]}/{repository}",
         )
     return found[0], repository
 
@@ -97,6 +99,6 @@ def targeted(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[Reposito
         raise UsageError(
             "no repository of the plan matches --target",
             where=str(plan_file),
-            hint=f"lakeplan show {plan_file} names them; a glob such as 'team-*' is in quotes",
+            hint=f"Run `lakeplan show {plan_file}` for their names. Quote globs, for example 'team-*'.",
         )
     return found

@@ -82,7 +82,7 @@ def find_work_folder(folder: Path) -> WorkFolder:
             raise LakeplanError(
                 f"{part.name} is a symbolic link in a git work tree, so its history is not the tree's",
                 where=str(part),
-                hint="replace the link by the folder itself, or name the folder that it leads to with -C",
+                hint="Replace the link with the folder itself, or use -C with the folder that it leads to.",
             )
     real = Path(os.path.realpath(folder))
     top = _top_of(real)
@@ -105,9 +105,9 @@ def commit_of(work: WorkFolder, ref: str) -> str:
     commit = answer.stdout.decode("ascii", "replace").strip()
     if answer.returncode or not commit:
         raise LakeplanError(
-            f"git finds no commit {ref!r} in this repository",
+            f"this git repository has no commit {ref!r}",
             where=str(work.top),
-            hint="fetch it first (a shallow clone has only the newest commit)",
+            hint="Fetch it first. A shallow clone has only the newest commit.",
         )
     return commit
 
@@ -152,9 +152,9 @@ def has_file(work: WorkFolder, commit: str, name: str) -> bool:
         if mode not in (_REAL_FILES if at == path else (_FOLDER,)):
             kind = {_SYMLINK: "a symbolic link", "160000": "a submodule", _FOLDER: "a folder"}
             raise LakeplanError(
-                f"{at} is {kind.get(mode, 'a file')} at the base, so there is no tree to compare with",
+                f"{at} is {kind.get(mode, 'a file')} at the base commit, so there is no tree to compare with",
                 where=str(work.top),
-                hint="restore the tree's folder and file at the base first",
+                hint="Restore the folder and the file at the base commit first.",
             )
     return True
 
@@ -168,9 +168,9 @@ def write_folder(work: WorkFolder, commit: str, target: Path) -> int:
     small = [blob for blob in blobs if blob.size <= _LARGEST]
     if sum(blob.size for blob in small) > _MOST:
         raise LakeplanError(
-            f"the tree's folder has more than {_MOST >> 20} MiB at the base",
+            f"the tree's folder has more than {_MOST >> 20} MiB at the base commit",
             where=str(work.top / work.prefix),
-            hint="keep the tree in a folder of its own",
+            hint="Keep the tree in its own folder.",
         )
     try:
         for blob in large:
@@ -185,9 +185,9 @@ def write_folder(work: WorkFolder, commit: str, target: Path) -> int:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LakeplanError(
-            f"a file that git lists at the base cannot be written: {reason}",
+            f"a file at the base commit cannot be written: {reason}",
             where=str(work.top / work.prefix),
-            hint="remove files whose names or links no file system has from the base",
+            hint="Remove files with unusual names or links from the base commit.",
         ) from None
     return len(blobs)
 
@@ -203,9 +203,9 @@ def _list(work: WorkFolder, commit: str, how: str, paths: Sequence[str]) -> Iter
     answer = _git(work.top, "ls-tree", "-z", "--full-tree", "-l", how, commit, "--", *paths)
     if answer.returncode:
         raise LakeplanError(
-            "git cannot list the tree at the base",
+            "git cannot list the tree at the base commit",
             where=str(work.top),
-            hint="fetch it first (a shallow or partial clone may lack it)",
+            hint="Fetch it first. A shallow or partial clone may lack it.",
             detail=os.fsdecode(answer.stderr),
         )
     for line in answer.stdout.split(b"\0"):
@@ -214,7 +214,9 @@ def _list(work: WorkFolder, commit: str, how: str, paths: Sequence[str]) -> Iter
         if len(fields) != 4:
             continue
         if any(part in ("", ".", "..") for part in path.split("/")):
-            raise LakeplanError(f"git lists an impossible path at the base: {path!r}", where=str(work.top))
+            raise LakeplanError(
+                f"git lists an invalid path at the base commit: {path!r}", where=str(work.top)
+            )
         size = int(fields[3]) if fields[3].isdigit() else 0
         yield _Blob(fields[0].decode(), fields[2].decode(), size, path)
 
@@ -228,9 +230,9 @@ def _contents(work: WorkFolder, blobs: list[_Blob]) -> Iterator[tuple[_Blob, byt
         fields = data[at:end].split()
         if end < 0 or len(fields) != 3 or answer.returncode:
             raise LakeplanError(
-                f"git cannot read {blob.path} at the base",
+                f"git cannot read {blob.path} at the base commit",
                 where=str(work.top),
-                hint="fetch it first (a partial clone may lack it)",
+                hint="Fetch it first. A partial clone may lack it.",
                 detail=os.fsdecode(answer.stderr),
             )
         size = int(fields[2])
@@ -288,9 +290,9 @@ def _require_own_repository(top: Path) -> None:
 
 def _no_repository(folder: Path, reason: str) -> LakeplanError:
     return LakeplanError(
-        f"git finds no repository to compare with: {reason}",
+        f"--base needs a git repository: {reason}",
         where=str(folder),
-        hint="--base names a commit of the git repository whose work tree holds the tree",
+        hint="Run in a git work tree that contains the tree, or without --base.",
     )
 
 
@@ -301,22 +303,22 @@ def _first_line(text: bytes) -> str:
 def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     program = find_program("git", os.environ)
     if program is None:
-        raise LakeplanError("git is missing", hint="install git, or run without --base")
+        raise LakeplanError("git is not installed", hint="Install git, or run without --base.")
     settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
     try:
         done = _run([program, *settings, "--no-pager", "-C", str(top), *arguments], _environment(top), given)
         check_size(len(done.stdout) + len(done.stderr), limits.GIT_BYTES)
         return done
     except TooLarge as error:
-        raise LakeplanError(f"git's answer is not taken: {error}", where=str(top)) from None
+        raise LakeplanError(f"the output of git was refused: {error}", where=str(top)) from None
     except (TooSlow, subprocess.TimeoutExpired):
         raise LakeplanError(
-            f"git does not answer within {limits.GIT_SILENT_SECONDS:g} seconds",
+            f"git did not answer within {limits.GIT_SILENT_SECONDS:g} seconds",
             where=str(top),
             hint="Run `git status` there. A file of .git may be a pipe, or on a disk that does not answer.",
         ) from None
     except OSError as error:
-        raise LakeplanError("git does not run", where=str(top), detail=str(error)) from None
+        raise LakeplanError("git cannot be run", where=str(top), detail=str(error)) from None
 
 
 def _run(command: list[str], environ: dict[str, str], given: bytes) -> subprocess.CompletedProcess[bytes]:

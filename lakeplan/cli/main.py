@@ -116,11 +116,11 @@ def run(arguments: Sequence[str]) -> int:
         _log.debug("unexpected error\n%s", traceback.format_exc())
         print_error(
             f"unexpected {type(error).__name__}: {error}",
-            hint="this is a bug in lakeplan: run again with --log-level debug and report what it prints",
+            hint="This is a bug in lakeplan. Run again with --log-level debug and report what it prints.",
         )
         return ExitCode.ERROR
     if code == ExitCode.INTERRUPTED:  # typer makes this code of Ctrl-C, and says nothing
-        print_error("interrupted", hint="run the same command again to go on")
+        print_error("interrupted", hint="Run the same command again to continue.")
     return code if isinstance(code, int) else ExitCode.OK
 
 
@@ -134,10 +134,10 @@ def _explain_usage(error: click.UsageError, command: click.Command, arguments: S
     message, meant = error.format_message(), ""
     if isinstance(error, click.NoSuchOption):
         near = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.75)
-        message, meant = error.message, f"did you mean {near[0]}? " if near else ""
+        message, meant = error.message, f"Did you mean {near[0]}? " if near else ""
     elif isinstance(error, click.BadParameter):
         message += _from_environment(error)
-    print_error(message, where=where, hint=f"{meant}{where or 'lakeplan'} --help lists what it takes")
+    print_error(message, where=where, hint=f"{meant}Run `{where or 'lakeplan'} --help` for usage.")
 
 
 def _named(command: click.Command, arguments: Sequence[str]) -> str:

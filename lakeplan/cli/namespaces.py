@@ -79,7 +79,7 @@ def parse_age(option: str, text: str) -> int:
     try:
         return parse_duration(text.strip())
     except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint=f"{option} 24h") from None
+        raise UsageError(f"{option}: {error}", hint=f"Write for example {option} 24h") from None
 
 
 def parse_zone(name: str) -> tzinfo:
@@ -89,14 +89,15 @@ def parse_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise UsageError(f"there is no time zone {name!r}", hint="a name such as Europe/Paris") from None
+        raise UsageError(f"unknown time zone {name!r}", hint="Use a name such as Europe/Paris.") from None
 
 
 def check_storage_namespace(url: str | None) -> str | None:
     """The URL as it is. Raises UsageError when it is none."""
     if url is not None and "://" not in url:
         raise UsageError(
-            f"--storage-namespace {url!r} is no URL", hint="the server's own, such as s3://bucket/prefix"
+            f"--storage-namespace {url!r} is not a URL",
+            hint="Write the namespace as the server has it, for example s3://bucket/prefix",
         )
     return url
 
@@ -118,9 +119,9 @@ def _cache_choice(cache: CacheWhere = None, cache_size: CacheSize = DEFAULT_CACH
     try:
         limit = parse_bytes(cache_size)
     except ValueError as error:
-        raise UsageError(f"--cache-size: {error}", hint="--cache-size 20GB") from None
+        raise UsageError(f"--cache-size: {error}", hint="Write for example --cache-size 20GB") from None
     if cache is not None and not cache.strip():
-        raise UsageError("--cache names nothing", hint="--cache off, or a folder")
+        raise UsageError("--cache is empty", hint="Use a folder, or --cache off.")
     return CacheChoice(cache, limit)
 
 
@@ -172,7 +173,7 @@ class StoredOptions:
         if self.inventory is None:
             return None
         if self.no_listing:
-            raise UsageError("--inventory and --no-listing exclude each other", hint="Leave one of them out.")
+            raise UsageError("--inventory and --no-listing cannot be combined", hint="Remove one of them.")
         age = parse_age("--max-inventory-age", self.max_inventory_age)
         return InventoryPlace(self.inventory, age, self.endpoint_url, self.region)
 

@@ -224,14 +224,14 @@ Bars = Annotated[Progress, Options(_bars)]
 def check_spark_home(folder: str | None) -> str | None:
     """Raises UsageError for a relative path: a checkout is written by strangers, and Spark is a program."""
     if folder is not None and not os.path.isabs(folder):
-        raise UsageError(f"--spark-home {folder!r} is a relative path", hint="Name the whole path.")
+        raise UsageError(f"--spark-home {folder!r} is a relative path", hint="Use an absolute path.")
     return folder
 
 
 def one_of(what: str, text: str, words: Sequence[Any]) -> Any:
     """The text, which is one of these words. Raises UsageError."""
     if text not in words:
-        raise UsageError(f"unknown {what} {text!r}", hint=f"one of {', '.join(words)}")
+        raise UsageError(f"unknown {what} {text!r}", hint=f"Use one of {', '.join(words)}.")
     return text
 
 
@@ -242,7 +242,8 @@ def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
             raise UsageError(
-                f"--spark-conf {setting!r} is not KEY=VALUE", hint="--spark-conf spark.executor.memory=4g"
+                f"--spark-conf {setting!r} is not KEY=VALUE",
+                hint="Write for example --spark-conf spark.executor.memory=4g",
             )
         found[key.strip()] = value
     return found
@@ -281,11 +282,11 @@ def check_gate_names(names: Sequence[str] | None) -> frozenset[str]:
     for given in names or ():
         repository, separator, name = given.rpartition("=")
         if separator and not repository:
-            raise UsageError(f"--allow {given!r} names no repository", hint=f"write --allow {name}")
+            raise UsageError(f"--allow {given!r} names no repository", hint=f"Write --allow {name}")
         if name not in GATES:
             near = difflib.get_close_matches(name, GATES, n=1)
-            meant = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(f"unknown gate {name!r}", hint=f"{meant}the gates are {', '.join(GATES)}")
+            meant = f"Did you mean {near[0]}? " if near else ""
+            raise UsageError(f"unknown gate {name!r}", hint=f"{meant}The gates are {', '.join(GATES)}.")
     return frozenset(names or ())
 
 
@@ -293,8 +294,8 @@ def _allowed_here(allow: AllowHere = None) -> frozenset[str]:
     allowed = check_gate_names(allow)
     if allowed and not sys.stdin.isatty():
         raise UsageError(
-            "--allow overrides a gate only at a terminal",
-            hint="add the gate to overrides in the tree and have it reviewed",
+            "--allow works only at a terminal",
+            hint="Add the gate to overrides in the tree and have the change reviewed.",
         )
     return allowed
 

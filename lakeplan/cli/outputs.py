@@ -58,14 +58,17 @@ def pair_outputs(
         named = ["json"] * len(paths)
     if len(paths) > len(named):
         raise UsageError(
-            f"{len(paths)} --out for {len(named)} --format", hint="give each --out its --format, in order"
+            f"there are {len(paths)} --out options for {len(named)} --format",
+            hint="Give one --format for each --out, in the same order.",
         )
     outputs = [
         Output(name, None if i >= len(paths) or paths[i] == STANDARD_OUTPUT else paths[i])
         for i, name in enumerate(named)
     ]
     if sum(1 for o in outputs if o.path is None) > 1:
-        raise UsageError("two formats go to standard output", hint="give each --format its --out FILE")
+        raise UsageError(
+            "two formats would be written to standard output", hint="Give each --format its own --out FILE."
+        )
     if not any(o.path is None for o in outputs) and not quiet:
         outputs.append(Output(RICH, None))
     return tuple(outputs)
@@ -74,7 +77,7 @@ def pair_outputs(
 def _check_formats(names: Iterable[str], supported: Sequence[str]) -> None:
     for name in names:
         if name not in supported:
-            raise UsageError(f"unknown format {name!r}", hint=f"one of {', '.join(supported)}")
+            raise UsageError(f"unknown format {name!r}", hint=f"Use one of {', '.join(supported)}.")
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
     runner."""
     if is_lost(url, environ):
         raise UsageError(
-            "the state is a folder and CI is set: what lakeplan remembers would vanish with the runner",
-            hint="set state.url to an s3:// or Azure blob URL",
+            "the state is a local folder and CI is set, so the state would be lost with the runner",
+            hint="Set state.url to an s3:// or Azure blob URL.",
         )
 
 

@@ -134,16 +134,16 @@ def open_store(
     if kind is not None and kind.form is UrlForm.SERVER and kind.in_tree:
         if config is None or config.type != kind.name or config.path is None:
             raise LakeplanError(
-                f"the repository is in a folder of the server ({shown_url(namespace)}):"
-                " the tree does not say where",
+                f"the repository is in a folder on the server ({shown_url(namespace)}),"
+                " and the tree does not say where",
                 where=where,
-                hint=f'add "{repository.storage_id}": {{type: local, path: /the/server/s/folder}}',
+                hint=f'Add "{repository.storage_id}": {{type: local, path: /path/on/the/server}}.',
             )
         return open_sweep_store(folder_of(namespace, config.path))
     if kind is None or not kind.in_tree:
         parse_location(namespace)  # says why, for the kinds that have a reason
         raise LakeplanError(
-            "lakeplan sweeps only namespaces in S3, in Azure or in a folder of the server",
+            "lakeplan can only sweep namespaces in S3, in Azure or in a folder on the server",
             where=shown_url(namespace),
         )
     config = config or StorageConfig(kind.name)
@@ -191,7 +191,7 @@ def _check_gateway(namespace: str, config: StorageConfig, where: str) -> None:
     listed = config.endpoint_url and parse_web_url(config.endpoint_url).origin == found.origin
     if not listed and not found.is_loopback:
         raise LakeplanError(
-            f"the namespace is at {found.origin}, which the tree does not name",
+            f"the namespace is at {found.origin}, which is not in the tree",
             where=where,
-            hint="check the server; add endpoint_url to this storage if the address is right",
+            hint="Check the server. If the address is right, add endpoint_url to this storage.",
         )

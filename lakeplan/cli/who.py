@@ -29,7 +29,8 @@ def parse_time(text: str) -> datetime:
         moment = datetime.fromisoformat(text.strip().replace("z", "Z"))
     except ValueError:
         raise UsageError(
-            f"{text!r} is not a time", hint="ISO 8601, such as 2026-03-31T12:00:00Z, or epoch seconds"
+            f"{text!r} is not a time",
+            hint="Use ISO 8601, for example 2026-03-31T12:00:00Z, or epoch seconds.",
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)

@@ -215,7 +215,7 @@ def check_server(tree: Tree, selection: Selection) -> None:
     """Raises UsageError for a ``--server`` that the tree does not have."""
     if selection.server is not None and selection.server not in tree.servers:
         raise UsageError(
-            f"the tree has no server {selection.server!r}", hint=f"one of {', '.join(tree.servers)}"
+            f"the tree has no server {selection.server!r}", hint=f"Use one of {', '.join(tree.servers)}."
         )
 
 
@@ -237,7 +237,7 @@ def is_state_inside(url: str, tree: Path) -> bool:
         raise LakeplanError(
             f"the state folder {error}",
             where=url,
-            hint="Replace the link by a folder, or name the folder it leads to in state.url.",
+            hint="Replace the link with a folder, or set state.url to the folder it leads to.",
         ) from None
     return True
 

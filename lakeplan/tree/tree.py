@@ -130,7 +130,7 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
     """
     if not (root / ROOT_FILE).is_file():
         other = root / "lakeplan.yml"
-        hint = f"rename {other.name} to {ROOT_FILE}" if other.is_file() else "name its folder with -C DIR"
+        hint = f"rename {other.name} to {ROOT_FILE}" if other.is_file() else "Name its folder with -C DIR."
         missing = Problem(Source(ROOT_FILE, 1, 1), TOP, "there is no such file")
         error = TreeError([missing], message=f"there is no {ROOT_FILE} in {root}", hint=hint)
         error.problems = ()  # the message says it all; the place is for --format json

@@ -68,7 +68,7 @@ WRONG = [
     (("--time-zone", "Mars/Olympus"), "Mars/Olympus"),
     (("--format", "png"), "png"),
     (("--storage-namespace", "bucket"), "bucket"),
-    (("analytics",), "one source"),
+    (("analytics",), "give a repository or --namespace"),
 ]
 
 

@@ -117,7 +117,7 @@ def it_refuses_one_that_is_too_old(
 
 def it_refuses_one_that_it_would_not_use(site: str, rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments("simulate", site, rules, "--no-listing")) == ExitCode.USAGE
-    assert "exclude each other" in capsys.readouterr().err
+    assert "cannot be combined" in capsys.readouterr().err
 
 
 class DescribeTheTree:

@@ -196,7 +196,7 @@ class DescribeCurves:
         assert run(["report", str(plan), *given]) == ExitCode.ERROR
         shown = capsys.readouterr().err
         assert str(curve) in shown
-        assert "make one with: lakeplan curve" in shown
+        assert "Run `lakeplan curve" in shown
         assert not (tmp_path / "page.html").exists()
 
 

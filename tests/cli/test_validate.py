@@ -115,6 +115,6 @@ class DescribeTheResolvedView:
         assert values["holds[0].until"] == ("2027-01-01", 16)
 
     def it_says_which_repository_was_probably_meant(self) -> None:
-        with pytest.raises(UsageError, match="no entry of the tree names 'analytisc'") as error:
+        with pytest.raises(UsageError, match="the tree has no entry for 'analytisc'") as error:
             show_resolved(SMALL, "analytisc", Outputs((Output("json", None),), no_color=True))
-        assert error.value.hint == "did you mean analytics?"
+        assert error.value.hint == "Did you mean analytics?"

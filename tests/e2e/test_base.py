@@ -229,12 +229,16 @@ def it_sweeps_no_looser_than_the_base_held(world, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--base", "nowhere"], 1, "git finds no commit 'nowhere'"),
+        (["--base", "nowhere"], 1, "this git repository has no commit 'nowhere'"),
         (["--base"], 64, "requires an argument"),
         (["--new-tree"], 64, "--new-tree requires --base"),
-        (["--base", "HEAD", "--new-tree"], 64, "there is a tree at HEAD already"),
+        (["--base", "HEAD", "--new-tree"], 64, "HEAD already has a tree"),
         (["--base", "HEAD", "--format", "html"], 64, "unknown format 'html'"),
-        (["--format", "markdown", "--format", "github"], 64, "two formats go to standard output"),
+        (
+            ["--format", "markdown", "--format", "github"],
+            64,
+            "two formats would be written to standard output",
+        ),
         (["--base", "HEAD", "--format", "markdown", "--out", "/nowhere/x.md"], 1, "cannot write"),
     ],
 )
@@ -270,7 +274,7 @@ def it_says_when_the_base_does_not_validate(reviewed):
     tree(world, STRICT)
     result = world.lakeplan("plan", "--base", "HEAD")
     assert result.code == 1
-    assert "the tree at HEAD does not validate" in result.err
+    assert "the tree at HEAD has problems" in result.err
     assert "safty" in result.err
 
 

@@ -112,7 +112,7 @@ def it_prints_for_people(shop: Any) -> None:
         (["shop", "nope.bin"], 1, "no commit holds the path"),
         (["shop", "a.bin", "--ref", "nope"], 64, "no branch, tag or commit"),
         (["shop", "a.bin", "--kind", "file"], 64, "unknown --kind"),
-        (["shop", "a.bin", "--rules", "x.json"], 64, "--rules go with --namespace"),
+        (["shop", "a.bin", "--rules", "x.json"], 64, "--rules requires --namespace"),
         (["shop", "s3://elsewhere/data/x"], 1, "nothing is known of the address"),
         (["gone", "a.bin"], 64, "does not exist"),
         (["staging/shop", "a.bin"], 64, "no server 'staging'"),

@@ -92,7 +92,7 @@ def it_does_not_overwrite_a_tree(stored, file):
     stored.write(file, "mine")
     result = stored.lakeplan("import", *endpoint(stored))
     assert result.code == 1
-    assert "there is a tree already" in result.err
+    assert "the folder already has a tree" in result.err
     assert [p.name for p in stored.tree.rglob("*.yaml")] == [file.rpartition("/")[2]]
 
 
@@ -135,7 +135,7 @@ def it_expands_patterns_when_it_exports(world):
 @pytest.mark.parametrize(
     ("wrong", "code", "text"),
     [
-        ([], 64, "no server is named"),
+        ([], 64, "no server is given"),
         (["--endpoint", "prod"], 64, "NAME=VALUE"),
         (["--endpoint", "a=http://x", "--endpoint", "a=http://y"], 64, "same name"),
         (["--endpoint", "prod=http://x", "--split", "team"], 64, "one of repository"),

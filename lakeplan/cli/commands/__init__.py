@@ -51,8 +51,8 @@ PANELS: Mapping[str, Mapping[str, str]] = {
 SHORT_HELP = {name: text for panel in PANELS.values() for name, text in panel.items()}
 
 RENAMED = {
-    "lifecycle": "run `lakeplan branches` instead",
-    "sweep report": "run `lakeplan sweep list`, or `lakeplan sweep show MARK` for one mark",
+    "lifecycle": "Run `lakeplan branches` instead.",
+    "sweep report": "Run `lakeplan sweep list`, or `lakeplan sweep show MARK` for one mark.",
 }
 """Commands of earlier releases, and what to run now."""
 

@@ -185,8 +185,8 @@ def apply(
 ) -> int:
     if plan_file is None and not auto_approve and not sys.stdin.isatty():
         raise UsageError(
-            "apply without a plan file asks for the word yes, and there is no terminal to ask at",
-            hint="apply a reviewed plan file, or pass --auto-approve",
+            "apply without a plan file asks for confirmation, and there is no terminal",
+            hint="Apply a reviewed plan file, or add --auto-approve.",
         )
     session = opening.session(tree, runners=runners, cache=cache)
     flow = ApplyFlow(

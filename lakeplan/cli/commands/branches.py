@@ -122,8 +122,8 @@ def run(
 ) -> int:
     if every is not None and (plan_file is not None or allowed):
         raise UsageError(
-            "--every serves for long: a plan file and --allow are for one run",
-            hint="leave --every out, or the others",
+            "--every cannot be combined with a plan file or --allow, which are for a single run",
+            hint="Remove --every, or remove the others.",
         )
     cron = schedule(every) if every is not None else None
     runner = _Runner(
@@ -213,7 +213,8 @@ def schedule(text: str) -> Cron:
         return parse_cron(text)
     except ValueError as error:
         raise UsageError(
-            f"--every: {error}", hint='minute, hour, day of month, month, day of week: "0 * * * *"'
+            f"--every: {error}",
+            hint='Write minute, hour, day of month, month and day of week, for example "0 * * * *".',
         ) from None
 
 
@@ -233,8 +234,8 @@ def check_engines(session: Session, selection: Selection) -> None:
         return
     shown = ", ".join(f"{name}: {engine}" for name, engine in sorted(servers.items())) or "no server"
     raise UsageError(
-        f"branches run deletes branches only where a server's branch_lifecycle.engine is lakeplan ({shown})",
-        hint="under engine server the server's own job deletes them: lakeplan apply pushes the policies",
+        f"no selected server has branch_lifecycle.engine: lakeplan ({shown})",
+        hint="With engine: server the server deletes branches. Run `lakeplan apply` to write the policies.",
     )
 
 
@@ -246,7 +247,7 @@ def read_reviewed(path: Path) -> ReviewedPlan:
         raise UsageError(
             f"cannot read the plan: {why_unreadable(error)}",
             where=str(path),
-            hint="make one with: lakeplan branches plan --out FILE",
+            hint="Run `lakeplan branches plan --out FILE` to make a plan.",
         ) from None
     except ValueError as error:
         raise FormatError(f"this is not JSON ({error})", where=str(path)) from None

@@ -53,7 +53,7 @@ Examples:
   lakeplan curve analytics --format svg --out curve.svg
 """
 DAY_SECONDS = 86_400
-TWO_SOURCES = "give REPO for a repository of the tree's server, or --namespace URL with --rules FILE"
+TWO_SOURCES = "Name a repository of the tree, or use --namespace URL with --rules FILE."
 
 Repository = Annotated[
     str | None,
@@ -123,7 +123,7 @@ def curve(
 ) -> int:
     asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
     if (repository is None) == (namespace is None):
-        raise UsageError("one source is needed, and no more", hint=TWO_SOURCES)
+        raise UsageError("give a repository or --namespace, and not both", hint=TWO_SOURCES)
     inventory = stored.inventory_place()
     session = None
     if namespace is not None:
@@ -206,9 +206,9 @@ def _from_server(
     chosen = read_rules(rules) if rules is not None else _rules_of(session, server, name)
     if chosen is None:
         raise LakeplanError(
-            "neither the tree nor the server has rules for it",
+            "neither the tree nor the server has GC rules for this repository",
             where=f"{server}/{name}",
-            hint="give --rules FILE: without rules a collector cannot run, and there is no curve",
+            hint="Add --rules FILE. Without rules nothing is collected.",
         )
     graph, blind_to = read_graph(reader, name, read_only=read_only)
     request = asked.of(chosen, session.as_of, ZoneInfo(config.time_zone))
@@ -240,7 +240,10 @@ def _rules_of(session: Session, server: str, name: str) -> GcRules | None:
 def _points(at: Sequence[int] | None) -> tuple[int, ...]:
     for days in at or ():
         if not 0 <= days <= MAX_DAYS:
-            raise UsageError(f"--at {days} is not between 0 and {MAX_DAYS:,} days", hint="--at 28")
+            raise UsageError(
+                f"--at {days} is not between 0 and {MAX_DAYS:,} days",
+                hint="Use a whole number, for example --at 28.",
+            )
     return tuple(sorted(set(at or ())))
 
 
@@ -250,5 +253,8 @@ def _horizon(text: str | None) -> int | None:
     seconds = parse_age("--horizon", text)
     days, rest = divmod(seconds, DAY_SECONDS)
     if rest or not 1 <= days <= MAX_DAYS:
-        raise UsageError(f"--horizon {text} is not a number of whole days up to {MAX_DAYS}", hint="90d")
+        raise UsageError(
+            f"--horizon {text} is not a number of whole days up to {MAX_DAYS}",
+            hint="Use a number of days, for example 90d.",
+        )
     return days

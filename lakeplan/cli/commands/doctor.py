@@ -88,7 +88,7 @@ def doctor(
 def _no_tree(error: ConfigError) -> Check:
     more = f": {error.problems[0]}" if error.problems else ""
     others = f" (and {len(error.problems) - 1:,} more)" if len(error.problems) > 1 else ""
-    hint = f"{error.hint or 'lakeplan validate lists every problem'}; nothing else was checked"
+    hint = f"{error.hint or 'Run `lakeplan validate` to list every problem.'} Nothing else was checked."
     return Check("tree", "valid", Result.FAIL, f"{error.message}{more}{others}", hint)
 
 

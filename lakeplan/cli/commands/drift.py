@@ -93,7 +93,7 @@ def check_classes(names: Sequence[str] | None) -> frozenset[DriftClass]:
     known = {c.value: c for c in DriftClass}
     for name in names or ():
         if name != ANY and name not in known:
-            raise UsageError(f"unknown drift class {name!r}", hint=f"one of {', '.join(known)}, {ANY}")
+            raise UsageError(f"unknown drift class {name!r}", hint=f"Use one of {', '.join(known)}, {ANY}.")
     if ANY in (names or ()):
         return frozenset(DriftClass)
     return frozenset(known[name] for name in names or ())

@@ -216,7 +216,7 @@ def explain(
     world: World
     if namespace is not None:
         if rules is None:
-            raise UsageError("--namespace needs --rules", hint="--rules FILE, as lakectl takes it")
+            raise UsageError("--namespace needs --rules", hint="Add --rules FILE, in lakectl's format.")
         world = namespace_world(
             namespace,
             [p for p in (rules, compare_rules) if p is not None],
@@ -230,7 +230,9 @@ def explain(
         )
     else:
         if rules is not None or compare_rules is not None:
-            raise UsageError("--rules go with --namespace", hint="a server has its own rules")
+            raise UsageError(
+                "--rules requires --namespace", hint="Remove --rules: the server's own rules are used."
+            )
         session = opening.session(tree, as_of=as_of)
         server, name = one_repository(session.tree, repository)
         world = live_world(session, server, name, read_only=read_only)
@@ -242,9 +244,11 @@ def _words(words: list[str], *, offline: bool) -> tuple[str, str]:
     wanted = 1 if offline else 2
     if len(words) != wanted:
         raise UsageError(
-            "give WHAT and no repository: --namespace names it" if offline else "give a repository and WHAT",
-            hint="lakeplan explain --namespace URL --rules FILE WHAT"
+            "give only WHAT: --namespace already names the repository"
             if offline
-            else "lakeplan explain analytics main:raw/a.csv",
+            else "give a repository and WHAT",
+            hint="Run `lakeplan explain --namespace URL --rules FILE WHAT`."
+            if offline
+            else "Write for example `lakeplan explain analytics main:raw/a.csv`.",
         )
     return ("", words[0]) if offline else (words[0], words[1])

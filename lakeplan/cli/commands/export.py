@@ -57,12 +57,12 @@ def export(
 def rules_of(session: Session, desired: DesiredRepository) -> GcRules:
     """The rules a plan would set. Raises LakeplanError where there are none to write."""
     if desired.gc is None:
-        raise LakeplanError("the tree does not manage its GC rules", where=desired.key)
+        raise LakeplanError("the tree does not manage the GC rules of this repository", where=desired.key)
     if desired.gc is Cleared.CLEAR:
         raise LakeplanError(
-            "the tree clears its rules, which no file says",
+            "the tree clears the GC rules of this repository, which a rules file cannot express",
             where=desired.key,
-            hint=f"lakectl gc delete-config lakefs://{desired.name}",
+            hint=f"Run `lakectl gc delete-config lakefs://{desired.name}`.",
         )
     branches: list[str] = []
     if any(rule.is_pattern for rule in desired.gc.branches):

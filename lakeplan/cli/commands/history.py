@@ -59,9 +59,9 @@ def needs_edits(found: Sequence[Disagreement], run_id: str) -> StalePlan:
     """The error of a rollback that would need another tree."""
     edits = "\n  ".join(edit_text(f).replace("\n", "\n  ") for f in found)
     return StalePlan(
-        f"the tree does not say what was there before run {run_id}; an apply plans again from the tree, so it"
-        f" has to. No plan was made, nothing was changed. The edits:\n  {edits}",
-        hint="make them by hand, or run again with --edit-tree; then commit them with the plan",
+        f"the tree does not contain the rules from before run {run_id}, and an apply plans from the tree."
+        f" No plan was made and nothing was changed. Make these edits:\n  {edits}",
+        hint="Edit the tree by hand or rerun with --edit-tree, then commit it with the plan.",
     )
 
 
@@ -92,7 +92,7 @@ class TreeEdit:
                 edited = self._pass(again, {d.restoration.repository: d for d in again})
                 again = disagreements(edited, wanted, connect)
             if again or not _same_elsewhere(tree, edited, wanted):
-                raise ConfigError("the edits do not give what is wanted")
+                raise ConfigError("the edited tree would not contain the old rules")
         except ConfigError as error:
             self.restore()
             raise _by_hand(first, "\n  ".join(error.problems)) from None
@@ -123,7 +123,7 @@ class TreeEdit:
         key = desired.entry if own and desired else item.restoration.repository
         changed = set_gc(text, key, lines) if own else add_entry(text, key, lines)
         if changed is None:
-            raise ConfigError("an entry is not written in a way that can be edited")
+            raise ConfigError("an entry is written in a way that lakeplan cannot edit")
         self._originals.setdefault(path, text)
         write_file(path, changed, mode=SHARED)
 
@@ -131,10 +131,10 @@ class TreeEdit:
 def _by_hand(found: Sequence[Disagreement], problems: str) -> StalePlan:
     why = f"\n  {problems}" if problems else ""
     return StalePlan(
-        f"the tree could not be edited so that it says what was there before{why}\n"
-        "nothing was changed. Bring it to:\n  "
+        f"the tree could not be edited to contain the old rules{why}\n"
+        "nothing was changed. Make these edits:\n  "
         + "\n  ".join(edit_text(d).replace("\n", "\n  ") for d in found),
-        hint="make the edits by hand, then run the rollback again",
+        hint="Edit the tree by hand, then run the rollback again.",
     )
 
 
@@ -305,7 +305,7 @@ def _restorable(record: RunRecord, selection: Selection) -> Sequence[Restoration
         raise LakeplanError(
             "the run replaced no rules that could be restored",
             where=record.run_id,
-            hint=f"lakeplan history show {record.run_id} says what it did",
+            hint=f"Run `lakeplan history show {record.run_id}` to see what it did.",
         )
     return wanted
 

@@ -124,7 +124,8 @@ def of_options() -> Iterator[None]:
         yield
     except ConfigError as error:
         raise UsageError(
-            "\n  ".join(["these options make no tree:", *error.problems]), hint="nothing was written"
+            "\n  ".join(["these options do not make a valid tree:", *error.problems]),
+            hint="Nothing was written.",
         ) from None
 
 
@@ -132,7 +133,9 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     left, equals, right = text.partition("=")
     if not (left and equals and right):
         example = "prod=https://lakefs.example.com" if option == "--endpoint" else "'team-a-*=team-a'"
-        raise UsageError(f"{option} {text!r} is not of the form NAME=VALUE", hint=f"{option} {example}")
+        raise UsageError(
+            f"{option} {text!r} is not of the form NAME=VALUE", hint=f"Write for example {option} {example}"
+        )
     return left, right
 
 
@@ -141,12 +144,12 @@ def endpoints_of(given: Sequence[str] | None, lakectl_config: Path | None) -> di
     pairs = [_pair(text, "--endpoint") for text in given or ()]
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise UsageError("two --endpoint have the same name", hint="give each server a name of its own")
+        raise UsageError("two --endpoint options have the same name", hint="Give each server its own name.")
     if not found:
         url = lakectl_settings(os.environ, lakectl_config).endpoint_url
         if not url:
             raise UsageError(
-                "no server is named", hint="name one: --endpoint prod=https://lakefs.example.com"
+                "no server is given", hint="Add one, for example --endpoint prod=https://lakefs.example.com"
             )
         found = {"prod": url}
     return found
@@ -159,9 +162,9 @@ def _refuse_a_tree(folder: Path) -> None:
         there.append(repositories)
     if there:
         raise LakeplanError(
-            f"there is a tree already: {', '.join(p.name for p in there)}",
+            f"the folder already has a tree: {', '.join(p.name for p in there)}",
             where=str(folder),
-            hint="import into another folder and take over what you want; nothing was written",
+            hint="Import into another folder and copy what you need. Nothing was written.",
         )
 
 
@@ -174,17 +177,17 @@ def _read_files(
     paths: Sequence[Path], endpoints: Mapping[str, str], owners: Owners, selection: Selection
 ) -> list[Imported]:
     if len(endpoints) != 1:
-        raise UsageError("--from-files needs exactly one --endpoint", hint="import server by server")
+        raise UsageError("--from-files needs exactly one --endpoint", hint="Import one server at a time.")
     (server,) = endpoints
     found: dict[str, GcRules] = {}
     for path in paths:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not files:
-            raise LakeplanError("no rules file (*.json) is in it", where=str(path))
+            raise LakeplanError("the folder contains no rules files (*.json)", where=str(path))
         for file in files:
             if file.stem in found:
                 raise UsageError(
-                    f"two files are named as repository {file.stem!r}", hint="import one of them"
+                    f"two rules files are for repository {file.stem!r}", hint="Import one of them."
                 )
             found[file.stem] = read_rules_file(file)
     return [
@@ -202,7 +205,7 @@ def read_rules_file(path: Path) -> GcRules:
         raise LakeplanError(
             f"cannot read the rules: {why_unreadable(error)}",
             where=str(path),
-            hint="name a file of GC rules, or a folder of them",
+            hint="Name a file with GC rules, or a folder of them.",
         ) from None
     except ValueError as error:
         raise _no_rules(path, error) from None
@@ -217,9 +220,9 @@ def read_rules_file(path: Path) -> GcRules:
 
 def _no_rules(path: Path, error: Exception) -> LakeplanError:
     return LakeplanError(
-        "not a rules file as lakectl takes it",
+        "not a rules file in lakectl's format",
         where=str(path),
-        hint='it holds {"default_retention_days": 21, "branches": [{"branch_id": "main", …}]}',
+        hint='Write {"default_retention_days": 21, "branches": [{"branch_id": "main", …}]}',
         detail=repr(error),
     )
 

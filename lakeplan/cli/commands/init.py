@@ -135,8 +135,8 @@ def init(
     host: Ci = options.one_of("--ci", ci, get_args(Ci))
     if host != "none" and prefix_of(tree):
         raise UsageError(
-            f"workflows belong to the top of the git repository, and {tree} is not",
-            hint="run it there, or use --ci none and copy what you need from examples/ci",
+            f"workflows must be at the top of the git repository, and {tree} is not",
+            hint="Run it there, or use --ci none and copy what you need from examples/ci.",
         )
     files = scaffold(endpoints_of(endpoint, lakectl_config), host, state)
     there = [name for name in files if os.path.lexists(tree / name)]
@@ -145,9 +145,9 @@ def init(
         there.remove(IGNORE)
     if there:
         raise LakeplanError(
-            f"there already: {', '.join(there)}",
+            f"these files already exist: {', '.join(there)}",
             where=str(tree),
-            hint="nothing was written; -C DIR names another folder",
+            hint="Nothing was written. Use -C DIR for another folder.",
         )
     with TemporaryDirectory(prefix="lakeplan-init-") as name:
         write_files(Path(name), {k: v for k, v in files.items() if not k.startswith(".")})

@@ -118,7 +118,7 @@ def plan(
 def _base(tree: Path, ref: str | None, *, is_new: bool) -> Base | None:
     if ref is None:
         if is_new:
-            raise UsageError("--new-tree requires --base", hint="add --base REF")
+            raise UsageError("--new-tree requires --base", hint="Add --base REF.")
         return None
     return read_base(tree, ref, is_new=is_new)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lakeplan.simulation.curve import CurveInput, CurveRequest
 
 
-HOW_NAMESPACE = "--namespace server/name=URL"
+HOW_NAMESPACE = "Write --namespace server/name=URL"
 
 
 @dataclass
@@ -89,7 +89,9 @@ def read_histories(
                     assert sources.session is not None
                     found = _live(sources.session, repository, read_only=read_only)
                 if not len(found.graph):  # asking raises for a damaged one: the page goes without it
-                    raise LakeplanError("its history has no commits", hint="read its refs again")
+                    raise LakeplanError(
+                        "the repository's history has no commits", hint="Run the command again."
+                    )
                 histories.found[repository.key] = found
             except LakeplanError as error:
                 hint = f" ({error.hint})" if error.hint else ""
@@ -103,13 +105,16 @@ def _live(session: Session, repository: RepositoryPlan, *, read_only: bool) -> H
     config = session.tree.servers.get(repository.server)
     if config is None or config.endpoint_url != repository.endpoint_url:
         raise LakeplanError(
-            f"the tree has no server {repository.server!r} at the plan's address", hint="use the plan's tree"
+            f"the tree has no server {repository.server!r} with the address in the plan",
+            hint="Use the tree that the plan was made from.",
         )
     reader = session.reader(repository.server)
     found = reader.get_repository(repository.name)
     planned = any((repository.creation_date, repository.storage_namespace))
     if planned and not repository.is_of(found.creation_date, found.storage_namespace):
-        raise LakeplanError("the repository was deleted and made again since the plan", hint="plan again")
+        raise LakeplanError(
+            "the repository was deleted and created again since the plan", hint="Run `lakeplan plan` again."
+        )
     refs, blind_to = read_all_refs(reader, repository.name, read_only=read_only)
     zone = timezone.utc if config.time_zone == "UTC" else ZoneInfo(config.time_zone)
     listed = tuple(reader.list_branches(repository.name))
@@ -126,25 +131,30 @@ def namespace_urls(given: Sequence[str], repositories: Sequence[RepositoryPlan])
         if not equals or "://" in name:
             if len(keys) != 1:
                 raise UsageError(
-                    f"--namespace {text}: which of {len(keys):,} repositories is it?", hint=HOW_NAMESPACE
+                    f"--namespace {text}: which of the {len(keys):,} repositories is it for?",
+                    hint=HOW_NAMESPACE,
                 )
             name, url = next(iter(keys)), text
         named = [key for key in keys if name in (key, key.partition("/")[2])]
         if len(named) != 1:
             raise UsageError(
-                f"--namespace {text}: {name!r} is not a repository that this page shows", hint=HOW_NAMESPACE
+                f"--namespace {text}: {name!r} is not a repository of this plan", hint=HOW_NAMESPACE
             )
         if named[0] in urls:
-            raise UsageError(f"--namespace is given twice for {named[0]}", hint="give one URL for each")
+            raise UsageError(
+                f"--namespace is given twice for {named[0]}", hint="Give one URL for each repository."
+            )
         if "://" not in url:
-            raise UsageError(f"--namespace {url!r} is no URL", hint="file:///…, s3://… or https://…blob…")
+            raise UsageError(
+                f"--namespace {url!r} is not a URL", hint="Use file:///…, s3://… or https://…blob…"
+            )
         urls[named[0]] = url
     return urls
 
 
 def read_curve(path: Path) -> Mapping[str, Any]:
     """A curve as ``lakeplan curve --format json`` writes it. Raises LakeplanError that names the file."""
-    hint = "make one with: lakeplan curve REPO --horizon 90d --format json --out FILE"
+    hint = "Run `lakeplan curve REPO --horizon 90d --format json --out FILE` to make one."
     try:
         document = parse_json(read_file(path))
         jsonschema.validate(document, load_schema("curve"))
@@ -153,12 +163,10 @@ def read_curve(path: Path) -> Mapping[str, Any]:
             f"cannot read the curve: {why_unreadable(error)}", where=str(path), hint=hint
         ) from None
     except ValueError:
-        raise LakeplanError(
-            "not a whole curve (it is cut or is not JSON)", where=str(path), hint=hint
-        ) from None
+        raise LakeplanError("the curve file is incomplete or not JSON", where=str(path), hint=hint) from None
     except jsonschema.ValidationError as error:
         raise LakeplanError(
-            f"not a curve of this version: {error.message[:200]}", where=str(path), hint=hint
+            f"not a curve that this version can read: {error.message[:200]}", where=str(path), hint=hint
         ) from None
     found: Mapping[str, Any] = document
     return found
@@ -247,7 +255,7 @@ Examples:
   lakeplan report plan.json --html report.html -C . --with-curves
   lakeplan report plan.json --html report.html --curve curve.json
 """
-EXAMPLE = "lakeplan report plan.json --html report.html"
+EXAMPLE = "Write for example `lakeplan report plan.json --html report.html`."
 NO_GRAPH = (
     "commit graphs, and the ages of branches: the plan file has no history; give -C DIR to ask the servers, "
     "or --namespace server/name=URL"
@@ -306,16 +314,18 @@ def report(
     quiet: bool,
 ) -> int:
     if plan_file is None:
-        raise UsageError("give a plan file", hint=EXAMPLE)
+        raise UsageError("no plan file is given", hint=EXAMPLE)
     if html is None:
-        raise UsageError("say where the page goes: --html is the only format", hint=EXAMPLE)
+        raise UsageError("--html FILE is missing", hint=EXAMPLE)
     plan = read_plan(plan_file)
     targets = [r.key for r in targeted(plan, target or (), plan_file)]
     shown = shown_repositories(plan, targets)
     urls = namespace_urls(namespace or (), shown)
     curves = [read_curve(path) for path in curve or ()]
     if with_curves and (no_graph or (tree is None and not urls)):
-        raise UsageError("--with-curves needs a history", hint="give -C DIR or --namespace, or --curve FILE")
+        raise UsageError(
+            "--with-curves needs a history", hint="Add -C DIR or --namespace, or use --curve FILE."
+        )
     session = None
     if tree is not None and not no_graph:
         session = opening.session(tree, runners=runners)

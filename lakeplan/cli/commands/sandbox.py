@@ -92,8 +92,8 @@ def up(
 ) -> None:
     if not access_key or ":" in access_key or not secret_key:
         raise UsageError(
-            "the access key and its secret must not be empty, and an access key holds no colon",
-            hint="leave --access-key and --secret-key out for the defaults",
+            "the access key or its secret is empty, or the access key contains a colon",
+            hint="Remove --access-key and --secret-key to use the defaults.",
         )
     options = Options(
         flavor=one_of("flavor", flavor, get_args(Flavor)),
@@ -187,7 +187,7 @@ def seed_target(
     )
     if not (endpoint or own or is_public):
         raise UsageError(
-            f"no endpoint is named, so this key is not sent to {DEFAULT_ENDPOINT}",
+            f"no endpoint is given, so the access key was not sent to {DEFAULT_ENDPOINT}",
             hint="Name the server: --endpoint URL or LAKEPLAN_SANDBOX_ENDPOINT_URL.",
         )
     return target
@@ -201,13 +201,13 @@ def _read(file: Path) -> tuple[str, str]:
         raise UsageError(
             f"cannot read the seed file: {error.strerror}",
             where=str(file),
-            hint="name a YAML file; lakeplan sandbox seed --help shows one",
+            hint="Name a YAML file. `lakeplan sandbox seed --help` shows one.",
         ) from error
     try:
         return data.decode(), str(file)
     except UnicodeDecodeError as error:
         raise UsageError(
-            "the seed file is not UTF-8", where=str(file), hint="write it as UTF-8 text"
+            "the seed file is not UTF-8", where=str(file), hint="Save it as UTF-8 text."
         ) from error
 
 

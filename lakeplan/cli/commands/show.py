@@ -51,9 +51,9 @@ def find_resolved(tree: Tree, repository: str) -> list[DesiredRepository]:
     if not servers:
         close = nearest(name, [e.name for e in tree.entries if not e.is_glob])
         raise UsageError(
-            f"no entry of the tree names {repository!r}",
+            f"the tree has no entry for {repository!r}",
             where=str(tree.root / "lakeplan.yaml"),
-            hint=f"did you mean {close}?" if close else "write a name, or server/name",
+            hint=f"Did you mean {close}?" if close else "Write a name, or server/name.",
         )
     return [r for server in servers for r in tree.resolve(server, [name]) if r.name == name]
 
@@ -188,7 +188,8 @@ def show(
 ) -> None:
     if (plan_file is None) == (resolved is None):
         raise UsageError(
-            "give a plan file or --resolved REPO: one of the two", hint="lakeplan show plan.json"
+            "give a plan file or --resolved REPO, and not both",
+            hint="Write for example `lakeplan show plan.json`.",
         )
     if resolved is not None:
         show_resolved(tree, resolved, outputs)

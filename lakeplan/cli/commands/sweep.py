@@ -205,7 +205,7 @@ def run(
 ) -> int:
     if close:  # it may be set in the environment: a command that ended sweeps must not begin to delete
         raise UsageError(
-            "sweep run --close is now a command of its own", hint=f"run `lakeplan sweep abort {mark_id}`"
+            "sweep run --close is now a command of its own", hint=f"Run `lakeplan sweep abort {mark_id}`."
         )
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     check_lasting_state(session.tree.state_url, os.environ)
@@ -366,9 +366,7 @@ def purge(
 
 def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
     if not sys.stdin.isatty():
-        raise UsageError(
-            "purge asks for the word yes, and there is no terminal to ask at", hint="pass --auto-approve"
-        )
+        raise UsageError("purge asks for confirmation, and there is no terminal", hint="Add --auto-approve.")
     question = (
         f"Delete {objects:,} objects of {quarantines} quarantines for good? Only the answer yes deletes them"
     )

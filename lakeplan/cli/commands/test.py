@@ -44,9 +44,9 @@ def test(
     found = find_tests(tree, files or ())
     if not found:
         raise UsageError(
-            f"there are no tests: no {FOLDER}/*.yaml in the tree",
+            f"the tree has no tests ({FOLDER}/*.yaml)",
             where=str(tree),
-            hint="name files, or write one: lakeplan schema policy-test says how",
+            hint="Name test files, or write one. `lakeplan schema policy-test` prints the format.",
         )
     document = run_tests(loaded, read_tests(found, tree))
     prefix = "" if tree == Path() or tree.is_absolute() else tree.as_posix()
