@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, overload
 from urllib.parse import quote, unquote
 
 from lakeplan.branches.ledger import Ledger, dump_ledger, load_ledger
@@ -123,7 +123,7 @@ def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBra
     bring them back by name or run. Stores nothing when there are none."""
     seen = {b.id: Deletion(b.commit_id, b.hidden, Fate.SEEN) for b in branches}
     if seen:
-        at = text_of(run.now()) or ""
+        at = text_of(run.now())
         DeletionRecord(state, repository, run.run_id, at, dict(run.holder), seen, finished=True).save()
 
 
@@ -241,6 +241,10 @@ def maybe_new(records: Iterable[DeletionRecord]) -> set[str]:
     return {n for record in records for n, d in record.branches.items() if d.fate is not Fate.KEPT}
 
 
+@overload
+def text_of(moment: datetime) -> str: ...
+@overload
+def text_of(moment: datetime | None) -> str | None: ...
 def text_of(moment: datetime | None) -> str | None:
     """ISO 8601 UTC to the second, as records and documents have it."""
     return None if moment is None else moment.replace(microsecond=0).isoformat().replace("+00:00", "Z")

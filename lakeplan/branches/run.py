@@ -371,7 +371,7 @@ class _Runner:
             self._ports.state,
             held.desired.key,
             self._run.run_id,
-            at=text_of(self._options.now) or "",
+            at=text_of(self._options.now),
             by=dict(self._run.holder),
             branches={o.id: _deletion(o) for o in going},
             ledger=held.recalled.mark.id,

@@ -249,7 +249,7 @@ def _warnings(deletion: Deletion, now: datetime) -> list[str]:
     if deletion.uncommitted:
         more = "more than " if deletion.uncommitted_more else ""
         found.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot come back")
-    if deletion.safe_until is not None and (text_of(now) or "") > deletion.safe_until:
+    if deletion.safe_until is not None and text_of(now) > deletion.safe_until:
         found.append(
             f"its commits were safe until {deletion.safe_until}: a collection since then may have taken data"
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -12,7 +12,16 @@ from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_impact import gates_of, render_gates
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, duration, moment, volume
 
-Json = Mapping[str, Any]
+if TYPE_CHECKING:
+    from lakeplan.branches.documents import (
+        PlanDocument,
+        PlannedRepository,
+        RunBranch,
+        RunDocument,
+        UndoDocument,
+        UndoneBranch,
+    )
+    from lakeplan.values.documents import BranchEntry, FailureRow, Following, FollowsRow, Losses, OnlyHereRow
 
 _REASONS = {
     "not_crossed": "not crossed yet",
@@ -51,7 +60,7 @@ _ENDS = {
 }
 
 
-def render_lifecycle_plan(document: Json, console: Console) -> None:
+def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
     """Every branch of every repository: what goes first, then what stays and until when."""
     page = Page(console)
     for repository in document["repositories"]:
@@ -77,7 +86,7 @@ def render_lifecycle_plan(document: Json, console: Console) -> None:
     page.labelled("Lifecycle plan:", "bold", f"{text} Judged at {moment(document['as_of'])}.", indent=0)
 
 
-def going_table(page: Page, branches: Sequence[Json], as_of: str, cost: Money) -> None:
+def going_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: Money) -> None:
     """Branches that go: by which policy and since when, until when their commits are safe and what goes then
     (columns only where there is something to say); below it what is lost with a branch."""
     if not branches:
@@ -91,7 +100,7 @@ def going_table(page: Page, branches: Sequence[Json], as_of: str, cost: Money) -
     losses_of(page, branches)
 
 
-def stale_table(page: Page, branches: Sequence[Json], cost: Money, limit: int | None = None) -> None:
+def stale_table(page: Page, branches: Sequence[BranchEntry], cost: Money, limit: int | None = None) -> None:
     """Branches that nobody writes to, by the bytes that only they hold."""
     stale = stale_first(branches)
     if not stale:
@@ -104,24 +113,26 @@ def stale_table(page: Page, branches: Sequence[Json], cost: Money, limit: int | 
     page.rest(len(stale), limit, indent=4)
 
 
-def stale_first(branches: Sequence[Json]) -> list[Json]:
+def stale_first(branches: Sequence[BranchEntry]) -> list[BranchEntry]:
     """The stale ones among them, those that hold most first; unknown ones before."""
-    found = [branch for branch in branches if branch["only_here"] is not None]
-    return sorted(found, key=_holding_most)
+    stale = [(branch["only_here"], branch) for branch in branches]
+    found = [(_holding_most(only, branch["branch_id"]), branch) for only, branch in stale if only is not None]
+    return [branch for _, branch in sorted(found, key=lambda one: one[0])]
 
 
-def _holding_most(branch: Json) -> tuple[bool, int, str, str]:
-    only = branch["only_here"]
+def _holding_most(only: OnlyHereRow, branch_id: str) -> tuple[bool, int, str, str]:
     known = only["size_bytes"] is not None
-    return (known, -(only["size_bytes"] or 0), only["idle_since"], branch["branch_id"])
+    return (known, -(only["size_bytes"] or 0), only["idle_since"], branch_id)
 
 
-def only_here(only: Json, cost: Money) -> list[str]:
+def only_here(only: OnlyHereRow | None, cost: Money) -> list[str]:
     """Last commit, commits, objects, bytes, and money where there is a price."""
+    if only is None:
+        return []
     return [_day(only["idle_since"]), count(only["commits"]), *amounts(only, cost)]
 
 
-def losses_of(page: Page, branches: Sequence[Json]) -> None:
+def losses_of(page: Page, branches: Sequence[BranchEntry]) -> None:
     """A line for every branch that something is lost with."""
     for branch in branches:
         if losses(branch):
@@ -129,14 +140,14 @@ def losses_of(page: Page, branches: Sequence[Json]) -> None:
             page.hanging(Cell("-", "bold red"), page.join(Cell(branch["branch_id"], "bold"), text), indent=2)
 
 
-def staying_table(page: Page, branches: Sequence[Json], as_of: str) -> None:
+def staying_table(page: Page, branches: Sequence[BranchEntry], as_of: str) -> None:
     """Branches that stay: why, and until when."""
     if branches:
         headers = ("", "stays", "age", "idle", "because", "goes at")
         page.table(headers, [_staying(b, as_of) for b in branches], figures=(2, 3), solid=(0,))
 
 
-def _subtitle(repository: Json) -> str:
+def _subtitle(repository: PlannedRepository) -> str:
     since = repository["observed_since"]
     return f"observed since {moment(since)}" if since else ""
 
@@ -152,7 +163,7 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def _going(branch: Json, as_of: str, cost: Money, *, wide: bool) -> list[str | Cell]:
+def _going(branch: BranchEntry, as_of: str, cost: Money, *, wide: bool) -> list[str | Cell]:
     return [
         Cell("-", "bold red"),
         _name(branch),
@@ -169,7 +180,7 @@ def _day(time: str | None) -> str:
     return moment(time)[:10] if time else ""
 
 
-def then_goes(follows: Json | None, cost: Money) -> str:
+def then_goes(follows: FollowsRow | None, cost: Money) -> str:
     """Commits, objects and bytes that nothing keeps any more once the branch is gone."""
     if follows is None:
         return ""
@@ -181,7 +192,7 @@ def then_goes(follows: Json | None, cost: Money) -> str:
     return f"{commits}, {volume(follows, cost)}"
 
 
-def _staying(branch: Json, as_of: str) -> list[str | Cell]:
+def _staying(branch: BranchEntry, as_of: str) -> list[str | Cell]:
     return [
         " ",
         _name(branch),
@@ -192,7 +203,7 @@ def _staying(branch: Json, as_of: str) -> list[str | Cell]:
     ]
 
 
-def losses(branch: Json) -> list[str]:
+def losses(branch: Losses) -> list[str]:
     """What is lost with a branch, or left behind by it."""
     found = []
     if branch["uncommitted"]:
@@ -205,12 +216,12 @@ def losses(branch: Json) -> list[str]:
     return found
 
 
-def reason_of(branch: Json) -> str:
+def reason_of(branch: BranchEntry) -> str:
     """Why a branch stays, without its policy."""
-    return _REASONS.get(branch["reason"], str(branch["reason"]))
+    return _REASONS.get(branch["reason"], branch["reason"])
 
 
-def _because(branch: Json) -> str:
+def _because(branch: BranchEntry) -> str:
     text = reason_of(branch)
     if branch["reason"] == "not_crossed":
         return f"{branch['policy']} {text}"
@@ -219,11 +230,11 @@ def _because(branch: Json) -> str:
     return f"{text} (else {branch['policy']} lets it go)" if branch["policy"] else text
 
 
-def _name(branch: Json) -> str:
-    return f"{branch['branch_id']} (hidden)" if branch["hidden"] else str(branch["branch_id"])
+def _name(branch: BranchEntry | RunBranch | UndoneBranch) -> str:
+    return f"{branch['branch_id']} (hidden)" if branch["hidden"] else branch["branch_id"]
 
 
-def follows_table(page: Page, repository: Json, cost: Money) -> None:
+def follows_table(page: Page, repository: Following, cost: Money) -> None:
     """What the deletions let go later, all together."""
     totals = repository["totals"]
     if not totals:
@@ -236,7 +247,7 @@ def follows_table(page: Page, repository: Json, cost: Money) -> None:
         page.line(Cell(f"objects are unknown: {repository['objects_unknown']}", "yellow"), indent=4)
 
 
-def _notes(page: Page, repository: Json) -> None:
+def _notes(page: Page, repository: PlannedRepository) -> None:
     texts: dict[str, list[str]] = {}
     for branch in repository["branches"]:
         for note in branch["notes"]:
@@ -248,19 +259,19 @@ def _notes(page: Page, repository: Json) -> None:
         page.hanging(Cell("i", "cyan"), page.join(Cell(lead, "bold"), text), indent=2)
 
 
-def _not_ours(page: Page, document: Json) -> None:
+def _not_ours(page: Page, document: PlanDocument | RunDocument) -> None:
     if document["not_ours"]:
         text = "their server deletes branches itself (engine: server), lakeplan does not"
         page.heading("Not lakeplan's", text)
         page.line(names(document["not_ours"], 20), indent=2)
 
 
-def _failure(page: Page, failure: Json) -> None:
+def _failure(page: Page, failure: FailureRow) -> None:
     text = page.join(Cell("failed: ", "bold red"), failure["message"])
     page.failure(text, hint=failure["hint"], indent=2)
 
 
-def render_lifecycle_run(document: Json, console: Console) -> None:
+def render_lifecycle_run(document: RunDocument, console: Console) -> None:
     """What a run did, branch by branch."""
     page = Page(console)
     for repository in document["repositories"]:
@@ -286,7 +297,7 @@ def render_lifecycle_run(document: Json, console: Console) -> None:
     page.labelled("Lifecycle run:", "bold", f"{text} Run {document['run_id']}.", indent=0)
 
 
-def render_lifecycle_undo(document: Json, console: Console) -> None:
+def render_lifecycle_undo(document: UndoDocument, console: Console) -> None:
     """What came back, and what cannot."""
     page = Page(console)
     for repository in document["repositories"]:
@@ -303,7 +314,7 @@ def render_lifecycle_undo(document: Json, console: Console) -> None:
     page.labelled("Lifecycle undo:", "bold", text, indent=0)
 
 
-def _undone(page: Page, branch: Json) -> None:
+def _undone(page: Page, branch: UndoneBranch) -> None:
     restored = branch["outcome"] == "restored"
     style = {"restored": "green", "exists": "dim"}.get(branch["outcome"], "bold red")
     at = f" at {branch['commit_id'][:12]}" if restored else ""

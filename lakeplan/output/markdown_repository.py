@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeplan.output.lifecycle import losses, only_here, stale_first, then_goes
 from lakeplan.output.page import code, folded, names, prose, table
@@ -25,6 +25,9 @@ from lakeplan.output.tables import (
     tag_rows,
 )
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, moment, size
+
+if TYPE_CHECKING:
+    from lakeplan.values.documents import BranchEntry
 
 Json = Mapping[str, Any]
 
@@ -55,7 +58,7 @@ def run_branches(repository: Json) -> str:
     )
 
 
-def _row(branch: Json, cost: Money) -> list[str]:
+def _row(branch: BranchEntry, cost: Money) -> list[str]:
     return [
         code(branch["branch_id"]),
         moment(branch["created"] or ""),
@@ -90,7 +93,7 @@ def staying_branches(repository: Json) -> str:
     return folded("what stays, and what follows", body)
 
 
-def with_losses(fate: Json) -> str:
+def with_losses(fate: Any) -> str:
     """A branch that a server's job deletes, and what is lost with it."""
     lost = losses(fate)
     return str(fate["branch_id"]) + (f" ({', '.join(lost)})" if lost else "")

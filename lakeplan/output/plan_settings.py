@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeplan.branches.fates import EVEREST
 from lakeplan.output.lifecycle import (
@@ -19,6 +19,9 @@ from lakeplan.output.lifecycle import (
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import ITEM_MARKS, NOT_SET, key_of, render_alike
 from lakeplan.output.text import UNKNOWN, Money, count, counted, moment
+
+if TYPE_CHECKING:
+    from lakeplan.values.documents import BranchEntry
 
 Json = Mapping[str, Any]
 Row = list[str | Cell]
@@ -180,11 +183,11 @@ def with_branches(repositories: Sequence[Json]) -> list[Json]:
     return [r for r in repositories if r["lifecycle"] is not None and r["failure"] is None]
 
 
-def going_of(repository: Json) -> list[Json]:
+def going_of(repository: Json) -> list[BranchEntry]:
     return [b for b in repository["lifecycle"]["branches"] if b["verdict"] == "delete"]
 
 
-def staying_of(repository: Json) -> list[Json]:
+def staying_of(repository: Json) -> list[BranchEntry]:
     """Soonest to go first."""
     found = [b for b in repository["lifecycle"]["branches"] if b["verdict"] != "delete"]
     return sorted(found, key=lambda b: (b["due"] is None, b["due"] or "", b["branch_id"]))
@@ -240,7 +243,7 @@ def counts(found: Json) -> list[Cell]:
     return [Cell(count(value), "bold yellow" if value else "dim") for value in shown]
 
 
-def why_they_stay(branches: Sequence[Json]) -> str:
+def why_they_stay(branches: Sequence[BranchEntry]) -> str:
     """``300 not crossed yet, 12 no policy matches``: by reason, most first."""
     found = Counter(reason_of(branch) for branch in branches)
     return ", ".join(f"{count(number)} {reason}" for reason, number in found.most_common())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lakeplan.branches.documents import run_exit_code
 from lakeplan.branches.memory import Fate, list_runs, read_deletions, read_ledger
-from lakeplan.branches.report import run_exit_code
 from lakeplan.errors import ServerUnreachable, UnexpectedAnswer
 from lakeplan.values.branches import Keep, PullRequest
 from lakeplan.values.settings import LifecycleSettings, Policy

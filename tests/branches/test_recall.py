@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
+from lakeplan.branches.documents import run_exit_code
 from lakeplan.branches.recall import WITNESS, plain_endpoint
-from lakeplan.branches.report import run_exit_code
 from lakeplan.errors import FeatureMissing, PermissionDenied, ServerUnreachable, UnexpectedAnswer
 from lakeplan.values.settings import LifecycleSettings, Policy
 

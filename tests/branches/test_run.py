@@ -8,8 +8,8 @@ from datetime import date, timedelta
 
 import pytest
 
+from lakeplan.branches.documents import plan_document, reviewed_of, run_exit_code
 from lakeplan.branches.memory import list_runs, read_deletions, read_ledger
-from lakeplan.branches.report import plan_document, reviewed_of, run_exit_code
 from lakeplan.errors import ConfigError, FormatError, PermissionDenied, PreconditionFailed, UsageError
 from lakeplan.review.base import ReviewedTree
 from lakeplan.values.branches import Keep, PullRequest, StagedData

@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from lakeplan.branches.report import run_exit_code
+from lakeplan.branches.documents import run_exit_code
 from lakeplan.errors import UsageError
 from lakeplan.values.desired import Override, Safety, Source
 from lakeplan.values.repository import Tag

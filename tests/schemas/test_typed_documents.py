@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lakeplan.branches.documents import PlanDocument, RunDocument, UndoDocument
 from lakeplan.doctor.doctor import DoctorDocument
 from lakeplan.explain.documents import ExplainDocument
 from lakeplan.explain.policy_test import PolicyTestDocument
@@ -14,6 +15,8 @@ from lakeplan.simulation.documents import CurveDocument, SimulateDocument
 from lakeplan.tree.schemas import load_schema
 from tests.schemas.typed import differences
 
+PARTS = {"plan": PlanDocument, "run": RunDocument, "undo": UndoDocument}
+"""Of the documents of branches."""
 TYPES = {
     "curve": CurveDocument,
     "doctor": DoctorDocument,
@@ -26,6 +29,12 @@ TYPES = {
 @pytest.mark.parametrize("name", TYPES)
 def it_types_a_document_as_its_schema_says(name: str) -> None:
     assert differences(TYPES[name], load_schema(name)) == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+def it_types_a_document_of_branches_as_its_schema_says(part: str) -> None:
+    schema = load_schema("lifecycle")
+    assert differences(PARTS[part], schema, schema["$defs"][part]) == []
 
 
 @pytest.mark.parametrize(

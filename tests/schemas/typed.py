@@ -60,7 +60,8 @@ def _object(kind: Any, part: Mapping[str, Any], whole: Mapping[str, Any], at: st
     if part.get("type") != "object" or hints.keys() != properties.keys():
         yield f"{at}: only one has {sorted(hints.keys() ^ properties.keys())}"
         return
-    required = set(kind.__required_keys__)
+    # annotations that are text hide NotRequired from the type itself
+    required = {key for key in kind.__required_keys__ if get_origin(hints[key]) is not NotRequired}
     if required != set(part.get("required", ())):
         yield f"{at}: only one requires {sorted(required ^ set(part.get('required', ())))}"
     for key, hint in hints.items():

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.branches import report
+from lakeplan.branches import documents
+from lakeplan.branches.documents import ReviewedPlan
 from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
-from lakeplan.branches.report import ReviewedPlan
 from lakeplan.branches.run import RunPorts, run_lifecycle, serve
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle
 from lakeplan.cli import options
@@ -92,10 +92,10 @@ def plan(
         LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
     )
     return outputs.emit(
-        with_costs(report.plan_document(made), session.tree, "repositories"),
+        with_costs(documents.plan_document(made), session.tree, "repositories"),
         render_lifecycle_plan,
         Around(owner_of=session.tree.owner_of),
-        code=report.plan_exit_code(made, detailed=detailed_exitcode),
+        code=documents.plan_exit_code(made, detailed=detailed_exitcode),
     )
 
 
@@ -165,7 +165,8 @@ def undo(
             _ports(session, stop.is_set),
             this_run(tree),
         )
-    return outputs.emit(report.undo_document(done), render_lifecycle_undo, code=report.undo_exit_code(done))
+    document, code = documents.undo_document(done), documents.undo_exit_code(done)
+    return outputs.emit(document, render_lifecycle_undo, code=code)
 
 
 @dataclass
@@ -200,10 +201,10 @@ class _Runner:
             reviewed=None if reviewed is None else reviewed.branches,
         )
         return self.outputs.emit(
-            report.run_document(done),
+            documents.run_document(done),
             render_lifecycle_run,
             Around(owner_of=session.tree.owner_of),
-            code=report.run_exit_code(done),
+            code=documents.run_exit_code(done),
         )
 
 
@@ -251,7 +252,7 @@ def read_reviewed(path: Path) -> ReviewedPlan:
         ) from None
     except ValueError as error:
         raise FormatError(f"this is not JSON ({error})", where=str(path)) from None
-    return report.reviewed_of(document, str(path))
+    return documents.reviewed_of(document, str(path))
 
 
 branches = CommandGroup({"plan": plan, "run": run, "undo": undo})

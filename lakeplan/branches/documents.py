@@ -1,11 +1,11 @@
-"""What plan, run and undo say, as the documents of ``schemas/lifecycle.v1.json``, and their exit codes."""
+"""The documents of plan, run and undo, and their exit codes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from lakeplan.branches.deleting import BranchEnd, LifecycleReport, Outcome, RepositoryEnd, is_held_elsewhere
 from lakeplan.branches.memory import text_of
@@ -15,25 +15,69 @@ from lakeplan.branches.undo import BranchRestored, Restored, UndoReport
 from lakeplan.errors import ExitCode, FormatError
 from lakeplan.review.base import ReviewedSettings
 from lakeplan.values.branches import MomentTotal
-from lakeplan.values.plan import Failure, GateOutcome, GateResult
+from lakeplan.values.desired import PriceRow
+from lakeplan.values.documents import (
+    BranchEntry,
+    FailureRow,
+    Following,
+    GateRow,
+    TotalRow,
+    failure_row,
+    gate_row,
+)
+from lakeplan.values.plan import Failure, GateOutcome
 from lakeplan.values.plan_document import decode, encode
 from lakeplan.values.plan_parts import row_of
 
-PLAN_FORMAT = "lakeplan.lifecycle-plan/v1"
-RUN_FORMAT = "lakeplan.lifecycle-run/v1"
-UNDO_FORMAT = "lakeplan.lifecycle-undo/v1"
-Json = dict[str, Any]
+PLAN_FORMAT: Final = "lakeplan.lifecycle-plan/v1"
 
 
 # ---- plan
-def plan_document(plan: LifecyclePlan) -> Json:
+class PlanSummary(TypedDict):
+    branches: int
+    delete: int
+    keep: int
+    failed: int
+
+
+class PlannedRepository(Following):
+    """``default_branch``, ``read_only`` and ``observed_since``: None with a ``failure``."""
+
+    repository: str
+    owner: str | None
+    default_branch: str | None
+    read_only: bool | None
+    observed_since: str | None
+    branches: list[BranchEntry]
+    gates: list[GateRow]
+    settings: Mapping[str, object]
+    warnings: list[str]
+    blind_to: list[str]
+    failure: FailureRow | None
+    cost_per_gb_month: NotRequired[PriceRow]
+
+
+class PlanDocument(TypedDict):
+    """``schemas/lifecycle.v1.json``, as the other two documents."""
+
+    format: Literal["lakeplan.lifecycle-plan/v1"]
+    now: str
+    as_of: str
+    repositories: list[PlannedRepository]
+    gates: list[GateRow]
+    not_ours: list[str]
+    caveats: list[str]
+    summary: PlanSummary
+
+
+def plan_document(plan: LifecyclePlan) -> PlanDocument:
     branches = [o for r in plan.repositories for o in r.outlooks]
     return {
         "format": PLAN_FORMAT,
         "now": text_of(plan.now),
         "as_of": text_of(plan.as_of),
         "repositories": [_repository(r) for r in plan.repositories],
-        "gates": [_gate(g) for g in plan.gates],
+        "gates": [gate_row(g) for g in plan.gates],
         "not_ours": list(plan.not_ours),
         "caveats": [EVEREST],
         "summary": {
@@ -45,7 +89,7 @@ def plan_document(plan: LifecyclePlan) -> Json:
     }
 
 
-def _repository(repository: RepositoryOutlook) -> Json:
+def _repository(repository: RepositoryOutlook) -> PlannedRepository:
     found = repository.survey
     return {
         "repository": repository.key,
@@ -56,15 +100,15 @@ def _repository(repository: RepositoryOutlook) -> Json:
         "branches": [encode(row_of(o)) for o in repository.outlooks],
         "totals": {name: _total(t) for name, t in repository.totals.items()},
         "objects_unknown": repository.objects_unknown,
-        "gates": [_gate(g) for g in repository.gates],
+        "gates": [gate_row(g) for g in repository.gates],
         "settings": encode(ReviewedSettings(repository.desired.lifecycle, repository.desired.safety)),
         "warnings": list(repository.warnings),
         "blind_to": list(found.blind_to) if found else [],
-        "failure": _failure(repository.failure),
+        "failure": failure_row(repository.failure),
     }
 
 
-def _total(total: MomentTotal) -> Json:
+def _total(total: MomentTotal) -> TotalRow:
     return {
         "as_of": text_of(total.as_of),
         "commits": total.commits,
@@ -75,30 +119,6 @@ def _total(total: MomentTotal) -> Json:
 
 def _moment(seconds: int) -> str | None:
     return text_of(datetime.fromtimestamp(seconds, tz=timezone.utc))
-
-
-def _gate(gate: GateResult) -> Json:
-    return {
-        "gate": gate.gate,
-        "scope": gate.scope,
-        "outcome": gate.outcome.value,
-        "message": gate.message,
-        "value": gate.value,
-        "limit": gate.limit,
-        "unit": gate.unit,
-        "opens_with": gate.opens_with,
-    }
-
-
-def _failure(failure: Failure | None) -> Json | None:
-    if failure is None:
-        return None
-    return {
-        "message": failure.message,
-        "where": failure.where,
-        "hint": failure.hint,
-        "exit_code": failure.exit_code,
-    }
 
 
 @dataclass(frozen=True)
@@ -141,14 +161,50 @@ def plan_exit_code(plan: LifecyclePlan, *, detailed: bool) -> ExitCode:
 
 
 # ---- run
-def run_document(report: LifecycleReport) -> Json:
+class RunBranch(TypedDict):
+    branch_id: str
+    commit_id: str
+    hidden: bool
+    outcome: str
+    policy: str | None
+    since: str | None
+    safe_until: str | None
+    uncommitted: int
+    message: str
+
+
+class RunRepository(TypedDict):
+    """``kept`` and ``observed`` count branches."""
+
+    repository: str
+    branches: list[RunBranch]
+    kept: int
+    observed: int
+    gates: list[GateRow]
+    warnings: list[str]
+    failure: FailureRow | None
+
+
+class RunDocument(TypedDict):
+    """``summary`` counts branches by ``Outcome``, those ``kept``, and ``repositories_failed``."""
+
+    format: Literal["lakeplan.lifecycle-run/v1"]
+    run_id: str
+    at: str
+    repositories: list[RunRepository]
+    gates: list[GateRow]
+    not_ours: list[str]
+    summary: dict[str, int]
+
+
+def run_document(report: LifecycleReport) -> RunDocument:
     ends = [b for r in report.repositories for b in r.branches]
     return {
-        "format": RUN_FORMAT,
+        "format": "lakeplan.lifecycle-run/v1",
         "run_id": report.run_id,
         "at": text_of(report.at),
         "repositories": [_end(r) for r in report.repositories],
-        "gates": [_gate(g) for g in report.gates],
+        "gates": [gate_row(g) for g in report.gates],
         "not_ours": list(report.not_ours),
         "summary": {
             **{o.value: sum(1 for e in ends if e.outcome is o) for o in Outcome},
@@ -158,19 +214,19 @@ def run_document(report: LifecycleReport) -> Json:
     }
 
 
-def _end(repository: RepositoryEnd) -> Json:
+def _end(repository: RepositoryEnd) -> RunRepository:
     return {
         "repository": repository.key,
         "branches": [_branch_end(e) for e in repository.branches],
         "kept": repository.kept,
         "observed": repository.observed,
-        "gates": [_gate(g) for g in repository.gates],
+        "gates": [gate_row(g) for g in repository.gates],
         "warnings": list(repository.warnings),
-        "failure": _failure(repository.failure),
+        "failure": failure_row(repository.failure),
     }
 
 
-def _branch_end(end: BranchEnd) -> Json:
+def _branch_end(end: BranchEnd) -> RunBranch:
     outlook = end.outlook
     return {
         "branch_id": outlook.id,
@@ -201,10 +257,42 @@ def run_exit_code(report: LifecycleReport) -> ExitCode:
 
 
 # ---- undo
-def undo_document(report: UndoReport) -> Json:
+class UndoneBranch(TypedDict):
+    branch_id: str
+    commit_id: str
+    hidden: bool
+    outcome: str
+    message: str
+    warnings: list[str]
+    safe_until: str | None
+    uncommitted_lost: int
+    objects_sampled: int
+    objects_gone: int
+
+
+class UndoneRepository(TypedDict):
+    """``of_run``: the run that is undone, which was ``at`` that time."""
+
+    repository: str
+    of_run: str
+    at: str
+    branches: list[UndoneBranch]
+    failure: FailureRow | None
+
+
+class UndoDocument(TypedDict):
+    """``summary`` counts branches by ``Restored``."""
+
+    format: Literal["lakeplan.lifecycle-undo/v1"]
+    run_id: str
+    repositories: list[UndoneRepository]
+    summary: dict[str, int]
+
+
+def undo_document(report: UndoReport) -> UndoDocument:
     ends = [b for r in report.repositories for b in r.branches]
     return {
-        "format": UNDO_FORMAT,
+        "format": "lakeplan.lifecycle-undo/v1",
         "run_id": report.run_id,
         "repositories": [
             {
@@ -212,7 +300,7 @@ def undo_document(report: UndoReport) -> Json:
                 "of_run": r.run_id,
                 "at": r.at,
                 "branches": [_restored(b) for b in r.branches],
-                "failure": _failure(r.failure),
+                "failure": failure_row(r.failure),
             }
             for r in report.repositories
         ],
@@ -220,7 +308,7 @@ def undo_document(report: UndoReport) -> Json:
     }
 
 
-def _restored(end: BranchRestored) -> Mapping[str, Any]:
+def _restored(end: BranchRestored) -> UndoneBranch:
     return {
         "branch_id": end.branch_id,
         "commit_id": end.deletion.head,

@@ -1,0 +1,116 @@
+"""Parts of JSON documents that several rooms write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypedDict
+
+from lakeplan.values.plan import Failure, GateResult
+
+
+class GateRow(TypedDict):
+    gate: str
+    scope: str
+    outcome: Literal["passed", "warned", "refused", "allowed", "overridden"]
+    message: str
+    value: float | None
+    limit: float | None
+    unit: str
+    opens_with: str
+
+
+def gate_row(gate: GateResult) -> GateRow:
+    return {
+        "gate": gate.gate,
+        "scope": gate.scope,
+        "outcome": gate.outcome.value,
+        "message": gate.message,
+        "value": gate.value,
+        "limit": gate.limit,
+        "unit": gate.unit,
+        "opens_with": gate.opens_with,
+    }
+
+
+class FailureRow(TypedDict):
+    """A repository that could not be planned, or written to."""
+
+    message: str
+    where: str
+    hint: str
+    exit_code: int
+
+
+def failure_row(failure: Failure | None) -> FailureRow | None:
+    if failure is None:
+        return None
+    return {
+        "message": failure.message,
+        "where": failure.where,
+        "hint": failure.hint,
+        "exit_code": failure.exit_code,
+    }
+
+
+class FollowsRow(TypedDict):
+    """``values.branches.Consequence``."""
+
+    commits: int
+    objects: int | None
+    size_bytes: int | None
+    tags: list[str]
+
+
+class OnlyHereRow(TypedDict):
+    """``values.branches.OnlyHere``."""
+
+    idle_since: str
+    commits: int
+    objects: int | None
+    size_bytes: int | None
+
+
+class TotalRow(TypedDict):
+    """``values.branches.MomentTotal``."""
+
+    as_of: str
+    commits: int
+    objects: int | None
+    size_bytes: int | None
+
+
+class Following(TypedDict):
+    """What follows from deletions of branches, by moment. ``objects_unknown``: why objects are not known."""
+
+    totals: Mapping[str, TotalRow]
+    objects_unknown: str
+
+
+class Losses(TypedDict):
+    """What is lost with a branch. ``uncommitted`` None: not looked at."""
+
+    uncommitted: int | None
+    uncommitted_more: bool
+    pulls: list[str]
+    tags: list[str]
+
+
+class BranchEntry(Losses):
+    """``values.plan_parts.BranchRow``."""
+
+    branch_id: str
+    commit_id: str
+    hidden: bool
+    verdict: Literal["delete", "keep"]
+    reason: str
+    policy: str | None
+    since: str | None
+    due: str | None
+    created: str | None
+    created_evidence: str | None
+    last_write: str | None
+    last_write_evidence: str | None
+    safe_until: str | None
+    follows: FollowsRow | None
+    notes: list[str]
+    only_here: OnlyHereRow | None
