@@ -1,4 +1,4 @@
-"""Golden cases recorded from a real server (LAKEPLAN_GOLDEN), for every test that wants them."""
+"""Golden cases recorded from a real server (tests/data/golden), for every test that wants them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 settings.register_profile("lakeplan", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lakeplan")
 
-_REASON = "no golden cases: set LAKEPLAN_GOLDEN to a folder that has them"
+GOLDEN = Path(__file__).parent / "data" / "golden"
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,24 @@ class GoldenCase:
     case: dict[str, object]
 
 
-def find_golden_root() -> Path | None:
+def golden_folder() -> Path | None:
+    """More cases than those in the repository, where there are any."""
     root = Path(os.environ.get("LAKEPLAN_GOLDEN") or Path(__file__).parents[2] / "shared" / "golden")
     return root if root.is_dir() else None
 
 
-def golden_names(prefix: str = "") -> list[str]:
-    """Names of the cases at hand that begin with ``prefix``, sorted."""
-    root = find_golden_root()
-    if root is None:
-        return []
-    return sorted(p.parent.name for p in root.glob(f"{prefix}*/case.json"))
+@functools.cache
+def golden_sources() -> dict[str, Path]:
+    """By name: the archive of a case in the repository, or the folder of one that is only elsewhere."""
+    root = golden_folder()
+    others = {} if root is None else {path.parent.name: path.parent for path in root.glob("*/case.json")}
+    return others | {path.name.partition(".")[0]: path for path in GOLDEN.glob("*.tar.xz")}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes ``golden`` runs once per case (``@pytest.mark.golden("wide-")``: of that kind only);
-    without cases there is one skipped run of it."""
+    """A test that takes ``golden`` runs once per case."""
     if "golden" in metafunc.fixturenames:
-        mark = metafunc.definition.get_closest_marker("golden")
-        names = golden_names(*(mark.args if mark else ()))
-        params = names or [pytest.param("", marks=pytest.mark.skip(reason=_REASON))]
-        metafunc.parametrize("golden", params, indirect=True)
+        metafunc.parametrize("golden", sorted(golden_sources()), indirect=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -83,30 +80,26 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture(scope="session")
-def golden_root() -> Path:
-    root = find_golden_root()
-    if root is None:
-        pytest.skip(_REASON)
-    return root
+def unpack_golden(source: Path, target: Path) -> GoldenCase:
+    """The case of an archive of the repository, or of a folder with a namespace.tar.gz."""
+    namespace, name = target / "namespace", source.name.partition(".")[0]
+    folder = target if source.is_file() else source
+    archive, into = (source, target) if source.is_file() else (source / "namespace.tar.gz", namespace)
+    with tarfile.open(archive) as opened:
+        if hasattr(tarfile, "data_filter"):
+            opened.extractall(into, filter="data")
+        else:
+            opened.extractall(into)
+    return GoldenCase(name, namespace, json.loads((folder / "case.json").read_text()))
 
 
 @pytest.fixture(scope="session")
-def golden_case(golden_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], GoldenCase]:
+def golden_case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], GoldenCase]:
     """``golden_case(name)``: the case, unpacked once a session. Read only: other tests share it."""
 
     @functools.cache
     def unpack(name: str) -> GoldenCase:
-        source = golden_root / name
-        if not source.is_dir():
-            pytest.skip(f"the golden case {name} is not here")
-        target = tmp_path_factory.mktemp(name)
-        with tarfile.open(source / "namespace.tar.gz") as archive:
-            if hasattr(tarfile, "data_filter"):
-                archive.extractall(target, filter="data")
-            else:
-                archive.extractall(target)
-        return GoldenCase(name, target, json.loads((source / "case.json").read_text()))
+        return unpack_golden(golden_sources()[name], tmp_path_factory.mktemp(name))
 
     return unpack
 
