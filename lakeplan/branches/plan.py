@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,7 +23,7 @@ from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import SETTLED, BranchOutlook, MomentTotal
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired
-from lakeplan.values.gate_names import DELETED_BRANCHES, WHOLE_PLAN
+from lakeplan.values.gates import WHOLE_PLAN
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
 from lakeplan.values.plan_parts import row_of
 from lakeplan.values.progress import Progress
@@ -356,12 +356,8 @@ def repository_gates(
 ) -> tuple[GateResult, ...]:
     """How many branches one run may delete in a repository (``safety.max_deleted_branches``), and tags that
     may lose data by it (``safety.on_tag_loss``). ``outlooks`` have what follows beside them."""
-    safety, going = desired.safety, [row_of(o) for o in outlooks if o.verdict.goes]
-    found = [
-        *gates.run_gate(desired.key, len(going), safety.max_deleted_branches),
-        *gates.run_tag_gate(desired.key, going, safety),
-    ]
-    return _decided(found, openers, desired)
+    going = [row_of(o) for o in outlooks if o.verdict.goes]
+    return openers.decide_each(gates.run_gates(desired.key, going, desired.safety), desired)
 
 
 def whole_gates(
@@ -371,25 +367,7 @@ def whole_gates(
     repositories: list[RepositoryOutlook],
 ) -> tuple[GateResult, ...]:
     """The same over all repositories; overridden when it is in every repository that deletes."""
-    found = _decided(gates.run_gate(WHOLE_PLAN, count, tree.safety.max_deleted_branches), openers, None)
-    opened = (GateOutcome.OVERRIDDEN, GateOutcome.ALLOWED)
-    deleting = [r for r in repositories if _count(r)]
-    if deleting and all(
-        any(g.gate == DELETED_BRANCHES and g.outcome in opened for g in r.gates) for r in deleting
-    ):
-        text = "overridden in every repository that contributes"
-        return tuple(
-            replace(g, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
-            if g.outcome is GateOutcome.REFUSED
-            else g
-            for g in found
-        )
-    return found
-
-
-def _decided(
-    found: Iterable[GateResult], openers: gates.Openers, repository: DesiredRepository | None
-) -> tuple[GateResult, ...]:
+    deleting = [r.gates for r in repositories if _count(r)]
     return tuple(
-        openers.decide(gate, repository) if gate.outcome is GateOutcome.REFUSED else gate for gate in found
+        openers.decide_whole(gate, deleting) for gate in gates.run_gate(WHOLE_PLAN, count, tree.safety)
     )

@@ -22,7 +22,7 @@ from lakeplan.cli.outputs import Outputs, pair_outputs
 from lakeplan.cli.progress import progress_for
 from lakeplan.errors import UsageError
 from lakeplan.simulation.runners import Runners
-from lakeplan.values.gate_names import GATES
+from lakeplan.values.gates import GATES
 from lakeplan.values.progress import Progress
 
 

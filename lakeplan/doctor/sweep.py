@@ -22,6 +22,7 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.rules import overlapping
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
+from lakeplan.values.gates import MIN_AGE
 from lakeplan.values.repository import Repository
 from lakeplan.values.storages import STORAGES, is_swept
 from lakeplan.values.sweep import LAKEPLAN_PREFIX, Versions
@@ -225,7 +226,7 @@ def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) ->
     low = [d.name for d in managed if d.sweep.min_age_seconds < grace]
     if low:
         text = f"below the server's grace period of {grace:,} seconds (on {names(low)})"
-        return Found(name, "warn", text, "raise it: the gate min-age is shut until then")
+        return Found(name, "warn", text, f"raise it: the gate {MIN_AGE.name} is shut until then")
     return Found(name, "ok", f"at least the server's grace period of {grace:,} seconds")
 
 

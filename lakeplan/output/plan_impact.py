@@ -22,7 +22,7 @@ from lakeplan.output.tables import (
     tag_rows,
 )
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, priced, size
-from lakeplan.values.gate_names import STAGED_DATA
+from lakeplan.values.plan import STAGED_DATA
 
 Json = Mapping[str, Any]
 

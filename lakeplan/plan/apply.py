@@ -20,7 +20,7 @@ from lakeplan.review.strictness import held_to
 from lakeplan.state.store import known_repositories
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Safety
-from lakeplan.values.gate_names import UNKNOWN_IMPACT
+from lakeplan.values.gates import UNKNOWN_IMPACT
 from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.rules import GcRules
 
@@ -275,7 +275,7 @@ def _with_flag(gate: GateResult) -> str:
 
 def _not_known_then(key: str) -> GateResult:
     text = "what expires was not known when the plan was reviewed"
-    return GateResult(UNKNOWN_IMPACT, key, GateOutcome.REFUSED, text)
+    return GateResult(UNKNOWN_IMPACT.name, key, GateOutcome.REFUSED, text)
 
 
 def _refuses(gate: GateResult) -> bool:

@@ -12,8 +12,16 @@ import numpy as np
 from lakeplan import limits
 from lakeplan.retention.graph import CommitGraph, all_kept, metarange_masks
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
-from lakeplan.values.gate_names import STAGED_DATA
-from lakeplan.values.plan import Backlog, Horizon, HorizonImpact, Impact, ImpactStatus, PrefixImpact, TagLoss
+from lakeplan.values.plan import (
+    STAGED_DATA,
+    Backlog,
+    Horizon,
+    HorizonImpact,
+    Impact,
+    ImpactStatus,
+    PrefixImpact,
+    TagLoss,
+)
 from lakeplan.values.plan_parts import Bit, Shown
 from lakeplan.values.rules import GcRules
 from lakeplan.values.shown_records import RECORD, commit_digests, packed

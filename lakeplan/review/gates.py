@@ -1,12 +1,13 @@
-"""The safety gates of GC rules: what a plan may do without somebody saying so (the design's "Gates").
+"""How gates judge plans and branch runs, and what overrides a gate that refuses.
 
-Every gate is judged now and at +7 and +30 days, and the worst counts. ``--force`` opens none of them.
+``values/gates.py`` declares the gates; ``OF_WRITES`` and ``OF_SERVERS`` give each its judge. Limits are
+judged now and at +7 and +30 days, and the worst counts. ``--force`` overrides no gate.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
@@ -15,7 +16,7 @@ from typing import Literal, Protocol
 from lakeplan.errors import UsageError
 from lakeplan.retention.patterns import names_repository
 from lakeplan.values.desired import Override, Safety
-from lakeplan.values.gate_names import (
+from lakeplan.values.gates import (
     ADOPTION,
     AT_RISK,
     CLEAR,
@@ -27,8 +28,10 @@ from lakeplan.values.gate_names import (
     UNKNOWN_IMPACT,
     UNMANAGED,
     WHOLE_PLAN,
+    Gate,
 )
 from lakeplan.values.plan import (
+    APPLY,
     LIFECYCLE_RUN,
     GateOutcome,
     GateResult,
@@ -39,6 +42,8 @@ from lakeplan.values.plan import (
 )
 from lakeplan.values.plan_parts import BranchRow
 from lakeplan.values.rules import Action
+
+Policy = Literal["ignore", "warn", "fail"]
 
 
 class Named(Protocol):
@@ -91,6 +96,23 @@ class Openers:
             opens_with=f"overrides in the tree, or --allow {_flag_of(refused, repository)} at a terminal",
         )
 
+    def decide_each(self, judged: Iterable[GateResult], repository: Named | None) -> tuple[GateResult, ...]:
+        """Gates just judged, those that would refuse decided."""
+        return tuple(self.decide(g, repository) if g.outcome is GateOutcome.REFUSED else g for g in judged)
+
+    def decide_whole(self, judged: GateResult, contributing: Iterable[Iterable[GateResult]]) -> GateResult:
+        """A gate over everything: also overridden once it is in each repository that contributes.
+        ``contributing`` are the gates of these."""
+        (decided,) = self.decide_each([judged], None)
+        opened = [
+            any((g.gate, g.stops) == (judged.gate, judged.stops) and g.outcome in _OPENED for g in of)
+            for of in contributing
+        ]
+        if decided.outcome is not GateOutcome.REFUSED or not opened or not all(opened):
+            return decided
+        text = "overridden in every repository that contributes"
+        return replace(judged, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
+
     @staticmethod
     def _flags(gate: str, repository: Named | None) -> tuple[str, ...]:
         """The most exact first."""
@@ -110,6 +132,9 @@ class Openers:
 
 def _flag_of(gate: GateResult, repository: Named | None) -> str:
     return gate.gate if repository is None else f"{repository.key}={gate.gate}"
+
+
+_OPENED = (GateOutcome.OVERRIDDEN, GateOutcome.ALLOWED)
 
 
 def one_by_one(found: Mapping[str, Iterable[GateResult]]) -> dict[str, tuple[GateResult, ...]]:
@@ -136,26 +161,74 @@ def one_by_one(found: Mapping[str, Iterable[GateResult]]) -> dict[str, tuple[Gat
     }
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What a judge says: the result of a gate, but for the gate and its scope. ``unit``: where it is not the
+    gate's."""
+
+    outcome: GateOutcome
+    message: str
+    value: float | None = None
+    limit: float | None = None
+    unit: str = ""
+    horizon: str = Horizon.NOW.value
+
+    def of(self, gate: Gate, scope: str, stops: str = APPLY) -> GateResult:
+        return GateResult(
+            gate.name,
+            scope,
+            self.outcome,
+            self.message,
+            self.value,
+            self.limit,
+            self.unit or gate.unit,
+            horizon=self.horizon,
+            stops=stops,
+        )
+
+
+def by_limit(value: float, limit: float) -> GateOutcome:
+    return GateOutcome.REFUSED if value > limit else GateOutcome.PASSED
+
+
+def _by_policy(policy: Policy) -> GateOutcome:
+    return GateOutcome.REFUSED if policy == "fail" else GateOutcome.WARNED
+
+
 def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> tuple[GateResult, ...]:
     """Every gate of one repository that has something to say; a passed limit is listed too. Without writes
     there is only what stops ``branches run``, and what a server's policies do to held branches."""
     if plan.failure is not None:
         return ()
+    rows = plan.lifecycle.branches if plan.lifecycle is not None else ()
     found = [
-        *run_gate(plan.key, _run_deletes(plan), safety.max_deleted_branches),
-        *run_tag_gate(plan.key, plan.lifecycle.branches if plan.lifecycle is not None else (), safety),
-        *_held_gate(plan),
+        *(_judged(OF_WRITES, plan, safety) if plan.writes else ()),
+        *run_gates(plan.key, rows, safety),
+        *_judged(OF_SERVERS, plan, safety),
     ]
-    if plan.writes:
-        found = [
-            *_presence_gates(plan),
-            *_limit_gates(plan.key, plan.impact.horizons, safety),
-            *_branch_gate(plan.key, [plan], safety),
-            *_tag_gate(plan, safety),
-            *_risk_gate(plan, safety),
-            *found,
-        ]
-    return tuple(openers.decide(g, plan) if g.outcome is GateOutcome.REFUSED else g for g in found)
+    return openers.decide_each(found, plan)
+
+
+def _judged(judges: Mapping[Gate, Judge], plan: RepositoryPlan, safety: Safety) -> Iterator[GateResult]:
+    for gate, judge in judges.items():
+        yield from (verdict.of(gate, plan.key) for verdict in judge(plan, safety))
+
+
+def run_gates(scope: str, rows: Sequence[BranchRow], safety: Safety) -> list[GateResult]:
+    """What one ``branches run`` would do to a repository. An apply deletes no branch, so it is not stopped.
+    ``rows`` have what follows beside them."""
+    going = [row for row in rows if row.goes]
+    tags = (v.of(TAG_LOSS, scope, LIFECYCLE_RUN) for v in _tags_of_branches(going, safety))
+    return [*run_gate(scope, len(going), safety), *tags]
+
+
+def run_gate(scope: str, count: int, safety: Safety) -> list[GateResult]:
+    """How many branches one ``branches run`` may delete."""
+    limit = safety.max_deleted_branches
+    if not count or limit is None:
+        return []
+    text = f"{count:,} branches would be deleted by `lakeplan branches run`; the limit is {limit:,}"
+    return [Verdict(by_limit(count, limit), text, count, limit).of(DELETED_BRANCHES, scope, LIFECYCLE_RUN)]
 
 
 def plan_gates(
@@ -164,47 +237,23 @@ def plan_gates(
     openers: Openers,
     *,
     unmanaged: tuple[str, ...] = (),
-    on_unmanaged: Literal["ignore", "warn", "fail"] = "warn",
+    on_unmanaged: Policy = "warn",
 ) -> tuple[GateResult, ...]:
     """The limits over the whole plan. Such a gate counts as overridden when it is in every repository
     that contributes to it."""
     planned = [r for r in repositories if r.failure is None]
     writing = [r for r in planned if r.writes]
-    by_run = run_gate(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety.max_deleted_branches)
-    results = []
     totals = {h.value: total for h in Horizon if (total := _total(writing, h)) is not None}
-    limits = _limit_gates(WHOLE_PLAN, totals, safety)
-    for gate in [*limits, *_branch_gate(WHOLE_PLAN, writing, safety), *by_run]:
-        if gate.outcome is not GateOutcome.REFUSED:
-            results.append(gate)
-            continue
-        decided = openers.decide(gate, None)
-        if decided.outcome is GateOutcome.REFUSED and _all_open(planned, gate):
-            text = "overridden in every repository that contributes"
-            decided = replace(gate, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
-        results.append(decided)
-    if unmanaged and on_unmanaged != "ignore":
-        gate = GateResult(
-            UNMANAGED,
-            WHOLE_PLAN,
-            GateOutcome.REFUSED if on_unmanaged == "fail" else GateOutcome.WARNED,
-            "1 repository on the servers is named by no entry"
-            if len(unmanaged) == 1
-            else f"{len(unmanaged):,} repositories on the servers are named by no entry",
-            value=len(unmanaged),
-            unit="repositories",
-        )
-        results.append(openers.decide(gate, None) if gate.outcome is GateOutcome.REFUSED else gate)
-    return tuple(results)
-
-
-def _all_open(planned: list[RepositoryPlan], gate: GateResult) -> bool:
-    opened = (GateOutcome.OVERRIDDEN, GateOutcome.ALLOWED)
-    contributing = [r for r in planned if _contributes(r, gate)]
-    return bool(contributing) and all(
-        any(g.gate == gate.gate and g.stops == gate.stops and g.outcome in opened for g in r.gates)
-        for r in contributing
-    )
+    limits = {
+        EXPIRED_OBJECTS: _expired_objects(totals, safety),
+        EXPIRED_BYTES: _expired_bytes(totals, safety),
+        DELETED_BRANCHES: _deleted_by_policies(writing, safety),
+    }
+    found = [v.of(gate, WHOLE_PLAN) for gate, verdicts in limits.items() for v in verdicts]
+    found += run_gate(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety)
+    results = [openers.decide_whole(g, (r.gates for r in planned if _contributes(r, g))) for g in found]
+    unnamed = (v.of(UNMANAGED, WHOLE_PLAN) for v in _unmanaged(unmanaged, on_unmanaged))
+    return (*results, *openers.decide_each(unnamed, None))
 
 
 def _contributes(plan: RepositoryPlan, gate: GateResult) -> bool:
@@ -213,7 +262,7 @@ def _contributes(plan: RepositoryPlan, gate: GateResult) -> bool:
         return _run_deletes(plan) > 0
     if not plan.writes:
         return False
-    if gate.gate == DELETED_BRANCHES:
+    if gate.gate == DELETED_BRANCHES.name:
         return plan.branch_lifecycle is not None and any(plan.branch_lifecycle.deletions.values())
     return any((h.objects_expire or 0) > 0 for h in plan.impact.horizons.values())
 
@@ -221,152 +270,6 @@ def _contributes(plan: RepositoryPlan, gate: GateResult) -> bool:
 def _run_deletes(plan: RepositoryPlan) -> int:
     """Branches that the next ``branches run`` deletes."""
     return plan.lifecycle.going if plan.lifecycle is not None else 0
-
-
-def run_gate(scope: str, count: int, limit: int | None) -> list[GateResult]:
-    """How many branches one ``branches run`` may delete. An apply deletes none, so it is not stopped."""
-    if not count or limit is None:
-        return []
-    return [
-        GateResult(
-            DELETED_BRANCHES,
-            scope,
-            GateOutcome.REFUSED if count > limit else GateOutcome.PASSED,
-            f"{count:,} branches would be deleted by `lakeplan branches run`; the limit is {limit:,}",
-            value=count,
-            limit=limit,
-            unit="branches",
-            stops=LIFECYCLE_RUN,
-        )
-    ]
-
-
-def _held_gate(plan: RepositoryPlan) -> list[GateResult]:
-    """Judged without writes too: the hold may be newer than the policies."""
-    if not plan.held_deletions:
-        return []
-    count, first = len(plan.held_deletions), plan.held_deletions[0]
-    text = f"the server's policies would delete a held branch: {first}"
-    if count > 1:
-        text += f" (and {count - 1:,} more)"
-    return [GateResult(HELD_BRANCH, plan.key, GateOutcome.REFUSED, text, count, 0, "branches")]
-
-
-def _presence_gates(plan: RepositoryPlan) -> list[GateResult]:
-    gates = []
-    if plan.adopted:
-        text = f"the glob {plan.entry!r} newly matches this repository"
-        gates.append(GateResult(ADOPTION, plan.key, GateOutcome.REFUSED, text))
-    if plan.action is Action.CLEAR:
-        text = "all GC rules are removed: no collector runs without rules, so nothing is reclaimed any more"
-        gates.append(GateResult(CLEAR, plan.key, GateOutcome.REFUSED, text))
-    for setting in plan.settings:
-        if setting.action is Action.CLEAR:
-            text = f"all {setting.kind.label} are removed from the server"
-            gates.append(GateResult(CLEAR, plan.key, GateOutcome.REFUSED, text))
-    rules = plan.object_lifecycle
-    if rules is not None and rules.tightened:
-        text = "what the object lifecycle rules expire is not simulated"
-        gates.append(GateResult(UNKNOWN_IMPACT, plan.key, GateOutcome.REFUSED, text))
-    if plan.impact.status is ImpactStatus.UNKNOWN:
-        text = f"what expires is not known: {plan.impact.reason}"
-        gates.append(GateResult(UNKNOWN_IMPACT, plan.key, GateOutcome.REFUSED, text))
-    return gates
-
-
-def _limit_gates(scope: str, horizons: Mapping[str, HorizonImpact], safety: Safety) -> list[GateResult]:
-    """The worst horizon counts, and of equal ones the first. ``horizons`` by name, in any order; some may be
-    missing."""
-    gates = []
-    limits: tuple[tuple[str, float | None, str, Callable[[HorizonImpact], float | None]], ...] = (
-        (EXPIRED_OBJECTS, safety.max_expired_objects_percent, "percent", lambda h: h.percent_expire),
-        (EXPIRED_BYTES, safety.max_expired_bytes, "bytes", lambda h: h.bytes_expire),
-    )
-    ordered = [(h.value, horizons[h.value]) for h in Horizon if h.value in horizons]
-    for gate, limit, unit, measure in limits:
-        known = [(v, name) for name, h in ordered if (v := measure(h)) is not None]
-        if limit is None or not known:
-            continue
-        value, horizon = max(known, key=lambda pair: pair[0])
-        refused = value > limit
-        what = "of the kept objects expire" if unit == "percent" else "bytes expire"
-        text = f"{value:,.1f} percent {what}" if unit == "percent" else f"{value:,} {what}"
-        gates.append(
-            GateResult(
-                gate,
-                scope,
-                GateOutcome.REFUSED if refused else GateOutcome.PASSED,
-                f"{text} ({horizon.replace('_', ' ')}); the limit is {limit:,}",
-                value=value,
-                limit=limit,
-                unit=unit,
-                horizon=horizon,
-            )
-        )
-    return gates
-
-
-def _branch_gate(scope: str, plans: list[RepositoryPlan], safety: Safety) -> list[GateResult]:
-    """Branches that the policies of a server newly let go, at the worst moment."""
-    managed = [p.branch_lifecycle for p in plans if p.branch_lifecycle and p.branch_lifecycle.action.writes]
-    if safety.max_deleted_branches is None or not managed:
-        return []
-    counts = {h.value: sum(policies.deletions.get(h.value, 0) for policies in managed) for h in Horizon}
-    horizon = max(counts, key=lambda name: counts[name])
-    value, limit = counts[horizon], safety.max_deleted_branches
-    text = f"{value:,} branches go by policy ({horizon.replace('_', ' ')}); the limit is {limit:,}"
-    outcome = GateOutcome.REFUSED if value > limit else GateOutcome.PASSED
-    return [GateResult(DELETED_BRANCHES, scope, outcome, text, value, limit, "branches", horizon=horizon)]
-
-
-def run_tag_gate(scope: str, rows: Iterable[BranchRow], safety: Safety) -> list[GateResult]:
-    """Tags on commits that nothing keeps once ``branches run`` deletes a branch. A tag keeps no data
-    (lakefs/retention.md). Commits alone decide, as the run reads no objects: another kept commit may hold
-    the same data."""
-    at_stake = [r for r in rows if r.goes and r.follows is not None and r.follows.tags]
-    tags = sorted({tag for row in at_stake if row.follows is not None for tag in row.follows.tags})
-    if not tags or safety.on_tag_loss == "ignore":
-        return []
-    text = (
-        f"{_tags(tags)} may lose data once `lakeplan branches run` deletes"
-        f" {_names([row.branch_id for row in at_stake])}: a tag keeps no data"
-    )
-    outcome = _by_setting(safety.on_tag_loss)
-    return [GateResult(TAG_LOSS, scope, outcome, text, len(tags), 0, "tags", stops=LIFECYCLE_RUN)]
-
-
-def _by_setting(setting: Literal["ignore", "warn", "fail"]) -> GateOutcome:
-    return GateOutcome.REFUSED if setting == "fail" else GateOutcome.WARNED
-
-
-def _names(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-def _tags(tags: list[str]) -> str:
-    return f"{len(tags)} tag{'s' * (len(tags) != 1)} ({_names(tags)})"
-
-
-def _tag_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
-    lost = [t.tag for t in plan.impact.tags]
-    if not lost or safety.on_tag_loss == "ignore":
-        return []
-    outcome = _by_setting(safety.on_tag_loss)
-    tags = f"{len(lost)} tag{'s' * (len(lost) != 1)}"
-    text = f"{tags} would lose data, now or within 30 days: {_names(lost)}"
-    return [GateResult(TAG_LOSS, plan.key, outcome, text, value=len(lost), limit=0, unit="tags")]
-
-
-def _risk_gate(plan: RepositoryPlan, safety: Safety) -> list[GateResult]:
-    worst = [(h.objects_at_risk or 0, name) for name, h in plan.impact.horizons.items()]
-    value, horizon = max(worst, default=(0, Horizon.NOW.value), key=lambda pair: pair[0])
-    if not value or safety.on_server_divergence == "ignore":
-        return []
-    outcome = _by_setting(safety.on_server_divergence)
-    text = f"{value:,} objects would go although the documented rule keeps them ({horizon.replace('_', ' ')})"
-    return [
-        GateResult(AT_RISK, plan.key, outcome, text, value=value, limit=0, unit="objects", horizon=horizon)
-    ]
 
 
 def _total(writing: list[RepositoryPlan], horizon: Horizon) -> HorizonImpact | None:
@@ -380,3 +283,139 @@ def _total(writing: list[RepositoryPlan], horizon: Horizon) -> HorizonImpact | N
         bytes_expire=sum(h.bytes_expire or 0 for h in impacts),
         objects_kept=sum(h.objects_kept or 0 for h in impacts),
     )
+
+
+# ---- judges
+def _adoption(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
+    if plan.adopted:
+        yield Verdict(GateOutcome.REFUSED, f"the glob {plan.entry!r} newly matches this repository")
+
+
+def _clear(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
+    if plan.action is Action.CLEAR:
+        text = "all GC rules are removed: no collector runs without rules, so nothing is reclaimed any more"
+        yield Verdict(GateOutcome.REFUSED, text)
+    for setting in plan.settings:
+        if setting.action is Action.CLEAR:
+            yield Verdict(GateOutcome.REFUSED, f"all {setting.kind.label} are removed from the server")
+
+
+def _unknown_impact(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
+    rules = plan.object_lifecycle
+    if rules is not None and rules.tightened:
+        yield Verdict(GateOutcome.REFUSED, "what the object lifecycle rules expire is not simulated")
+    if plan.impact.status is ImpactStatus.UNKNOWN:
+        yield Verdict(GateOutcome.REFUSED, f"what expires is not known: {plan.impact.reason}")
+
+
+def _expired_objects(horizons: Mapping[str, HorizonImpact], safety: Safety) -> Iterator[Verdict]:
+    limit, worst = safety.max_expired_objects_percent, _worst(horizons, lambda h: h.percent_expire)
+    if limit is not None and worst is not None:
+        text = f"{worst[0]:,.1f} percent of the kept objects expire"
+        yield _limited(text, worst, limit)
+
+
+def _expired_bytes(horizons: Mapping[str, HorizonImpact], safety: Safety) -> Iterator[Verdict]:
+    limit, worst = safety.max_expired_bytes, _worst(horizons, lambda h: h.bytes_expire)
+    if limit is not None and worst is not None:
+        yield _limited(f"{worst[0]:,} bytes expire", worst, limit)
+
+
+def _deleted_by_policies(plans: Iterable[RepositoryPlan], safety: Safety) -> Iterator[Verdict]:
+    """Branches that the policies of a server newly let go."""
+    managed = [p.branch_lifecycle for p in plans if p.branch_lifecycle and p.branch_lifecycle.action.writes]
+    limit = safety.max_deleted_branches
+    if limit is None or not managed:
+        return
+    counts = {h: sum(policies.deletions.get(h.value, 0) for policies in managed) for h in Horizon}
+    horizon = max(counts, key=lambda h: counts[h])
+    yield _limited(f"{counts[horizon]:,} branches go by policy", (counts[horizon], horizon.value), limit)
+
+
+def _worst(
+    horizons: Mapping[str, HorizonImpact], measure: Callable[[HorizonImpact], float | None]
+) -> tuple[float, str] | None:
+    """The greatest known figure and the horizon it is at, of equal ones the first. ``horizons`` by name, in
+    any order; some may be missing."""
+    ordered = [(horizons[h.value], h.value) for h in Horizon if h.value in horizons]
+    known = [(value, name) for impact, name in ordered if (value := measure(impact)) is not None]
+    return max(known, key=lambda pair: pair[0], default=None)
+
+
+def _limited(text: str, worst: tuple[float, str], limit: float) -> Verdict:
+    value, horizon = worst
+    text = f"{text} ({horizon.replace('_', ' ')}); the limit is {limit:,}"
+    return Verdict(by_limit(value, limit), text, value, limit, horizon=horizon)
+
+
+def _lost_tags(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdict]:
+    lost = [t.tag for t in plan.impact.tags]
+    if lost and safety.on_tag_loss != "ignore":
+        text = f"{_tags(lost)} would lose data, now or within 30 days: {_names(lost)}"
+        yield Verdict(_by_policy(safety.on_tag_loss), text, len(lost), 0)
+
+
+def _tags_of_branches(going: list[BranchRow], safety: Safety) -> Iterator[Verdict]:
+    """Tags on commits that nothing keeps once ``branches run`` deletes a branch. A tag keeps no data
+    (lakefs/retention.md). Commits alone decide, as the run reads no objects: another kept commit may hold
+    the same data."""
+    at_stake = [r for r in going if r.follows is not None and r.follows.tags]
+    tags = sorted({tag for row in at_stake if row.follows is not None for tag in row.follows.tags})
+    if tags and safety.on_tag_loss != "ignore":
+        text = (
+            f"{_tags(tags)} ({_names(tags)}) may lose data once `lakeplan branches run` deletes"
+            f" {_names([row.branch_id for row in at_stake])}: a tag keeps no data"
+        )
+        yield Verdict(_by_policy(safety.on_tag_loss), text, len(tags), 0)
+
+
+def _tags(tags: list[str]) -> str:
+    return f"{len(tags)} tag{'s' * (len(tags) != 1)}"
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _at_risk(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdict]:
+    worst = [(h.objects_at_risk or 0, name) for name, h in plan.impact.horizons.items()]
+    value, horizon = max(worst, default=(0, Horizon.NOW.value), key=lambda pair: pair[0])
+    if value and safety.on_server_divergence != "ignore":
+        text = f"{value:,} objects would go although the documented rule keeps them"
+        text += f" ({horizon.replace('_', ' ')})"
+        yield Verdict(_by_policy(safety.on_server_divergence), text, value, 0, horizon=horizon)
+
+
+def _held_branches(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
+    """Judged without writes too: the hold may be newer than the policies."""
+    if plan.held_deletions:
+        count, first = len(plan.held_deletions), plan.held_deletions[0]
+        more = f" (and {count - 1:,} more)" if count > 1 else ""
+        text = f"the server's policies would delete a held branch: {first}{more}"
+        yield Verdict(GateOutcome.REFUSED, text, count, 0)
+
+
+def _unmanaged(unmanaged: Sequence[str], policy: Policy) -> Iterator[Verdict]:
+    if unmanaged and policy != "ignore":
+        text = f"{len(unmanaged):,} repositories on the servers are named by no entry"
+        if len(unmanaged) == 1:
+            text = "1 repository on the servers is named by no entry"
+        yield Verdict(_by_policy(policy), text, len(unmanaged))
+
+
+Judge = Callable[[RepositoryPlan, Safety], Iterator[Verdict]]
+
+OF_WRITES: Mapping[Gate, Judge] = {
+    ADOPTION: _adoption,
+    CLEAR: _clear,
+    UNKNOWN_IMPACT: _unknown_impact,
+    EXPIRED_OBJECTS: lambda plan, safety: _expired_objects(plan.impact.horizons, safety),
+    EXPIRED_BYTES: lambda plan, safety: _expired_bytes(plan.impact.horizons, safety),
+    DELETED_BRANCHES: lambda plan, safety: _deleted_by_policies([plan], safety),
+    TAG_LOSS: _lost_tags,
+    AT_RISK: _at_risk,
+}
+"""What judges a repository that is written, in the order of a plan."""
+
+OF_SERVERS: Mapping[Gate, Judge] = {HELD_BRANCH: _held_branches}
+"""What judges every repository, also one without writes."""

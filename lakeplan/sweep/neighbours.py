@@ -26,14 +26,14 @@ from lakeplan.formats.namespace import (
     sweep_prefix,
 )
 from lakeplan.limits import parse_json
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import Openers, Verdict
 from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.sweep.ports import Neighbour, Site
 from lakeplan.sweep.records import continue_or_abort
 from lakeplan.sweep.rules import overlapping, place_of
 from lakeplan.values import records
-from lakeplan.values.gate_names import UNREAD_NEIGHBOURS
-from lakeplan.values.plan import GateOutcome, GateResult
+from lakeplan.values.gates import UNREAD_NEIGHBOURS
+from lakeplan.values.plan import GateOutcome
 from lakeplan.values.repository import Repository
 from lakeplan.values.sweep import Status
 
@@ -264,13 +264,13 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
     name, why = next(iter(sorted(unread.items())))
     more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
     text = f"it is not known whether {name}{more} has data in this storage: {why}"
-    gate = GateResult(UNREAD_NEIGHBOURS, site.key, GateOutcome.REFUSED, text, len(unread), 0, "neighbours")
+    gate = Verdict(GateOutcome.REFUSED, text, len(unread), 0).of(UNREAD_NEIGHBOURS, site.key)
     if Openers(frozenset(), site.overrides, today).decide(gate, site.desired).outcome is GateOutcome.REFUSED:
         raise GateRefused(
-            f"{UNREAD_NEIGHBOURS}: {text}",
+            f"{gate.gate}: {text}",
             where=f"{site.key} ({site.repository.storage_namespace})",
             hint="make it readable; or, when it has no data there, list the gate under overrides in the tree:"
-            f" {{repository: {site.key}, gate: {UNREAD_NEIGHBOURS}, reason: …, expires: …}}",
+            f" {{repository: {site.key}, gate: {gate.gate}, reason: …, expires: …}}",
         )
 
 

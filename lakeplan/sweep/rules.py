@@ -10,10 +10,10 @@ from math import ceil
 from urllib.parse import unquote
 
 from lakeplan.errors import GateRefused, UsageError
-from lakeplan.review.gates import Named, Openers
+from lakeplan.review.gates import Named, Openers, Verdict, by_limit
 from lakeplan.sweep.values import Mark
 from lakeplan.values.desired import Safety
-from lakeplan.values.gate_names import EXPIRED_BYTES, EXPIRED_OBJECTS, MIN_AGE, SWEEP_LIMIT
+from lakeplan.values.gates import EXPIRED_BYTES, EXPIRED_OBJECTS, MIN_AGE, SWEEP_LIMIT
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
@@ -66,40 +66,29 @@ def mark_gates(
     openers: Openers,
 ) -> tuple[GateResult, ...]:
     """``candidates``: what is stored and old enough to go at all, of which ``goes`` would."""
-    found = [
-        _limit(
-            repository,
-            EXPIRED_OBJECTS,
-            _percent(goes, candidates),
-            safety.max_expired_objects_percent,
-            "percent",
+    percent = 100.0 * goes.objects / candidates.objects if candidates.objects else 0.0
+    judged = {
+        EXPIRED_OBJECTS: (_limit(percent, safety.max_expired_objects_percent, "percent"),),
+        EXPIRED_BYTES: (_limit(goes.size_bytes, safety.max_expired_bytes, "bytes"),),
+        SWEEP_LIMIT: (
+            _limit(goes.objects, settings.max_objects, "objects"),
+            _limit(goes.size_bytes, settings.max_bytes, "bytes"),
         ),
-        _limit(repository, EXPIRED_BYTES, goes.size_bytes, safety.max_expired_bytes, "bytes"),
-        _limit(repository, SWEEP_LIMIT, goes.objects, settings.max_objects, "objects"),
-        _limit(repository, SWEEP_LIMIT, goes.size_bytes, settings.max_bytes, "bytes"),
-        _min_age(repository, settings, grace_period_seconds),
-    ]
-    return tuple(
-        openers.decide(gate, repository) if gate.outcome is GateOutcome.REFUSED else gate
-        for gate in found
-        if gate is not None
-    )
+        MIN_AGE: (_min_age(settings, grace_period_seconds),),
+    }
+    found = [v.of(gate, repository.key) for gate, vs in judged.items() for v in vs if v is not None]
+    return openers.decide_each(found, repository)
 
 
-def _percent(goes: Amount, candidates: Amount) -> float:
-    return 100.0 * goes.objects / candidates.objects if candidates.objects else 0.0
-
-
-def _limit(repository: Named, gate: str, value: float, limit: float | None, unit: str) -> GateResult | None:
+def _limit(value: float, limit: float | None, unit: str) -> Verdict | None:
     if limit is None:
         return None
     shown = f"{value:,.1f} percent of the old objects" if unit == "percent" else f"{value:,} {unit}"
-    outcome = GateOutcome.REFUSED if value > limit else GateOutcome.PASSED
     text = f"{shown} would be deleted; the limit is {limit:,}"
-    return GateResult(gate, repository.key, outcome, text, value, limit, unit)
+    return Verdict(by_limit(value, limit), text, value, limit, unit)
 
 
-def _min_age(repository: Named, settings: SweepSettings, grace: int | None) -> GateResult | None:
+def _min_age(settings: SweepSettings, grace: int | None) -> Verdict | None:
     if grace is None:
         grace = GRACE_SECONDS
     if settings.min_age_seconds >= grace:
@@ -108,9 +97,7 @@ def _min_age(repository: Named, settings: SweepSettings, grace: int | None) -> G
         f"objects may go after {settings.min_age_seconds:,} seconds, and the server asks collectors to wait"
         f" for {grace:,}"
     )
-    return GateResult(
-        MIN_AGE, repository.key, GateOutcome.REFUSED, text, settings.min_age_seconds, grace, "seconds"
-    )
+    return Verdict(GateOutcome.REFUSED, text, settings.min_age_seconds, grace)
 
 
 ENGINE = "lakefs-spark-client"

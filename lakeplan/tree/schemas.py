@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from lakeplan.errors import UsageError
+from lakeplan.values.gates import GATES
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _REPOSITORY_DEFINITIONS = "repository.v1.json#/$defs/"
@@ -47,14 +48,16 @@ def schema_problem(name: str, document: Any) -> str:
 
 
 def bundled_schema(name: str) -> dict[str, Any]:
-    """A schema that needs no other file: definitions it takes from the repository schema are copied in."""
+    """A schema that needs no other file: definitions it takes from the repository schema are copied in. The
+    names of gates are in it as examples, which editors complete."""
     schema = load_schema(name)
-    if _REPOSITORY_DEFINITIONS not in json.dumps(schema):
+    if name != "repository" and _REPOSITORY_DEFINITIONS not in json.dumps(schema):
         return schema
     bundled: dict[str, Any] = _point_inside(schema)
     own = bundled.setdefault("$defs", {})
     for key, definition in load_schema("repository")["$defs"].items():
         own.setdefault(key, definition)
+    own["gate"] = {**own["gate"], "examples": list(GATES)}
     return bundled
 
 

@@ -28,15 +28,7 @@ from lakeplan.tree.yaml import (
     walk,
 )
 from lakeplan.values.desired import Override, Source
-from lakeplan.values.gate_names import (
-    AT_RISK,
-    DELETED_BRANCHES,
-    EXPIRED_BYTES,
-    EXPIRED_OBJECTS,
-    GATES,
-    TAG_LOSS,
-    UNMANAGED,
-)
+from lakeplan.values.gates import GATES
 
 
 def edit_distance(a: str, b: str, limit: int) -> int:
@@ -72,14 +64,6 @@ KEYS = ("repository", "gate", "max", "reason", "expires")
 LAST_DAY = "YYYY-MM-DD"
 RETIRED = "acknowledge"
 """What the key was called before ``expires`` was required."""
-_GATE_UNITS = {
-    EXPIRED_OBJECTS: ("percent", "%"),
-    EXPIRED_BYTES: ("bytes", "B"),
-    TAG_LOSS: ("tags", ""),
-    AT_RISK: ("objects", ""),
-    UNMANAGED: ("repositories", ""),
-    DELETED_BRANCHES: ("branches", ""),
-}
 
 
 def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath, Override]]:
@@ -108,9 +92,9 @@ def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath
 
 def _why_no_ceiling(gate: str, node: Node) -> str | None:
     """``max`` has the unit of its gate: 5TB of a percentage would open the gate for anything."""
-    if gate not in _GATE_UNITS:
+    unit, ending = GATES[gate].unit, GATES[gate].max_ends
+    if ending is None:
         return f"the gate {gate} has no figure, so it takes no max"
-    unit, ending = _GATE_UNITS[gate]
     text = text_of(node)
     if text is None or text[-1].isdigit() or (ending and text.endswith(ending)):
         return None

@@ -113,6 +113,10 @@ class Backlog:
     size_bytes: int | None = None
 
 
+STAGED_DATA = "staged data is not read by a plan; it only protects more, so the figures are upper bounds"
+"""In ``blind_to`` of every impact; plans and pages say it once."""
+
+
 @dataclass(frozen=True)
 class Impact:
     status: ImpactStatus

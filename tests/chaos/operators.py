@@ -21,7 +21,7 @@ from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.sweep.run import close_sweep
 from lakeplan.sweep.service import find_mark, sweep_marks
 from lakeplan.sweep.values import Mark
-from lakeplan.values.gate_names import GATES
+from lakeplan.values.gates import GATES
 from lakeplan.values.progress import Silent
 from lakeplan.values.shown_records import object_digests
 from tests.chaos.checker import Checker

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.cli.main import whole_command
-from lakeplan.values.gate_names import GATES
+from lakeplan.values.gates import GATES
 from tools.reference.commands import leaves
 from tools.reference.settings import SECTIONS, keys_of, variables
 
@@ -66,5 +66,6 @@ def it_names_keys_that_there_are(name: str) -> None:
 
 
 @pytest.mark.parametrize("gate", GATES)
-def it_has_every_gate_in_the_table_of_concepts(gate: str) -> None:
-    assert f"| `{gate}` |" in text("concepts.md")
+def it_has_every_gate_in_the_table_of_gates(gate: str) -> None:
+    assert f"| `{gate}` |" in text("gates.md")
+    assert "[Gates](gates.md)" in text("concepts.md")

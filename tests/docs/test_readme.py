@@ -9,9 +9,10 @@ import pytest
 
 from lakeplan.cli.main import whole_command
 from lakeplan.errors import ExitCode
-from lakeplan.values.gate_names import GATES
+from lakeplan.values.gates import GATES
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+FOLDER = Path(__file__).parents[2]
+README = (FOLDER / "README.md").read_text()
 COMMANDS = sorted(whole_command().commands)
 
 
@@ -35,8 +36,9 @@ def it_names_no_command_that_does_not_exist():
 
 
 @pytest.mark.parametrize("gate", GATES)
-def it_documents_every_gate(gate):
-    assert f"`{gate}`" in README
+def it_documents_every_gate_on_a_page_that_it_links_to(gate):
+    assert "[Gates](docs/gates.md)" in README
+    assert f"| `{gate}` |" in (FOLDER / "docs" / "gates.md").read_text()
 
 
 @pytest.mark.parametrize("code", ExitCode)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from tools.reference.commands import commands_page
 from tools.reference.early_stop import early_stop_picture
+from tools.reference.gates import gates_page
 from tools.reference.settings import settings_page
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "settings.md": settings_page,
+    "gates.md": gates_page,
     "images/early-stop.svg": early_stop_picture,
 }
 """Path below the folder, and what makes its text."""

@@ -1,0 +1,109 @@
+"""The safety gates, declared once. Completion, overrides, the schema and ``docs/gates.md`` read this list.
+
+``review/gates.py`` judges those of plans and of branch runs, ``sweep/rules.py`` those of marks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PLANS, BRANCH_RUNS, SWEEPS = "plans and applies", "branch runs", "sweeps"
+"""What gates refuse."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One gate. ``when`` completes "It refuses when"; ``settings`` are the keys of the tree it is judged by.
+    ``unit`` is what its figures count. ``max_ends`` is what ``max`` of an override may end in ("" for a bare
+    number); with None an override takes no ``max``. ``allow`` is whether ``--allow`` overrides it too."""
+
+    name: str
+    when: str
+    of: tuple[str, ...] = (PLANS,)
+    settings: tuple[str, ...] = ()
+    unit: str = ""
+    max_ends: str | None = None
+    allow: bool = True
+
+
+EXPIRED_OBJECTS = Gate(
+    "expired-objects",
+    "more than this share of the kept objects would newly expire",
+    of=(PLANS, SWEEPS),
+    settings=("safety.max_expired_objects_percent",),
+    unit="percent",
+    max_ends="%",
+)
+EXPIRED_BYTES = Gate(
+    "expired-bytes",
+    "more than this would newly expire",
+    of=(PLANS, SWEEPS),
+    settings=("safety.max_expired_bytes",),
+    unit="bytes",
+    max_ends="B",
+)
+TAG_LOSS = Gate(
+    "tag-loss",
+    "a tag would lose data, by the rules or once `branches run` deletes its branch",
+    of=(PLANS, BRANCH_RUNS),
+    settings=("safety.on_tag_loss",),
+    unit="tags",
+    max_ends="",
+)
+AT_RISK = Gate(
+    "at-risk",
+    "the server would delete what the documented rule keeps",
+    settings=("safety.on_server_divergence",),
+    unit="objects",
+    max_ends="",
+)
+ADOPTION = Gate("adoption", "a glob newly matches a repository")
+CLEAR = Gate("clear", "all rules or policies of a repository would be removed")
+UNKNOWN_IMPACT = Gate("unknown-impact", "it is not known what would expire, or object rules are set")
+UNMANAGED = Gate(
+    "unmanaged",
+    "the servers have repositories that no entry names",
+    settings=("unmanaged",),
+    unit="repositories",
+    max_ends="",
+)
+DELETED_BRANCHES = Gate(
+    "deleted-branches",
+    "policies would delete more branches than this: newly by the server's own job, or in one `branches run`",
+    of=(PLANS, BRANCH_RUNS),
+    settings=("safety.max_deleted_branches",),
+    unit="branches",
+    max_ends="",
+)
+HELD_BRANCH = Gate(
+    "held-branch",
+    "a server's own policies would delete a branch that a hold names, or that alone leads to what one keeps",
+    settings=("holds",),
+    unit="branches",
+)
+MIN_AGE = Gate(
+    "min-age",
+    "`sweep.min_age` is below the server's grace period",
+    of=(SWEEPS,),
+    settings=("sweep.min_age",),
+    unit="seconds",
+)
+SWEEP_LIMIT = Gate(
+    "sweep-limit",
+    "a mark would delete more than one sweep may",
+    of=(SWEEPS,),
+    settings=("sweep.max_objects", "sweep.max_bytes"),
+)
+UNREAD_NEIGHBOURS = Gate(
+    "unread-neighbours",
+    "a sweep cannot find out whether another repository has data in its storage",
+    of=(SWEEPS,),
+    unit="neighbours",
+    allow=False,
+)
+
+GATES = {gate.name: gate for gate in tuple(globals().values()) if isinstance(gate, Gate)}
+"""Every gate above by its name, in this order."""
+
+WHOLE_PLAN = "plan"
+"""The scope of a gate that is about no single repository."""
