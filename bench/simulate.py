@@ -38,8 +38,8 @@ spark.stop()
 """
 SPARK_START = """
 import lakeplan.cli.main, lakeplan.simulation.run
-from lakeplan.simulation.session import SparkOptions, open_session
-with open_session(SparkOptions(), estimated_bytes=1 << 30, light=True) as spark:
+from lakeplan.simulation.spark import SparkOptions, open_session
+with open_session(SparkOptions()) as spark:
     spark.range(2).mapInArrow(lambda batches: batches, "id long").count()
 """
 PLAIN = {**os.environ, "PYSPARK_PYTHON": sys.executable}

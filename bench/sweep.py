@@ -272,10 +272,10 @@ def runner(name: str, workers: int) -> Iterator[OpenWorkers]:
     if name == "local":
         yield threads
         return
-    from lakeplan.simulation.session import SparkOptions, open_session
+    from lakeplan.simulation.spark import SparkOptions, open_session
     from lakeplan.sweep.spark import SparkWorkers
 
-    with open_session(SparkOptions(master=f"local[{workers}]"), estimated_bytes=0) as session:
+    with open_session(SparkOptions(master=f"local[{workers}]")) as session:
 
         @contextmanager
         def spark(parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:

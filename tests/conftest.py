@@ -25,7 +25,7 @@ from tests.storage_servers import (  # noqa: F401  # fixtures, for every test th
 
 if TYPE_CHECKING:
     from lakeplan.simulation.runners import Runners
-    from lakeplan.simulation.session import SparkOptions
+    from lakeplan.simulation.spark import SparkOptions
 
 # Machines that run these are shared: how long an example takes says nothing about the code.
 settings.register_profile("lakeplan", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -112,10 +112,10 @@ def golden(request: pytest.FixtureRequest, golden_case: Callable[[str], GoldenCa
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkOptions]:
     """One Spark session for all tests of a process: while it is open, every run uses it."""
-    from lakeplan.simulation.session import SparkOptions, open_session
+    from lakeplan.simulation.spark import SparkOptions, open_session
 
     options = SparkOptions(conf={"spark.sql.shuffle.partitions": "2"})
-    with open_session(options, estimated_bytes=0):
+    with open_session(options):
         yield options
 
 

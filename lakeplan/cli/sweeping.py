@@ -47,11 +47,11 @@ class Engine:
         self._stack.close()
 
     @contextmanager
-    def runner(self, entries: int, size_bytes: int) -> Iterator[tuple[Runner, Choice]]:
+    def runner(self, entries: int) -> Iterator[tuple[Runner, Choice]]:
         """For a marker."""
         if choose(self.runners.asked or AUTO, entries, master=self.runners.master).name == SPARK:
             self._spark()  # the runner takes the session that is active
-        with self.runners.open(entries, size_bytes) as opened:
+        with self.runners.open(entries) as opened:
             yield opened
 
     @contextmanager
@@ -69,12 +69,12 @@ class Engine:
 
     def _spark(self) -> SparkSession:
         if self._session is None:
-            from lakeplan.simulation.session import SparkOptions, open_session
+            from lakeplan.simulation.spark import SparkOptions, open_session
 
             options = SparkOptions(
                 master=self.runners.master, conf=dict(self.runners.conf), home=self.runners.spark_home
             )
-            self._session = self._stack.enter_context(open_session(options, light=True))
+            self._session = self._stack.enter_context(open_session(options))
         session: SparkSession = self._session
         return session
 

@@ -456,7 +456,7 @@ def curve(
     source = replace(given.source, cache=cache, verify_ids=False)
     items = [*(given.listing or ()), *given.staged.items(), *collected.items]
     with (
-        runners.open(collected.entries, collected.size_bytes) as (runner, choice),
+        runners.open(collected.entries) as (runner, choice),
         progress.task(f"reading {len(collected.items)} ranges", None),
     ):
         answers = [a for _, a in ask(runner, [Asking(source, Nothing(), items, collected.entries)])]

@@ -76,8 +76,8 @@ class ForeignCache(Protocol):
         much."""
 
 
-OpenRunner = Callable[[int, int], AbstractContextManager[tuple[Runner, Choice]]]
-"""For so many entries and bytes to read."""
+OpenRunner = Callable[[int], AbstractContextManager[tuple[Runner, Choice]]]
+"""For so many entries to read."""
 
 SAMPLE_METARANGES, SAMPLE_RANGES = 20, 100
 """How many of each are read again at most to verify a cache, of all repositories that one asks about."""
@@ -176,13 +176,12 @@ class ForeignReader:
             items.append(WorkItem(Kind.FOREIGN_RANGE, number, info.id, weight=max(info.estimated_size, 0)))
         names = list(sources)
         entries = sum(info.count for _, info in unread)
-        size = sum(info.estimated_size for _, info in unread)
         readers = [(name, reader) for name, (_, reader) in sources.items()]
         read = partial(_read_odd, readers=readers, use_compiled=is_worth_it(entries))
         found = []
         with (
             self._progress.task(f"reading {len(items)} ranges of other repositories", None),
-            self._open(entries, size) as (runner, _),
+            self._open(entries) as (runner, _),
         ):
             bins = pack(numbered(items), runner.parallelism)
             for piece in runner.run(bins, [Step(read, 0)], None):

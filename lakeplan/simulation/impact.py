@@ -124,10 +124,7 @@ class LocalOrSpark:
         asking = [_asking(one, place, self._cache) for place, one in enumerate(asked)]
         found = [_Found() for _ in asked]
         with (
-            self._runners.open(sum(c.entries for c in collected), sum(c.size_bytes for c in collected)) as (
-                runner,
-                choice,
-            ),
+            self._runners.open(sum(c.entries for c in collected)) as (runner, choice),
             self._progress.task(f"reading {sum(len(c.items) for c in collected)} ranges", None),
         ):
             for place, answer in ask(runner, asking):

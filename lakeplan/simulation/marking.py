@@ -196,7 +196,7 @@ class StepMarker:
         if items is None:
             raise StorageDenied("the namespace cannot be listed", where=store.url, hint="allow listing")
         source = Source(store.url, _NoMetadata(), Addresses(()), store, to_us(older_than))
-        with self._progress.task("listing the namespace", None), self._open(0, 0) as (runner, _):
+        with self._progress.task("listing the namespace", None), self._open(0) as (runner, _):
             step = Step(partial(_list, source=source, prefix=prefix), 0)
             pieces = runner.run(pack(numbered(items), runner.parallelism), [step], None)
             return _parts_of([_part(Of(piece.of), bytes(piece.data)) for piece in pieces])[0]
@@ -223,7 +223,7 @@ class StepMarker:
         files = sum(len(one.items) for one in asking)
         with (
             self._progress.task(f"reading {files} files", None),
-            self._open(rows, collected.size_bytes) as (runner, choice),
+            self._open(rows) as (runner, choice),
         ):
             written = Step(partial(_write, writer=writer), PLACES_A_MARK)
             return Marked(*_parts_of(_answers(runner, asking, [written])), choice)
@@ -257,7 +257,7 @@ class StepMarker:
         found: set[str] = set()
         with (
             self._progress.task("looking again at what is held", None),
-            self._open(rows, 0) as (runner, _),
+            self._open(rows) as (runner, _),
         ):
             for of, data in _answers(runner, asking):
                 if of is Of.OBJECTS:

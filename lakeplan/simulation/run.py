@@ -253,7 +253,7 @@ def simulate(
     prepared = prepare(request, namespace, progress)
     collected = prepared.collected
     with (
-        runners.open(collected.entries, collected.size_bytes) as (runner, choice),
+        runners.open(collected.entries) as (runner, choice),
         progress.task(f"reading {len(collected.items)} ranges", None),
     ):
         if request.output is None:

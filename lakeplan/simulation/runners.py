@@ -104,7 +104,7 @@ class Runners:
         return choice
 
     @contextmanager
-    def open(self, entries: int, size_bytes: int) -> Iterator[tuple[Runner, Choice]]:
+    def open(self, entries: int) -> Iterator[tuple[Runner, Choice]]:
         """Raises SimulationFailed when Spark is asked for and does not start."""
         choice = self.choose(entries)
         # Arrow takes long to import, and pyspark longer than most local runs take.
@@ -113,9 +113,8 @@ class Runners:
 
             yield LocalRunner(), choice
             return
-        from lakeplan.simulation.session import SparkOptions, open_session
-        from lakeplan.simulation.spark import SparkRunner
+        from lakeplan.simulation.spark import SparkOptions, SparkRunner, open_session
 
         options = SparkOptions(master=self.master, conf=dict(self.conf), home=self.spark_home)
-        with open_session(options, estimated_bytes=size_bytes, light=True) as session:
+        with open_session(options) as session:
             yield SparkRunner(session), choice

@@ -1,17 +1,369 @@
-"""Steps in Spark's Python workers."""
+"""Spark: which one and which Java, a session with the smallest settings, and steps in its Python workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import atexit
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
 
+import pyarrow as pa
 import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from lakeplan.errors import SimulationFailed
+from lakeplan.formats.without_pandas import show_pandas
+from lakeplan.simulation.archive import is_folder, write_code
 from lakeplan.simulation.documents import RunnerVersions
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
 from lakeplan.simulation.runners import SPARK, Batches, Step
-from lakeplan.simulation.session import explained
+from lakeplan.values.local import SAFE_PATH, find_program, safe_environment, set_environment
+
+_JAVA = {3: (8, 17), 4: (17, None)}
+"""By Spark's major version: the first and the last Java that it runs on."""
+_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+).*\.jar")
+
+
+def is_submitted() -> bool:
+    """Started by spark-submit, which has made the JVM already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def spark_of_pyspark() -> Path:
+    """The Spark of the pyspark that is imported here: with it, or that it is a part of."""
+    package = Path(pyspark.__file__).parent
+    candidates = [package / "spark-distribution", package, package.parent.parent]
+    if package.parent.suffix == ".zip":  # python/lib/pyspark.zip
+        candidates.append(package.parents[3])
+    found = next((folder for folder in candidates if _is_spark(folder)), None)
+    if found is None:
+        raise SimulationFailed(
+            "pyspark has no Spark beside it",
+            hint=f"Name the folder of Spark {_minor(pyspark.__version__)} with --spark-home.",
+        )
+    return found
+
+
+def checked_home(home: str) -> Path:
+    """Spark's folder, if it can serve this pyspark. Raises SimulationFailed."""
+    folder = Path(home)
+    if not _is_spark(folder):
+        raise SimulationFailed(
+            "--spark-home has no bin/spark-submit", where=home, hint="Name Spark's folder."
+        )
+    wanted = _minor(pyspark.__version__)
+    found = next((m[1] for jar in folder.glob("jars/*") if (m := _CORE.fullmatch(jar.name))), None)
+    if found != wanted:
+        what = "no Spark" if found is None else f"Spark {found}"
+        raise SimulationFailed(
+            f"--spark-home is {what}, and pyspark is {pyspark.__version__}",
+            where=home,
+            hint=f"Install pyspark {found}, or leave --spark-home out." if found else "Name Spark's folder.",
+        )
+    return folder
+
+
+def require_java() -> None:
+    """Raises SimulationFailed without one."""
+    if is_submitted() or _java() is not None:
+        return
+    home = os.environ.get("JAVA_HOME")
+    where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
+    raise SimulationFailed(f"Java is missing: {where}", hint=_hint())
+
+
+def wrong_java() -> SimulationFailed | None:
+    """What is wrong with a Java that Spark did not start with, if it is its age."""
+    version = _java_version()
+    first, last = _known_java()
+    if version is None or (first <= version and (last is None or version <= last)):
+        return None
+    age = "old" if version < first else "new"
+    return SimulationFailed(f"Java is too {age}: this is Java {version}", hint=_hint())
+
+
+def _hint() -> str:
+    first, last = _known_java()
+    range_ = f"Java {first} or later" if last is None else f"Java {first} to {last}"
+    return (
+        f"Use --runner local, which needs no Java; Spark {_minor(pyspark.__version__)} needs {range_}: on "
+        "Debian or Ubuntu, apt-get install openjdk-17-jre-headless; elsewhere any JDK, with JAVA_HOME set."
+    )
+
+
+def _known_java() -> tuple[int, int | None]:
+    major = int(pyspark.__version__.partition(".")[0])
+    return _JAVA.get(major, _JAVA[max(_JAVA)])
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _is_spark(folder: Path) -> bool:
+    return (folder / "bin" / "spark-submit").is_file()
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return shutil.which(os.path.join(home, "bin", "java"))
+    return find_program("java", os.environ)
+
+
+def _java_version() -> int | None:
+    """Major version of the Java that Spark would use; None when it does not say."""
+    java = _java()
+    if java is None:
+        return None
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    return parse_java_version(answer.stderr + answer.stdout)
+
+
+def parse_java_version(text: str) -> int | None:
+    """17 for ``openjdk version "17.0.15"``, 8 for ``java version "1.8.0_402"``."""
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """What a person may choose. ``master`` None: ``local[*]``, or what spark-submit was given."""
+
+    master: str | None = None
+    driver_memory: str = "2g"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    home: str | None = None
+    """Spark's folder; None: the one that pyspark came with."""
+
+    @property
+    def is_local(self) -> bool:
+        return (self.master or "local[*]").startswith("local") and not is_submitted()
+
+
+@contextmanager
+def open_session(options: SparkOptions) -> Iterator[SparkSession]:
+    """One that is active already is used and left running. Raises SimulationFailed when Java is missing, too
+    old, or Spark does not start."""
+    show_pandas()
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.sparkContext.environment[SAFE_PATH] = "1"
+        yield active
+        return
+    session = _start(options)
+    try:
+        with _code_given(session):
+            yield session
+    finally:
+        _stop(session)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What Spark says when it stops becomes one line; the rest is for ``--log-level debug``."""
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        raise SimulationFailed(
+            f"the Spark job stopped: {_first_line(error)}",
+            hint="--log-level debug shows all that Spark said; --spark-conf and --master change how it runs",
+            detail=str(error),
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)[:300]
+
+
+@contextmanager
+def _code_given(session: SparkSession) -> Iterator[None]:
+    """Executors on other machines get the lakeplan that runs here, whatever is installed there."""
+    if is_local(session) or not is_folder():
+        # Out of an archive: spark-submit --py-files has given it to them already.
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "lakeplan.zip"
+        write_code(archive)
+        session.sparkContext.addPyFile(str(archive))  # executors fetch it from there, while the job runs
+        yield
+
+
+def _stop(session: SparkSession) -> None:
+    try:
+        session.stop()
+    except (PySparkException, Py4JError, OSError) as error:
+        # The JVM is gone already. What stopped it is being raised; this would hide it.
+        _log.debug("Spark did not stop in order: %s", error)
+
+
+def is_local(session: SparkSession) -> bool:
+    """Whether its workers see the folders of this machine."""
+    return (session.sparkContext.master or "").startswith("local")
+
+
+def _settings(options: SparkOptions) -> dict[str, str]:
+    settings = {
+        "spark.app.name": "lakeplan",
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+        # `python -m pyspark.daemon` would import from the folder that it runs in.
+        f"spark.executorEnv.{SAFE_PATH}": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "true",
+        # A larger function is broadcast, in plain temporary files; ours carry credentials.
+        "spark.broadcast.UDFCompressionThreshold": str(2**31 - 1),
+    }
+    if options.is_local:
+        settings |= {
+            "spark.master": options.master or "local[*]",
+            "spark.driver.memory": options.driver_memory,
+            # Nothing outside this machine has business with a local job.
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
+        settings["spark.driver.extraJavaOptions"] = _java_options()
+    elif options.master:
+        settings["spark.master"] = options.master
+    return settings | dict(options.conf)
+
+
+def archive_path() -> Path:
+    """Where ``lakeplan.simulation.warm`` puts Java's archive of Spark's classes: beside the installation."""
+    return Path(sys.prefix) / "share" / "lakeplan" / "spark.jsa"
+
+
+def _java_options() -> str:
+    # The JVM does little more than hand on what Python workers made: its second compiler does not pay.
+    chosen = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    archive = archive_path()
+    if archive.is_file():
+        # Java passes over an archive that another Java or other jars made; it costs nothing then.
+        chosen.append(f'"-XX:SharedArchiveFile={archive}"')
+    return " ".join(chosen)
+
+
+def _start(options: SparkOptions) -> SparkSession:
+    conf = SparkConf(loadDefaults=False) if options.is_local else SparkConf()
+    for key, value in _settings(options).items():
+        conf.set(key, value)
+    with tempfile.TemporaryFile() as noise:
+        try:
+            context = _context(conf, noise, options.home)
+        except (PySparkException, Py4JError, OSError) as error:
+            raise _not_started(error, noise) from error
+    if options.is_local:
+        # Workers must be this interpreter, whatever PYSPARK_PYTHON or the PATH say.
+        context.pythonExec = sys.executable
+    return SparkSession(context)
+
+
+def _context(conf: SparkConf, noise: IO[bytes], home: str | None) -> SparkContext:
+    gateway = SparkContext._gateway
+    if gateway is None:
+        require_java()
+        # Spark and its workers talk on standard error; people hear of it only when it fails, or at debug.
+        loud = _log.isEnabledFor(logging.DEBUG)
+        with _spark_environment(home), _logged() if loud else nullcontext(noise) as errors:
+            streams = {"stdout": errors if loud else subprocess.DEVNULL, "stderr": errors}
+            gateway = launch_gateway(conf, {**streams, "cwd": _own_folder()})  # type: ignore[no-untyped-call]
+    return SparkContext(gateway=gateway, conf=conf)
+
+
+@contextmanager
+def _logged() -> Iterator[int]:
+    """A pipe for a program that outlives the block: each line of it is logged, and so cleaned."""
+    reader, writer = os.pipe()
+
+    def follow() -> None:
+        with open(reader, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                _log.debug("%s", line.rstrip())
+
+    threading.Thread(target=follow, daemon=True).start()
+    try:
+        yield writer
+    finally:
+        os.close(writer)
+
+
+@contextmanager
+def _spark_environment(home: str | None) -> Iterator[None]:
+    """Where Java and its Python workers start: pyspark itself would look for Spark in ``..`` first, or take
+    that of another version, which SPARK_HOME names."""
+    before = dict(os.environ)
+    safe = safe_environment(before)
+    foreign = before.get("SPARK_HOME", "")
+    if is_submitted() and foreign:
+        # spark-submit set it, with its own pyspark out of an archive
+        home = foreign
+    else:
+        home = str(spark_of_pyspark() if home is None else checked_home(home))
+    safe["SPARK_HOME"] = home
+    if foreign not in ("", safe["SPARK_HOME"]):
+        _log.info("SPARK_HOME=%s is ignored: --spark-home uses it", foreign)
+    try:
+        set_environment(safe)
+        yield
+    finally:
+        set_environment(before)
+
+
+@cache
+def _own_folder() -> str:
+    """The folder that Java and its workers run in, for as long as this process lives: not the user's."""
+    folder = tempfile.mkdtemp(prefix="lakeplan-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _not_started(error: Exception, noise: IO[bytes]) -> SimulationFailed:
+    wrong = wrong_java()
+    if wrong is not None:
+        return wrong
+    noise.seek(0)
+    said = noise.read().decode(errors="replace")[-4000:]
+    return SimulationFailed(
+        f"Spark did not start: {_first_line(error)}",
+        hint="check --master and --spark-conf; --log-level debug shows what Spark said",
+        detail=f"{error}\n{said}",
+    )
+
+
+def check_spark(options: SparkOptions) -> str:
+    """Starts a session, lets a worker hand a row through, and says what ran. Raises SimulationFailed."""
+    with open_session(options) as session, explained():
+        rows = session.range(1).mapInArrow(_through, "id long").count()
+        if rows != 1:
+            raise SimulationFailed(f"a Spark worker handed {rows} rows through instead of 1")
+        return f"Spark {pyspark.__version__}, master {session.sparkContext.master}, a Python worker answers"
+
+
+def _through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
 
 SCHEMA = "place int, source int, part int, of int, data binary"
 """``exchange.PIECES`` for Spark; a test compares the two."""

@@ -24,7 +24,7 @@ from lakeplan.formats.refs import write_manifest, write_refs_dump
 from lakeplan.simulation.documents import SimulateRequest
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import SPARK, Runners
-from lakeplan.simulation.session import archive_path
+from lakeplan.simulation.spark import archive_path
 from lakeplan.simulation.verdicts import RULES, RuleSet
 from lakeplan.values.objects import AddressType, Entry, StoredObject
 from lakeplan.values.progress import Silent

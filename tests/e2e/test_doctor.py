@@ -146,7 +146,7 @@ def it_says_how_to_get_java(ready, monkeypatch):
     def no_java(_):
         raise SimulationFailed("Java is missing: no java on the PATH", hint="Spark needs Java 17 or later")
 
-    monkeypatch.setattr("lakeplan.simulation.session.check_spark", no_java)
+    monkeypatch.setattr("lakeplan.simulation.spark.check_spark", no_java)
     result = ready.lakeplan("doctor")
     assert result.code == 1
     assert "Java is missing" in result.out

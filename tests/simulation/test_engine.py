@@ -50,7 +50,7 @@ def world(mask: int, *keys: str, size: int = 1) -> World:
 def it_never_mixes_objects_of_two_repositories(runners: Runners) -> None:
     """The same range in both, kept in one of them."""
     worlds = [world(0, "data/1", "data/2"), world(1, "data/1", "data/2"), world(0, "data/2")]
-    with runners.open(0, 0) as (runner, _):
+    with runners.open(0) as (runner, _):
         ends, named = answers(runner, asking_of(worlds))
     assert named == [(0, "data/1"), (0, "data/2"), (2, "data/2")]
     assert [[each.amount for each in end.classes] for end in ends] == [

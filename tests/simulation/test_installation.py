@@ -15,12 +15,12 @@ import pytest
 
 from lakeplan.cli.options import runners
 from lakeplan.errors import SimulationFailed, UsageError
-from lakeplan.simulation import session
+from lakeplan.simulation import spark
 from lakeplan.simulation.runners import SPARK as SPARK_RUNNER
-from lakeplan.simulation.session import checked_home, parse_java_version, require_java, wrong_java
+from lakeplan.simulation.spark import checked_home, parse_java_version, require_java, wrong_java
 from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
 
-SPARK = session.spark_of_pyspark()
+SPARK = spark.spark_of_pyspark()
 ROOT = Path(__file__).parents[2]
 
 
@@ -125,17 +125,17 @@ class DescribeTheVariable:
         home = str(foreign_spark(tmp_path / "spark", pyspark.__version__))
         monkeypatch.setenv("SPARK_HOME", home)
         caplog.set_level(logging.INFO, logger="lakeplan")
-        with session._spark_environment(None):
+        with spark._spark_environment(None):
             assert os.environ["SPARK_HOME"] == str(SPARK)
         assert caplog.messages == [f"SPARK_HOME={home} is ignored: --spark-home uses it"]
-        with session._spark_environment(home):
+        with spark._spark_environment(home):
             assert os.environ["SPARK_HOME"] == home
         assert os.environ["SPARK_HOME"] == home
 
     def it_is_what_spark_submit_says(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("SPARK_HOME", str(tmp_path))
         monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-        with session._spark_environment(None):
+        with spark._spark_environment(None):
             assert os.environ["SPARK_HOME"] == str(tmp_path)
 
     def it_is_not_needed_beside_the_archive_of_a_distribution(
@@ -144,7 +144,7 @@ class DescribeTheVariable:
         home = foreign_spark(tmp_path / "spark", pyspark.__version__)
         package = home / "python" / "lib" / "pyspark.zip" / "pyspark" / "__init__.py"
         monkeypatch.setattr(pyspark, "__file__", str(package))
-        assert session.spark_of_pyspark() == home
+        assert spark.spark_of_pyspark() == home
 
     @pytest.mark.spark
     def it_does_not_stop_a_run(self, tmp_path: Path) -> None:

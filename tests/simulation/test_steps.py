@@ -82,7 +82,7 @@ def test_it_is_the_same_in_large_pieces(world: World, question: Unkept, runner: 
 def test_it_is_the_same_on_either_runner(
     finely: None, runners: object, world: World, question: Unkept
 ) -> None:
-    with runners.open(0, 0) as (runner, _):  # type: ignore[attr-defined]
+    with runners.open(0) as (runner, _):  # type: ignore[attr-defined]
         check(said_of(runner, world, question), world, question)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.simulation import session, warm
+from lakeplan.simulation import spark, warm
 from lakeplan.simulation.documents import SimulateRequest
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
-from lakeplan.simulation.session import SparkOptions
+from lakeplan.simulation.spark import SparkOptions
 from lakeplan.simulation.verdicts import RULES, RuleSet
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
@@ -39,9 +39,9 @@ def it_says_so_and_leaves_nothing_when_it_fails(
 @pytest.mark.parametrize("there", [True, False])
 def it_uses_an_archive_that_is_there(there: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     archive = tmp_path / "with space" / "spark.jsa"
-    monkeypatch.setattr(session, "archive_path", lambda: archive)
+    monkeypatch.setattr(spark, "archive_path", lambda: archive)
     if there:
         archive.parent.mkdir()
         archive.write_bytes(b"")
-    options = session._settings(SparkOptions(), 1 << 40)["spark.driver.extraJavaOptions"]
-    assert options == (f'"-XX:SharedArchiveFile={archive}"' if there else "")
+    options = spark._settings(SparkOptions())["spark.driver.extraJavaOptions"]
+    assert (f'"-XX:SharedArchiveFile={archive}"' in options) == there

@@ -28,7 +28,7 @@ from tests.golden_marks import PREFIX, active, addresses, mark_request
 from tests.storage_servers import give_workers_the_environment
 
 if TYPE_CHECKING:
-    from lakeplan.simulation.session import SparkOptions
+    from lakeplan.simulation.spark import SparkOptions
 
 pytestmark = [pytest.mark.golden, pytest.mark.spark]
 SWEEP = "_lakeplan/sweeps/golden/"

@@ -69,7 +69,7 @@ def doctor(
 
     def spark() -> str:
         # Imported when asked for, as everywhere: it takes a second.
-        from lakeplan.simulation.session import SparkOptions, check_spark
+        from lakeplan.simulation.spark import SparkOptions, check_spark
 
         return check_spark(SparkOptions(master=master, conf=conf, home=home))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.errors import LakeplanError, SimulationFailed, UsageError
-from lakeplan.simulation import session
+from lakeplan.simulation import spark
 from lakeplan.simulation.impact import LocalOrSpark
 from lakeplan.simulation.runners import AUTO, LOCAL, LOCAL_ENTRIES, SPARK, Runners, choose
 from tests.simulation.namespaces import entry
@@ -65,7 +65,7 @@ def it_takes_what_the_tree_says_only_where_nobody_else_does() -> None:
 
 def it_logs_its_choice_and_why(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="lakeplan")
-    with Runners().open(5, 0) as (runner, choice):
+    with Runners().open(5) as (runner, choice):
         assert (runner.name, choice.name) == (LOCAL, LOCAL)
     assert "runner local: 5 entries are at most 20,000,000" in caplog.messages
 
@@ -77,7 +77,7 @@ def it_fails_rather_than_take_another_runner(
     def fail(*_: object, **__: object) -> None:
         raise SimulationFailed("Java is missing")
 
-    monkeypatch.setattr(session, "open_session", fail)
+    monkeypatch.setattr(spark, "open_session", fail)
     repository = Repository(tmp_path / "ns")
     repository.commit(BEFORE, entry("a", "data/1"))
     found = LocalOrSpark(runners).impact([repository.request()])[repository.key]

@@ -16,8 +16,7 @@ from lakeplan.simulation.exchange import PIECES, Of, Piece, pieces_in, to_batch
 from lakeplan.simulation.impact import LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.runners import SPARK, Runners, Step
-from lakeplan.simulation.session import SparkOptions
-from lakeplan.simulation.spark import SCHEMA, SparkRunner, places, spark_hash
+from lakeplan.simulation.spark import SCHEMA, SparkOptions, SparkRunner, places, spark_hash
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.simulation import ImpactResult
 from tests.simulation.namespaces import entry

@@ -7,49 +7,39 @@ import time
 import pytest
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.simulation import session
-from lakeplan.simulation.session import MAX_SHUFFLE_PARTITIONS, SparkOptions, explained, shuffle_partitions
-
-
-def it_grows_the_shuffle_with_what_is_read() -> None:
-    assert shuffle_partitions(0) == 2
-    assert shuffle_partitions(1 << 30) == 64
-    assert shuffle_partitions(1 << 60) == MAX_SHUFFLE_PARTITIONS
+from lakeplan.simulation import spark
+from lakeplan.simulation.spark import SparkOptions, explained
 
 
 def it_spares_the_second_compiler_where_the_jvm_has_little_to_do() -> None:
-    def java(**more: bool) -> str:
-        return session._settings(SparkOptions(), 1 << 40, **more)["spark.driver.extraJavaOptions"]
-
-    assert "TieredStopAtLevel" in java(light=True)
-    assert "TieredStopAtLevel" not in java()
+    assert "TieredStopAtLevel" in spark._settings(SparkOptions())["spark.driver.extraJavaOptions"]
 
 
 def it_lets_a_person_override_every_setting() -> None:
     options = SparkOptions(master="local[1]", conf={"spark.ui.enabled": "true"})
-    settings = session._settings(options, 0)
+    settings = spark._settings(options)
     assert settings["spark.ui.enabled"] == "true"
     assert settings["spark.master"] == "local[1]"
     assert settings["spark.driver.bindAddress"] == "127.0.0.1"
 
 
 def it_leaves_the_addresses_of_a_cluster_alone() -> None:
-    settings = session._settings(SparkOptions(master="spark://host:7077"), 0)
+    settings = spark._settings(SparkOptions(master="spark://host:7077"))
     assert "spark.driver.bindAddress" not in settings
     assert "spark.driver.memory" not in settings
 
 
 def it_keeps_what_spark_says_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, logger=session.__name__)
+    caplog.set_level(logging.DEBUG, logger=spark.__name__)
     with pytest.raises(SimulationFailed, match="the Spark job stopped: first line") as error, explained():
-        raise session.PySparkException("first line\nat org.apache.spark…")
+        raise spark.PySparkException("first line\nat org.apache.spark…")
     assert "org.apache" in error.value.detail
     assert "org.apache" not in str(error.value)
 
 
 def it_logs_what_spark_prints_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, logger=session.__name__)
-    with session._logged() as stream:
+    caplog.set_level(logging.DEBUG, logger=spark.__name__)
+    with spark._logged() as stream:
         subprocess.run(["printf", r"one\n::error::two\n"], stdout=stream, check=True)
     end = time.monotonic() + 10
     while len(caplog.messages) < 2 and time.monotonic() < end:
