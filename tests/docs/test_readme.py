@@ -42,5 +42,6 @@ def it_documents_every_gate_on_a_page_that_it_links_to(gate):
 
 
 @pytest.mark.parametrize("code", ExitCode)
-def it_documents_every_exit_code(code):
-    assert f"| {int(code)} |" in README
+def it_documents_every_exit_code_on_a_page_that_it_links_to(code):
+    assert "[Commands](docs/commands.md)" in README
+    assert f"| {int(code)} |" in (FOLDER / "docs" / "commands.md").read_text()
