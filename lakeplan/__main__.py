@@ -13,7 +13,7 @@ _HERE = os.path.realpath(os.curdir)
 sys.path[:] = [entry for entry in sys.path if os.path.isabs(entry) and os.path.realpath(entry) != _HERE]
 
 from lakeplan.cli.main import main  # noqa: E402
-from lakeplan.formats.without_pandas import hide_pandas  # noqa: E402
+from lakeplan.values.local import hide_pandas  # noqa: E402
 
 hide_pandas()
 

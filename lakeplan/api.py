@@ -32,9 +32,9 @@ from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import NEVER_EXPIRES, documented_verdict, server_verdict
 from lakeplan.simulation.documents import SimulateDocument, SimulateRequest, simulate_commits
 from lakeplan.simulation.inputs import read_refs_dump
+from lakeplan.simulation.inputs import read_rules as parse_rules
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
-from lakeplan.simulation.verdicts import read_rules as parse_rules
 from lakeplan.stores.open import open_namespace
 from lakeplan.tree.schemas import schema_problem
 from lakeplan.tree.tree import Tree

@@ -90,7 +90,7 @@ def sweep_ports(
     """Everything a sweep command needs; Spark, if it was started, ends with the block. ``verify_cache``: some
     of what is known of other repositories is read again."""
     # Arrow and numpy take long to import: only commands that need them pay for them.
-    from lakeplan.simulation.foreign_cache import open_foreign_cache
+    from lakeplan.simulation.foreign import open_foreign_cache
     from lakeplan.simulation.marking import StepMarker
     from lakeplan.sweep.rounds import PartSweeper
 

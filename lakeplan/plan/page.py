@@ -15,9 +15,9 @@ from lakeplan.values.plan import Horizon, Plan, RepositoryPlan
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.plan_parts import BranchFate
 from lakeplan.values.records import utc_text
-from lakeplan.values.redaction import path_digest
 from lakeplan.values.repository import Branch
 from lakeplan.values.rules import GcRules
+from lakeplan.values.urls import path_digest
 
 Json = dict[str, Any]
 

@@ -33,7 +33,7 @@ from lakeplan.simulation.observing import Addresses, Source, known_as
 from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.ranges import Facts, Holders, collect_ranges
 from lakeplan.simulation.runners import Runners
-from lakeplan.simulation.totals import ObjectClass, Seen
+from lakeplan.simulation.verdicts import ObjectClass, Seen
 from lakeplan.simulation.work import WorkItem
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress

@@ -14,8 +14,7 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.inputs import History, iso, read_history
 from lakeplan.simulation.output import check_target, write_summary, written
-from lakeplan.simulation.totals import BranchTotals, Totals
-from lakeplan.simulation.verdicts import Judged, RuleSet, judge
+from lakeplan.simulation.verdicts import BranchTotals, Judged, RuleSet, Totals, judge
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.desired import PriceRow
 from lakeplan.values.rules import RulesBody

@@ -21,7 +21,7 @@ from lakeplan.simulation.observing import Source
 from lakeplan.simulation.runners import Runner, Step
 from lakeplan.simulation.segments import Manifest, Segment, item_of
 from lakeplan.simulation.steps import Asked, Job, Question, leaves_of, meet, read_bins
-from lakeplan.simulation.totals import ObjectClass, Seen
+from lakeplan.simulation.verdicts import ObjectClass, Seen
 from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, failure, numbered, pack
 from lakeplan.values.simulation import Amount
 

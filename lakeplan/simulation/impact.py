@@ -25,7 +25,7 @@ from lakeplan.simulation.questions import (
 from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
 from lakeplan.simulation.requests import ImpactRequest
 from lakeplan.simulation.runners import Runners
-from lakeplan.simulation.totals import Seen
+from lakeplan.simulation.verdicts import Seen
 from lakeplan.simulation.work import WorkItem
 from lakeplan.values.plan_parts import RECORD_BYTES
 from lakeplan.values.progress import Progress, Silent

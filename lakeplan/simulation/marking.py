@@ -24,7 +24,7 @@ from lakeplan.retention.keep import Keep
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, Piece, from_bytes, pieces_in, to_batch, to_bytes
-from lakeplan.simulation.foreign import ForeignCache, ForeignReader, OpenRunner
+from lakeplan.simulation.foreign import FolderForeignCache, ForeignReader, OpenRunner
 from lakeplan.simulation.inputs import listing_items
 from lakeplan.simulation.listings import candidates, check_none_nested, chosen, is_text, joined
 from lakeplan.simulation.observing import Addresses, Source, list_item
@@ -35,7 +35,7 @@ from lakeplan.simulation.ranges import collect_ranges
 from lakeplan.simulation.requests import ForeignRanges, MarkRequest, RecheckRequest
 from lakeplan.simulation.runners import Runner, Step
 from lakeplan.simulation.sets import Class
-from lakeplan.simulation.totals import Seen
+from lakeplan.simulation.verdicts import Seen
 from lakeplan.simulation.work import (
     FETCH_AHEAD,
     Kind,
@@ -182,7 +182,7 @@ class StepMarker:
         self,
         open_runner: OpenRunner,
         progress: Progress | None = None,
-        cache: ForeignCache | None = None,
+        cache: FolderForeignCache | None = None,
         *,
         verify_cache: bool = False,
     ) -> None:

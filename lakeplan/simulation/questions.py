@@ -15,8 +15,7 @@ from lakeplan.formats.range_arrays import Ints
 from lakeplan.simulation.exchange import Of, to_bytes
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, MAX_PREFIX_DEPTH, NEVER_COMMITTED
 from lakeplan.simulation.sets import Class
-from lakeplan.simulation.totals import Seen
-from lakeplan.simulation.verdicts import RuleSetBits
+from lakeplan.simulation.verdicts import RuleSetBits, Seen
 from lakeplan.values.shown_records import RECORD, object_digests, packed
 from lakeplan.values.simulation import Amount, Transition
 

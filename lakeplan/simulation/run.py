@@ -33,8 +33,7 @@ from lakeplan.simulation.output import OBJECTS, PREFIXES, check_target, write_su
 from lakeplan.simulation.questions import ByPrefix, GoesUnderRules, add_prefixes, goes, rows_of
 from lakeplan.simulation.ranges import Collected, Facts, Holders, collect_ranges, union
 from lakeplan.simulation.runners import Runner, Runners
-from lakeplan.simulation.totals import BranchTotals, ObjectClass, totals_of
-from lakeplan.simulation.verdicts import Judged, bits_of
+from lakeplan.simulation.verdicts import BranchTotals, Judged, ObjectClass, bits_of, totals_of
 from lakeplan.simulation.work import WorkItem
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan.formats.range_arrays import Ints
-from lakeplan.simulation.totals import Seen
+from lakeplan.simulation.verdicts import Seen
 from lakeplan.simulation.work import LISTINGS, Kind
 
 CODES = 8

@@ -27,12 +27,11 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.formats.without_pandas import show_pandas
 from lakeplan.simulation.archive import is_folder, write_code
 from lakeplan.simulation.documents import RunnerVersions
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
 from lakeplan.simulation.runners import SPARK, Batches, Step
-from lakeplan.values.local import SAFE_PATH, find_program, safe_environment, set_environment
+from lakeplan.values.local import SAFE_PATH, find_program, safe_environment, set_environment, show_pandas
 
 _JAVA = {3: (8, 17), 4: (17, None)}
 """By Spark's major version: the first and the last Java that it runs on."""

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import NEVER_EXPIRES, NEVER_KEPT
 from lakeplan.simulation.output import BRANCHES, COMMITS, MAX_NAMES, RULE_SET, Column, writing
-from lakeplan.simulation.totals import BranchTotals
-from lakeplan.simulation.verdicts import Judged
+from lakeplan.simulation.verdicts import BranchTotals, Judged
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TYPES: dict[str, pa.DataType] = {

@@ -1,17 +1,17 @@
-"""Rule sets of one run and the bits that stand for their verdicts."""
+"""Rule sets of one run, the bits that stand for their verdicts, and totals of objects by those bits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from typing import Any
+from enum import IntFlag
 
-from lakeplan.errors import ConfigError
-from lakeplan.limits import parse_json
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keepers import BranchSets, branch_sets
 from lakeplan.retention.rules import DocumentedVerdict, documented_verdict, limit_us, server_verdict
 from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import Amount
 
 RULES, COMPARE = "rules", "compare"
 
@@ -114,79 +114,123 @@ def kept_by_dangling(graph: CommitGraph, rules: GcRules, as_of: datetime, zone: 
     return kept
 
 
-_KEYS = {"default_retention_days", "branches"}
-_BRANCH_KEYS = {"branch_id", "retention_days"}
-_EXAMPLE = 'such as {"default_retention_days": 21, "branches": [{"branch_id": "main", "retention_days": 28}]}'
+class Seen(IntFlag):
+    """Where an address was seen."""
+
+    ENTRY = 1
+    """A commit of the dump holds it: its entry is relative, or full and inside the namespace."""
+    ALIAS = 2
+    """A commit, of any repository, has an address that may mean it: in an unusual spelling, or with the same
+    tail at another URL."""
+    CANDIDATE = 4
+    """An entry whose key may be garbage at all: under ``data/`` or directly at the root."""
+    LISTED = 8
+    """Stored, under a key that may be garbage."""
+    OLD = 16
+    """Stored, and older than the minimum age."""
+    UNCOMMITTED = 32
+    """In the newest run of uncommitted addresses."""
+    ERROR = 64
+    """No address: ``path`` says what could not be read."""
+    HELD = 128
+    """A commit holds it at a path under a prefix that a hold names."""
+    FOREIGN = 256
+    """A commit of another repository holds it, by its full address."""
+    MARKED = 512
+    """A mark that is being swept names it."""
 
 
-def read_rules(data: bytes, *, name: str) -> GcRules:
-    """Rules out of JSON. Any whole number of days is taken, as the server takes it (lakefs/api.md).
-
-    Raises ConfigError that names the file: no JSON, an unknown or doubled key, a wrong type, a doubled
-    branch, no default. A file without rules is refused: with no rules a collector marks every committed
-    object (lakefs/retention.md), and that is never meant.
-    """
-    rules = _parse(data, name)
-    if rules is None or rules == {}:
-        raise ConfigError(
-            "the file holds no rules: without rules a collector marks every committed object",
-            where=name,
-            hint=_EXAMPLE,
-        )
-    if not isinstance(rules, dict):
-        raise _bad("is not a JSON object of GC rules", name)
-    _only(rules, _KEYS, "", name)
-    if "default_retention_days" not in rules:
-        raise _bad("default_retention_days is missing", name)
-    branches: dict[str, int] = {}
-    listed = rules.get("branches")
-    if listed is not None and not isinstance(listed, list):
-        raise _bad("branches is no list", name)
-    for n, item in enumerate(listed or ()):
-        at = f"branches[{n}]"
-        if not isinstance(item, dict):
-            raise _bad(f"{at} is no object", name)
-        _only(item, _BRANCH_KEYS, at, name)
-        branch = item.get("branch_id")
-        if not isinstance(branch, str) or not branch:
-            raise _bad(f"{at}.branch_id is missing or no text", name)
-        if branch in branches:
-            raise _bad(f"{at}: branch {branch} is listed twice", name)
-        branches[branch] = _days(item.get("retention_days"), f"{at}.retention_days", name)
-    return GcRules(_days(rules["default_retention_days"], "default_retention_days", name), branches)
+NOTHING = Amount()
 
 
-def _parse(data: bytes, name: str) -> Any:
-    if not data.strip():
-        return None
-    try:
-        return parse_json(data.decode("utf-8-sig"), pairs=_no_doubles)
-    except ValueError as error:
-        raise _bad(f"is not JSON: {error}", name) from error
+@dataclass(frozen=True)
+class ObjectClass:
+    """``amount``: how many objects, and their bytes. ``holders``: numbers of holder sets."""
+
+    seen: Seen
+    mask: int
+    alias_mask: int
+    holders: tuple[int, ...]
+    amount: Amount
+
+    @property
+    def any_mask(self) -> int:
+        return self.mask | self.alias_mask
+
+    def is_candidate(self, listing: bool) -> bool:
+        wanted = Seen.OLD if listing else Seen.ENTRY | Seen.CANDIDATE
+        return self.seen & wanted == wanted
+
+    def counts(self, listing: bool) -> bool:
+        return bool(self.seen & (Seen.LISTED if listing else Seen.ENTRY))
+
+    @property
+    def is_committed(self) -> bool:
+        return bool(self.seen & (Seen.ENTRY | Seen.ALIAS))
 
 
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {key!r} stands twice in one object")
-        found[key] = value
-    return found
+@dataclass
+class Totals:
+    """Of one rule set. Everything that counts is in exactly one of: ``expired``, ``never_committed``,
+    ``kept_by_commits``, ``kept_uncommitted``, ``kept_young``, ``kept_elsewhere`` (no collector lists
+    such a key)."""
+
+    expired: Amount = NOTHING
+    never_committed: Amount = NOTHING
+    at_risk: Amount = NOTHING
+    kept_by_commits: Amount = NOTHING
+    kept_uncommitted: Amount = NOTHING
+    kept_young: Amount = NOTHING
+    kept_elsewhere: Amount = NOTHING
+    protected_by_alias: Amount = NOTHING
+    missing: Amount = NOTHING
+
+    @property
+    def goes(self) -> Amount:
+        return self.expired + self.never_committed
+
+    @property
+    def kept(self) -> Amount:
+        return self.kept_by_commits + self.kept_uncommitted + self.kept_young + self.kept_elsewhere
 
 
-def _only(found: dict[str, Any], known: set[str], at: str, name: str) -> None:
-    unknown = sorted(set(found) - known)
-    if unknown:
-        raise _bad(f"unknown key {(at + '.' if at else '') + unknown[0]!r}", name)
+def totals_of(classes: Iterable[ObjectClass], bits: RuleSetBits, *, listing: bool) -> Totals:
+    """The figures of one rule set. ``missing``: a kept commit holds it, and it is not stored."""
+    totals = Totals()
+    for each in classes:
+        kept = bool(each.any_mask & bits.server)
+        if listing and not each.counts(listing):
+            if each.mask & bits.server and each.seen & Seen.CANDIDATE:
+                totals.missing += each.amount
+            continue
+        if not each.counts(listing):
+            continue
+        if kept:
+            totals.kept_by_commits += each.amount
+            if not each.mask & bits.server:
+                totals.protected_by_alias += each.amount
+        elif each.seen & Seen.UNCOMMITTED:
+            totals.kept_uncommitted += each.amount
+        elif not each.is_candidate(listing):
+            if listing:
+                totals.kept_young += each.amount
+            else:
+                totals.kept_elsewhere += each.amount
+        else:
+            if each.is_committed:
+                totals.expired += each.amount
+            else:
+                totals.never_committed += each.amount
+            if each.any_mask & bits.documented:
+                totals.at_risk += each.amount
+    return totals
 
 
-def _days(value: Any, at: str, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _bad(f"{at} is not a whole number", name)
-    if not -(2**31) <= value < 2**31:
-        raise _bad(f"{at} does not fit the server's 32 bits", name)
-    return value
+@dataclass(frozen=True)
+class BranchTotals:
+    """In the order of the branches: what each holds, and what it alone holds."""
 
-
-def _bad(message: str, name: str) -> ConfigError:
-    return ConfigError(message, where=name, hint=_EXAMPLE)
+    objects: list[int] = field(default_factory=list)
+    size_bytes: list[int] = field(default_factory=list)
+    exclusive_objects: list[int] = field(default_factory=list)
+    exclusive_bytes: list[int] = field(default_factory=list)

@@ -7,7 +7,9 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from lakeplan.errors import LakeplanError, UsageError
@@ -165,3 +167,20 @@ def relative_settings(environ: Mapping[str, str]) -> list[str]:
     folders = [name for name in _FOLDERS if environ.get(name) and not os.path.isabs(environ[name])]
     programs = [n for n in _PROGRAMS if os.sep in environ.get(n, "") and not os.path.isabs(environ[n])]
     return folders + programs
+
+
+class _Hidden:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is hidden: this process needs none", name=name)
+        return None
+
+
+def hide_pandas() -> None:
+    """For a process of one command: others may want tables of pyarrow as data frames."""
+    sys.meta_path.insert(0, _Hidden)
+
+
+def show_pandas() -> None:
+    sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not _Hidden]

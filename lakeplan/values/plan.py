@@ -13,10 +13,10 @@ from enum import Enum
 
 from lakeplan.values.desired import Price, Safety
 from lakeplan.values.plan_parts import BESIDE, BranchesPlan, ObjectRulesPlan, PoliciesPlan, Shown
-from lakeplan.values.redaction import path_digest
 from lakeplan.values.rules import Action, GcRules, etag_of
 from lakeplan.values.simulation import Choice
 from lakeplan.values.sweep import Hold, SweepSettings
+from lakeplan.values.urls import path_digest
 
 PLAN_FORMAT = "lakeplan.plan/v1"
 

@@ -10,6 +10,7 @@ The errors name the fault and never repeat the URL: it may hold a password or a 
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import re
 from collections.abc import Container, Iterable
@@ -260,3 +261,28 @@ def _character(character: str) -> str:
     if not character.isprintable():
         return "a control character"
     return "a character that is not ASCII" if not character.isascii() else f"the character {character!r}"
+
+
+MARK = "path-"
+_DIGEST = re.compile(rf"{MARK}[0-9a-f]{{8}}(?:/[0-9a-f]{{8}})*/?")
+
+
+def path_digest(scope: str, path: str) -> str:
+    """``raw/2026/`` as ``path-3f2a91c0/77ab12de/``: a digest a folder, each of the whole path down to it, so
+    that what lies in another still does. ``scope`` is ``server/name``. A URL is one digest."""
+    if "://" in path:
+        return MARK + _short(scope, path)
+    folders = path.split("/")
+    shown = [_short(scope, "/".join(folders[: depth + 1])) for depth in range(len(folders))]
+    if not folders[-1]:
+        shown[-1] = ""  # a prefix still ends in a slash
+    return MARK + "/".join(shown) if path else ""
+
+
+def is_digest(text: str) -> bool:
+    """Whether it is what ``path_digest`` gave."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def _short(scope: str, path: str) -> str:
+    return hashlib.sha256(f"{scope}\0{path}".encode("utf-8", "surrogatepass")).hexdigest()[:8]

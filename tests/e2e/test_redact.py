@@ -11,7 +11,7 @@ import pytest
 
 from lakeplan.cli.main import run
 from lakeplan.tree.schemas import load_schema
-from lakeplan.values.redaction import path_digest
+from lakeplan.values.urls import path_digest
 from tests.openmetrics import samples
 
 KEY = "prod/analytics"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeplan.simulation.foreign_cache import FolderForeignCache
+from lakeplan.simulation.foreign import FolderForeignCache
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import World

@@ -22,10 +22,10 @@ from lakeplan.values.desired import Safety
 from lakeplan.values.plan import Loosening, SweepGuard
 from lakeplan.values.plan_document import dump_plan, load_plan, to_document
 from lakeplan.values.plan_parts import ObjectRulesPlan, SettingChange
-from lakeplan.values.redaction import is_digest, path_digest
 from lakeplan.values.rules import Action
 from lakeplan.values.settings import ObjectRule
 from lakeplan.values.sweep import Hold, SweepSettings
+from lakeplan.values.urls import is_digest, path_digest
 
 KEY = "prod/analytics"
 NAMESPACE = "s3://secret-bucket/lake"

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.simulation import foreign_cache as module
-from lakeplan.simulation.foreign import ForeignFacts
-from lakeplan.simulation.foreign_cache import FolderForeignCache, open_foreign_cache
+from lakeplan.simulation import foreign as module
+from lakeplan.simulation.foreign import FolderForeignCache, ForeignFacts, open_foreign_cache
 
 RANGE, OTHER, META = "a" * 64, "b" * 64, "c" * 64
 FACTS = ForeignFacts({RANGE: b"packed", OTHER: b""}, {META: (RANGE,)})

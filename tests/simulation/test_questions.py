@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from lakeplan.simulation.marking import HeldAgain, Marks
 from lakeplan.simulation.questions import GoesInTransitions, GoesUnderRules, Naming, Nothing
 from lakeplan.simulation.sets import CODES, NOWHERE, Class, leaf_of
-from lakeplan.simulation.totals import Seen
-from lakeplan.simulation.verdicts import RuleSetBits
+from lakeplan.simulation.verdicts import RuleSetBits, Seen
 from lakeplan.simulation.work import Kind
 from lakeplan.values.simulation import Transition
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lakeplan.errors import ConfigError
-from lakeplan.simulation.verdicts import read_rules
+from lakeplan.simulation.inputs import read_rules
 from lakeplan.values.rules import GcRules
 
 

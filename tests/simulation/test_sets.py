@@ -19,7 +19,7 @@ from lakeplan.simulation.sets import (
     by_pairs,
     leaf_of,
 )
-from lakeplan.simulation.totals import Seen
+from lakeplan.simulation.verdicts import Seen
 from lakeplan.simulation.work import Kind
 
 leaves = st.lists(st.integers(0, 9), max_size=6)

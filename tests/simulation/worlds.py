@@ -19,7 +19,7 @@ from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.runners import Runner
 from lakeplan.simulation.sets import Class
-from lakeplan.simulation.totals import Seen
+from lakeplan.simulation.verdicts import Seen
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.values.objects import AddressType, Entry, StoredObject
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.simulation.foreign_cache import FolderForeignCache
+from lakeplan.simulation.foreign import FolderForeignCache
 from lakeplan.simulation.marking import StepMarker
 from lakeplan.simulation.runners import Runners
 from lakeplan.sweep import mark as module

@@ -37,7 +37,7 @@ from lakeplan.tree.schemas import load_schema
 from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.progress import Progress
-from lakeplan.values.redaction import is_digest
+from lakeplan.values.urls import is_digest
 
 if TYPE_CHECKING:
     from lakeplan.simulation.curve import CurveInput, CurveRequest
