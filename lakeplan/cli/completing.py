@@ -11,6 +11,7 @@ import typer
 
 from lakeplan.errors import LakeplanError, RepositoryNotFound, UsageError
 from lakeplan.retention.patterns import names_repository
+from lakeplan.values.gates import GATES
 
 if TYPE_CHECKING:
     from lakeplan.lakefs.protocols import LakeFSReader
@@ -34,6 +35,12 @@ def targets(context: typer.Context) -> list[str]:
     tree = _tree(context)
     globs = [] if tree is None else [entry.name for entry in tree.entries if entry.is_glob]
     return [*repositories(context), *sorted(set(globs))]
+
+
+def allowable(context: typer.Context) -> list[str]:
+    """What ``--allow`` may name: gates, and gates of one repository."""
+    gates = [gate.name for gate in GATES.values() if gate.allow]
+    return [*gates, *(f"{repository}={gate}" for repository in repositories(context) for gate in gates)]
 
 
 def servers(context: typer.Context) -> list[str]:

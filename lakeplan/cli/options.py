@@ -259,27 +259,31 @@ def runners(
 Running = Annotated[Runners, Options(runners)]
 
 
-def gate_names() -> list[str]:
-    return list(GATES)
+_IN_THE_TREE = "Add the gate to overrides in the tree and have the change reviewed."
+
+
+def _allow_option(text: str) -> Any:
+    return typer.Option(
+        "--allow", help=text, metavar="[REPOSITORY=]GATE", autocompletion=completing.allowable
+    )
 
 
 AllowHere = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow",
-        help="Override this gate. Needs a terminal. Name the repository when the gate affects several."
-        " Repeatable.",
-        metavar="[REPOSITORY=]GATE",
-        autocompletion=gate_names,
+    _allow_option(
+        "Override this gate. Needs a terminal. Name the repository when the gate affects several. Repeatable."
     ),
 ]
-"""Of commands that write. ``lakeplan plan`` has its own, which only previews."""
+AllowInPreview = Annotated[
+    list[str] | None,
+    _allow_option("Preview the plan with this gate overridden. Has no effect on apply. Repeatable."),
+]
 
 
-def check_gate_names(names: Sequence[str] | None) -> frozenset[str]:
+def _check_allowed(allow: Sequence[str] | None) -> frozenset[str]:
     """The gates to override, each as it was given. Raises UsageError on a name that is no gate, with the
-    nearest one."""
-    for given in names or ():
+    nearest one. Whether the repositories are in the run is for the command to check."""
+    for given in allow or ():
         repository, separator, name = given.rpartition("=")
         if separator and not repository:
             raise UsageError(f"--allow {given!r} names no repository", hint=f"Write --allow {name}")
@@ -287,17 +291,23 @@ def check_gate_names(names: Sequence[str] | None) -> frozenset[str]:
             near = difflib.get_close_matches(name, GATES, n=1)
             meant = f"Did you mean {near[0]}? " if near else ""
             raise UsageError(f"unknown gate {name!r}", hint=f"{meant}The gates are {', '.join(GATES)}.")
-    return frozenset(names or ())
+        if not GATES[name].allow:
+            raise UsageError(f"--allow cannot override the gate {name}", hint=_IN_THE_TREE)
+    return frozenset(allow or ())
+
+
+def _allowed_in_preview(allow: AllowInPreview = None) -> frozenset[str]:
+    return _check_allowed(allow)
 
 
 def _allowed_here(allow: AllowHere = None) -> frozenset[str]:
-    allowed = check_gate_names(allow)
+    allowed = _check_allowed(allow)
     if allowed and not sys.stdin.isatty():
-        raise UsageError(
-            "--allow works only at a terminal",
-            hint="Add the gate to overrides in the tree and have the change reviewed.",
-        )
+        raise UsageError("--allow works only at a terminal", hint=_IN_THE_TREE)
     return allowed
 
 
+AllowedInPreview = Annotated[frozenset[str], Options(_allowed_in_preview)]
+"""``--allow`` of commands that only plan."""
 AllowedHere = Annotated[frozenset[str], Options(_allowed_here)]
+"""``--allow`` of commands that write or delete."""

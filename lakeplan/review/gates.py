@@ -55,6 +55,13 @@ class Named(Protocol):
     def key(self) -> str: ...
 
 
+def names_of(key: str) -> tuple[str, ...]:
+    """How ``--allow`` may name a repository (``server/name``), the most exact first. A server that calls a
+    repository ``other/name`` must not have it taken for another server's."""
+    name = key.partition("/")[2]
+    return (key,) if "/" in name else (key, name)
+
+
 @dataclass(frozen=True)
 class Openers:
     """What may override gates: ``--allow`` (``GATE``, or ``REPOSITORY=GATE`` with a repository by its name or
@@ -67,7 +74,7 @@ class Openers:
     def check_named(self, keys: Iterable[str]) -> None:
         """Raises UsageError for an ``--allow`` that names none of these repositories (``server/name``): left
         alone, a misspelt one would read as if the gate could not be overridden."""
-        known = {name: key for key in keys for name in (key, key.partition("/")[2])}
+        known = {name: key for key in keys for name in names_of(key)}
         for flag in sorted(self.allowed):
             named, separator, gate = flag.rpartition("=")
             if not separator or named in known:
@@ -118,7 +125,7 @@ class Openers:
         """The most exact first."""
         if repository is None:
             return (gate,)
-        return (f"{repository.key}={gate}", f"{repository.name}={gate}", gate)
+        return (*(f"{name}={gate}" for name in names_of(repository.key)), gate)
 
     def _covers(self, note: Override, gate: GateResult, repository: Named | None) -> bool:
         if note.expires < self.today:

@@ -19,7 +19,7 @@ from lakeplan.errors import (
 )
 from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix, sweep_prefix
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import Openers, names_of
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
 from lakeplan.stores.protocols import StateReader
@@ -104,7 +104,7 @@ def mark_all(
     tree's. Raises UsageError when none is selected."""
     wanted, failed = select(tree, selection, ports)
     openers.check_named([*(d.key for d in wanted), *failed])
-    _check_allowed(openers.allowed, [d.key for d in wanted])
+    check_allowed(openers.allowed, [d.key for d in wanted])
     report = MarkReport(failed=dict(failed))
     others = cache(lambda server: other_servers(tree.servers[server], tree, ports))
     sites: list[tuple[Site, MarkOptions]] = []
@@ -120,13 +120,16 @@ def mark_all(
     return report
 
 
-def _check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
-    """Raises UsageError for an ``--allow`` that names no repository where several are marked."""
+def check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
+    """Raises UsageError for an ``--allow`` that would override a gate of several repositories at once."""
     for flag in sorted(allowed):
-        if "=" not in flag and len(keys) > 1:
-            flags = " ".join(f"--allow {key}={flag}" for key in keys[:10])
+        named, separator, gate = flag.rpartition("=")
+        meant = [key for key in keys if not separator or named in names_of(key)]
+        if len(meant) > 1:
+            flags = " ".join(f"--allow {key}={gate}" for key in meant[:10])
+            what = f": {named} is on several servers" if separator else " names no repository"
             raise UsageError(
-                f"--allow {flag} names no repository, and {len(keys):,} are selected",
+                f"--allow {flag}{what}, and {len(meant):,} are selected",
                 hint=f"name each one whose gate you mean to override: {flags}",
             )
 

@@ -11,6 +11,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from lakeplan.cli.main import whole_command
+from lakeplan.values.gates import GATES
 
 TREE = """
 apiVersion: lakeplan/v1
@@ -63,6 +64,10 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("lakeplan plan --read", ["--read-only"]),
         ("lakeplan plan --format ma", ["markdown"]),
         ("lakeplan plan --allow tag", ["tag-loss"]),
+        ("lakeplan apply --allow prod/analytics=tag", ["prod/analytics=tag-loss"]),
+        ("lakeplan sweep approve MARK --allow lake=expired-", ["lake=expired-objects", "lake=expired-bytes"]),
+        ("lakeplan sweep mark --allow unread", []),
+        ("lakeplan branches run --allow team", []),
         ("lakeplan plan --server s", ["stage"]),
         ("lakeplan plan --target prod/", ["prod/analytics"]),
         ("lakeplan plan --target team", ["team-*"]),
@@ -74,6 +79,20 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("tree")
 def it_completes(line: str, names: list[str]) -> None:
     assert completed(line) == names
+
+
+@pytest.mark.usefixtures("tree")
+def it_offers_gates_and_gates_of_one_repository() -> None:
+    gates = [gate.name for gate in GATES.values() if gate.allow]
+    offered = completed("lakeplan apply --allow ")
+    assert offered[: len(gates)] == gates
+    named = [f"{name}={gate}" for name in ("lake", "prod/analytics", "stage/analytics") for gate in gates]
+    assert offered[len(gates) :] == named
+
+
+def it_offers_gates_where_the_tree_is_broken(tree: Path) -> None:
+    (tree / "lakeplan.yaml").write_text("servers: [")
+    assert completed("lakeplan apply --allow cl") == ["clear"]
 
 
 def it_completes_names_of_the_tree_that_is_named(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,34 @@ class DescribeTwoRepositories:
         assert world.lakeplan("plan", "--allow", "one=clear", "--allow", "two=clear").code == 0
         assert world.lakeplan("plan", "--allow", "one=cler").code == 64
 
+    def it_records_what_was_allowed_and_an_apply_does_not_count_it(self, world, plan, terminal):
+        flags = ("--allow", "one=clear", "--allow", "prod/two=clear")
+        opened = world.plan_file("opened.json", *flags)
+        assert json.loads(opened.read_text())["allowed"] == ["one=clear", "prod/two=clear"]
+        refused = world.lakeplan("apply", opened)
+        assert refused.code == 4, "what a plan file allows never counts"
+        assert {"prod/one", "prod/two"} <= set(refused.err.replace(":", " ").split())
+        again = world.lakeplan("apply", opened, "--allow", "one=clear")
+        assert again.code == 4, "nor beside another flag"
+        assert world.api.rules("one") == world.api.rules("two") == {"*": 30}
+        applied = world.lakeplan("apply", opened, *flags)
+        assert applied.code == 0, applied.err
+        (recorded,) = world.lakeplan("history", "--format", "json").json["runs"]
+        assert recorded["allowed"] == ["one=clear", "prod/two=clear"]
+
+    def it_does_not_open_the_gate_of_one_for_another_by_an_edited_plan_file(self, world, plan, terminal):
+        def swap(document) -> None:
+            document["allowed"] = ["prod/two=clear", "clear"]
+            for repository in document["repositories"]:
+                for gate in repository["gates"]:
+                    gate.update(scope="prod/one", outcome="allowed", opens_with="--allow prod/one=clear")
+
+        edited(plan, swap)
+        refused = world.lakeplan("apply", plan, "--allow", "prod/one=clear")
+        assert refused.code == 4, refused.err
+        assert "--allow prod/two=clear" in " ".join(refused.err.split())
+        assert world.api.rules("one") == world.api.rules("two") == {"*": 30}
+
     def it_does_not_take_a_repository_of_the_plan_file_for_adopted(self, world):
         world.api.repository("team-a")
         world.write(

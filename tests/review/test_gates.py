@@ -186,6 +186,17 @@ class DescribeAllow:
             ["prod/analytics", "prod/raw"]
         )
 
+    @pytest.mark.parametrize("flag", ["prod/a", "a"])
+    def it_does_not_reach_a_repository_that_another_server_calls_so(self, flag):
+        openers = Openers(frozenset({f"{flag}=expired-objects"}), (), date(2026, 1, 1))
+        imposter = replace(a_plan(horizon(expire=40)), server="evil", name="prod/a")
+        assert outcomes(imposter, openers=openers)["expired-objects"] == "refused"
+        with pytest.raises(UsageError, match="is not among"):
+            openers.check_named(["evil/prod/a"])
+        openers = Openers(frozenset({"evil/prod/a=expired-objects"}), (), date(2026, 1, 1))
+        openers.check_named(["evil/prod/a"])
+        assert outcomes(imposter, openers=openers)["expired-objects"] == "allowed"
+
     def judged(self, *allowed: str, keys=("prod/a", "prod/b")):
         openers = Openers(frozenset(allowed), (), date(2026, 1, 1))
         found = {}

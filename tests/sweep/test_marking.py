@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.errors import UsageError
+from lakeplan.sweep.service import check_allowed
 from lakeplan.values.sweep import MarkClass
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
@@ -339,3 +340,13 @@ def it_needs_a_repository_with_allow_where_several_are_marked(
     world.sweep["max_objects"] = 1
     (mark,) = [mark for mark in world.mark_all().marks if mark.key == "prod/repo1"]
     assert "allowed" in [g.outcome.value for g in mark.gates if g.gate == "sweep-limit"]
+
+
+def it_needs_a_server_with_allow_where_two_have_the_repository() -> None:
+    both = ["prod/repo1", "stage/repo1", "prod/repo2"]
+    with pytest.raises(UsageError, match="repo1 is on several servers, and 2 are selected") as caught:
+        check_allowed(frozenset({"repo1=sweep-limit"}), both)
+    assert "--allow prod/repo1=sweep-limit --allow stage/repo1=sweep-limit" in caught.value.hint
+    assert "repo2" not in caught.value.hint
+    check_allowed(frozenset({"prod/repo1=sweep-limit", "repo2=min-age"}), both)
+    check_allowed(frozenset({"repo1=sweep-limit", "min-age"}), both[:1])

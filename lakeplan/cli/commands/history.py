@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
-from lakeplan.cli.commands.plan import Allow, exit_code_of, plan_against, show_plan
+from lakeplan.cli.commands.plan import exit_code_of, plan_against, show_plan
 from lakeplan.cli.console import say, stderr
 from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
@@ -253,7 +253,7 @@ def rollback(
     no_simulate: Annotated[
         bool, typer.Option("--no-simulate", help="Do not read objects. The impact is then unknown.")
     ] = False,
-    allow: Allow = None,
+    allowed: options.AllowedInPreview,
     redact_paths: options.RedactPaths = False,  # outputs have it: here it only has its place in the help
     outputs: Annotated[Outputs, options.documents("plan")],
     opening: Connecting,
@@ -261,7 +261,6 @@ def rollback(
     cache: Caching,
     quiet: bool,
 ) -> int:
-    allowed = options.check_gate_names(allow)
     session = opening.session(tree, runners=runners, cache=cache)
     state = session.state()
     record = find_change(state, run)

@@ -56,15 +56,6 @@ NewTree = Annotated[
 Simulate = Annotated[
     str, typer.Option("--simulate", help="Repositories to simulate: changed, all or none.", metavar="WHICH")
 ]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow",
-        help="Preview the plan with this gate overridden. Has no effect on apply. Repeatable.",
-        metavar="[REPOSITORY=]GATE",
-        autocompletion=options.gate_names,
-    ),
-]
 
 
 @command(HELP)
@@ -83,7 +74,7 @@ def plan(
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit with 2 when changes are pending.")
     ] = False,
-    allow: Allow = None,
+    allowed: options.AllowedInPreview,
     base: Against = None,
     new_tree: NewTree = False,
     opening: Connecting,
@@ -103,7 +94,7 @@ def plan(
             else options.one_of("--simulate", simulate, get_args(SimulateMode)),
             read_only=read_only,
             backlog=backlog,
-            allowed=options.check_gate_names(allow),
+            allowed=allowed,
             tree_commit=head_of(tree),
             known=known_repositories(session.state()),
             now=now_utc(),
