@@ -123,16 +123,17 @@ def _held_deletions(
 
 
 def _unheeded(desired: DesiredRepository) -> list[str]:
-    """What the tree's ``lifecycle`` block asks for that only lakeplan's own runs heed."""
-    block = desired.resolved.get("lifecycle")
-    if not isinstance(block, Mapping) or not block:
+    """What the tree's ``branch_lifecycle`` asks for that only lakeplan's own runs heed."""
+    block = desired.resolved.get("branch_lifecycle")
+    keys = [key for key in block if key != "policies"] if isinstance(block, Mapping) else []
+    if not keys:
         return []
-    names = ", ".join(f"lifecycle.{key}" for key in block)
-    where = [str(source) for path, source in desired.values.items() if path.startswith("/lifecycle")]
-    place = f"{where[0]}: " if where else ""
+    paths = tuple(f"/branch_lifecycle/{key}" for key in keys)
+    place = next((f"{source}: " for path, source in desired.values.items() if path.startswith(paths)), "")
+    names = ", ".join(f"branch_lifecycle.{key}" for key in keys)
     return [
-        f"{place}{names} {'means' if len(block) == 1 else 'mean'} nothing to the server's own job"
-        " (engine: server): it deletes whatever the policies let go"
+        f"{place}{names} {'has' if len(keys) == 1 else 'have'} no effect with engine: server. The server"
+        " deletes every branch that the policies let expire"
     ]
 
 

@@ -148,13 +148,13 @@ SAFETY = (
     Setting("safety.protected_tags", "protected_tags", ALL_OF_BOTH),
 )
 LIFECYCLE = (
-    Setting("lifecycle.exempt", "exempt", ALL_OF_BOTH),
-    Setting("lifecycle.require_merged", "require_merged", ON),
-    Setting("lifecycle.min_keep", "min_keep", MORE),
-    Setting("lifecycle.keep_with_uncommitted", "keep_with_uncommitted", ON),
-    Setting("lifecycle.keep_with_open_pull_request", "keep_with_open_pull_request", ON),
-    Setting("lifecycle.keep_protected", "keep_protected", ON),
-    Setting("lifecycle.assume_created", "assume_created", one_of("never", "head_commit")),
+    Setting("branch_lifecycle.exempt", "exempt", ALL_OF_BOTH),
+    Setting("branch_lifecycle.require_merged", "require_merged", ON),
+    Setting("branch_lifecycle.min_keep", "min_keep", MORE),
+    Setting("branch_lifecycle.keep_with_uncommitted", "keep_with_uncommitted", ON),
+    Setting("branch_lifecycle.keep_with_open_pull_request", "keep_with_open_pull_request", ON),
+    Setting("branch_lifecycle.keep_protected", "keep_protected", ON),
+    Setting("branch_lifecycle.assume_created", "assume_created", one_of("never", "head_commit")),
 )
 TREE = (
     Setting("bounds.min_retention_days", "min_retention_days", MORE),
@@ -185,6 +185,8 @@ _DAYS = Rule(max, why="a plan simulates a change; a sweep keeps what the server'
 _NAMES = "names what the days are for; a plan expands and simulates it"
 _SIMULATED = "a plan shows every change and what it deletes, and gates judge it"
 _ENTRIES = "decides which settings an entry gets; the resolved settings are compared"
+_POLICY = ("id", "patterns", "max_age", "max_idle_age", "max_inactivity_time", "description", "remove")
+_POLICY_KEYS = ("file", "policies", *(f"policies.{key}" for key in _POLICY))
 _ELSEWHERE = {
     "holds.prefix": neutral(_SAME_HOLD),
     "holds.branch": neutral(_SAME_HOLD),
@@ -200,7 +202,7 @@ _ELSEWHERE = {
     "gc.branches.retention_days": _DAYS,
     "gc.branches.remove": neutral("drops inherited days; a plan simulates the days that are left"),
     "gc.file": neutral("the rules in the file are compared like those in the tree"),
-    "branch_lifecycle": neutral(_SIMULATED),
+    **{f"branch_lifecycle.{key}": neutral(_SIMULATED) for key in _POLICY_KEYS},
     "object_lifecycle": neutral(_SIMULATED),
     "overrides": neutral("new or wider ones are listed one by one (loosening._opened)"),
     "servers": neutral("servers are paired by their endpoints; one that is lost is listed (base_pairs)"),
@@ -357,7 +359,7 @@ def loosened_repository(
     base: DesiredRepository, head: DesiredRepository | None, today: date
 ) -> Iterator[Loosening]:
     """Holds that are dropped or end sooner (not those that are over anyway), and settings of ``sweep`` and
-    ``lifecycle`` that are weaker. ``head`` is None when no entry names the repository any more."""
+    ``branch_lifecycle`` that are weaker. ``head`` is None when no entry names the repository any more."""
     where = str(head.source) if head is not None and head.source else ""
     mine = {(hold.kind, hold.name): hold for hold in all_holds(head.holds if head is not None else ())}
     for hold in all_holds(base.holds):

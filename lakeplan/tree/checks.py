@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -12,7 +13,7 @@ from typing import Any
 from lakeplan import limits
 from lakeplan.retention.keep import prefix_problem
 from lakeplan.retention.patterns import BRANCH_NAMES, is_glob, pattern_problem, why_no_branch, why_no_tag
-from lakeplan.tree.layers import CLEAR, SERVER_BLOCKS
+from lakeplan.tree.layers import CLEAR, RUN_SETTINGS, SERVER_BLOCKS
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
 from lakeplan.values.desired import Source
 from lakeplan.values.sweep import Hold, SweepSettings, Versions
@@ -174,7 +175,6 @@ class SettingsCheck:
             "branch_lifecycle": self.branch_lifecycle,
             "object_lifecycle": self._object_lifecycle,
             "holds": self._holds,
-            "lifecycle": self._lifecycle,
             "sweep": self._sweep,
         }
         for key, check in checks.items():
@@ -204,7 +204,10 @@ class SettingsCheck:
     def branch_lifecycle(self, node: Node, path: NodePath) -> None:
         if not isinstance(node, MapNode):
             return
-        self._alone(node, path, "file")
+        self._alone(node, path, "file", beside=RUN_SETTINGS)
+        for at, pattern in _texts(node, "exempt", path):
+            self._pattern(pattern, at)
+        self._parsed(node, "min_keep", path, parse_count)
         seen: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "policies", path):
             for at, pattern in _texts(item, "patterns", here):
@@ -247,13 +250,6 @@ class SettingsCheck:
         prefix = text_of(node)
         if prefix is not None and (problem := prefix_problem(prefix)):
             self._problems.add(node.source, path, problem)
-
-    def _lifecycle(self, node: Node, path: NodePath) -> None:
-        if not isinstance(node, MapNode):
-            return
-        for at, pattern in _texts(node, "exempt", path):
-            self._pattern(pattern, at)
-        self._parsed(node, "min_keep", path, parse_count)
 
     def _sweep(self, node: Node, path: NodePath) -> None:
         if not isinstance(node, MapNode):
@@ -312,8 +308,10 @@ class SettingsCheck:
             self._problems.add_first(child.source, (*path, key), str(error))
 
     # ---- shape
-    def _alone(self, node: MapNode, path: NodePath, key: str) -> None:
-        if key in node.items and len(node.items) > 1:
+    def _alone(
+        self, node: MapNode, path: NodePath, key: str, *, beside: AbstractSet[str] = frozenset()
+    ) -> None:
+        if key in node.items and node.items.keys() - beside - {key}:
             text = f"`{key}` stands alone: move the other keys into the file, or the file's rules here"
             self._problems.add(node.where(key), (*path, key), text)
 

@@ -8,6 +8,7 @@ from itertools import combinations, groupby
 from lakeplan.retention.patterns import REPOSITORY_NAMES, Budget, is_glob, matches, specificity, witness
 from lakeplan.tree.layers import (
     MAX_PROFILE_DEPTH,
+    POLICIES_BLOCK,
     Directory,
     Entry,
     Layer,
@@ -20,7 +21,6 @@ from lakeplan.tree.layers import (
     touches,
 )
 from lakeplan.tree.policies import (
-    POLICIES_BLOCK,
     check_complete,
     conflict_text,
     describe,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from itertools import combinations, groupby
 from typing import Any
@@ -12,11 +12,17 @@ from typing import Any
 from lakeplan.retention.patterns import is_glob, matches, specificity
 from lakeplan.tree.yaml import ListNode, MapNode, Node, ScalarNode, to_plain
 from lakeplan.values.desired import Source
+from lakeplan.values.settings import LifecycleSettings
 
 SERVER_BLOCKS = ("gc", "branch_lifecycle", "object_lifecycle")
 """Blocks that live on a server, and so can be cleared."""
-BLOCKS = (*SERVER_BLOCKS, "holds", "lifecycle", "sweep")
+BLOCKS = (*SERVER_BLOCKS, "holds", "sweep")
 CLEAR = "clear"
+POLICIES_BLOCK = "branch_lifecycle"
+RUN_SETTINGS = frozenset(field.name for field in fields(LifecycleSettings))
+"""Keys of ``branch_lifecycle`` beside its policies: they are merged on their own, and nothing clears them."""
+CLEARED = {block: (block,) for block in SERVER_BLOCKS} | {POLICIES_BLOCK: (POLICIES_BLOCK, "policies")}
+"""Where the word ``clear`` is, by block."""
 
 
 @dataclass(frozen=True, order=True)
@@ -80,15 +86,21 @@ def make_layer(label: str, source: Source, node: Node, load_file: LoadFile) -> L
         elif key == "owner" and isinstance(child, ScalarNode):
             values[("owner",)] = Value(child.value, child.source)
         elif key in BLOCKS:
-            blocks[key] = node.where(key) if isinstance(node, MapNode) else source
+            if not _has_only_run_settings(key, child):
+                blocks[key] = node.where(key) if isinstance(node, MapNode) else source
             _flatten_block(key, child, values, load_file)
     return Layer(label, source, values, blocks, use)
+
+
+def _has_only_run_settings(block: str, node: Node) -> bool:
+    """Such a block manages no policies."""
+    return block == POLICIES_BLOCK and isinstance(node, MapNode) and node.items.keys() <= RUN_SETTINGS
 
 
 def _flatten_block(block: str, node: Node, values: dict[FlatPath, Value], load_file: LoadFile) -> None:
     if isinstance(node, ScalarNode):
         if node.value == CLEAR and block in SERVER_BLOCKS:
-            values[(block,)] = Value(CLEAR, node.source)
+            values[CLEARED[block]] = Value(CLEAR, node.source)
         return
     if isinstance(node, ListNode):
         if block == "holds":
@@ -97,12 +109,13 @@ def _flatten_block(block: str, node: Node, values: dict[FlatPath, Value], load_f
     reference = node.items.get("file")
     if isinstance(reference, ScalarNode) and block in SERVER_BLOCKS:
         loaded = load_file(block, reference)
-        node = loaded if loaded is not None else MapNode(node.source, {}, {})
+        beside = {key: child for key, child in node.items.items() if key != "file"}
+        node = MapNode(node.source, {**beside, **(loaded.items if loaded is not None else {})}, {})
     for key, child in node.items.items():
         if identities := _LISTS.get((block, key)):
             if isinstance(child, ListNode):
                 _flatten_items((block, key), child, identities, values)
-        elif (block, key) == ("lifecycle", "exempt") and isinstance(child, ListNode):
+        elif (block, key) == (POLICIES_BLOCK, "exempt") and isinstance(child, ListNode):
             # Exemptions add up over layers: what somebody kept from deletion stays kept.
             for item in child.items:
                 if isinstance(item, ScalarNode) and isinstance(item.value, str):
@@ -189,7 +202,7 @@ def _is_name(path: FlatPath) -> bool:
 
 def _drops(path: FlatPath, value: Value) -> bool:
     """Whether a value takes away everything under its path."""
-    return value.value is Removed.REMOVED or (len(path) == 1 and value.value == CLEAR and path[0] in BLOCKS)
+    return value.value is Removed.REMOVED or (value.value == CLEAR and path in CLEARED.values())
 
 
 def merge(groups: Sequence[Sequence[Layer]]) -> Merged:
@@ -244,6 +257,9 @@ def to_document(merged: Merged) -> tuple[dict[str, Any], dict[str, Source]]:
     sources: dict[str, Source] = {}
     document = _plain(tree, "", sources)
     assert isinstance(document, dict)
+    if document.get(POLICIES_BLOCK) == {"policies": CLEAR}:  # as it is written, where nothing is beside it
+        document[POLICIES_BLOCK] = CLEAR
+        sources[f"/{POLICIES_BLOCK}"] = sources.pop(f"/{POLICIES_BLOCK}/policies")
     return document, sources
 
 

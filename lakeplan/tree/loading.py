@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
@@ -26,7 +25,7 @@ from lakeplan.tree.crosscheck import (
 from lakeplan.tree.files import ROOT_FILE, TreeFiles, why_no_state
 from lakeplan.tree.layers import Directory, Entry, Layer, make_layer
 from lakeplan.tree.servers import ServersReader, read_bounds, read_places, read_safety
-from lakeplan.tree.structure import RETIRED, check_structure, nearest, read_overrides
+from lakeplan.tree.structure import check_structure, nearest, read_overrides, with_present_names
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, walk
 from lakeplan.tree.yaml import NodePath as ProblemPath
 from lakeplan.values.desired import Override, Safety, ServerConfig, Source
@@ -149,7 +148,7 @@ class TreeReader:
             self._unreadable = self._unreadable or schema == "repository"
             return None
         if self._is_base and isinstance(node, MapNode):
-            node = replace(node, items={k: v for k, v in node.items.items() if k != RETIRED})
+            node = with_present_names(node)
         self._wrong[file] = check_structure(node, schema, self._problems) | self._files.lost[file]
         return node if isinstance(node, MapNode) else None
 

@@ -9,7 +9,17 @@ from typing import Any
 
 from lakeplan.retention.patterns import safe_spellings, unsafe_class
 from lakeplan.tree.checks import holds, parse_count, parse_duration, sweep_settings
-from lakeplan.tree.layers import CLEAR, Conflict, FlatPath, Item, Merged, Naming, to_document
+from lakeplan.tree.layers import (
+    CLEAR,
+    CLEARED,
+    POLICIES_BLOCK,
+    Conflict,
+    FlatPath,
+    Item,
+    Merged,
+    Naming,
+    to_document,
+)
 from lakeplan.tree.yaml import NodePath, Problems
 from lakeplan.values.desired import (
     BranchRule,
@@ -50,17 +60,13 @@ def object_rules_setting(document: Mapping[str, Any], sources: Mapping[str, Sour
     return ObjectRulesDesired(rules, min(places))
 
 
-POLICIES_BLOCK = "branch_lifecycle"
-
-
 def policies_setting(document: Mapping[str, Any], sources: Mapping[str, Source]) -> PoliciesSetting:
     """The policies of a merged document that ``check_complete`` found nothing wrong with."""
-    block = document.get(POLICIES_BLOCK)
-    if block is None:
+    items, _ = _policies_and_settings(document)
+    if items is None:
         return None
-    if block == CLEAR:
+    if items == CLEAR:
         return Cleared.CLEAR
-    items = block["policies"]
     places = tuple(sources[f"/{POLICIES_BLOCK}/policies/{n}/patterns"] for n in range(len(items)))
     return PoliciesDesired(tuple(_policy(item) for item in items), places, min(places))
 
@@ -79,9 +85,17 @@ def _seconds(text: str | None) -> int | None:
     return None if text is None else parse_duration(text)
 
 
+def _policies_and_settings(document: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The policies of ``branch_lifecycle`` (None, ``clear``, or a list), and its other settings."""
+    block = document.get(POLICIES_BLOCK, {})
+    if block == CLEAR:
+        return CLEAR, {}
+    return block.get("policies"), {key: value for key, value in block.items() if key != "policies"}
+
+
 def lifecycle_settings(document: Mapping[str, Any]) -> LifecycleSettings:
     """The settings, with the defaults of the design where nothing is said."""
-    block = dict(document.get("lifecycle", {}))
+    _, block = _policies_and_settings(document)
     if "exempt" in block:
         block["exempt"] = tuple(block["exempt"])
     if "min_keep" in block:
@@ -110,8 +124,16 @@ def why_ambiguous(pattern: str) -> str | None:
 
 
 def config_hash(resolved: Mapping[str, object]) -> str:
-    """SHA-256 (hex) of the canonical JSON of a resolved configuration."""
-    text = json.dumps(resolved, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """SHA-256 (hex) of the canonical JSON of a resolved configuration. The settings of ``branch_lifecycle``
+    are hashed as the block ``lifecycle`` that had them once, so that plans and records from then stay valid.
+    """
+    policies, settings = _policies_and_settings(resolved)
+    hashed = {key: value for key, value in resolved.items() if key != POLICIES_BLOCK}
+    if policies is not None:
+        hashed[POLICIES_BLOCK] = policies if policies == CLEAR else {"policies": policies}
+    if settings:
+        hashed["lifecycle"] = settings
+    text = json.dumps(hashed, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -172,7 +194,7 @@ def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
         for path, value in values.items():
             if path[:2] == (block, key) and len(path) == 4 and isinstance(path[2], Item):
                 items.setdefault(path[2], {})[str(path[3])] = value.source
-        if block in merged.blocks and (block,) not in values and not items:
+        if block in merged.blocks and CLEARED[block] not in values and not items:
             text = f"{block} resolves without {key}: write `clear` to remove what the server has"
             yield merged.blocks[block], text, (block,)
         for item, fields in items.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import Any, TypeVar
@@ -62,8 +63,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 T = TypeVar("T")
 KEYS = ("repository", "gate", "max", "reason", "expires")
 LAST_DAY = "YYYY-MM-DD"
-RETIRED = "acknowledge"
-"""What the key was called before ``expires`` was required."""
+ACKNOWLEDGE = "acknowledge"
+"""What ``overrides`` was called before ``expires`` was required."""
+LIFECYCLE = "lifecycle"
+"""The block that had the settings of ``branch_lifecycle`` beside its policies."""
 
 
 def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath, Override]]:
@@ -115,6 +118,33 @@ def _scalar(
         # A value of another type: the schema's problem says so.
         pass
     return None
+
+
+def with_present_names(root: MapNode) -> MapNode:
+    """A file of a base tree. Old overrides are left out: without an end they would hold for ever. The block
+    ``lifecycle`` of entries and profiles is read as settings of ``branch_lifecycle``."""
+    items = {key: node for key, node in root.items.items() if key != ACKNOWLEDGE}
+    for key in items.keys() & {"repositories", "profiles"}:
+        blocks = items[key]
+        if isinstance(blocks, MapNode):
+            named = {name: _with_one_block(block) for name, block in blocks.items.items()}
+            items[key] = replace(blocks, items=named)
+    return replace(root, items=items)
+
+
+def _with_one_block(node: Node) -> Node:
+    """Policies that are cleared stay so: no branch goes by them, whatever the settings were."""
+    if not isinstance(node, MapNode) or LIFECYCLE not in node.items:
+        return node
+    items = dict(node.items)
+    settings, policies = items.pop(LIFECYCLE), items.get("branch_lifecycle")
+    if policies is None:
+        items["branch_lifecycle"] = settings
+    elif isinstance(policies, MapNode) and isinstance(settings, MapNode):
+        both = {**policies.items, **settings.items}
+        items["branch_lifecycle"] = replace(policies, items=both, keys={**policies.keys, **settings.keys})
+    keys = {"branch_lifecycle": node.where(LIFECYCLE), **node.keys}
+    return replace(node, items=items, keys=keys)
 
 
 def rewritten(node: Node | None) -> str:
@@ -211,7 +241,11 @@ def _unknown_keys(node: Node, schema: dict[str, Any]) -> Iterator[tuple[Source, 
     if not isinstance(node, MapNode):
         return
     for key in node.items:
-        if key == RETIRED and "overrides" in known:
+        if key == LIFECYCLE and {"gc", "branch_lifecycle"} <= set(known):
+            moved = node.items[key]
+            keys = ", ".join(moved.items) if isinstance(moved, MapNode) and moved.items else "its keys"
+            yield node.where(key), (key,), f"lifecycle is now part of branch_lifecycle: move {keys} there"
+        elif key == ACKNOWLEDGE and "overrides" in known:
             text = (
                 f"acknowledge is now overrides, with a required expires: write {rewritten(node.items[key])}"
             )

@@ -124,8 +124,8 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
     """Reads ``lakeplan.yaml`` in ``root`` and every file it includes.
 
     ``environ`` is where ``${VAR}`` in the settings of servers is read from (``LAKEPLAN_VAR_*`` only).
-    ``is_base``: this is the tree of ``--base``, where the retired key ``acknowledge`` is ignored, so that a
-    change can rename it.
+    ``is_base``: this is the tree of ``--base``, where keys may have their old names (``with_present_names``),
+    so that a change can rename them.
     Raises ConfigError with every problem of the tree, sorted by position; nothing else for any content.
     """
     if not (root / ROOT_FILE).is_file():

@@ -27,7 +27,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class LifecycleSettings:
-    """The ``lifecycle`` block: what keeps lakeplan itself from deleting a branch that a policy lets go.
+    """Settings of ``branch_lifecycle`` that keep lakeplan itself from deleting a branch.
 
     ``exempt`` are globs over branch names. ``require_merged``: only branches whose HEAD the default branch
     reaches. ``min_keep``: so many of the branches that a policy matches stay, the most recently written.

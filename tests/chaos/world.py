@@ -224,8 +224,8 @@ class ChaosWorld(SweepWorld):
         repository: dict[str, Any] = {"sweep": self.sweep}
         repository |= {"holds": self.holds} if self.holds else {}
         repository |= {"gc": self.gc} if self.gc is not None else {}
-        repository |= {"branch_lifecycle": {"policies": self.policies}} if self.policies else {}
-        repository |= {"lifecycle": self.lifecycle} if self.lifecycle else {}
+        branches = {**({"policies": self.policies} if self.policies else {}), **self.lifecycle}
+        repository |= {"branch_lifecycle": branches} if branches else {}
         prod: dict[str, Any] = {"endpoint_url": self.lake.handle.endpoint_url, "storages": storages}
         prod["branch_lifecycle"] = {"engine": "lakeplan"}
         return {

@@ -37,13 +37,12 @@ def lake(world):
 
 
 def tree(world, gc: str = "", lifecycle: str = "", pattern: str = "feature-*") -> None:
-    blocks = "".join(
-        f"    {name}: {block}\n" for name, block in (("gc", gc), ("lifecycle", lifecycle)) if block
-    )
+    settings = f", {lifecycle[1:-1]}" if lifecycle else ""
+    rules = f"    gc: {gc}\n" if gc else ""
     world.write(
         "repositories/analytics.yaml",
         "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    branch_lifecycle:\n"
-        f'      policies: [{{id: quiet, patterns: ["{pattern}"], max_idle_age: 3d}}]\n{blocks}',
+        f'      {{policies: [{{id: quiet, patterns: ["{pattern}"], max_idle_age: 3d}}]{settings}}}\n{rules}',
     )
 
 

@@ -52,11 +52,11 @@ def enterprise(tmp_path: Path, make_world) -> Iterator[object]:
 
 
 def tree(world, lifecycle: str = "", policy: str = QUICK) -> None:
-    settings = f"    lifecycle: {lifecycle}\n" if lifecycle else ""
+    settings = f", {lifecycle[1:-1]}" if lifecycle else ""
     world.write(
         "repositories/analytics.yaml",
-        "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    branch_lifecycle:\n"
-        f"      policies: [{policy}]\n{settings}",
+        "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n"
+        f"    branch_lifecycle: {{policies: [{policy}]{settings}}}\n",
     )
 
 
@@ -125,14 +125,14 @@ class DescribeAPlan:
     )
     def it_warns_that_the_server_s_job_heeds_no_lifecycle_settings(self, enterprise, settings):
         document = enterprise.lakeplan("plan", "--format", "json", "--no-simulate").json
-        assert not any("means nothing" in w for w in document["repositories"][0]["warnings"])
+        assert not any("has no effect" in w for w in document["repositories"][0]["warnings"])
         tree(enterprise, settings)
         (warning,) = enterprise.lakeplan("plan", "--format", "json", "--no-simulate").json["repositories"][0][
             "warnings"
         ]
         name = settings.strip("{").partition(":")[0]
-        assert f"lifecycle.{name} means nothing to the server's own job" in warning
-        assert warning.startswith("repositories/analytics.yaml:6:")
+        assert f"lifecycle.{name} has no effect with engine: server" in warning
+        assert warning.startswith("repositories/analytics.yaml:4:")
 
     def it_takes_the_server_s_job_for_hourly_unless_the_tree_tells_its_schedule(self, enterprise):
         page = " ".join(enterprise.lakeplan("plan", "--no-simulate").out.split())

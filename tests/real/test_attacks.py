@@ -212,7 +212,7 @@ def it_deletes_no_branch_that_a_hold_names_and_no_data_after_the_branch_went(sit
     policy = {"id": "all", "patterns": ["legal"], "max_age": "1s"}
     hold = {"branch": "legal", "reason": "a court"}
     lifecycle = {"assume_created": "head_commit"}
-    site.write(holds=[hold], branch_lifecycle={"policies": [policy]}, lifecycle=lifecycle)
+    site.write(holds=[hold], branch_lifecycle={"policies": [policy], **lifecycle})
     site.command("branches", "run", "--format", "json", allowed=(0, 3, 4))
     assert "legal" in site.lake.branches()
     site.command("sweep", "mark", "--format", "json")  # records what the hold keeps
@@ -276,7 +276,7 @@ def it_makes_no_branch_older_when_its_record_is_lost(site: Site) -> None:
     site.history()
     policy = {"id": "all", "patterns": ["young-*"], "max_age": "14d"}
     lifecycle = {"assume_created": "head_commit"}
-    site.write(branch_lifecycle={"policies": [policy]}, lifecycle=lifecycle)
+    site.write(branch_lifecycle={"policies": [policy], **lifecycle})
     site.command("branches", "run", "--format", "json", allowed=(0, 3))
     site.lake.branch("young-1", site.oldest)
     site.command("branches", "run", "--format", "json", allowed=(0, 3))
@@ -291,7 +291,7 @@ def doomed(site: Site) -> None:
     site.history()
     site.lake.branch("wip-1", site.oldest)
     policy = {"id": "all", "patterns": ["wip-*"], "max_age": "1s"}
-    site.write(branch_lifecycle={"policies": [policy]}, lifecycle={"assume_created": "head_commit"})
+    site.write(branch_lifecycle={"policies": [policy], "assume_created": "head_commit"})
     # the first run of a repository deletes nothing that only an assumption makes old
     site.command("branches", "run", "--format", "json", allowed=(0, 3))
     time.sleep(2)

@@ -65,7 +65,7 @@ def repository(**more: Any) -> DesiredRepository:
 WEAKEST = SweepSettings(
     "lakefs-spark-client", True, "delete", 0, 0, 0, "collect", Versions.ALL, "sample", 99, 99, None, 0
 )
-BLOCKS = ("sweep", "safety", "lifecycle", "bounds", "holds", "gc", "state")
+BLOCKS = ("sweep", "safety", "branch_lifecycle", "bounds", "holds", "gc", "state")
 """Blocks whose settings have an entry each; other blocks have one entry."""
 
 
@@ -139,13 +139,13 @@ def it_never_gives_up_what_is_strictest(settings):
         ("safety.on_tag_loss", "warn", "ignore"),
         ("safety.on_server_divergence", "fail", "ignore"),
         ("safety.protected_tags", ("v*", "w*"), ("v*",)),
-        ("lifecycle.exempt", ("a", "b"), ("a",)),
-        ("lifecycle.require_merged", True, False),
-        ("lifecycle.min_keep", 8, 7),
-        ("lifecycle.keep_with_uncommitted", True, False),
-        ("lifecycle.keep_with_open_pull_request", True, False),
-        ("lifecycle.keep_protected", True, False),
-        ("lifecycle.assume_created", "never", "head_commit"),
+        ("branch_lifecycle.exempt", ("a", "b"), ("a",)),
+        ("branch_lifecycle.require_merged", True, False),
+        ("branch_lifecycle.min_keep", 8, 7),
+        ("branch_lifecycle.keep_with_uncommitted", True, False),
+        ("branch_lifecycle.keep_with_open_pull_request", True, False),
+        ("branch_lifecycle.keep_protected", True, False),
+        ("branch_lifecycle.assume_created", "never", "head_commit"),
         ("bounds.min_retention_days", 8, 7),
         ("bounds.max_retention_days", 7, None),
         ("unmanaged", "warn", "ignore"),

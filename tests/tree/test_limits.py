@@ -52,7 +52,7 @@ class DescribePatterns:
     @pytest.mark.parametrize(
         "settings",
         [
-            "lifecycle: {exempt: [%s]}",
+            "branch_lifecycle: {exempt: [%s]}",
             "holds: [{branch: '%s', reason: r}]",
             "holds: [{tag: '%s', reason: r}]",
             "gc: {default_retention_days: 7, branches: [{pattern: '%s', retention_days: 9}]}",
@@ -74,14 +74,14 @@ class DescribePatterns:
         )
 
     def it_limits_how_many_an_entry_has(self, tmp_path: Path) -> None:
-        text = HEAD + f"repositories: {{lake: {{lifecycle: {{exempt: [{patterns(1_001)}]}}}}}}\n"
+        text = HEAD + f"repositories: {{lake: {{branch_lifecycle: {{exempt: [{patterns(1_001)}]}}}}}}\n"
         assert problem_of(tmp_path, text).endswith("an entry or profile has at most 1,000 patterns")
         text = HEAD + f"safety: {{protected_tags: [{patterns(1_001)}]}}\n"
         assert "safety has at most 1,000 patterns" in problem_of(tmp_path, text)
 
     def it_checks_as_many_as_an_entry_may_have(self, tmp_path: Path) -> None:
         started = time.monotonic()
-        text = HEAD + f"repositories: {{lake: {{lifecycle: {{exempt: [{patterns(1_000)}]}}}}}}\n"
+        text = HEAD + f"repositories: {{lake: {{branch_lifecycle: {{exempt: [{patterns(1_000)}]}}}}}}\n"
         (tmp_path / "lakeplan.yaml").write_text(text)
         load_tree(tmp_path, {})
         assert time.monotonic() - started < 5
@@ -89,7 +89,7 @@ class DescribePatterns:
     def it_limits_how_many_a_tree_has(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(limits, "TREE_GLOBS", 2_500)
         entries = "".join(
-            f"  lake{n}: {{lifecycle: {{exempt: [{patterns(900, 900 * n)}]}}}}\n" for n in range(3)
+            f"  lake{n}: {{branch_lifecycle: {{exempt: [{patterns(900, 900 * n)}]}}}}\n" for n in range(3)
         )
         text = problem_of(tmp_path, HEAD + "repositories:\n" + entries)
         assert text.endswith("a tree has at most 2,500 patterns")

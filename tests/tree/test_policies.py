@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 import pytest
 
+from lakeplan.tree.policies import config_hash
 from lakeplan.values.desired import Cleared, PoliciesDesired
 from lakeplan.values.settings import LifecycleSettings, Policy
 
@@ -46,8 +49,8 @@ def it_tells_absent_from_cleared(tree: Any) -> None:
 def it_reads_lifecycle_settings_with_the_design_s_defaults(tree: Any) -> None:
     assert resolved(tree, "owner: me").lifecycle == LifecycleSettings()
     entry = (
-        "lifecycle: {exempt: [keep-*], require_merged: true, min_keep: 3, keep_with_uncommitted: false,"
-        " assume_created: head_commit}"
+        "branch_lifecycle: {exempt: [keep-*], require_merged: true, min_keep: 3,"
+        " keep_with_uncommitted: false, assume_created: head_commit}"
     )
     assert resolved(tree, entry).lifecycle == LifecycleSettings(
         exempt=("keep-*",),
@@ -56,6 +59,52 @@ def it_reads_lifecycle_settings_with_the_design_s_defaults(tree: Any) -> None:
         keep_with_uncommitted=False,
         assume_created="head_commit",
     )
+
+
+INHERITED = (
+    "profiles: {base: {branch_lifecycle: {exempt: [a], policies: [{id: p, patterns: [x], max_age: 1d}]}}}\n"
+)
+
+
+def it_clears_policies_and_keeps_inherited_settings(tree: Any) -> None:
+    entry = "  team-a: {use: [base], branch_lifecycle: clear}"
+    (found,) = tree.load(root("lakeplan") + INHERITED, entry).resolve("prod", [])
+    assert found.branch_lifecycle is Cleared.CLEAR
+    assert found.lifecycle == LifecycleSettings(exempt=("a",))
+    assert found.resolved["branch_lifecycle"] == {"policies": "clear", "exempt": ["a"]}
+
+
+def it_manages_no_policies_where_a_block_has_only_settings(tree: Any) -> None:
+    (found,) = tree.load(root("none"), "  team-a: {branch_lifecycle: {min_keep: 2}}").resolve("prod", [])
+    assert found.branch_lifecycle is None
+    assert found.lifecycle == LifecycleSettings(min_keep=2)
+
+
+def it_takes_settings_beside_a_file(tree: Any) -> None:
+    files = {"repositories/p.json": '{"policies": [{"id": "p", "patterns": ["x"], "max_age": "1d"}]}'}
+    entry = "  team-a: {branch_lifecycle: {file: p.json, min_keep: 2, exempt: [a]}}"
+    (found,) = tree.load(root("lakeplan"), entry, files).resolve("prod", [])
+    assert [policy.id for policy in found.branch_lifecycle.policies] == ["p"]
+    assert found.lifecycle == LifecycleSettings(min_keep=2, exempt=("a",))
+
+
+@pytest.mark.parametrize(
+    ("now", "before"),
+    [
+        (
+            {"policies": [1], "min_keep": 2},
+            {"branch_lifecycle": {"policies": [1]}, "lifecycle": {"min_keep": 2}},
+        ),
+        ({"policies": "clear", "min_keep": 2}, {"branch_lifecycle": "clear", "lifecycle": {"min_keep": 2}}),
+        ({"min_keep": 2}, {"lifecycle": {"min_keep": 2}}),
+        ({"policies": [1]}, {"branch_lifecycle": {"policies": [1]}}),
+        ("clear", {"branch_lifecycle": "clear"}),
+    ],
+)
+def it_hashes_as_before_the_settings_were_in_one_block(now: Any, before: dict[str, Any]) -> None:
+    text = json.dumps({"owner": "me", **before}, sort_keys=True, separators=(",", ":"))
+    expected = hashlib.sha256(text.encode()).hexdigest()
+    assert config_hash({"owner": "me", "branch_lifecycle": now}) == expected
 
 
 @pytest.mark.parametrize("entry", [POLICY, "branch_lifecycle: clear"])

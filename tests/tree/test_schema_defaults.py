@@ -33,11 +33,12 @@ class DescribeDefaults:
         assert (said.safety, said.bounds) == (plain.safety, plain.bounds)
 
     def it_has_those_of_entries(self, tree: TreeBuilder) -> None:
-        blocks = {name: defaults(ENTRY[name]) for name in ("sweep", "lifecycle")}
-        for name in blocks:
-            assert blocks[name].keys() == ENTRY[name]["properties"].keys()
+        blocks = {name: defaults(ENTRY[name]) for name in ("sweep", "branch_lifecycle")}
+        assert blocks["sweep"].keys() == ENTRY["sweep"]["properties"].keys()
+        of_branches = ENTRY["branch_lifecycle"]["properties"].keys()
+        assert blocks["branch_lifecycle"].keys() == of_branches - {"policies", "file"}
         # an empty list is not written in a tree: it is what an absent key means
-        assert blocks["lifecycle"].pop("exempt") == []
+        assert blocks["branch_lifecycle"].pop("exempt") == []
         (said,) = tree.load(entries=f"  analytics: {json.dumps(blocks)}\n").resolve("prod", {"analytics"})
         (plain,) = tree.load(entries="  analytics: {owner: a}\n").resolve("prod", {"analytics"})
         assert (said.sweep, said.lifecycle) == (plain.sweep, plain.lifecycle)

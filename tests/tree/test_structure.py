@@ -130,8 +130,14 @@ EMPTY_GC = "nothing stands here: write `gc: clear` (in the entry of one exactly 
         (GC % "{pattern: '[!-_a-zA-Z0-9]', retention_days: 4}", "58: gc.branches[0].pattern: the patt"),
         (GC % "{branch_id: a, remove: false}", "71: gc.branches[0].remove: expected true"),
         (GC % "{branch_id: a, retention_days: 4, day: 4}", "82: gc.branches[0].day: unknown key 'd"),
-        ("lifecycle: {require_merged: no}", "33: lifecycle.require_merged: 'no' is text to YAML 1.2"),
-        ("lifecycle: {assume_created: 2026-02-30}", "33: lifecycle.assume_created: expected on"),
+        (
+            "branch_lifecycle: {require_merged: no}",
+            "40: branch_lifecycle.require_merged: 'no' is text",
+        ),
+        (
+            "branch_lifecycle: {assume_created: 2026-02-30}",
+            "40: branch_lifecycle.assume_created: expected",
+        ),
         ("holds: [{prefix: a, branch: b, reason: r}]", "13: holds[0]: a hold has one of"),
         ("holds: [{prefix: a}]", "13: holds[0]: the key reason is missing"),
         ("holds: [{tag: a, reason: r, until: 1.1.2027}]", "40: holds[0].until: expected a date"),

@@ -11,6 +11,7 @@ import pytest
 from lakeplan.tree.tree import load_tree
 from lakeplan.tree.yaml import TreeError
 from lakeplan.values.desired import Cleared, GcDesired, Source
+from lakeplan.values.settings import LifecycleSettings
 from lakeplan.values.sweep import SweepSettings
 
 SMALL = Path(__file__).parent / "trees" / "small"
@@ -54,7 +55,7 @@ class DescribeAWholeTree:
         repository = load_tree(SMALL, {}).resolve("prod", ["team-a-x"])[-1]
         assert repository.values["/gc/default_retention_days"].file == "lakeplan.yaml"
         assert repository.values["/gc/branches/0/retention_days"] == Source(
-            "repositories/analytics.yaml", 23, 45
+            "repositories/analytics.yaml", 28, 45
         )
 
     def it_points_at_nothing_but_values(self) -> None:
@@ -144,12 +145,12 @@ profiles:
     def it_adds_exemptions_up_and_merges_policies_and_holds(self, tree: Any) -> None:
         entries = """
   "*":
-    lifecycle: {exempt: [keep-a]}
-    branch_lifecycle: {policies: [{id: p, patterns: [x], max_age: 7d}]}
+    branch_lifecycle: {exempt: [keep-a], policies: [{id: p, patterns: [x], max_age: 7d}]}
     holds: [{prefix: a/, reason: one}]
   team-a:
-    lifecycle: {exempt: [keep-b]}
-    branch_lifecycle: {policies: [{id: p, max_inactivity_time: 3d}, {id: q, patterns: [y], max_age: 1d}]}
+    branch_lifecycle:
+      exempt: [keep-b]
+      policies: [{id: p, max_inactivity_time: 3d}, {id: q, patterns: [y], max_age: 1d}]
     holds: [{prefix: b/, reason: two}, {prefix: a/, reason: three}]
 """
         loaded = tree.load("", entries)
@@ -158,10 +159,10 @@ profiles:
                 "policies": [
                     {"id": "p", "patterns": ["x"], "max_age": "7d", "max_idle_age": "3d"},
                     {"id": "q", "patterns": ["y"], "max_age": "1d"},
-                ]
+                ],
+                "exempt": ["keep-a", "keep-b"],
             },
             "holds": [{"prefix": "a/", "reason": "three"}, {"prefix": "b/", "reason": "two"}],
-            "lifecycle": {"exempt": ["keep-a", "keep-b"]},
         }
 
     def it_hashes_the_resolved_configuration_and_not_how_it_is_written(self, tree: Any) -> None:
@@ -407,6 +408,31 @@ class DescribeOverrides:
             'overrides: [{repository: data-a, gate: expired-bytes, max: 5TB, reason: "moved, yes",'
             " expires: YYYY-MM-DD}]"
         )
+
+    def it_says_where_the_settings_of_lifecycle_are_now(self, problem: Callable[..., str]) -> None:
+        moved = "lifecycle is now part of branch_lifecycle: move "
+        entries = "  data-a:\n    lifecycle: {exempt: [keep-*], min_keep: 3}"
+        assert problem("", entries).endswith(
+            f":4:5: repositories.data-a.lifecycle: {moved}exempt, min_keep there"
+        )
+        profile = "profiles:\n  std: {lifecycle: {min_keep: 3}}\n"
+        assert f"{moved}min_keep there" in problem(profile, "  data-a: {}")
+
+    @pytest.mark.parametrize("policies", ["", "policies: [{id: p, patterns: [x], max_age: 7d}]"])
+    def it_reads_lifecycle_in_a_base_so_that_a_change_can_rename_it(self, tree: Any, policies: str) -> None:
+        root = (
+            "apiVersion: lakeplan/v1\n"
+            "servers: {prod: {endpoint_url: 'http://x', branch_lifecycle: {engine: lakeplan}}}\n"
+            "profiles: {std: {%s: {exempt: [b]}}}\n"
+        )
+        block = f"branch_lifecycle: {{{policies}}}, " if policies else ""
+        old = f"  data-a: {{use: [std], {block}lifecycle: {{min_keep: 3, exempt: [a]}}}}"
+        (base,) = load_tree(tree.write(root % "lifecycle", old), {}, is_base=True).resolve("prod", {"data-a"})
+        both = ", ".join(filter(None, [policies, "min_keep: 3, exempt: [a]"]))
+        new = f"  data-a: {{use: [std], branch_lifecycle: {{{both}}}}}"
+        (head,) = load_tree(tree.write(root % "branch_lifecycle", new), {}).resolve("prod", {"data-a"})
+        assert base.lifecycle == head.lifecycle == LifecycleSettings(exempt=("a", "b"), min_keep=3)
+        assert base.config_hash == head.config_hash
 
     def it_ignores_the_retired_key_in_a_base_so_that_a_change_can_rename_it(self, tree: Any) -> None:
         root = tree.write("acknowledge: [{repository: data-a, gate: clear, reason: old}]\n", "  data-a: {}")

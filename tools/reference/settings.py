@@ -122,7 +122,7 @@ SECTIONS = (
         "two they have the blocks of [entries](#entries), with the same keys.",
         "repository",
         "profile",
-        without=("gc", "branch_lifecycle", "object_lifecycle", "holds", "lifecycle", "sweep"),
+        without=("gc", "branch_lifecycle", "object_lifecycle", "holds", "sweep"),
     ),
     Section(
         "Overrides",

@@ -27,12 +27,12 @@ class Lake:
         return self.tree / ".lakeplan" / "branches" / "prod" / "analytics.json"
 
     def policies(self, text: str, lifecycle: str = "") -> None:
-        """The tree's entry: these policies, and a ``lifecycle`` block where one is given."""
-        settings = f"    lifecycle: {lifecycle}\n" if lifecycle else ""
+        """The tree's entry: these policies, and settings as they stand beside them."""
+        settings = f", {lifecycle[1:-1]}" if lifecycle else ""
         self.write(
             "repositories/analytics.yaml",
             "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n"
-            f"    branch_lifecycle: {{policies: [{text}]}}\n{settings}",
+            f"    branch_lifecycle: {{policies: [{text}]{settings}}}\n",
         )
 
     def lifecycle(self, command: str, *arguments: str) -> Any:

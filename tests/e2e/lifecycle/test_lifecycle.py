@@ -91,7 +91,7 @@ class DescribeEngines:
         lake.write("lakeplan.yaml", root.replace("engine: lakeplan", "engine: server"))
         result = lake.lakeplan("branches", "run")
         assert result.code == 64
-        assert "engine is lakeplan" in result.err
+        assert "branch_lifecycle.engine: lakeplan" in result.err
 
     def it_does_not_load_policies_without_an_engine(self, lake):
         root = (lake.tree / "lakeplan.yaml").read_text()
@@ -104,7 +104,7 @@ class DescribeEngines:
         monkeypatch.setenv("CI", "true")
         result = lake.lakeplan("branches", "run")
         assert result.code == 64
-        assert "vanish" in result.err
+        assert "would be lost with the runner" in result.err
 
     def it_refuses_bad_schedules_and_odd_pairs_of_options(self, lake):
         assert lake.lakeplan("branches", "run", "--every", "often").code == 64
