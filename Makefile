@@ -60,7 +60,7 @@ fuzz: setup  ## damaged ranges with checksums that match, read by every decoder:
 	$(BIN)/python -m tests.formats.hostile_ranges $(FUZZ_ARGS)
 
 MUTANTS_ARGS ?=
-mutants: .venv-mutants/.installed  ## mutation tests of what decides about deletion: half an hour; MUTANTS_ARGS=core/globs
+mutants: .venv-mutants/.installed  ## mutation tests of what decides about deletion: half an hour; MUTANTS_ARGS=retention/patterns
 	.venv-mutants/bin/python -P tools/mutants.py $(MUTANTS_ARGS)
 .venv-mutants/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv-mutants

@@ -49,10 +49,19 @@ MOST_EQUIVALENT = 3.0
 MODULES = {
     "branches/fates": ["tests/branches/test_verdicts.py", "tests/branches/test_documented.py"],
     "branches/ledger": ["tests/branches/test_ledger.py"],
-    "branches/verdicts": ["tests/branches/test_keepers.py"],
-    "formats/sstable": ["tests/formats/sstable/test_reader.py"],
+    "branches/verdicts": [
+        "tests/branches/test_keepers.py",
+        "tests/branches/test_staged.py",
+        "tests/branches/test_stale.py",
+    ],
+    "formats/sstable": [
+        "tests/formats/sstable/test_reader.py",
+        "tests/formats/sstable/test_writer.py",
+        "tests/formats/sstable/test_checksum.py",
+        "tests/formats/sstable/test_bombs.py",
+    ],
     "formats/sstable_blocks": ["tests/formats/sstable/test_block.py", "tests/formats/sstable/test_reader.py"],
-    "lakefs/transport": ["tests/lakefs/test_faults.py"],
+    "lakefs/transport": ["tests/lakefs/test_faults.py", "tests/lakefs/test_transport.py"],
     "retention/graph": [
         "tests/retention/test_server.py",
         "tests/retention/test_documented.py",
@@ -61,7 +70,7 @@ MODULES = {
     ],
     "retention/keep": ["tests/retention/test_keep.py"],
     "retention/keepers": ["tests/retention/test_keepers.py"],
-    "retention/patterns": ["tests/retention/test_globs.py"],
+    "retention/patterns": ["tests/retention/test_globs.py", "tests/retention/test_patterns.py"],
     "retention/rules": [
         "tests/retention/test_documented.py",
         "tests/retention/test_limits.py",
@@ -70,7 +79,7 @@ MODULES = {
     ],
     "review/ceiling": ["tests/review/test_ceiling.py"],
     "review/gates": ["tests/review/test_gates.py", "tests/review/test_run_gates.py"],
-    "review/strictness": ["tests/review/test_strictness.py"],
+    "review/strictness": ["tests/review/test_strictness.py", "tests/review/test_loosening.py"],
     "state/clocks": ["tests/state/test_clocks.py"],
     "sweep/deleting": [
         "tests/sweep/deleting/test_deleting.py",
@@ -82,8 +91,13 @@ MODULES = {
     "sweep/judge": ["tests/sweep/test_judge.py"],
     "sweep/purge": ["tests/sweep/test_purge.py"],
     "sweep/restore": ["tests/sweep/test_restore.py"],
-    "sweep/rules": ["tests/sweep/test_gates.py", "tests/sweep/test_settling.py"],
-    "sweep/service": ["tests/sweep/test_lost_mark_search.py"],
+    "sweep/rules": [
+        "tests/sweep/test_gates.py",
+        "tests/sweep/test_overlap.py",
+        "tests/sweep/test_pacing.py",
+        "tests/sweep/test_settling.py",
+    ],
+    "sweep/service": ["tests/sweep/test_lost_mark_search.py", "tests/sweep/test_lost_marks.py"],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
 AT_IMPORT = tuple(
@@ -293,7 +307,7 @@ KINDS = ["killed", "survived", "equivalent", "not counted", "not run"]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("modules", nargs="*", help="parts of the names of modules, such as core/globs")
+    parser.add_argument("modules", nargs="*", help="parts of names, such as retention/patterns")
     parser.add_argument("--report", action="store_true", help="do not run; report the last run")
     parser.add_argument("--survivors", action="store_true", help="run only what survived the last run")
     parser.add_argument("--one", help=argparse.SUPPRESS)

@@ -79,3 +79,27 @@ def it_tells_changes_apart_by_path_kind_size_and_number():
     assert len(prints) == 6
     both = (StagedChange("a", "added"), StagedChange("b", "added"))
     assert StagedData(both).fingerprint == StagedData(both[::-1]).fingerprint
+
+
+def it_gives_back_what_it_looked_at():
+    many, nothing = staged(("a", "added"), more=True), StagedData()
+    looks = [
+        (nothing, None, written_at(5)),
+        (nothing, ADDED.fingerprint, written_at(5)),
+        (ADDED, REMOVED.fingerprint, written_at(5)),
+        (ADDED, None, written_at(5)),
+        (ADDED, None, None),
+        (ADDED, None, lambda path: None),
+        (many, None, written_at(5)),
+    ]
+    for data, before, times in looks:
+        assert look_at(data, before, NOW, times).data is data
+
+
+def it_asks_for_the_times_of_objects_that_are_there_only():
+    both = staged(("gone", "removed"), ("here", "added"), ("there", "changed"))
+    times = {"here": written_at(700)("here"), "there": written_at(600)("there")}
+    look = look_at(both, both.fingerprint, NOW, times.__getitem__)
+    assert (look.written, look.staged_at) == (None, 700)
+    known = look_at(REMOVED, REMOVED.fingerprint, NOW, written_at(5))
+    assert (known.written, known.staged_at) == (None, None)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.branches.verdicts import MAX_STALE, StaleBranches, stale_branches
 from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import to_us
+from lakeplan.values.branches import OnlyHere
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import GcRules
-from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, ImpactResult
+from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, ImpactResult, Transition
 from tests.retention.literal import World, literal_documented_walk, literal_server_walk
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -102,6 +105,49 @@ def it_does_not_count_what_a_kept_dangling_commit_holds():
     stale = found_in(commits, rules=GcRules(7))
     (only,) = stale.only_here(answer(stale, {"x": (10, {"old", "dangling"})})).values()
     assert only.size_bytes == 0
+
+
+def it_gives_each_counted_branch_a_bit_of_its_own_and_all_else_that_is_kept_one():
+    commits = {**HISTORY, "past": (70, "a"), "old": (60, "past"), "older": (80, "a")}
+    stale = found_in(commits, {**BRANCHES, "longest": "older"}, rules=GcRules(7))
+    assert stale.names == ("longest", "stale")
+    masks = dict(zip(stale.graph.ids, stale.masks, strict=True))
+    assert masks == {"older": 1, "old": 2, "a": 4, "m": 4, "new": 4, "past": 0}
+    assert stale.metaranges() == {f"r{name}": mask for name, mask in masks.items() if mask}
+    assert stale.transitions() == {"longest": Transition(1, 0b110), "stale": Transition(2, 0b101)}
+    assert stale.only_here(None) == {
+        "longest": OnlyHere(NOW - timedelta(days=80), 1),
+        "stale": OnlyHere(NOW - timedelta(days=60), 1),
+    }
+
+
+def it_has_nothing_of_a_branch_that_holds_nothing_alone():
+    stale = found_in(branches={**BRANCHES, "copy": "old"})
+    idle = NOW - timedelta(days=60)
+    assert stale.only_here(None) == {name: OnlyHere(idle, 0, 0, 0) for name in ("copy", "stale")}
+
+
+def it_takes_a_branch_for_stale_after_exactly_thirty_days():
+    assert found_in({**HISTORY, "new": (30, "a")}).names == ("stale", "fresh")
+    assert found_in({**HISTORY, "new": (29.99, "a")}).names == ("stale",)
+
+
+def it_counts_days_in_the_time_zone_of_the_server():
+    as_of = datetime(2022, 3, 31, 12, tzinfo=UTC)  # in New York clocks went forward on 2022-03-13
+    made = [
+        Commit("m", to_us(as_of), "rm"),
+        Commit("parent", to_us(as_of - timedelta(days=40)), "rp"),
+        Commit("head", to_us(as_of - timedelta(days=21) + timedelta(minutes=30)), "rh", ("parent",)),
+    ]
+    refs = Refs(tuple(made), (Branch("main", "m"), Branch("b", "head")), ())
+
+    def masks(zone: tzinfo) -> dict[str, int]:
+        stale = stale_branches(CommitGraph.from_refs(refs), "main", ["b"], GcRules(21), as_of, zone)
+        assert stale is not None
+        return dict(zip(stale.graph.ids, stale.masks, strict=True))
+
+    assert masks(UTC) == {"m": 2, "parent": 1, "head": 1}
+    assert masks(ZoneInfo("America/New_York")) == {"m": 2, "parent": 0, "head": 1}
 
 
 @st.composite
