@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test lint check quick format docs house bench series chaos fuzz mutants warm clean
+.PHONY: help setup java demo test lint check quick format docs site house bench series chaos fuzz mutants warm clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -80,6 +80,10 @@ format: setup  ## write the format
 
 docs: setup  ## write the pages of docs/ that are made from the program
 	PYTHONPATH=. $(BIN)/python -P -m tools.reference docs
+
+site: setup  ## the documentation as a site with search, in build/site; strict about links
+	@$(BIN)/python -P -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	PYTHONPATH=. $(BIN)/python -P -m tools.site build/site
 
 clean:
 	rm -rf $(VENV) .venv-mutants mutants .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
