@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from azure.core.exceptions import AzureError
 
-from lakeplan.errors import StorageDenied, StorageError, WriteConflict
+from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.azure_changes import BATCH, BLOCK, AzureCopier, AzureDeleter, facts_of, unusable
 from lakeplan.stores.azure_client import AzureClient, AzureReader, find
 from lakeplan.stores.faults import is_missing_object, translate_azure_error
@@ -90,20 +90,8 @@ class AzureStore(AzureReader):
         self._call(key, lambda client: client.upload_blob(name, data, overwrite=True))
 
     def create(self, key: str, data: bytes) -> None:
-        repeated = False
-
-        def note_retry(**_: object) -> None:
-            nonlocal repeated
-            repeated = True
-
-        try:
-            self._client.get().upload_blob(self._name(key), data, overwrite=False, retry_hook=note_retry)
-        except AzureError as error:
-            translated = translate_azure_error(error, self._where(key))
-            # The try before may have been ours and its answer lost: then the record is what we wrote.
-            if isinstance(translated, WriteConflict) and repeated and self.read(key) == data:
-                return
-            raise translated from None
+        self._name(key)
+        self._put(key, data, if_version=None)
 
     def _soft_delete(self) -> bool | None:
         try:

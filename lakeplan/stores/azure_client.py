@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any, TypeVar
 
+from azure.core import MatchConditions
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.exceptions import AzureError
 from azure.core.paging import ItemPaged
@@ -18,9 +19,10 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobPrefix, BlobProperties, BlobServiceClient, ContainerClient
 
 from lakeplan import limits
-from lakeplan.errors import StorageDenied, StorageError
+from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.bounded import azure_session, bounded_pages, in_time, too_large
-from lakeplan.stores.faults import Kind, error_of, translate_azure_error
+from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_azure_error
+from lakeplan.stores.protocols import Versioned
 from lakeplan.stores.urls import AzureLocation, Opened
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.urls import parse_web_url
@@ -33,6 +35,7 @@ RETRIES: dict[str, Any] = {
     "increment_base": 2,
     "random_jitter_range": 1,
 }
+UNCHANGED = MatchConditions.IfNotModified
 Limits = tuple[float | None, float | None, bool]
 LIMITS: dict[str, Any] = {"connection_timeout": 10, "read_timeout": 60}
 
@@ -118,6 +121,49 @@ class AzurePlace(Opened):
             return request(self._client.get())
         except AzureError as error:
             raise translate_azure_error(error, self._where(key)) from None
+
+    def _get(self, key: str) -> Versioned | None:
+        """A record; None when there is none."""
+
+        def download(client: ContainerClient) -> Versioned:
+            found = client.download_blob(self._base + key)
+            return Versioned(found.readall(), str(found.properties.etag))
+
+        try:
+            return self._call(key, download)
+        except StorageError as error:
+            if is_missing_object(error):
+                return None
+            raise
+
+    def _put(self, key: str, data: bytes, *, if_version: str | None) -> str:
+        """Writes a record only if it has this version (None: only if there is none), and returns its ETag.
+        Raises WriteConflict otherwise."""
+        condition: dict[str, Any] = {"overwrite": False}
+        if if_version is not None:
+            condition = {"overwrite": True, "etag": if_version, "match_condition": UNCHANGED}
+        repeated = False
+
+        def note_retry(**_: object) -> None:
+            nonlocal repeated
+            repeated = True
+
+        try:
+            blob = self._client.get().get_blob_client(self._base + key)
+            return str(blob.upload_blob(data, retry_hook=note_retry, **condition)["etag"])
+        except AzureError as error:
+            translated = self._conflict(error, key)
+            if isinstance(translated, WriteConflict) and repeated:
+                # The try before may have been ours and its answer lost: then the record is what we wrote.
+                present = self._get(key)
+                if present is not None and present.data == data:
+                    return present.version
+            raise translated from None
+
+    def _conflict(self, error: AzureError, key: str) -> StorageError:
+        """A condition on a record that is gone has failed, too."""
+        translated = translate_azure_error(error, self._where(key))
+        return error_of(Kind.CONFLICT, self._where(key)) if is_missing_object(translated) else translated
 
 
 def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:

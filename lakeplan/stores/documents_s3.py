@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import secrets
 import threading
-from typing import Any
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan.errors import StorageError, WriteConflict
-from lakeplan.stores.faults import (
-    Kind,
-    check_data,
-    check_key,
-    error_of,
-    is_missing_object,
-    translate_boto_error,
-)
+from lakeplan.stores.faults import check_data, check_key
 from lakeplan.stores.protocols import Versioned
-from lakeplan.stores.s3_client import S3Client, S3Place, was_sent_before
+from lakeplan.stores.s3_client import S3Client, S3Place
 from lakeplan.stores.s3_reader import S3Reader
 from lakeplan.stores.urls import S3Location
 
@@ -70,37 +60,6 @@ class S3State(S3Place):
         check_key(key, self._url)
         self._probe()
         self._put(key, b"", {"IfMatch": if_version})
-
-    def _get(self, key: str) -> Versioned | None:
-        def get(client: Any) -> Versioned:
-            answer = client.get_object(**self._at(key))
-            return Versioned(answer["Body"].read(), str(answer["ETag"]))
-
-        try:
-            return self._call(key, get)
-        except StorageError as error:
-            if is_missing_object(error):
-                return None
-            raise
-
-    def _put(self, key: str, data: bytes, condition: dict[str, str]) -> str:
-        where = self._where(key)
-        try:
-            answer = self._client.get().put_object(**self._at(key), Body=data, **condition)
-            return str(answer["ETag"])
-        except ClientError as error:
-            translated = translate_boto_error(error, where)
-            if is_missing_object(translated):
-                # If-Match on a record that is gone.
-                translated = error_of(Kind.CONFLICT, where)
-            if isinstance(translated, WriteConflict) and was_sent_before(error):
-                # The try before may have been ours and its answer lost: then the record is what we wrote.
-                present = self._get(key)
-                if present is not None and present.data == data:
-                    return present.version
-            raise translated from error
-        except BotoCoreError as error:
-            raise translate_boto_error(error, where) from error
 
     def _probe(self) -> None:
         """One new object, put again under conditions that must fail; once per opened store."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from lakeplan.errors import StorageDenied, StorageError, WriteConflict
+from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.faults import Kind, error_of, is_missing_object, is_unsupported, translate_boto_error
-from lakeplan.stores.s3_client import S3Client, was_sent_before
+from lakeplan.stores.s3_client import S3Client
 from lakeplan.stores.s3_copy import ONE_REQUEST, PART, S3Copier
 from lakeplan.stores.s3_delete import BATCH, S3Deleter
 from lakeplan.stores.s3_reader import S3Reader, facts_of, find
@@ -112,21 +111,11 @@ class S3Store(S3Reader):
             return self._copier.copy(source, target)
 
     def put(self, key: str, data: bytes) -> None:
-        self._put(key, data)
+        self._put(key, data, {})
 
     def create(self, key: str, data: bytes) -> None:
         """With ``If-None-Match: *``, and asks before, for stores that do not know it. Of two that create at
         the same moment one fails only where the store keeps to the condition (AWS, MinIO do)."""
         if not self.is_gone(key):
             raise error_of(Kind.CONFLICT, self._where(key))
-        self._put(key, data, IfNoneMatch="*")
-
-    def _put(self, key: str, data: bytes, **condition: Any) -> None:
-        try:
-            self._client.get().put_object(**self._at(key), Body=data, **condition)
-        except (BotoCoreError, ClientError) as error:
-            translated = translate_boto_error(error, self._where(key))
-            # The try before may have been ours and its answer lost: then the record is what we wrote.
-            if isinstance(translated, WriteConflict) and was_sent_before(error) and self.read(key) == data:
-                return
-            raise translated from error
+        self._put(key, data, {"IfNoneMatch": "*"})

@@ -8,7 +8,7 @@ import hashlib
 import logging
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
@@ -22,9 +22,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader, create_loader
 
+from lakeplan.errors import StorageError, WriteConflict
 from lakeplan.stores.bounded import bound_s3
-from lakeplan.stores.faults import Kind, error_of, translate_boto_error
-from lakeplan.stores.protocols import StoredColumns
+from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_boto_error
+from lakeplan.stores.protocols import StoredColumns, Versioned
 from lakeplan.stores.urls import Opened, S3Location
 
 T = TypeVar("T")
@@ -254,8 +255,40 @@ class S3Place(Opened):
         except (BotoCoreError, ClientError) as error:
             raise translate_boto_error(error, self._where(key)) from error
 
+    def _get(self, key: str) -> Versioned | None:
+        """A record; None when there is none."""
 
-def was_sent_before(error: Any) -> bool:
+        def get(client: Any) -> Versioned:
+            answer = client.get_object(**self._at(key))
+            return Versioned(answer["Body"].read(), str(answer["ETag"]))
+
+        try:
+            return self._call(key, get)
+        except StorageError as error:
+            if is_missing_object(error):
+                return None
+            raise
+
+    def _put(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
+        """Writes a record under a condition, and returns its ETag. Raises WriteConflict when the condition
+        does not hold."""
+        where = self._where(key)
+        try:
+            answer = self._client.get().put_object(**self._at(key), Body=data, **condition)
+            return str(answer["ETag"])
+        except (BotoCoreError, ClientError) as error:
+            translated = translate_boto_error(error, where)
+            if "IfMatch" in condition and is_missing_object(translated):  # the record is gone
+                translated = error_of(Kind.CONFLICT, where)
+            if isinstance(translated, WriteConflict) and _was_sent_before(error):
+                # The try before may have been ours and its answer lost: then the record is what we wrote.
+                present = self._get(key)
+                if present is not None and present.data == data:
+                    return present.version
+            raise translated from error
+
+
+def _was_sent_before(error: Any) -> bool:
     """Whether botocore had tried this request before."""
     return int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) > 0
 
