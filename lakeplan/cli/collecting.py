@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -107,7 +107,6 @@ def show_collector_runs(session: Session, selection: Selection, outputs: Outputs
     """Every collection that a report of any kind tells of. 3 when a repository could not be read."""
     with sweep_ports(session) as ports:
         runs = collector_reports(session.tree, selection, ports)
-    # What reports of any kind tell is shown as they tell it, also with --redact-paths.
     code = ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK
-    replace(outputs, redact=False).emit(runs, render_collector_runs)
+    outputs.emit(runs, render_collector_runs)
     return code

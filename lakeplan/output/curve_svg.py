@@ -16,12 +16,12 @@ from lakeplan.output.text import count, counted, days, moment, safe, size, volum
 
 if TYPE_CHECKING:
     from lakeplan.simulation.documents import (
-        AmountRow,
         CurveDocument,
         CurveRow,
         HorizonRow,
         ServerDaysPoint,
     )
+    from lakeplan.values.simulation import AmountRow
 
 WIDTH, PANEL, HEIGHT = 960, 396, 150
 LEFT, GAP, ROW = 64, 80, 236

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from lakeplan.output import metric_families as f
 from lakeplan.output.metric_families import Exposition, Family, Json, Owners, add_cost, of_repository
+from lakeplan.values.sweep import Outcome
+
+if TYPE_CHECKING:
+    from lakeplan.sweep.documents import MarkListDocument, MarksDocument, SweepDocument
+
+_OUTCOMES: tuple[Outcome, ...] = ("deleted", "saved", "failed", "pending")
 
 
 def plan_metrics(document: Json) -> str:
@@ -19,7 +27,9 @@ def plan_metrics(document: Json) -> str:
     return made.text()
 
 
-def add_refused(made: Exposition, family: Family, gates: list[Json], labels: tuple[str, str, str]) -> None:
+def add_refused(
+    made: Exposition, family: Family, gates: Iterable[Json], labels: tuple[str, str, str]
+) -> None:
     """A sample per gate that refuses."""
     for gate in gates:
         if gate["outcome"] == "refused":
@@ -101,7 +111,7 @@ def _recorded(made: Exposition, recorded: Json) -> None:
         return
     made.at(f.LAST_SWEEP, last["at"], *labels)
     made.add(f.LAST_SWEEP_FINISHED, last["finished"], *labels)
-    for status in ("deleted", "saved", "failed", "pending"):
+    for status in _OUTCOMES:
         made.add(f.LAST_SWEEP_OBJECTS, last[status]["objects"], *labels, status)
         made.add(f.LAST_SWEEP_BYTES, last[status]["size_bytes"], *labels, status)
     made.add(f.RECLAIMED_OBJECTS, recorded["reclaimed"]["objects"], *labels)
@@ -163,7 +173,7 @@ def lifecycle_run_metrics(document: Json, owner_of: Owners) -> str:
     return made.text()
 
 
-def mark_metrics(document: Json, owner_of: Owners) -> str:
+def mark_metrics(document: MarksDocument, owner_of: Owners) -> str:
     """What each mark would take and what it leaves, by class."""
     made = Exposition()
     for mark in document["marks"]:
@@ -182,7 +192,7 @@ def mark_metrics(document: Json, owner_of: Owners) -> str:
     return made.text()
 
 
-def mark_list_metrics(document: Json, owner_of: Owners) -> str:
+def mark_list_metrics(document: MarkListDocument, owner_of: Owners) -> str:
     """How many marks the state knows, approved or not."""
     counts = Counter((mark["repository"], mark["approved"]) for mark in document["marks"])
     made = Exposition()
@@ -191,13 +201,13 @@ def mark_list_metrics(document: Json, owner_of: Owners) -> str:
     return made.text()
 
 
-def sweep_metrics(document: Json, owner_of: Owners) -> str:
+def sweep_metrics(document: SweepDocument, owner_of: Owners) -> str:
     """What became of the objects of one mark."""
     made = Exposition()
     labels = of_repository(document["repository"], owner_of(document["repository"]))
     made.at(f.SWEEP_AT, document["at"], *labels)
     made.add(f.SWEEP_FINISHED, document["finished"], *labels)
-    for status in ("deleted", "saved", "failed", "pending"):
+    for status in _OUTCOMES:
         made.add(f.SWEEP_OBJECTS, document[status]["objects"], *labels, status)
         made.add(f.SWEEP_BYTES, document[status]["size_bytes"], *labels, status)
     made.add(f.SWEEP_BACK, document["came_back"], *labels)

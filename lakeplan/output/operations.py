@@ -14,6 +14,7 @@ from lakeplan.values.settings import SettingKind
 
 if TYPE_CHECKING:
     from lakeplan.doctor.doctor import DoctorDocument
+    from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument
 
 Json = Mapping[str, Any]
 
@@ -248,7 +249,7 @@ def render_doctor(document: DoctorDocument, console: Console) -> None:
     page.labelled(f"Doctor ({document['for']}):", "bold", f"{passed}, {failed}", indent=0)
 
 
-def render_collector_runs(document: Mapping[str, Any], console: Console) -> None:
+def render_collector_runs(document: CollectorRunsDocument, console: Console) -> None:
     page = Page(console)
     for key, runs in document["repositories"].items():
         page.heading(key, "collections")
@@ -271,9 +272,9 @@ def render_collector_runs(document: Mapping[str, Any], console: Console) -> None
         page.line(Cell("FAILED", "bold red"), f" {failure['message']}", indent=2)
 
 
-def _what(run: Mapping[str, Any]) -> str:
+def _what(run: CollectorRunRow) -> str:
     if run["note"]:
-        return str(run["note"])
+        return run["note"]
     if run["success"] is False:
         return "failed"
     return "seen deleted" if run["by"] == "lakeplan" else "marked; it does not say what was deleted"

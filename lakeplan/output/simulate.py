@@ -12,7 +12,6 @@ from lakeplan.output.text import Money, amounts, count, counted, days, duration,
 
 if TYPE_CHECKING:
     from lakeplan.simulation.documents import (
-        AmountRow,
         BranchRow,
         CurveDocument,
         CurveRow,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         SimulateDocument,
     )
     from lakeplan.values.rules import RulesBody
+    from lakeplan.values.simulation import AmountRow
 
 ROWS_SHOWN = 10
 RULES_SHOWN = 5

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
 from lakeplan.output.text import Money, amounts, count, counted, duration, moment, size, volume
-from lakeplan.values.sweep import MarkStage
+from lakeplan.values.sweep import MarkStage, Outcome
 
-Json = Mapping[str, Any]
+if TYPE_CHECKING:
+    from lakeplan.sweep.documents import (
+        AfterApplyDocument,
+        ApprovalDocument,
+        ClassName,
+        MarkDocument,
+        MarkListDocument,
+        MarksDocument,
+        PurgeDocument,
+        RestoreDocument,
+        SweepDocument,
+    )
 
-CLASSES = {
+CLASSES: Mapping[ClassName, tuple[str, str, str]] = {
     "backlog": ("backlog", "expired already before the rules last changed", "red"),
     "newly_expired": ("newly expired", "expired through the last change of the rules", "red"),
     "never_committed": ("never committed", "in no commit, and not staged", "yellow"),
@@ -29,7 +40,7 @@ CLASSES = {
 }
 
 
-def render_marks(document: Json, console: Console, stage: MarkStage = "marked") -> None:
+def render_marks(document: MarksDocument, console: Console, stage: MarkStage = "marked") -> None:
     """Every mark with what it would take and what it leaves, then what to do next. ``stage`` is how far they
     are."""
     page = Page(console)
@@ -58,7 +69,7 @@ _NEXT: Mapping[MarkStage, str] = {
 }
 
 
-def _total(page: Page, document: Json, stage: MarkStage) -> None:
+def _total(page: Page, document: MarksDocument, stage: MarkStage) -> None:
     marks, failed = document["marks"], len(document["failed"])
     total = {key: sum(mark["goes"][key] for mark in marks) for key in ("objects", "size_bytes")}
     title, end = {
@@ -71,7 +82,7 @@ def _total(page: Page, document: Json, stage: MarkStage) -> None:
     page.labelled(title, "bold", text, indent=0)
 
 
-def _mark(page: Page, mark: Json) -> None:
+def _mark(page: Page, mark: MarkDocument) -> None:
     page.heading(f"{mark['server']}/{mark['repository']}", f"mark {mark['mark_id']}")
     collects, cost = mark["settings"]["never_committed"] == "collect", Money.of(mark)
     rows: list[Sequence[str | Cell]] = []
@@ -98,7 +109,7 @@ def _mark(page: Page, mark: Json) -> None:
         page.labelled("blocked:", "bold red", text)
 
 
-def render_mark_list(document: Json, console: Console) -> None:
+def render_mark_list(document: MarkListDocument, console: Console) -> None:
     page = Page(console)
     if not document["marks"]:
         page.line("No mark is recorded. lakeplan sweep mark makes one.")
@@ -111,7 +122,7 @@ def render_mark_list(document: Json, console: Console) -> None:
     page.table(("mark", "repository", "by", "approved"), rows, solid=(0,), indent=0)
 
 
-_OUTCOMES = {
+_OUTCOMES: Mapping[Outcome, Cell] = {
     "deleted": Cell("deleted"),
     "saved": Cell("saved", "green"),
     "failed": Cell("FAILED", "bold red"),
@@ -119,7 +130,7 @@ _OUTCOMES = {
 }
 
 
-def render_approval(document: Json, console: Console) -> None:
+def render_approval(document: ApprovalDocument, console: Console) -> None:
     page = Page(console)
     approved = volume(document, Money.of(document))
     text = f"{approved}, by {document['by']}: {document['reason']}"
@@ -128,7 +139,7 @@ def render_approval(document: Json, console: Console) -> None:
     page.line(f"lakeplan sweep run {document['mark_id']}", indent=2)
 
 
-def render_sweep(document: Json, console: Console) -> None:
+def render_sweep(document: SweepDocument, console: Console) -> None:
     """What became of every object of a mark, why some stayed, and what is not proven."""
     page = Page(console)
     page.heading(document["repository"], f"sweep of mark {document['mark_id']}")
@@ -158,7 +169,7 @@ def render_sweep(document: Json, console: Console) -> None:
         page.line(f"lakeplan sweep run {document['mark_id']} goes on with it", indent=2)
 
 
-def _came_back(page: Page, document: Json) -> None:
+def _came_back(page: Page, document: SweepDocument) -> None:
     """Deleted objects that something holds again."""
     if document["came_back"] is None:
         page.labelled("unknown:", "bold yellow", "whether anything deleted is held again")
@@ -171,18 +182,20 @@ def _came_back(page: Page, document: Json) -> None:
             page.labelled("LOST:", "bold red", f"{back} gone")
 
 
-def _settings_of_the_tree(page: Page, document: Json) -> None:
+def _settings_of_the_tree(page: Page, document: SweepDocument) -> None:
     """Settings that the tree changed since the approval. Summaries of earlier releases do not say."""
     named = []
-    for name in sorted(name for name, of in document.get("settings_from", {}).items() if of == "tree"):
-        value = document["settings"][name]
-        text = duration(value) if name.endswith("_seconds") else value
+    sources = document.get("settings_from") or {}
+    for name, value in sorted(document["settings"].items()):
+        if sources.get(name) != "tree":
+            continue
+        text = duration(value) if isinstance(value, int) and name.endswith("_seconds") else f"{value}"
         named.append(f"sweep.{name.removesuffix('_seconds')} is {text}")
     if named:
         page.labelled("note:", "bold yellow", f"changed since the approval: {', '.join(named)}")
 
 
-def render_after_apply(document: Json, console: Console) -> None:
+def render_after_apply(document: AfterApplyDocument, console: Console) -> None:
     """Marks, then who waits for what, then what was swept."""
     render_marks(document["marked"], console)
     page = Page(console)
@@ -195,7 +208,7 @@ def render_after_apply(document: Json, console: Console) -> None:
         render_sweep(swept, console)
 
 
-def render_restore(document: Json, console: Console) -> None:
+def render_restore(document: RestoreDocument, console: Console) -> None:
     page = Page(console)
     page.heading(document["repository"], f"restored from mark {document['mark_id']}")
     for address, why in document["failures"].items():
@@ -214,7 +227,10 @@ def render_restore(document: Json, console: Console) -> None:
         page.labelled("note:", "bold yellow", text)
 
 
-def render_purge(document: Json, console: Console) -> None:
+_PURGED: tuple[Literal["deleted", "kept", "failed"], ...] = ("deleted", "kept", "failed")
+
+
+def render_purge(document: PurgeDocument, console: Console) -> None:
     page = Page(console)
     found = document["quarantines"]
     if not found and not document["refused"]:
@@ -222,7 +238,7 @@ def render_purge(document: Json, console: Console) -> None:
         page.line(f"No quarantine is older than {older}sweep.quarantine_age. Nothing was deleted.")
         return
     if found:
-        outcomes = ["deleted", *(name for name in ("kept", "failed") if any(q[name] for q in found))]
+        outcomes = [name for name in _PURGED if name == "deleted" or any(q[name] for q in found)]
         rows = [
             (q["repository"], q["mark_id"], moment(q["newest"]), *(count(q[name]) for name in outcomes))
             for q in found
@@ -238,9 +254,8 @@ def render_purge(document: Json, console: Console) -> None:
             page.labelled("stopped:", "bold red", one["problem"])
         if one["needed"]:
             page.line(f"lakeplan sweep restore {one['mark_id']}", indent=2)
-    for one in document["refused"]:
-        page.labelled(
-            "NOT PURGED", "bold red", f"{one['repository']} mark {one['mark_id']}: {one['message']}"
-        )
-        if one["hint"]:
-            page.labelled("hint:", "dim", one["hint"], indent=4)
+    for refused in document["refused"]:
+        why = f"{refused['repository']} mark {refused['mark_id']}: {refused['message']}"
+        page.labelled("NOT PURGED", "bold red", why)
+        if refused["hint"]:
+            page.labelled("hint:", "dim", refused["hint"], indent=4)

@@ -30,7 +30,6 @@ from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.progress import Progress
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Repository
-from lakeplan.values.simulation import Amount
 
 WORKERS = 8
 
@@ -294,8 +293,8 @@ def _recorded(drift: RepositoryDrift) -> dict[str, Any]:
         "failed": drift.failure is not None,
         "last_apply": None if applied is None else {"run_id": applied.run_id, "at": utc_text(applied.at)},
         "last_sweep": None if sweeps is None else _last_sweep(sweeps.last),
-        "quarantined": None if sweeps is None else _amount(sweeps.quarantined),
-        "reclaimed": None if sweeps is None else _amount(sweeps.reclaimed),
+        "quarantined": None if sweeps is None else sweeps.quarantined.to_row(),
+        "reclaimed": None if sweeps is None else sweeps.reclaimed.to_row(),
     }
 
 
@@ -304,9 +303,5 @@ def _last_sweep(last: LastSweep) -> dict[str, Any]:
         "mark_id": last.mark_id,
         "at": utc_text(last.at),
         "finished": last.finished,
-        **{status: _amount(amount) for status, amount in last.amounts.items()},
+        **{status: amount.to_row() for status, amount in last.amounts.items()},
     }
-
-
-def _amount(amount: Amount) -> dict[str, int]:
-    return {"objects": amount.objects, "size_bytes": amount.size_bytes}

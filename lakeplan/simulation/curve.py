@@ -24,7 +24,6 @@ from lakeplan.simulation.documents import (
     CurveRow,
     HorizonRow,
     ServerDaysPoint,
-    amount,
 )
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.inputs import NamespaceMetadata, iso, listing_items, read_history
@@ -272,8 +271,8 @@ def curve_document(
             "entries": read.entries,
             "size_bytes": read.size_bytes,
         },
-        "committed": amount(committed),
-        "never_committed": amount(found.never_committed),
+        "committed": committed.to_row(),
+        "never_committed": found.never_committed.to_row(),
         "curves": curves,
         "horizon": _horizon(request, found.scales[-1], scales.horizon_days),
         "warnings": _warnings(request, graph, read, curves),
@@ -305,19 +304,17 @@ def _curve(request: CurveRequest, scales: Scales, found: Histograms, number: int
         server.append(
             {
                 "days": point.days,
-                **amount(goes),
-                "at_risk": amount(
-                    Amount(goes.objects - documented.objects, goes.size_bytes - documented.size_bytes)
-                ),
+                **goes.to_row(),
+                "at_risk": (goes - documented).to_row(),
             }
         )
     return {
         "branch_id": varied.branch_id,
         "days_now": days_now,
-        "now": amount(goes_at(needed, days_now)),
-        "points": [{"days": days, **amount(goes)} for days, goes in steps],
-        "kept_at_any_days": amount(needed.get(ALWAYS, Amount())),
-        "kept_at_no_days": amount(needed.get(NEVER, Amount())),
+        "now": goes_at(needed, days_now).to_row(),
+        "points": [{"days": days, **goes.to_row()} for days, goes in steps],
+        "kept_at_any_days": needed.get(ALWAYS, Amount()).to_row(),
+        "kept_at_no_days": needed.get(NEVER, Amount()).to_row(),
         "server": server,
     }
 
@@ -344,11 +341,11 @@ def _horizon(request: CurveRequest, left: Mapping[int, Amount], days: int | None
     return {
         "days": days,
         "until": iso(start + days * DAY_US),
-        "gone_now": amount(by_day.get(0, Amount())),
-        "later_or_never": amount(by_day.get(days + 1, Amount())),
-        "total": amount(_sum(each for day, each in by_day.items() if 0 < day <= days)),
+        "gone_now": by_day.get(0, Amount()).to_row(),
+        "later_or_never": by_day.get(days + 1, Amount()).to_row(),
+        "total": _sum(each for day, each in by_day.items() if 0 < day <= days).to_row(),
         "days_with_losses": [
-            {"day": day, "until": iso(start + day * DAY_US), **amount(by_day[day])}
+            {"day": day, "until": iso(start + day * DAY_US), **by_day[day].to_row()}
             for day in sorted(by_day)
             if 0 < day <= days
         ],

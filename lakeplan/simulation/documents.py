@@ -18,7 +18,7 @@ from lakeplan.simulation.verdicts import BranchTotals, Judged, RuleSet, Totals, 
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.desired import PriceRow
 from lakeplan.values.rules import RulesBody
-from lakeplan.values.simulation import Amount, Choice, ChoiceRow
+from lakeplan.values.simulation import AmountRow, Choice, ChoiceRow
 
 if TYPE_CHECKING:
     from lakeplan.simulation.listings import Inventory, StagedRun
@@ -53,11 +53,6 @@ NO_RUN = (
 METADATA_ONLY = "nothing was listed: figures are at most, and the minimum age is not judged"
 MAX_ROWS = 20
 """At most so many prefixes and branches stand in the summary; the tables have all."""
-
-
-class AmountRow(TypedDict):
-    objects: int
-    size_bytes: int
 
 
 class RunnerVersions(TypedDict, total=False):
@@ -339,10 +334,6 @@ def _read(side: ObjectSide) -> ReadRow:
     }
 
 
-def amount(value: Amount) -> AmountRow:
-    return {"objects": value.objects, "size_bytes": value.size_bytes}
-
-
 def _rule_set(graph: CommitGraph, judged: Judged, side: ObjectSide | None) -> RuleSetRow:
     rules = judged.rule_set.rules
     of = side.by_rule_set[judged.rule_set.name] if side else None
@@ -356,7 +347,7 @@ def _rule_set(graph: CommitGraph, judged: Judged, side: ObjectSide | None) -> Ru
             "active_documented": sum(judged.documented.active),
             "at_risk": judged.commits_at_risk,
         },
-        "objects": {f: amount(getattr(of.totals, f)) for f in FIGURES} if of else None,
+        "objects": {f: getattr(of.totals, f).to_row() for f in FIGURES} if of else None,
         "prefixes": of.prefixes if of else None,
         "branches": _branches(judged, of.branches) if of else None,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
+from typing import Final, Literal
 
 from lakeplan.errors import LakeplanError, StorageNotFound, WriteConflict
 from lakeplan.formats.collector import ADDRESSES_A_FILE, UnifiedRun, read_deleted, read_summary
@@ -19,22 +19,20 @@ from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import History
 from lakeplan.state.sweeps import record_sweep
+from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument, SweepDocument
 from lakeplan.sweep.neighbours import official_run
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.sweep.records import deleted
 from lakeplan.sweep.rules import ENGINE
 from lakeplan.sweep.run import SweepEnd
-from lakeplan.sweep.values import settings_document
+from lakeplan.sweep.values import settings_row
 from lakeplan.tree.tree import DesiredTree
-from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.documents import error_rows
 from lakeplan.values.records import utc_text
-from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import SWEEP_FORMAT, Status, Versions
 
-Json = dict[str, Any]
 
-
-def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None = None) -> Json:
+def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None = None) -> SweepDocument:
     """A run's outcome as JSON (``schemas/sweep.v1.json``): what was seen, nothing that was only meant."""
     mark = end.mark
     reasons: dict[str, int] = {}
@@ -50,21 +48,23 @@ def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None 
         "finished": end.finished,
         "closed": end.closed,
         "problem": end.problem,
-        **{status.value: _amount(end.amount(status)) for status in Status},
-        "pending": _amount(end.pending),
+        "deleted": end.amount(Status.DELETED).to_row(),
+        "failed": end.amount(Status.FAILED).to_row(),
+        "saved": end.amount(Status.SAVED).to_row(),
+        "pending": end.pending.to_row(),
         "reasons": dict(sorted(reasons.items())),
         "verified": end.verified,
         "came_back": end.came_back,
         "looks": end.looks,
         "approval": None if end.approval is None else end.approval.to_row(),
         "runner": None if end.runner is None else end.runner.to_row(),
-        "settings": settings_document(end.settings),
+        "settings": settings_row(end.settings),
         "settings_from": _settings_from(end),
         "not_yet_reclaimed": _not_yet(end, facts_versioned),
     }
 
 
-def _settings_from(end: SweepEnd) -> dict[str, str]:
+def _settings_from(end: SweepEnd) -> dict[str, Literal["approval", "mark", "tree"]]:
     """Where each setting comes from: the approval, today's tree where it is another there, or the mark when
     there is no approval."""
     if end.approval is None:
@@ -91,7 +91,7 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
     return "; ".join(notes)
 
 
-def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: str) -> Json:
+def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: str) -> SweepDocument:
     """Writes the summary; when the sweep is finished also the official report. ``run_id`` is a descending
     xid. Returns the document. Raises StorageError: what was deleted is in the parts' records all the same."""
     versioned = site.store.facts().versioned
@@ -100,12 +100,12 @@ def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: st
     deletes = end.mark.settings.mode == "delete"
     # what a record says that the state does not know proves no deletion to anybody else
     if end.stored.recorded and end.finished and end.amount(Status.DELETED).objects and deletes:
-        document["official_run_id"] = _official(site, end, run_id, ports.now())
+        document = {**document, "official_run_id": _official(site, end, run_id, ports.now())}
     data = (json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
     site.store.put(prefix + SUMMARY_FILE, data)
     kept = end.mark.settings.versions is Versions.MARKER and versioned is not False
-    _record(end, ports, run, document, versions_kept=kept)
-    return document
+    note = _record(end, ports, run, document, versions_kept=kept)
+    return {**document, "note": note} if note else document
 
 
 def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
@@ -140,11 +140,13 @@ def _write(site: Site, report: UnifiedRun, number: int, addresses: list[str]) ->
     return number + 1
 
 
-def _record(end: SweepEnd, ports: SweepPorts, run: Run, document: Json, *, versions_kept: bool) -> None:
+def _record(
+    end: SweepEnd, ports: SweepPorts, run: Run, document: SweepDocument, *, versions_kept: bool
+) -> str:
     """One more line of the history, and the figures for drift; losing them loses no safety, so they come
-    last."""
+    last. Why they could not be written; ""."""
     status = "applied" if end.finished and not end.amount(Status.FAILED).objects else "failed"
-    counts = ", ".join(f"{document[s.value]['objects']} {s.value}" for s in Status)
+    counts = ", ".join(f"{end.amount(s).objects} {s.value}" for s in Status)
     history = History(
         ports.state,
         run.run_id,
@@ -168,51 +170,32 @@ def _record(end: SweepEnd, ports: SweepPorts, run: Run, document: Json, *, versi
         )
         record_sweep(ports.state, document, versions_kept=versions_kept)
     except LakeplanError as error:
-        document["note"] = f"the state could not be written: {error}"
+        return f"the state could not be written: {error}"
+    return ""
 
 
-def _amount(amount: Amount) -> dict[str, int]:
-    return {"objects": amount.objects, "size_bytes": amount.size_bytes}
+RUNS_FORMAT: Final = "lakeplan.collector-runs/v1"
 
 
-RUNS_FORMAT = "lakeplan.collector-runs/v1"
-
-
-def collector_reports(tree: DesiredTree, selection: Selection, ports: SweepPorts) -> Json:
-    """Every run of every selected repository. ``objects``: how many addresses a report names, which for
-    lakeFS's jobs is what they marked; null when it does not tell. Raises UsageError when none is selected."""
+def collector_reports(tree: DesiredTree, selection: Selection, ports: SweepPorts) -> CollectorRunsDocument:
+    """Every run of every selected repository. Raises UsageError when none is selected."""
     wanted, failed = select(tree, selection, ports)
-    repositories: dict[str, list[Json]] = {}
+    repositories: dict[str, list[CollectorRunRow]] = {}
     for desired in wanted:
-        found = _runs(desired, tree, ports)
-        if isinstance(found, LakeplanError):
-            failed[desired.key] = found
-        else:
-            repositories[desired.key] = found
-    return {
-        "format": RUNS_FORMAT,
-        "repositories": repositories,
-        "failed": {
-            key: {"message": error.message, "where": error.where, "hint": error.hint}
-            for key, error in failed.items()
-        },
-    }
+        try:
+            repositories[desired.key] = _of_site(open_site(desired, tree, ports))
+        except LakeplanError as error:
+            failed[desired.key] = error
+    return {"format": RUNS_FORMAT, "repositories": repositories, "failed": error_rows(failed)}
 
 
-def _runs(desired: DesiredRepository, tree: DesiredTree, ports: SweepPorts) -> list[Json] | LakeplanError:
-    try:
-        return _of_site(open_site(desired, tree, ports))
-    except LakeplanError as error:
-        return error
-
-
-def _of_site(site: Site) -> list[Json]:
+def _of_site(site: Site) -> list[CollectorRunRow]:
     unified = [_unified(site, _name(prefix)) for prefix in site.store.list_prefixes(UNIFIED_PREFIX)]
     old = [_old(site, prefix) for prefix in site.store.list_prefixes(OLD_RUNS_PREFIX)]
-    return sorted([*unified, *old], key=lambda run: str(run["started"]), reverse=True)
+    return sorted([*unified, *old], key=lambda run: run["started"], reverse=True)
 
 
-def _unified(site: Site, run_id: str) -> Json:
+def _unified(site: Site, run_id: str) -> CollectorRunRow:
     run = UnifiedRun(run_id)
     try:
         data = site.store.read(run.summary_key)
@@ -229,7 +212,7 @@ def _unified(site: Site, run_id: str) -> Json:
     )
 
 
-def _old(site: Site, prefix: str) -> Json:
+def _old(site: Site, prefix: str) -> CollectorRunRow:
     objects = sum(
         len(read_deleted(site.store.read(stored.key), name=f"{site.store.url}/{stored.key}"))
         for stored in site.store.list_objects(prefix)
@@ -247,7 +230,7 @@ def _row(
     started: str = "",
     cutoff: str = "",
     note: str = "",
-) -> Json:
+) -> CollectorRunRow:
     return {
         "run_id": run_id,
         "by": by,

@@ -6,12 +6,12 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from lakeplan.errors import GateRefused, LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
@@ -28,6 +28,7 @@ from lakeplan.formats.namespace import (
 from lakeplan.limits import parse_json
 from lakeplan.review.gates import Openers, Verdict
 from lakeplan.stores.protocols import NamespaceReader, SweepStore
+from lakeplan.sweep.documents import SweepDocument
 from lakeplan.sweep.ports import Neighbour, Site
 from lakeplan.sweep.records import continue_or_abort
 from lakeplan.sweep.rules import overlapping, place_of
@@ -355,7 +356,7 @@ def is_begun(site: Site, prefix: str) -> bool:
     return f"{prefix}begun/" in site.store.list_prefixes(prefix)
 
 
-def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:
+def read_summary(site: Site, mark_id: str) -> SweepDocument | None:
     """What the last run of a mark left behind; None when there is nothing. Raises FormatError."""
     key = sweep_prefix(mark_id) + SUMMARY_FILE
     try:
@@ -364,7 +365,8 @@ def read_summary(site: Site, mark_id: str) -> dict[str, Any] | None:
         return None
     hint = f"restore it, or run `lakeplan sweep run {mark_id}` again, which writes it"
     where = f"{site.store.url}/{key}"
-    return records.read_record(data, _SUMMARY, what="the summary of this sweep", where=where, hint=hint)
+    summary = records.read_record(data, _SUMMARY, what="the summary of this sweep", where=where, hint=hint)
+    return cast("SweepDocument", summary)
 
 
 _OWNER = records.record({"server": records.text, "repository": records.text})
@@ -381,7 +383,11 @@ _SUMMARY = records.record(
         "problem": records.text,
         "settings": records.record({"mode": records.text}),
         "not_yet_reclaimed": records.text,
-    }
+    },
+    {
+        "closed": records.flag,
+        "settings_from": records.map_of(records.exactly("approval", "mark", "tree")),
+    },
 )
 
 
@@ -419,13 +425,13 @@ def _official(store: NamespaceReader, prefix: str, shape: records.Shape) -> dict
     return records.read_record(data, shape, what=what, where=where, hint="restore it, or mark again")
 
 
-def is_over(summary: Mapping[str, Any]) -> bool:
+def is_over(summary: SweepDocument) -> bool:
     """Whether nothing more is deleted: every object has an end, and what of that is held again is known, or
     the sweep was closed."""
-    return bool(summary["finished"]) and (summary["came_back"] is not None or bool(summary.get("closed")))
+    return summary["finished"] and (summary["came_back"] is not None or bool(summary.get("closed")))
 
 
-def may_delete(summary: Mapping[str, Any] | None) -> bool:
+def may_delete(summary: SweepDocument | None) -> bool:
     """Whether ``sweep run`` has something left to delete, or to try again."""
     if summary is None or not is_over(summary):
         return True

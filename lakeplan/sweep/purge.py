@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Final
 
 from lakeplan.errors import GateRefused, LakeplanError, StorageError
 from lakeplan.formats.marks import read_part
@@ -23,6 +23,7 @@ from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.state.clocks import Clocks
 from lakeplan.state.sweeps import record_purge
+from lakeplan.sweep.documents import PurgedRow
 from lakeplan.sweep.inspection import needed_now
 from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.neighbours import check_site, is_over, read_summary
@@ -36,7 +37,7 @@ from lakeplan.values.records import utc_text
 from lakeplan.values.simulation import Amount
 
 _log = logging.getLogger(__name__)
-PURGE_FORMAT = "lakeplan.purge/v1"
+PURGE_FORMAT: Final = "lakeplan.purge/v1"
 COPIES_AT_ONCE = 50_000
 """Copies that are checked and deleted together."""
 KEEP = timedelta(minutes=1)
@@ -76,7 +77,7 @@ def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
     return sorted(found, key=lambda quarantine: quarantine.newest)
 
 
-def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> dict[str, Any]:
+def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> PurgedRow:
     """Deletes the copies of one quarantine that nothing needs, and says what became of all of them, as the
     store shows it. Copies stay that were written after ``older_than``, or less than
     ``sweep.quarantine_age`` ago.

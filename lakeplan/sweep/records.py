@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from lakeplan.errors import FormatError, LakeplanError, StalePlan, StorageNotFound, UsageError
 from lakeplan.formats.marks import end_of, read_deleted
@@ -52,22 +51,24 @@ def repository_of(state: StateReader, mark_id: str) -> str:
             hint="run `lakeplan sweep list` to list the marks that it knows; if the state was lost, run"
             f" `lakeplan sweep abort {mark_id}` or `lakeplan sweep restore {mark_id}`, then mark again",
         )
-    return str(index["repository"])
+    return index.repository
 
 
-_INDEX = records.record(
-    {
-        "repository": records.text,
-        "digest": records.text,
-        "marked_at": records.text,
-        "by": records.text,
-    }
-)
+@dataclass(frozen=True)
+class MarkIndex:
+    """What the state knows of a mark. ``digest`` is of the mark's bytes, ``marked_at`` ISO 8601."""
+
+    repository: str
+    digest: str
+    marked_at: str
+    by: str
 
 
-def read_mark_index(state: StateReader, mark_id: str) -> dict[str, Any] | None:
-    """What the state knows of a mark: ``repository``, ``digest``, ``marked_at``, ``by``; None for an unknown
-    one. Raises FormatError."""
+_INDEX = records.record(dict.fromkeys(("repository", "digest", "marked_at", "by"), records.text))
+
+
+def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
+    """None for an unknown mark. Raises FormatError."""
     key = mark_index_key(mark_id)
     found = state.read(key)
     if found is None:
@@ -76,14 +77,15 @@ def read_mark_index(state: StateReader, mark_id: str) -> dict[str, Any] | None:
         f"restore it; or move it away: `lakeplan sweep abort {mark_id}` and"
         f" `lakeplan sweep restore {mark_id}` then go by the record in the namespace"
     )
-    return records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
+    record = records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
+    return MarkIndex(record["repository"], record["digest"], record["marked_at"], record["by"])
 
 
 def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
     """Raises StorageNotFound, FormatError; StalePlan for a mark that is not the one that was written, or
     whose figures are not those of its parts."""
     index = read_mark_index(state, mark_id)
-    stored = read_stored(site.store, mark_id, digest=None if index is None else index["digest"])
+    stored = read_stored(site.store, mark_id, digest=None if index is None else index.digest)
     mark, where = stored.mark, _where(site.store, mark_id)
     if index is None:
         raise StalePlan(

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
+
+import pyarrow as pa
 
 from lakeplan.errors import (
     FormatError,
@@ -20,6 +22,7 @@ from lakeplan.formats.marks import MARK_COLUMNS, read_part
 from lakeplan.formats.namespace import is_candidate_key, mark_prefix, quarantine_prefix, sweep_prefix
 from lakeplan.review.run import Run, read_back
 from lakeplan.simulation.requests import RecheckRequest
+from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import StoredMark
@@ -28,7 +31,7 @@ from lakeplan.sweep.values import Mark
 from lakeplan.values.records import utc_text
 from lakeplan.values.sweep import Part
 
-RESTORE_FORMAT = "lakeplan.restore/v1"
+RESTORE_FORMAT: Final = "lakeplan.restore/v1"
 THREADS = 16
 KEYS_A_LEASE = 5_000
 """Copies between two renewals of the lease."""
@@ -52,7 +55,7 @@ class RestoreOptions:
 
 def restore(
     site: Site, stored: StoredMark, ports: SweepPorts, run: Run, options: RestoreOptions
-) -> dict[str, Any]:
+) -> RestoreDocument:
     """Copies back what is in quarantine of a mark, whatever the sweep's records say of it. What is at an
     address already stays as it is; the copies stay in quarantine until they are purged. Returns the document
     (``schemas/restore.v1.json``).
@@ -84,7 +87,7 @@ def restore(
             site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
         )
         others = sum(size != copies[address] for address, size in there.items())
-        document = {
+        document: RestoreDocument = {
             "format": RESTORE_FORMAT,
             "mark_id": mark.mark_id,
             "repository": site.key,
@@ -187,7 +190,7 @@ def _path_filter(path: str | None) -> Callable[[list[str]], bool]:
     return lambda paths: path in paths
 
 
-def _rows(site: Site, key: str, part: Part) -> Any:
+def _rows(site: Site, key: str, part: Part) -> pa.Table:
     return read_part(
         site.store.read(key), name=f"{site.store.url}/{key}", sha256=part.sha256, columns=MARK_COLUMNS
     )

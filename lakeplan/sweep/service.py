@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Final
 
 from lakeplan.errors import (
     ExitCode,
@@ -23,6 +23,16 @@ from lakeplan.review.gates import Openers, names_of
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
 from lakeplan.stores.protocols import StateReader
+from lakeplan.sweep.documents import (
+    ListedMark,
+    MarkDocument,
+    MarkListDocument,
+    MarksDocument,
+    NotPurgedRow,
+    PurgeDocument,
+    PurgedRow,
+    SweepDocument,
+)
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark import Made, MarkOptions, make_marks
@@ -39,6 +49,7 @@ from lakeplan.sweep.ports import (
 )
 from lakeplan.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines, purge
 from lakeplan.sweep.records import (
+    MarkIndex,
     StoredMark,
     load_mark,
     read_approval,
@@ -51,6 +62,7 @@ from lakeplan.sweep.run import run_sweep
 from lakeplan.sweep.values import Mark
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
+from lakeplan.values.documents import error_rows
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_parts import Bit
 from lakeplan.values.records import utc_text
@@ -58,8 +70,7 @@ from lakeplan.values.repository import Repository
 from lakeplan.values.shown_records import Digests, absent, object_digests
 from lakeplan.values.sweep import EXPIRED_CLASSES, MarkStage, SweepSettings
 
-Json = dict[str, Any]
-MARKS_FORMAT = "lakeplan.marks/v1"
+MARKS_FORMAT: Final = "lakeplan.marks/v1"
 
 
 @dataclass
@@ -160,40 +171,48 @@ def quarantines(
 
 def purge_all(
     found: Sequence[Quarantine], ports: SweepPorts, run: Run, *, older_than: datetime, option: str | None
-) -> tuple[Json, int]:
+) -> tuple[PurgeDocument, int]:
     """Purges each on its own: the document (``schemas/purge.v1.json``), and the exit code. ``option``: what a
     person gave as age."""
-    ends: list[Json] = []
-    refused: list[Json] = []
+    ends: list[PurgedRow] = []
+    refused: list[NotPurgedRow] = []
     codes: list[int] = []
     for one in found:
         try:
             ends.append(purge(one, ports, run, older_than=older_than))
         except LakeplanError as error:
             codes.append(error.exit_code)
-            why = {"message": error.message, "hint": error.hint}
-            refused.append({"repository": one.site.key, "mark_id": one.mark_id, **why})
-    document = {"format": PURGE_FORMAT, "older_than": option, "quarantines": ends, "refused": refused}
+            refused.append(
+                {
+                    "repository": one.site.key,
+                    "mark_id": one.mark_id,
+                    "message": error.message,
+                    "hint": error.hint,
+                }
+            )
+    document: PurgeDocument = {
+        "format": PURGE_FORMAT,
+        "older_than": option,
+        "quarantines": ends,
+        "refused": refused,
+    }
     if len(codes) == 1 and not ends:
         return document, codes[0]
     partly = codes or any(end["needed"] or end["failed"] or end["problem"] for end in ends)
     return document, ExitCode.PARTLY_DONE if partly else ExitCode.OK
 
 
-def marks_document(report: MarkReport) -> Json:
+def marks_document(report: MarkReport) -> MarksDocument:
     """``schemas/marks.v1.json``."""
     return {
         "format": MARKS_FORMAT,
         "marks": [mark_document(mark) for mark in report.marks],
         "skipped": dict(report.skipped),
-        "failed": {
-            key: {"message": error.message, "where": error.where, "hint": error.hint}
-            for key, error in report.failed.items()
-        },
+        "failed": error_rows(report.failed),
     }
 
 
-def mark_document(mark: Mark) -> Json:
+def mark_document(mark: Mark) -> MarkDocument:
     """A mark for people and pipelines: its document, and when it may be swept."""
     times = window(mark, mark.settings.settle_seconds)
     return {
@@ -210,20 +229,27 @@ def stage_of(site: Site, state: StateReader, mark_id: str) -> MarkStage:
     return "marked" if state.read(approval_key(mark_id)) is None else "approved"
 
 
-def list_marks(state: StateReader) -> list[Json]:
-    """Every mark the state knows, newest first: id, repository, when, by whom, whether it is approved."""
-    found = []
+def list_marks(state: StateReader) -> MarkListDocument:
+    """Every mark the state knows, newest first."""
+    found: list[ListedMark] = []
     for key in reversed(state.list_keys(MARK_INDEX)):
         mark_id = key.removeprefix(MARK_INDEX).removesuffix(".json")
         try:
-            entry = read_mark_index(state, mark_id)
+            index = read_mark_index(state, mark_id)
         except FormatError:
-            entry = {"repository": "?", "marked_at": "", "by": ""}
-        if entry is None:
+            index = MarkIndex("?", "", "", "")
+        if index is None:
             continue
-        row = {"mark_id": mark_id, **{k: entry[k] for k in ("repository", "marked_at", "by")}}
-        found.append({**row, "approved": state.read(approval_key(mark_id)) is not None})
-    return found
+        found.append(
+            {
+                "mark_id": mark_id,
+                "repository": index.repository,
+                "marked_at": index.marked_at,
+                "by": index.by,
+                "approved": state.read(approval_key(mark_id)) is not None,
+            }
+        )
+    return {"format": MARKS_FORMAT, "marks": found}
 
 
 REASON = "sweep.automatic: every object was in what the plan showed"
@@ -236,7 +262,7 @@ class AutomaticEnd:
     ``failed`` why a sweep did not happen."""
 
     waiting: dict[str, str] = field(default_factory=dict)
-    swept: list[dict[str, Any]] = field(default_factory=list)
+    swept: list[SweepDocument] = field(default_factory=list)
     failed: dict[str, LakeplanError] = field(default_factory=dict)
 
     @property

@@ -8,15 +8,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from lakeplan.errors import FormatError
+from lakeplan.sweep.documents import ApprovalRow, MarkRow, SettingsRow
 from lakeplan.values import records
 from lakeplan.values.desired import Safety
+from lakeplan.values.documents import gate_row
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.records import utc_text
 from lakeplan.values.rules import GcRules
-from lakeplan.values.simulation import Amount, Choice
+from lakeplan.values.simulation import Amount, AmountRow, Choice
 from lakeplan.values.sweep import MARK_FORMAT, MarkClass, Marked, Part, SweepSettings, Versions, going_classes
 
 
@@ -55,9 +57,16 @@ class Approval:
     reason: str
     judged: Judged
 
-    def to_row(self) -> dict[str, Any]:
-        """For documents: everything but what the gates were judged by."""
-        return {key: value for key, value in vars(self).items() if key != "judged"}
+    def to_row(self) -> ApprovalRow:
+        return {
+            "mark_id": self.mark_id,
+            "digest": self.digest,
+            "objects": self.objects,
+            "size_bytes": self.size_bytes,
+            "by": self.by,
+            "at": self.at,
+            "reason": self.reason,
+        }
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,7 @@ class Mark:
         """What a sweep may delete."""
         return self.marked.amount(*going_classes(self.settings.never_committed))
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> MarkRow:
         return {
             "format": MARK_FORMAT,
             "mark_id": self.mark_id,
@@ -116,18 +125,20 @@ class Mark:
             "looked_at": utc_text(self.looked_at),
             "lowered_at": utc_text(self.lowered_at),
             "rules": self.rules.to_body(),
-            "settings": settings_document(self.settings),
-            "tree_settings": settings_document(self.tree_settings),
+            "settings": settings_row(self.settings),
+            "tree_settings": settings_row(self.tree_settings),
             "held_prefixes": list(self.held_prefixes),
-            "goes": _amount(self.goes),
-            "candidates": _amount(self.candidates),
-            "classes": {kind.value: _amount(self.marked.amount(kind)) for kind in MarkClass},
-            "going": [_part(part) for part in self.marked.going],
-            "kept": [_part(part) for part in self.marked.kept],
+            "goes": self.goes.to_row(),
+            "candidates": self.candidates.to_row(),
+            "classes": {kind.value: self.marked.amount(kind).to_row() for kind in MarkClass},
+            "going": [part.to_row() for part in self.marked.going],
+            "kept": [part.to_row() for part in self.marked.kept],
             "seen_sha256": self.seen_sha256,
             "collector_runs": list(self.collector_runs),
             "unreadable": dict(self.unreadable),
-            "gates": [_gate(gate) for gate in self.gates],
+            "gates": [
+                {**gate_row(gate), "horizon": gate.horizon, "stops": gate.stops} for gate in self.gates
+            ],
             "by": self.by,
             "tree_commit": self.tree_commit,
             "runner": None if self.marked.runner is None else self.marked.runner.to_row(),
@@ -218,10 +229,7 @@ _DOCUMENT = records.record(
 
 
 def _mark(document: Mapping[str, Any]) -> Mark:
-    classes = {
-        MarkClass(name): Amount(entry["objects"], entry["size_bytes"])
-        for name, entry in document["classes"].items()
-    }
+    runner = document.get("runner")
     body = document["rules"]
     return Mark(
         mark_id=document["mark_id"],
@@ -229,10 +237,10 @@ def _mark(document: Mapping[str, Any]) -> Mark:
         repository=document["repository"],
         endpoint_url=document["endpoint_url"],
         storage_namespace=document["storage_namespace"],
-        marked_at=_moment(document["marked_at"]),
-        cutoff=_moment(document["cutoff"]),
-        looked_at=_moment(document["looked_at"]),
-        lowered_at=_moment(document["lowered_at"]),
+        marked_at=records.moment_in(document["marked_at"]),
+        cutoff=records.moment_in(document["cutoff"]),
+        looked_at=records.moment_in(document["looked_at"]),
+        lowered_at=records.moment_in(document["lowered_at"]),
         rules=GcRules(
             body["default_retention_days"], {b["branch_id"]: b["retention_days"] for b in body["branches"]}
         ),
@@ -242,10 +250,10 @@ def _mark(document: Mapping[str, Any]) -> Mark:
         marked=Marked(
             tuple(Part(**part) for part in document["going"]),
             tuple(Part(**part) for part in document["kept"]),
-            classes,
-            None if document.get("runner") is None else Choice(**document["runner"]),
+            {MarkClass(name): _amount(row) for name, row in document["classes"].items()},
+            None if runner is None else Choice(**runner),
         ),
-        candidates=Amount(document["candidates"]["objects"], document["candidates"]["size_bytes"]),
+        candidates=_amount(document["candidates"]),
         seen_sha256=document["seen_sha256"],
         collector_runs=tuple(document["collector_runs"]),
         unreadable=dict(document["unreadable"]),
@@ -258,25 +266,13 @@ def _mark(document: Mapping[str, Any]) -> Mark:
     )
 
 
-def _settings(document: Mapping[str, Any]) -> SweepSettings:
-    return SweepSettings(**{**document, "versions": Versions(document["versions"])})
+def _settings(row: Mapping[str, Any]) -> SweepSettings:
+    return SweepSettings(**{**row, "versions": Versions(row["versions"])})
 
 
-def settings_document(settings: SweepSettings) -> dict[str, Any]:
-    return {**vars(settings), "versions": settings.versions.value}
+def settings_row(settings: SweepSettings) -> SettingsRow:
+    return cast("SettingsRow", {**vars(settings), "versions": settings.versions.value})
 
 
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
-
-
-def _amount(amount: Amount) -> dict[str, int]:
-    return {"objects": amount.objects, "size_bytes": amount.size_bytes}
-
-
-def _part(part: Part) -> dict[str, Any]:
-    return dict(vars(part))
-
-
-def _gate(gate: GateResult) -> dict[str, Any]:
-    return {**vars(gate), "outcome": gate.outcome.value}
+def _amount(row: AmountRow) -> Amount:
+    return Amount(row["objects"], row["size_bytes"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
+from lakeplan.errors import LakeplanError
 from lakeplan.values.plan import Failure, GateResult
 
 
@@ -39,6 +40,20 @@ class FailureRow(TypedDict):
     where: str
     hint: str
     exit_code: int
+
+
+class ErrorRow(TypedDict):
+    message: str
+    where: str
+    hint: str
+
+
+def error_rows(errors: Mapping[str, LakeplanError]) -> dict[str, ErrorRow]:
+    """Errors by ``server/name``."""
+    return {
+        key: {"message": error.message, "where": error.where, "hint": error.hint}
+        for key, error in errors.items()
+    }
 
 
 def failure_row(failure: Failure | None) -> FailureRow | None:

@@ -38,6 +38,11 @@ class Transition:
         return bool(mask & self.before) and not mask & self.after
 
 
+class AmountRow(TypedDict):
+    objects: int
+    size_bytes: int
+
+
 @dataclass(frozen=True)
 class Amount:
     """Distinct objects (by address inside the namespace) and their bytes."""
@@ -47,6 +52,12 @@ class Amount:
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(self.objects + other.objects, self.size_bytes + other.size_bytes)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.objects - other.objects, self.size_bytes - other.size_bytes)
+
+    def to_row(self) -> AmountRow:
+        return {"objects": self.objects, "size_bytes": self.size_bytes}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from lakeplan.values.simulation import Amount, Choice
 
@@ -66,8 +66,8 @@ class StoreFacts:
 
 LAKEPLAN_PREFIX = "_lakeplan/"
 """Where lakeplan writes in a namespace. Neither lakeFS nor a collector looks here (lakefs/retention.md)."""
-MARK_FORMAT = "lakeplan.mark/v1"
-SWEEP_FORMAT = "lakeplan.sweep/v1"
+MARK_FORMAT: Final = "lakeplan.mark/v1"
+SWEEP_FORMAT: Final = "lakeplan.sweep/v1"
 HOUR = 3600
 MARK_MAX_AGE_SECONDS = 72 * HOUR
 """An older mark is not swept: too much may have happened since."""
@@ -149,6 +149,13 @@ def going_classes(never_committed: Literal["keep", "collect"]) -> tuple[MarkClas
     return EXPIRED_CLASSES if never_committed == "keep" else (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED)
 
 
+class PartRow(TypedDict):
+    name: str
+    rows: int
+    size_bytes: int
+    sha256: str
+
+
 @dataclass(frozen=True)
 class Part:
     """One Parquet file of a mark. ``sha256`` is of its bytes: a part that does not match is never used."""
@@ -158,6 +165,9 @@ class Part:
     size_bytes: int
     """Bytes of the objects that it names."""
     sha256: str
+
+    def to_row(self) -> PartRow:
+        return {"name": self.name, "rows": self.rows, "size_bytes": self.size_bytes, "sha256": self.sha256}
 
 
 @dataclass(frozen=True)
@@ -183,6 +193,10 @@ class Status(str, Enum):
     DELETED = "deleted"
     FAILED = "failed"
     SAVED = "saved"
+
+
+Outcome = Literal["deleted", "failed", "saved", "pending"]
+"""A ``Status``, or that of objects which have none yet."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -494,3 +495,22 @@ def it_lists_what_collections_of_any_kind_reported(make_official: Any) -> None:
     people = official.site.world.lakeplan(("sweep", "list"), "--collector-runs")
     assert RUN_ID in people.out
     assert "the old collector" in people.out
+
+
+def it_redacts_paths_in_what_collections_reported(make_official: Any) -> None:
+    official = make_official()
+    assert official.run().code == 0
+    listing = (("sweep", "list"), "--collector-runs", "--redact-paths", "--format", "json")
+    summary = json.loads(official.summary.read_text())
+    official.summary.write_text(json.dumps({**summary, "start_time": "see s3://payroll/2020/a.csv"}))
+    shown = official.site.world.lakeplan(*listing)
+    assert shown.code == 0, shown.err
+    [run] = shown.json["repositories"]["prod/lake"]
+    assert re.fullmatch(r"see path-[0-9a-f]{8}", run["started"])
+    assert (run["run_id"], run["by"]) == (RUN_ID, "lakefs-spark-client")
+    official.summary.write_text("{")
+    shown = official.site.world.lakeplan(*listing)
+    assert shown.code == 3, shown.err
+    assert shown.json["failed"]["prod/lake"]["message"] == "is no summary of a collection"
+    assert official.site.folder.name not in shown.json["failed"]["prod/lake"]["where"]
+    assert "_lakefs" not in shown.out

@@ -12,16 +12,28 @@ from lakeplan.doctor.doctor import DoctorDocument
 from lakeplan.explain.documents import ExplainDocument
 from lakeplan.explain.policy_test import PolicyTestDocument
 from lakeplan.simulation.documents import CurveDocument, SimulateDocument
+from lakeplan.sweep.documents import (
+    CollectorRunsDocument,
+    MarksDocument,
+    PurgeDocument,
+    RestoreDocument,
+    SweepDocument,
+)
 from lakeplan.tree.schemas import load_schema
 from tests.schemas.typed import differences
 
 PARTS = {"plan": PlanDocument, "run": RunDocument, "undo": UndoDocument}
 """Of the documents of branches."""
 TYPES = {
+    "collector-runs": CollectorRunsDocument,
     "curve": CurveDocument,
     "doctor": DoctorDocument,
     "explain": ExplainDocument,
+    "marks": MarksDocument,
+    "purge": PurgeDocument,
+    "restore": RestoreDocument,
     "simulate": SimulateDocument,
+    "sweep": SweepDocument,
     "test": PolicyTestDocument,
 }
 

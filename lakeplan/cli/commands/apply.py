@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from datetime import timezone
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Final
 
 import typer
 
@@ -36,13 +36,15 @@ from lakeplan.review.run import ApplyPorts, Run
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.state.sweeps import read_sweeps
+from lakeplan.sweep.documents import AfterApplyDocument
 from lakeplan.sweep.ports import SweepPorts
 from lakeplan.sweep.service import AutomaticEnd, MarkReport, mark_all, marks_document, shown_by, sweep_marks
 from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.documents import error_rows
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import to_document
 
-AFTER_FORMAT = "lakeplan.apply-sweep/v1"
+AFTER_FORMAT: Final = "lakeplan.apply-sweep/v1"
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ class AfterApply:
         when a document goes to standard output."""
         stream = stderr if self.outputs.is_stdout_taken else stdout
         document = with_costs(after_document(report, end), self.session.tree, "swept")
-        document["marked"] = with_costs(document["marked"], self.session.tree, "marks")
+        marked = with_costs(document["marked"], self.session.tree, "marks")
+        document = {**document, "marked": marked}
         render_after_apply(self.outputs.shown(document), stream(no_color=self.outputs.no_color))
 
 
@@ -110,16 +113,13 @@ def _names(keys: set[str], server: str) -> list[str]:
     return [name for of, _, name in (key.partition("/") for key in keys) if of == server]
 
 
-def after_document(report: MarkReport, end: AutomaticEnd) -> dict[str, Any]:
+def after_document(report: MarkReport, end: AutomaticEnd) -> AfterApplyDocument:
     return {
         "format": AFTER_FORMAT,
         "marked": marks_document(report),
         "waiting": dict(end.waiting),
         "swept": list(end.swept),
-        "failed": {
-            key: {"message": error.message, "where": error.where, "hint": error.hint}
-            for key, error in end.failed.items()
-        },
+        "failed": error_rows(end.failed),
     }
 
 

@@ -36,6 +36,7 @@ from lakeplan.output.sweep import (
 )
 from lakeplan.review.gates import Openers
 from lakeplan.review.run import Run
+from lakeplan.sweep.documents import ApprovalDocument, SweepDocument
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve as approve_mark
 from lakeplan.sweep.neighbours import may_delete, read_summary
@@ -46,11 +47,10 @@ from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.rules import ENGINE
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
 from lakeplan.sweep.service import (
-    MARKS_FORMAT,
+    MarkReport,
     find_mark,
     list_marks,
     mark_all,
-    mark_document,
     marks_document,
     open_mark,
     purge_all,
@@ -181,8 +181,8 @@ def approve(
         site, stored = open_mark(session.tree, mark_id, ports)
         openers = openers_of(session, allowed)
         given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
-    document = with_costs({**given.to_row(), "repository": site.key}, session.tree)
-    return outputs.emit(document, render_approval)
+    document: ApprovalDocument = {**given.to_row(), "repository": site.key}
+    return outputs.emit(with_costs(document, session.tree), render_approval)
 
 
 @command(RUN, "Delete the objects of an approved mark.")
@@ -250,12 +250,12 @@ def abort(
     return _emit_sweep(session, document, outputs)
 
 
-def _finished(site: Site, end: SweepEnd, ports: SweepPorts, this: Run) -> dict[str, Any]:
+def _finished(site: Site, end: SweepEnd, ports: SweepPorts, this: Run) -> SweepDocument:
     xids = XidSource(lambda: now_utc().timestamp(), os.urandom)
     return finish(site, end, ports, this, run_id=xids.descending())
 
 
-def _emit_sweep(session: Session, document: dict[str, Any], outputs: Outputs) -> int:
+def _emit_sweep(session: Session, document: SweepDocument, outputs: Outputs) -> int:
     return outputs.emit(
         with_costs(document, session.tree),
         render_sweep,
@@ -278,8 +278,7 @@ def list_(
     session = opening.session(tree)
     if collector_runs:
         return show_collector_runs(session, selection, outputs)
-    document = {"format": MARKS_FORMAT, "marks": list_marks(session.state())}
-    return outputs.emit(document, render_mark_list, Around(owner_of=session.tree.owner_of))
+    return outputs.emit(list_marks(session.state()), render_mark_list, Around(owner_of=session.tree.owner_of))
 
 
 @command(SHOW, "Show a mark and what became of it.", without="no_progress")
@@ -295,13 +294,16 @@ def show(
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
         if summary is not None:
-            document = with_costs(summary, session.tree)
-            return outputs.emit(document, render_sweep, Around(owner_of=session.tree.owner_of))
+            return outputs.emit(
+                with_costs(summary, session.tree), render_sweep, Around(owner_of=session.tree.owner_of)
+            )
         stage = stage_of(site, ports.state, mark_id)
-    alone = {"format": MARKS_FORMAT, "marks": [mark_document(stored.mark)], "skipped": {}, "failed": {}}
-    document = with_costs(alone, session.tree, "marks")
+    alone = marks_document(MarkReport([stored.mark]))
     return outputs.emit(
-        document, partial(render_marks, stage=stage), Around(owner_of=session.tree.owner_of), kind="marks"
+        with_costs(alone, session.tree, "marks"),
+        partial(render_marks, stage=stage),
+        Around(owner_of=session.tree.owner_of),
+        kind="marks",
     )
 
 
@@ -373,7 +375,7 @@ def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
     return said_yes(question, otherwise="Nothing was deleted.", no_color=no_color)
 
 
-def exit_code_of(document: dict[str, Any]) -> int:
+def exit_code_of(document: SweepDocument) -> int:
     """3 when an object failed, something is left to do, or data was lost after all."""
     bad = document["failed"]["objects"] or not document["finished"] or document["came_back"] != 0
     return ExitCode.PARTLY_DONE if bad else ExitCode.OK
