@@ -11,9 +11,6 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
-import numpy as np
-import numpy.typing as npt
-
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.compiled import is_worth_it
 from lakeplan.simulation.exchange import Of, Piece
@@ -78,7 +75,7 @@ def ask(
             sum(int(one.rows * its.share) for one, its in zip(asking, kept, strict=True))
         ),
     )
-    steps = (Step(partial(_read, job=job), 0), Step(partial(_meet, job=job), spread), *more)
+    steps = (Step(partial(read_bins, job=job), 0), Step(partial(meet, job=job), spread), *more)
     found: defaultdict[int, dict[tuple[object, ...], Amount]] = defaultdict(dict)
     errors: dict[int, LakeplanError] = {}
     for piece in runner.run(pack(to_read, parallelism), steps, leaves_of(items)) if to_read else ():
@@ -148,11 +145,3 @@ def _count(found: dict[tuple[object, ...], Amount], piece: Piece) -> None:
     for seen, mask, alias_mask, holders, objects, size in json.loads(bytes(piece.data)):
         key = (seen, mask, alias_mask, tuple(holders))
         found[key] = found.get(key, Amount()) + Amount(objects, size)
-
-
-def _read(batches, leaves: npt.NDArray[np.void], *, job: Job):  # type: ignore[no-untyped-def]
-    return read_bins(batches, job, leaves)
-
-
-def _meet(batches, leaves: npt.NDArray[np.void], *, job: Job):  # type: ignore[no-untyped-def]
-    return meet(batches, job, leaves)

@@ -1,4 +1,4 @@
-"""What travels between the steps, and what comes out, as Arrow batches of one schema.
+"""What travels between the steps, and what comes out: pieces, and for Spark Arrow batches of one schema.
 
 All rows travel many to a value, so that whoever carries them looks at none of them.
 """

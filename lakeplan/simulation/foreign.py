@@ -25,18 +25,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
-
 from lakeplan import __version__
 from lakeplan.errors import LakeplanError, SimulationFailed
 from lakeplan.formats.compiled import is_own, is_worth_it
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import KnownRanges, read_metarange, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataReader
-from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.exchange import Of, Piece
 from lakeplan.simulation.ranges import FETCHES
 from lakeplan.simulation.requests import ForeignRanges
-from lakeplan.simulation.runners import Runner, Step
+from lakeplan.simulation.runners import Leaves, Runner, Step
+from lakeplan.simulation.steps import leaves_of
 from lakeplan.simulation.work import (
     FETCH_AHEAD,
     Kind,
@@ -188,7 +187,7 @@ class ForeignReader:
             self._open(entries) as (runner, _),
         ):
             bins = pack(numbered(items), runner.parallelism)
-            for piece in runner.run(bins, [Step(read, 0)], None):
+            for piece in runner.run(bins, [Step(read, 0)], leaves_of(())):
                 data = bytes(piece.data)
                 if piece.of == Of.ERROR:
                     raise failure(data)
@@ -234,15 +233,20 @@ def _fetch_metarange(one: tuple[ForeignRanges, str]) -> bytes:
     return other.metadata.read_metadata("meta_range", id)
 
 
-def _read_odd(batches, shared, *, readers, use_compiled) -> Iterator[pa.RecordBatch]:  # type: ignore[no-untyped-def]
+def _read_odd(
+    pieces: Iterable[Piece],
+    _: Leaves,
+    *,
+    readers: Sequence[tuple[str, MetadataReader]],
+    use_compiled: bool,
+) -> Iterator[Piece]:
     """The step that reads ranges. ``readers``: name and reader of each repository, by number."""
     with ThreadPoolExecutor(FETCH_AHEAD) as pool:
 
         def fetch(item: WorkItem) -> bytes:
-            data: bytes = readers[item.source][1].read_metadata("range", item.name)
-            return data
+            return readers[item.source][1].read_metadata("range", item.name)
 
-        for piece in pieces_in(batches):
+        for piece in pieces:
             for item, fetched in ahead(unpack_bin(piece.data), fetch, pool, FETCH_AHEAD):
                 where = f"{readers[item.source][0]}: range {item.name}"
                 try:
@@ -250,9 +254,9 @@ def _read_odd(batches, shared, *, readers, use_compiled) -> Iterator[pa.RecordBa
                         fetched(), name=where, verify_id=item.name, use_compiled=use_compiled
                     )
                     data = item.name.encode() + pack_odd(odd_entries(arrays))
-                    yield to_batch(Piece(0, item.source, 0, Of.FOREIGN, data))
+                    yield Piece(0, item.source, 0, Of.FOREIGN, data)
                 except LakeplanError as error:
-                    yield to_batch(Piece(0, item.source, 0, Of.ERROR, report_of(error, where).encode()))
+                    yield Piece(0, item.source, 0, Of.ERROR, report_of(error, where).encode())
 
 
 FILE_BYTES = 64 << 20

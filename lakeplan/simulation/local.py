@@ -10,14 +10,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from threading import Lock
-from typing import IO, Any
-
-import pyarrow as pa
+from typing import IO
 
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.documents import RunnerVersions
-from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
-from lakeplan.simulation.runners import LOCAL, Step
+from lakeplan.simulation.exchange import Of, Piece
+from lakeplan.simulation.runners import LOCAL, Leaves, Step
 from lakeplan.simulation.work import ahead
 
 MEMORY_BYTES = 128 << 20
@@ -42,7 +40,7 @@ class LocalRunner:
     def parallelism(self) -> int:
         return self._threads
 
-    def run(self, bins: Sequence[bytes], steps: Sequence[Step], shared: Any) -> Iterator[Piece]:
+    def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Piece]:
         """See ``Runner``. Ctrl-C does not wait for the threads: they read, for long perhaps, and what they
         write is nobody's without an answer."""
         with ExitStack() as stack, _threads(self._threads) as pool:
@@ -55,18 +53,18 @@ class LocalRunner:
                 def task(
                     place: int, step: Step = step, waiting: _Waiting = waiting, to: _Waiting = following
                 ) -> None:
-                    for piece in pieces_in(step.run(waiting.take(place), shared)):
+                    for piece in step.run(waiting.take(place), leaves):
                         to.add(piece)
 
                 for _, done in ahead(waiting.places(), task, pool, 2 * self._threads):
                     done()
                 waiting = following
 
-            def last(place: int) -> list[pa.RecordBatch]:
-                return list(steps[-1].run(waiting.take(place), shared))
+            def last(place: int) -> list[Piece]:
+                return list(steps[-1].run(waiting.take(place), leaves))
 
             for _, found in ahead(waiting.places(), last, pool, self._threads):
-                yield from pieces_in(found())
+                yield from found()
 
 
 @contextmanager
@@ -124,7 +122,7 @@ class _Waiting:
             if self._memory and self._held > self._memory:
                 self._spill()
 
-    def take(self, place: int) -> Iterator[pa.RecordBatch]:
+    def take(self, place: int) -> Iterator[Piece]:
         """Every piece of a place, once."""
         with self._lock:
             pieces, runs = self._pieces.pop(place, []), self._runs.pop(place, [])
@@ -132,14 +130,14 @@ class _Waiting:
         for start, end in runs:
             yield from self._read(start, end)
         while pieces:
-            yield to_batch(pieces.pop())
+            yield pieces.pop()
 
-    def _read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, start: int, end: int) -> Iterator[Piece]:
         assert self._file is not None
         while start < end:
             place, source, part, of, size = _HEAD.unpack(os.pread(self._file.fileno(), _HEAD.size, start))
             data = os.pread(self._file.fileno(), size, start + _HEAD.size)
-            yield to_batch(Piece(place, source, part, of, data))
+            yield Piece(place, source, part, of, data)
             start += _HEAD.size + size
 
     def _spill(self) -> None:

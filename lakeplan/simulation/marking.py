@@ -23,7 +23,7 @@ from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.retention.keep import Keep
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.engine import Answer, Asking, ask
-from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, Piece, from_bytes, pieces_in, to_batch, to_bytes
+from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, Piece, from_bytes, to_bytes
 from lakeplan.simulation.foreign import FolderForeignCache, ForeignReader, OpenRunner
 from lakeplan.simulation.inputs import listing_items
 from lakeplan.simulation.listings import candidates, check_none_nested, chosen, is_text, joined
@@ -33,8 +33,9 @@ from lakeplan.simulation.questions import Nothing, sorted_paths
 from lakeplan.simulation.ranges import Facts as RangeFacts
 from lakeplan.simulation.ranges import collect_ranges
 from lakeplan.simulation.requests import ForeignRanges, MarkRequest, RecheckRequest
-from lakeplan.simulation.runners import Runner, Step
+from lakeplan.simulation.runners import Leaves, Runner, Step
 from lakeplan.simulation.sets import Class
+from lakeplan.simulation.steps import leaves_of
 from lakeplan.simulation.verdicts import Seen
 from lakeplan.simulation.work import (
     FETCH_AHEAD,
@@ -86,12 +87,10 @@ def amounts_of(part: Mapping[str, object]) -> Mapping[MarkClass, tuple[int, int]
     return {MarkClass(name): (pair[0], pair[1]) for name, pair in amounts.items()}
 
 
-def list_into_parts(
-    batches: Iterable[pa.RecordBatch], source: Source, prefix: str
-) -> Iterator[pa.RecordBatch]:
+def list_into_parts(pieces: Iterable[Piece], _: Leaves, *, source: Source, prefix: str) -> Iterator[Piece]:
     """The step of a listing. Parts of a listing have their whole key as name."""
     store: RecordWriter = source.opened()  # type: ignore[assignment]  # a SweepStore, by the marker
-    for piece in pieces_in(batches):
+    for piece in pieces:
         try:
             for rows in _sized(_old(_stored(unpack_bin(piece.data), source), source)):
                 columns: dict[str, Sequence[object] | pa.Array] = {
@@ -102,9 +101,9 @@ def list_into_parts(
                 data, sha256 = write_part(columns, LISTING)
                 name = f"{prefix}listing/part-{uuid4().hex}.parquet"
                 store.create(name, data)
-                yield to_batch(_piece(GOING, name, len(rows), int(rows.sizes.sum()), sha256, {}))
+                yield _piece(GOING, name, len(rows), int(rows.sizes.sum()), sha256, {})
         except LakeplanError as error:
-            yield to_batch(Piece(0, 0, 0, Of.ERROR, report_of(error, source.name).encode()))
+            yield Piece(0, 0, 0, Of.ERROR, report_of(error, source.name).encode())
 
 
 def _stored(items: Iterable[WorkItem], source: Source) -> Iterator[StoredColumns]:
@@ -135,23 +134,23 @@ def _sized(listing: Iterable[StoredColumns]) -> Iterator[StoredColumns]:
         yield joined(waiting)
 
 
-def write_parts(batches: Iterable[pa.RecordBatch], writer: Writer) -> Iterator[pa.RecordBatch]:
+def write_parts(pieces: Iterable[Piece], _: Leaves, *, writer: Writer) -> Iterator[Piece]:
     """The last step of a mark: what goes and what is kept, in parts of their own, in order of addresses."""
     by_place: defaultdict[int, list[pa.Table]] = defaultdict(list)
-    for piece in pieces_in(batches):
+    for piece in pieces:
         if piece.of == Of.OBJECTS:
             by_place[piece.place].append(from_bytes(piece.data))
         else:
-            yield to_batch(piece)
+            yield piece
     try:
         for place in sorted(by_place):
             rows = pa.concat_tables(by_place.pop(place)).sort_by("address")
             goes = pc.is_in(rows["class"], pa.array(sorted(writer.going), pa.string()))
             for table, chosen in ((GOING, rows.filter(goes)), (KEPT, rows.filter(pc.invert(goes)))):
                 for at in range(0, chosen.num_rows, PART_ROWS):
-                    yield to_batch(writer.write(table, chosen.slice(at, PART_ROWS)))
+                    yield writer.write(table, chosen.slice(at, PART_ROWS))
     except LakeplanError as error:
-        yield to_batch(Piece(0, 0, 0, Of.ERROR, report_of(error, writer.prefix).encode()))
+        yield Piece(0, 0, 0, Of.ERROR, report_of(error, writer.prefix).encode())
 
 
 def _piece(
@@ -197,8 +196,8 @@ class StepMarker:
             raise StorageDenied("the namespace cannot be listed", where=store.url, hint="allow listing")
         source = Source(store.url, _NoMetadata(), Addresses(()), store, to_us(older_than))
         with self._progress.task("listing the namespace", None), self._open(0) as (runner, _):
-            step = Step(partial(_list, source=source, prefix=prefix), 0)
-            pieces = runner.run(pack(numbered(items), runner.parallelism), [step], None)
+            step = Step(partial(list_into_parts, source=source, prefix=prefix), 0)
+            pieces = runner.run(pack(numbered(items), runner.parallelism), [step], leaves_of(()))
             return _parts_of([_part(Of(piece.of), bytes(piece.data)) for piece in pieces])[0]
 
     def mark(self, request: MarkRequest) -> Marked:
@@ -225,7 +224,7 @@ class StepMarker:
             self._progress.task(f"reading {files} files", None),
             self._open(rows) as (runner, choice),
         ):
-            written = Step(partial(_write, writer=writer), PLACES_A_MARK)
+            written = Step(partial(write_parts, writer=writer), PLACES_A_MARK)
             return Marked(*_parts_of(_answers(runner, asking, [written])), choice)
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
@@ -396,14 +395,6 @@ def _source(request: MarkRequest) -> Source:
 
 def _staged(keys: Sequence[str]) -> list[WorkItem]:
     return [WorkItem(Kind.UNCOMMITTED, 0, key) for key in keys]
-
-
-def _list(batches, shared, *, source: Source, prefix: str):  # type: ignore[no-untyped-def]
-    return list_into_parts(batches, source, prefix)
-
-
-def _write(batches, shared, *, writer: Writer):  # type: ignore[no-untyped-def]
-    return write_parts(batches, writer)
 
 
 def _parts_of(

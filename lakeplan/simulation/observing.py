@@ -129,8 +129,6 @@ class Sightings:
     codes: Bytes
     texts: Texts
     versions: Ints | None = None
-    wanted: Ints | None = None
-    """Rows whose texts are wanted; None where that hangs on what else holds them."""
 
 
 def where_of(source: Source, item: WorkItem) -> str:
@@ -267,14 +265,12 @@ def _staged(addresses: Sequence[str], known: Addresses) -> Sightings:
 
 def _without_path(keys: list[str], codes: list[int]) -> Sightings:
     hashes = hash_texts(keys)
-    nothing = np.zeros(0, np.int64)
     return Sightings(
         hashes,
         pairs_of(hashes, np.zeros_like(hashes)),
         np.zeros(hashes.size, np.int64),
         np.array(codes, np.uint8),
         _texts_of(pa.array(keys, pa.string())),
-        wanted=nothing,
     )
 
 
@@ -302,8 +298,7 @@ def _part(table: pa.Table, kind: Kind) -> Sightings:
 def _stored(keys: pa.StringArray, sizes: Ints, codes: Bytes, versions: Ints | None = None) -> Sightings:
     hashes = hash_strings(keys)
     pairs = pairs_of(hashes, np.zeros_like(hashes))
-    wanted = np.flatnonzero(codes != Listed.YOUNG)
-    return Sightings(hashes, pairs, sizes | STORED, codes, _texts_of(keys), versions, wanted)
+    return Sightings(hashes, pairs, sizes | STORED, codes, _texts_of(keys), versions)
 
 
 def _texts_of(keys: pa.StringArray) -> Texts:

@@ -7,28 +7,29 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakeplan.errors import UsageError
 from lakeplan.values.simulation import Choice
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import numpy as np
+    import numpy.typing as npt
 
     from lakeplan.simulation.documents import RunnerVersions
     from lakeplan.simulation.exchange import Piece
 
 
-Batches = Iterable["pa.RecordBatch"]
+Leaves: TypeAlias = "npt.NDArray[np.void]"
 
 
 @dataclass(frozen=True)
 class Step:
-    """``run`` gets batches of ``exchange.PIECES`` and what is shared, and gives such batches. Pieces with one
-    ``place`` come to one call; ``places`` says how many there are. ``run`` may carry credentials: runners
-    write it to no file. What is shared carries none."""
+    """``run`` gets pieces and ``steps.leaves_of`` all items, and gives pieces. Pieces with one ``place`` come
+    to one call; ``places`` says how many there are. ``run`` may carry credentials: runners write it to no
+    file. Leaves carry none."""
 
-    run: Callable[[Batches, Any], Iterator[pa.RecordBatch]]
+    run: Callable[[Iterable[Piece], Leaves], Iterator[Piece]]
     places: int
 
 
@@ -42,7 +43,7 @@ class Runner(Protocol):
     def parallelism(self) -> int:
         """How many tasks run at the same time."""
 
-    def run(self, bins: Sequence[bytes], steps: Sequence[Step], shared: Any) -> Iterator[Piece]:
+    def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Piece]:
         """Each bin becomes a piece for the first step; gives the pieces of the last. Raises LakeplanError."""
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pyarrow as pa
 import pyspark
@@ -30,7 +30,7 @@ from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.archive import is_folder, write_code
 from lakeplan.simulation.documents import RunnerVersions
 from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
-from lakeplan.simulation.runners import SPARK, Batches, Step
+from lakeplan.simulation.runners import SPARK, Leaves, Step
 from lakeplan.values.local import SAFE_PATH, find_program, safe_environment, set_environment, show_pandas
 
 _JAVA = {3: (8, 17), 4: (17, None)}
@@ -387,20 +387,20 @@ class SparkRunner:
         java = str(jvm.java.lang.System.getProperty("java.version")) if jvm is not None else ""
         return {"pyspark": pyspark.__version__, "java": java}
 
-    def run(self, bins: Sequence[bytes], steps: Sequence[Step], shared: Any) -> Iterator[Piece]:
+    def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Piece]:
         """See ``Runner``. Raises SimulationFailed when Spark stops."""
         # Broadcasts lie in plain temporary files; steps carry credentials, and travel as functions over a
         # socket.
-        given = self._session.sparkContext.broadcast((tuple(bins), shared))
+        given = self._session.sparkContext.broadcast((tuple(bins), leaves))
 
         def first(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions
             numbers = (number for batch in batches for number in batch.column("id").to_pylist())
-            pieces = (to_batch(Piece(0, 0, 0, Of.BIN, given.value[0][number])) for number in numbers)
-            return steps[0].run(pieces, given.value[1])
+            pieces = (Piece(0, 0, 0, Of.BIN, given.value[0][number]) for number in numbers)
+            return map(to_batch, steps[0].run(pieces, given.value[1]))
 
         def then(step: Step):  # type: ignore[no-untyped-def]
             def run(batches):  # type: ignore[no-untyped-def]
-                return step.run(batches, given.value[1])
+                return map(to_batch, step.run(pieces_in(batches), given.value[1]))
 
             return run
 
@@ -422,11 +422,10 @@ class SparkRunner:
 def _placing(numbers: Sequence[int]):  # type: ignore[no-untyped-def]
     """Puts into ``place`` the number that Spark's ``repartition`` puts into a partition of its own."""
 
-    def run(batches: Batches):  # type: ignore[no-untyped-def]
+    def run(batches):  # type: ignore[no-untyped-def]
         for piece in pieces_in(batches):
             yield to_batch(piece._replace(place=numbers[piece.place]))
 
-    run.__annotations__ = {}
     return run
 
 

@@ -1,4 +1,4 @@
-"""The steps of a simulation: functions from Arrow batches to Arrow batches. No step knows who runs it.
+"""The steps of a simulation: functions from pieces to pieces. No step knows who runs it.
 
 1. ``read_bins`` reads a bin of ranges, listings and uncommitted runs, folds what it saw into one row an
    address, path and size (``table``), and sends rows by hash, with texts of those that may be asked for.
@@ -31,14 +31,14 @@ from lakeplan.formats.range_arrays import Hashes, Ints
 from lakeplan.simulation.exchange import (
     ROWS_A_PIECE,
     TEXTS,
+    Data,
     Of,
     Piece,
     from_bytes,
-    pieces_in,
-    to_batch,
     to_bytes,
 )
 from lakeplan.simulation.observing import Fetched, Sightings, Source, fetch, observe, where_of
+from lakeplan.simulation.runners import Leaves
 from lakeplan.simulation.segments import Opened, Segment, read_segment, segment_of, write_segment
 from lakeplan.simulation.sets import CODES, NO_LEAF, Class, Classes, Leaf, Sets, by_pairs, leaf_of
 from lakeplan.simulation.table import (
@@ -134,7 +134,7 @@ class Job:
 LEAVES = np.dtype([("kind", "u1"), ("mask", "i8"), ("last", "i4"), ("holders", "i4")])
 
 
-def leaves_of(items: Sequence[WorkItem]) -> npt.NDArray[np.void]:
+def leaves_of(items: Sequence[WorkItem]) -> Leaves:
     """Facts of items, which must be numbered by their places."""
     found = np.zeros(len(items), LEAVES)
     for name in ("kind", "mask", "last", "holders"):
@@ -142,7 +142,7 @@ def leaves_of(items: Sequence[WorkItem]) -> npt.NDArray[np.void]:
     return found
 
 
-def judge_of(leaves: npt.NDArray[np.void]) -> Callable[[int], Leaf]:
+def judge_of(leaves: Leaves) -> Callable[[int], Leaf]:
     """Leaves by number, out of the facts of items."""
 
     def leaf(number: int) -> Leaf:
@@ -152,23 +152,20 @@ def judge_of(leaves: npt.NDArray[np.void]) -> Callable[[int], Leaf]:
     return leaf
 
 
-def read_bins(
-    batches: Iterable[pa.RecordBatch], job: Job, leaves: npt.NDArray[np.void]
-) -> Iterator[pa.RecordBatch]:
+def read_bins(pieces: Iterable[Piece], leaves: Leaves, job: Job) -> Iterator[Piece]:
     """The first step. ``leaves`` are ``leaves_of`` all items."""
     with ThreadPoolExecutor(FETCH_AHEAD) as pool, ThreadPoolExecutor(FETCH_AHEAD) as listers:
-        for piece in pieces_in(batches):
+        for piece in pieces:
             for source, items in groupby(unpack_bin(piece.data), key=lambda item: item.source):
                 of = job.asked[source].source
                 reader = _Reader(source if of.target is None else of.target, of, job, leaves)
-                for found in reader.read(list(items), pool, listers):
-                    yield to_batch(found)
+                yield from reader.read(list(items), pool, listers)
 
 
 class _Reader:
     """One repository's items of one bin."""
 
-    def __init__(self, target: int, of: Source, job: Job, leaves: npt.NDArray[np.void]) -> None:
+    def __init__(self, target: int, of: Source, job: Job, leaves: Leaves) -> None:
         self._target = target
         self._of = of
         self._job = job
@@ -363,27 +360,24 @@ def part_of(hashes: Hashes, parts: int) -> Ints:
     return found
 
 
-def meet(
-    batches: Iterable[pa.RecordBatch], job: Job, leaves: npt.NDArray[np.void]
-) -> Iterator[pa.RecordBatch]:
+def meet(pieces: Iterable[Piece], leaves: Leaves, job: Job) -> Iterator[Piece]:
     """The second step: all pieces of some parts. ``leaves`` are ``leaves_of`` all items."""
-    found: dict[tuple[int, int], dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-    for piece in pieces_in(batches):
+    found: dict[tuple[int, int], dict[int, list[Data]]] = defaultdict(lambda: defaultdict(list))
+    for piece in pieces:
         found[piece.source, piece.part][piece.of].append(piece.data)
     for source, part in sorted(found):
-        pieces = found.pop((source, part))
-        for data in pieces[Of.SEGMENT]:
-            yield to_batch(Piece(0, source, part, Of.SEGMENT, data))
-        if Of.ERROR in pieces:
-            answers: Iterable[tuple[int, Of, bytes]] = [(0, Of.ERROR, min(map(bytes, pieces[Of.ERROR])))]
-        else:
-            answers = _answers(job.asked[source], leaves, pieces[Of.ROWS], pieces[Of.TEXTS])
-        for place, of, data in answers:
-            yield to_batch(Piece(place, source, part, of, data))
+        its = found.pop((source, part))
+        for data in its[Of.SEGMENT]:
+            yield Piece(0, source, part, Of.SEGMENT, data)
+        if Of.ERROR in its:
+            yield Piece(0, source, part, Of.ERROR, min(map(bytes, its[Of.ERROR])))
+            continue
+        for place, of, data in _answers(job.asked[source], leaves, its[Of.ROWS], its[Of.TEXTS]):
+            yield Piece(place, source, part, of, data)
 
 
 def _answers(
-    asked: Asked, leaves: npt.NDArray[np.void], rows: list[bytes], texts: list[bytes]
+    asked: Asked, leaves: Leaves, rows: list[Data], texts: list[Data]
 ) -> Iterator[tuple[int, Of, bytes]]:
     sets, classes = Sets(), Classes()
     seen = concat([unpack(data, sets) for data in rows])

@@ -130,8 +130,6 @@ class Seen(IntFlag):
     """Stored, and older than the minimum age."""
     UNCOMMITTED = 32
     """In the newest run of uncommitted addresses."""
-    ERROR = 64
-    """No address: ``path`` says what could not be read."""
     HELD = 128
     """A commit holds it at a path under a prefix that a hold names."""
     FOREIGN = 256

@@ -11,10 +11,11 @@ import pytest
 from lakeplan.errors import SimulationFailed, StorageError
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.simulation import listings, observing
-from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.exchange import Of, Piece
 from lakeplan.simulation.marking import list_into_parts
 from lakeplan.simulation.observing import Addresses, Sightings, Source, fetch, observe, where_of
 from lakeplan.simulation.sets import Code
+from lakeplan.simulation.steps import leaves_of
 from lakeplan.simulation.work import Kind, WorkItem, pack
 from lakeplan.values.objects import StoredObject
 from tests.simulation.worlds import URL, Files, Range, World, alias, inside, items_of, relative
@@ -92,8 +93,8 @@ def it_lists_ahead_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> No
 
 def listed_parts(store: Store, *prefixes: str) -> list[Piece]:
     (bin_,) = pack([WorkItem(Kind.LISTING, 0, prefix) for prefix in prefixes], 1)
-    batches = [to_batch(Piece(0, 0, 0, Of.BIN, bin_))]
-    return [p for b in list_into_parts(batches, source_of(store), "mark/") for p in pieces_in([b])]
+    bins = [Piece(0, 0, 0, Of.BIN, bin_)]
+    return list(list_into_parts(bins, leaves_of(()), source=source_of(store), prefix="mark/"))
 
 
 def it_lists_several_prefixes_of_a_mark_at_the_same_time() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats import range_arrays, ranges
 from lakeplan.simulation import engine, listings, observing, steps
-from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.exchange import Of, Piece
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.steps import Asked, Job, leaves_of, read_bins
@@ -175,8 +175,8 @@ class DescribeWhatCannotBeRead:
         job = Job((Asked(source, Unkept(1), parts := 4),), parts)
 
         def given() -> set[tuple[int, int]]:
-            bins = [to_batch(Piece(0, 0, 0, Of.BIN, data)) for data in pack(items, 1)]
-            return {(piece.place, piece.of) for piece in pieces_in(read_bins(bins, job, leaves_of(items)))}
+            bins = [Piece(0, 0, 0, Of.BIN, data) for data in pack(items, 1)]
+            return {(piece.place, piece.of) for piece in read_bins(bins, leaves_of(items), job)}
 
         assert given() == {(place, Of.ROWS) for place in range(parts)}
         files.files.clear()

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.exchange import Of, Piece
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.runners import Step
 
@@ -35,9 +34,9 @@ pieces = st.builds(
 def spread_of(sent: list[list[Piece]]) -> Step:
     """Each bin becomes its pieces."""
 
-    def run(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
-        for piece in pieces_in(batches):
-            yield from map(to_batch, sent[int(piece.data)])
+    def run(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
+        for piece in pieces:
+            yield from sent[int(piece.data)]
 
     return Step(run, 0)
 
@@ -47,10 +46,10 @@ def plain(pieces: Iterable[Piece]) -> list[Piece]:
     return sorted(piece._replace(data=bytes(piece.data)) for piece in pieces)
 
 
-def meeting(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+def meeting(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
     """What came to a place, as the pieces of the next step."""
-    for piece in plain(pieces_in(batches)):
-        yield to_batch(piece._replace(place=(piece.place + 1) % PLACES, part=piece.part + shared))
+    for piece in plain(pieces):
+        yield piece._replace(place=(piece.place + 1) % PLACES, part=piece.part + shared)
 
 
 @pytest.fixture
@@ -95,11 +94,11 @@ def it_writes_to_disk_what_is_more_than_its_memory(folder: Path, spilled: list[I
     sent = [[Piece(n % PLACES, 0, 0, Of.ROWS, bytes([n]) * 1_000) for n in range(100)]]
     most = 0
 
-    def weighing(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+    def weighing(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
         nonlocal most
         most = max(most, sum(os.fstat(file.fileno()).st_size for file in spilled))
         assert list(folder.iterdir()) == []  # nothing stays, even after kill -9
-        yield from batches
+        yield from pieces
 
     found = list(LocalRunner(1, memory_bytes=5_000).run([b"0"], [spread_of(sent), Step(weighing, PLACES)], 0))
     assert plain(found) == sorted(sent[0])
@@ -107,8 +106,8 @@ def it_writes_to_disk_what_is_more_than_its_memory(folder: Path, spilled: list[I
 
 
 def it_brings_the_error_of_a_step_and_leaves_no_file(folder: Path) -> None:
-    def failing(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
-        list(batches)
+    def failing(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
+        list(pieces)
         raise SimulationFailed("cannot meet")
         yield
 
@@ -135,15 +134,15 @@ def it_leaves_no_credentials_of_steps_in_files(spilled: list[IO[bytes]]) -> None
     sent = [[Piece(0, 0, 0, Of.ROWS, b"x" * 100)] * 50]
     spread = spread_of(sent)
 
-    def reading(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+    def reading(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
         assert secret
-        return spread.run(batches, shared)
+        return spread.run(pieces, shared)
 
-    def weighing(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+    def weighing(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
         sizes = {file.fileno(): os.fstat(file.fileno()).st_size for file in spilled}
         assert sum(sizes.values()) > 0
         assert all(secret.encode() not in os.pread(number, size, 0) for number, size in sizes.items())
-        yield from batches
+        yield from pieces
 
     steps = [Step(reading, 0), Step(weighing, 1)]
     assert len(list(LocalRunner(1, memory_bytes=1).run([b"0"], steps, None))) == 50
@@ -152,7 +151,7 @@ def it_leaves_no_credentials_of_steps_in_files(spilled: list[IO[bytes]]) -> None
 def it_does_not_wait_for_what_still_reads_when_it_is_interrupted(folder: Path, ctrl_c: None) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def read(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
+    def read(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
         begun.set()
         go_on.wait(20)
         return iter(())

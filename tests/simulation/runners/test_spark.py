@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeplan.simulation.exchange import PIECES, Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.exchange import PIECES, Of, Piece
 from lakeplan.simulation.impact import LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.runners import SPARK, Runners, Step
@@ -52,17 +52,17 @@ def it_knows_where_spark_puts_a_number(session: SparkSession) -> None:
 
 @pytest.mark.spark
 def it_brings_pieces_of_one_place_together_and_no_others(session: SparkSession) -> None:
-    def first(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
-        for piece in pieces_in(batches):
+    def first(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
+        for piece in pieces:
             for place in range(5):
-                yield to_batch(Piece(place, piece.data[0], place, Of.ROWS, piece.data))
+                yield Piece(place, piece.data[0], place, Of.ROWS, piece.data)
 
-    def then(batches: Iterable[pa.RecordBatch], shared: Any) -> Iterator[pa.RecordBatch]:
-        pieces = list(pieces_in(batches))
-        if pieces:
-            sources = sorted(piece.source for piece in pieces)
-            (part,) = {piece.part for piece in pieces}
-            yield to_batch(Piece(0, 0, part, Of.COUNTS, repr((sources, shared)).encode()))
+    def then(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
+        found = list(pieces)
+        if found:
+            sources = sorted(piece.source for piece in found)
+            (part,) = {piece.part for piece in found}
+            yield Piece(0, 0, part, Of.COUNTS, repr((sources, shared)).encode())
 
     steps = [Step(first, 0), Step(then, 5)]
     found = list(SparkRunner(session).run([bytes([n]) for n in range(3)], steps, "shared"))
