@@ -34,7 +34,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> str:
         env={**kept, "PYTHONPATH": path, "SHELL": "/bin/bash", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert "Traceback" not in done.stderr

@@ -38,7 +38,7 @@ MAY_IMPORT = {
 def imported(code: str) -> set[str]:
     code += "\nimport sys; print('\\n' + ' '.join({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
     return set(done.stdout.splitlines()[-1].split()) & HEAVY
 

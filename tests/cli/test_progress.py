@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from rich.console import Console
 
 from lakeplan.cli.progress import TerminalProgress, clock_text, progress_for, rate_of
 from lakeplan.values.progress import Silent
+from tests.cpu import wait_until
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
@@ -52,7 +52,7 @@ class DescribeBars:
         with on(stream).task("reading [red]repositories", 1_200) as step:
             for _ in range(7):
                 step()
-            time.sleep(0.4)
+            wait_until(lambda: "7/1,200" in stream.getvalue())
         text = stream.getvalue()
         assert "reading [red]repositories" in text
         assert "7/1,200" in text
@@ -63,7 +63,7 @@ class DescribeBars:
         stream = Terminal()
         with on(stream).task("deleting", 1_000_000) as step:
             step(10_000)
-            time.sleep(1.4)
+            wait_until(lambda: re.search(r"[\d,]{5,}/s", stream.getvalue()) and " left" in stream.getvalue())
         text = stream.getvalue()
         assert "10,000/1,000,000" in text
         assert re.search(r"[\d,]{5,}/s", text)
@@ -73,7 +73,7 @@ class DescribeBars:
         stream = Terminal()
         with on(stream).task("simulating", None) as step:
             step()
-            time.sleep(1.2)
+            wait_until(lambda: "0:00:01" in stream.getvalue())
         assert "0:00:01" in stream.getvalue()
         assert "/s" not in stream.getvalue()
         assert "left" not in stream.getvalue()
@@ -81,7 +81,7 @@ class DescribeBars:
     def it_shows_no_steps_when_their_number_is_unknown(self) -> None:
         stream = Terminal()
         with on(stream).task("simulating", None):
-            time.sleep(0.2)
+            wait_until(lambda: "simulating" in stream.getvalue())
         assert "simulating" in stream.getvalue()
         assert "0/" not in stream.getvalue()
 
@@ -93,7 +93,7 @@ class DescribeBars:
                 thread.start()
             for thread in threads:
                 thread.join()
-            time.sleep(0.4)
+            wait_until(lambda: "1,600/1,600" in stream.getvalue())
         assert "1,600/1,600" in stream.getvalue()
 
     def it_runs_tasks_inside_and_beside_each_other(self) -> None:
@@ -102,11 +102,11 @@ class DescribeBars:
         with progress.task("outer", 2) as outer:
             with progress.task("inner", 2) as inner:
                 inner()
-                time.sleep(0.2)
+                wait_until(lambda: "inner" in stream.getvalue())
             outer()
-            time.sleep(0.2)
+            wait_until(lambda: "1/2" in stream.getvalue().rpartition("inner")[2])
         with progress.task("after", 1):
-            time.sleep(0.2)
+            wait_until(lambda: "after" in stream.getvalue())
         text = stream.getvalue()
         assert all(name in text for name in ("outer", "inner", "after"))
         assert text.count(HIDE) == text.count(SHOW) == 2
@@ -118,7 +118,8 @@ class DescribeBars:
             pass
         with progress.task("second", 5):
             late()
-            time.sleep(0.3)
+            before = len(stream.getvalue())
+            wait_until(lambda: "second" in stream.getvalue()[before:])
         assert "0/5" in stream.getvalue()
         assert "1/5" not in stream.getvalue()
 
@@ -175,7 +176,7 @@ def it_gives_a_real_terminal_back_on_control_c() -> None:
         seen = b""
         while chunk := _read(ours):
             seen += chunk
-        process.wait(timeout=20)
+        process.wait(timeout=60)
     finally:
         process.kill()
         process.wait()

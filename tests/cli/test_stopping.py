@@ -61,7 +61,7 @@ def it_gives_the_terminal_back_and_says_so(
         seen = _read_until(ours, "listing the repositories of prod")
         process.send_signal(number)
         seen += _read_until(ours, None)
-        assert process.wait(timeout=20) == ExitCode.INTERRUPTED
+        assert process.wait(timeout=60) == ExitCode.INTERRUPTED
     finally:
         process.kill()
         process.wait()
@@ -104,7 +104,7 @@ def it_ends_a_simulation_that_reads_for_long(tmp_path: Path) -> None:
     try:
         assert process.stdout.readline() == "reads\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == ExitCode.INTERRUPTED
+        assert process.wait(timeout=60) == ExitCode.INTERRUPTED
         said = process.stdout.read()
     finally:
         process.kill()

@@ -19,6 +19,7 @@ from lakeplan.lakefs.client import connect
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.transport import Call, Timeouts
 from lakeplan.values.desired import ServerConfig
+from tests.cpu import PATIENCE, at_most_cpu_seconds
 from tests.dripping import HEAD, serving
 from tests.lakefs.conftest import Answer, FakeClock, Scripted, Seen
 
@@ -64,14 +65,12 @@ except LakeplanError as error:
 
 @pytest.mark.parametrize("answer", [chunks_without_end, a_pebibyte, no_length, zipped])
 def it_takes_no_more_of_a_body_than_the_limit(answer: Callable[[], Iterator[bytes]]) -> None:
-    started = time.monotonic()
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    with serving(answer) as url:
+    with at_most_cpu_seconds(10), serving(answer) as url:
         done = subprocess.run(
-            [sys.executable, "-c", CHILD, url], capture_output=True, timeout=60, check=False, env=env
+            [sys.executable, "-c", CHILD, url], capture_output=True, timeout=120, check=False, env=env
         )
     assert b"larger than 64 MiB" in done.stdout, done.stderr[-500:]
-    assert time.monotonic() - started < 10
 
 
 def ask(url: str, credentials: Credentials, total: float = 30.0) -> None:
@@ -98,7 +97,7 @@ def it_gives_up_a_body_of_a_few_bytes_a_second(
         pytest.raises(ServerUnreachable, match="bytes a second"),
     ):
         ask(url, credentials)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 25
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def it_gives_up_a_head_that_does_not_end(credentials: Credentials, start: bytes,
     started = time.monotonic()
     with serving(drip(start, piece, 0.05)) as url, pytest.raises(ServerUnreachable):
         ask(url, credentials, total=1.0)
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < PATIENCE
 
 
 def it_waits_for_an_answer_that_is_slow_and_whole(credentials: Credentials) -> None:

@@ -54,19 +54,19 @@ class DescribeUp:
     def it_serves_until_it_is_asked_to_stop(self, up, tmp_path, number):
         process, endpoint = up("--dir", str(tmp_path / "d"))
         auth = ("sandbox", "sandbox-secret")
-        assert requests.get(f"{endpoint}/api/v1/repositories", auth=auth, timeout=10).status_code == 200
+        assert requests.get(f"{endpoint}/api/v1/repositories", auth=auth, timeout=60).status_code == 200
         os.kill(process.pid, number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert process.returncode == ExitCode.OK, err
         assert "sandbox-secret" not in out + err
         assert (tmp_path / "d" / ".sandbox" / "state.db").is_file()
 
     def it_takes_flavour_and_credentials(self, up):
         process, endpoint = up("--flavor", "enterprise", "--access-key", "me", "--secret-key", "hush-hush")
-        answer = requests.get(f"{endpoint}/api/v1/config/version", auth=("me", "hush-hush"), timeout=10)
+        answer = requests.get(f"{endpoint}/api/v1/config/version", auth=("me", "hush-hush"), timeout=60)
         assert answer.json()["version_context"] == "lakeFS-Enterprise"
         process.terminate()
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert "hush-hush" not in out + err
 
     @pytest.mark.parametrize(

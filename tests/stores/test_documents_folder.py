@@ -53,7 +53,7 @@ class DescribeFolderState(StateContract):
     def it_loses_no_write_of_several_processes(self, tmp_path: Path) -> None:
         command = [sys.executable, "-c", COUNTER, tmp_path.as_uri(), "50"]
         workers = [subprocess.Popen(command) for _ in range(3)]
-        assert [worker.wait(timeout=60) for worker in workers] == [0, 0, 0]
+        assert [worker.wait(timeout=300) for worker in workers] == [0, 0, 0]
         found = open_state(tmp_path.as_uri()).read("counter")
         assert found is not None
         assert int(found.data) == 150

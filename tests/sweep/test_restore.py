@@ -447,7 +447,7 @@ class DescribeAStoreThatFails:
         copy = type(case.store.store).copy
 
         def slow(self: Any, *args: Any, **more: Any) -> Any:
-            together.wait(timeout=20)
+            together.wait(timeout=60)
             return copy(self, *args, **more)
 
         monkeypatch.setattr(type(case.store.store), "copy", slow)

@@ -263,7 +263,7 @@ def it_asks_with_as_many_threads_as_it_may(sweep: Sweep, monkeypatch: pytest.Mon
 
     class Slow(FaultyStore):
         def is_gone(self, key: str) -> bool:
-            together.wait(timeout=20)
+            together.wait(timeout=60)
             return bool(self.store.is_gone(key))
 
     sweep.mark([f"data/{n:02}" for n in range(40)])

@@ -23,7 +23,7 @@ def edited_since(site: Site) -> None:
         f"{site.endpoint_url}/api/v1/repositories/clickstream/settings/gc_rules",
         json={"default_retention_days": 99, "branches": []},
         auth=("sandbox", "sandbox-secret"),
-        timeout=30,
+        timeout=120,
     ).raise_for_status()
 
 
