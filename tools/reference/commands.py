@@ -141,7 +141,7 @@ def split_help(text: str) -> HelpText:
 
 
 PROGRAM = "lakeplan"
-COMMON = 10
+COMMON = 4
 """An option that so many commands share, word for word, is described once."""
 
 _HEAD = f"""{GENERATED}
@@ -154,7 +154,7 @@ of the tree.
 
 Each option can also be set with the environment variable in its row. The command line takes precedence.
 The variable of a repeatable option holds several values separated by spaces, or by `:` if the values are
-files. Other variables are listed in [settings](settings.md#environment-variables).
+files. [Settings](settings.md#environment-variables) lists other variables.
 
 Each `--out` belongs to the `--format` in the same position: `--format json --out plan.json --format
 markdown` writes JSON to a file and prints Markdown. `--out FILE` alone writes JSON. If every format goes to
@@ -196,7 +196,7 @@ def commands_page() -> str:
     whole = whole_command()
     every = list(leaves(whole))
     shared = _shared(every)
-    parts = [_HEAD, "## Index", _index(every), "## Options of many commands", _options(shared.values())]
+    parts = [_HEAD, "## Index", _index(every), "## Shared options", _options(shared.values())]
     parts += ["## Exit codes", _exits(EVERY)]
     groups = _groups(whole)
     for leaf in every:
@@ -250,7 +250,7 @@ def _command(leaf: Leaf, shared: Mapping[str, click.Option]) -> Iterator[str]:
     common = [o for o in leaf.options if _identity(o) in shared]
     if common:
         names = ", ".join(code(_names(o)) for o in common)
-        yield f"Also, as [many commands](#options-of-many-commands): {names}."
+        yield f"[Shared options](#shared-options): {names}."
     if leaf.name in EXITS:
         yield _exits(EXITS[leaf.name])
 

@@ -23,7 +23,7 @@ class DescribeCommand:
         assert f"| [{leaf.name}](#lakeplan-{leaf.name.replace(' ', '-')}) | {leaf.help.summary}" in PAGE
 
     def it_names_every_option_with_its_help_and_variable(self, leaf: Leaf) -> None:
-        shared = PAGE.partition("## Options of many commands")[2].partition("\n## ")[0]
+        shared = PAGE.partition("## Shared options")[2].partition("\n## ")[0]
         for option in leaf.options:
             assert option.help, f"{leaf.name} {option.opts[0]} has no help"
             assert ", ".join(option.opts) in section(leaf)
