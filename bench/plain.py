@@ -22,7 +22,8 @@ from repository import NOW
 from lakeplan.formats.ranges import read_range
 from lakeplan.retention.rules import server_verdict
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
-from lakeplan.simulation.ranges import Facts, collect_ranges
+from lakeplan.simulation.ranges import collect_ranges
+from lakeplan.simulation.requests import Facts
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.rules import GcRules
 
@@ -36,7 +37,7 @@ def ranges(folder: str, days: int) -> tuple[list[str], list[str]]:
     active = server_verdict(graph, GcRules(days), NOW, NOW.tzinfo)  # type: ignore[arg-type]
     facts: dict[str, Facts] = {}
     for flag, metarange in zip(active, graph.meta_range_ids, strict=True):
-        facts.setdefault(metarange, Facts()).mask |= flag
+        facts[metarange] = facts.get(metarange, Facts()) | Facts(flag)
     items = collect_ranges(NamespaceMetadata(namespace), facts, name=folder).items
     return [i.name for i in items if i.mask], [i.name for i in items if not i.mask]
 

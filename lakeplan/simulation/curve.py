@@ -30,7 +30,8 @@ from lakeplan.simulation.inputs import NamespaceMetadata, iso, listing_items, re
 from lakeplan.simulation.listings import Inventory, StagedRun, find_run
 from lakeplan.simulation.observing import Addresses, Source, known_as
 from lakeplan.simulation.questions import Nothing
-from lakeplan.simulation.ranges import Facts, Holders, collect_ranges
+from lakeplan.simulation.ranges import collect_ranges
+from lakeplan.simulation.requests import Facts, Holders
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import ObjectClass, Seen
 from lakeplan.simulation.work import WorkItem
@@ -167,7 +168,7 @@ class Coding:
 def metarange_facts(graph: CommitGraph, scales: Scales) -> tuple[dict[str, Facts], Coding]:
     """What every metarange passes on to its ranges. Metaranges of all commits are in, dangling ones too."""
     least: dict[str, list[int]] = {}
-    facts: dict[str, Facts] = {}
+    masks: dict[str, int] = {}
     for commit in oldest_first(graph):
         meta_range_id = graph.meta_range_ids[commit]
         if not meta_range_id:
@@ -177,12 +178,13 @@ def metarange_facts(graph: CommitGraph, scales: Scales) -> tuple[dict[str, Facts
         least[meta_range_id] = (
             numbers if known is None else [min(a, b) for a, b in zip(known, numbers, strict=True)]
         )
-        fact = facts.setdefault(meta_range_id, Facts())
-        fact.mask |= scales.masks[commit]
+        masks[meta_range_id] = masks.get(meta_range_id, 0) | scales.masks[commit]
     coding = Coding(tuple(tuple(sorted({n[k] for n in least.values()})) for k in range(len(scales.numbers))))
     codes = [_codes(values) for values in coding.values]
-    for meta_range_id, numbers in least.items():
-        facts[meta_range_id].holders = tuple(code[n] for code, n in zip(codes, numbers, strict=True))
+    facts = {
+        id: Facts(masks[id], holders=tuple(code[n] for code, n in zip(codes, numbers, strict=True)))
+        for id, numbers in least.items()
+    }
     return facts, coding
 
 

@@ -45,7 +45,7 @@ class Asking:
     exact: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
 class Answer:
     """``classes`` of all objects; or the ``error`` of what could not be read: there is no answer then."""
 

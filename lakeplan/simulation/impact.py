@@ -21,9 +21,10 @@ from lakeplan.simulation.questions import (
     Naming,
     add_prefixes,
     joined,
+    largest,
 )
-from lakeplan.simulation.ranges import Collected, Facts, collect_ranges, union
-from lakeplan.simulation.requests import ImpactRequest
+from lakeplan.simulation.ranges import Collected, collect_ranges
+from lakeplan.simulation.requests import Facts, ImpactRequest, union
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import Seen
 from lakeplan.simulation.work import WorkItem
@@ -185,11 +186,11 @@ def _prepare(request: ImpactRequest) -> _Asked | ImpactResult | LakeplanError:
     nothing = ImpactResult({}, tags=dict.fromkeys(tags, Amount()))
     if not _may_go(request, request.metaranges.values()):
         return nothing
-    facts = {id: Facts(mask, holders=(0,)) for id, mask in request.metaranges.items()}
+    facts = {id: Facts(mask) for id, mask in request.metaranges.items()}
     for bit, tag in enumerate(tags):
         if request.tags[tag]:  # a tag of a repository's first commit loses nothing
-            fact = facts.setdefault(request.tags[tag], Facts(holders=(0,)))
-            fact.holders = (fact.holders[0] | 1 << bit,)
+            id = request.tags[tag]
+            facts[id] = facts.get(id, Facts()) | Facts(holders=(1 << bit,))
     try:
         collected = collect_ranges(request.metadata, facts, name=request.key)
     except LakeplanError as error:
@@ -205,8 +206,7 @@ def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
 
 
 def _largest(found: ByPrefix) -> tuple[PrefixAmount, ...]:
-    order = sorted(found.get("", {}).items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
-    return tuple(PrefixAmount(p, p.count("/"), amount) for p, amount in order[:MAX_PREFIXES])
+    return tuple(PrefixAmount(p, p.count("/"), a) for p, a in largest(found.get("", {}), MAX_PREFIXES))
 
 
 def _result(asked: _Asked, found: _Found, choice: Choice, *, shown: bool) -> ImpactResult | LakeplanError:

@@ -30,9 +30,8 @@ from lakeplan.simulation.listings import candidates, check_none_nested, chosen, 
 from lakeplan.simulation.observing import Addresses, Source, list_item
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, NEVER_COMMITTED
 from lakeplan.simulation.questions import Nothing, sorted_paths
-from lakeplan.simulation.ranges import Facts as RangeFacts
 from lakeplan.simulation.ranges import collect_ranges
-from lakeplan.simulation.requests import ForeignRanges, MarkRequest, RecheckRequest
+from lakeplan.simulation.requests import Facts, ForeignRanges, MarkRequest, RecheckRequest
 from lakeplan.simulation.runners import Leaves, Runner, Step
 from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import leaves_of
@@ -203,9 +202,8 @@ class StepMarker:
     def mark(self, request: MarkRequest) -> Marked:
         """See the port. Raises LakeplanError of whatever could not be read or written."""
         source = _source(request)
-        facts = {id: RangeFacts(f.mask, f.last) for id, f in request.metaranges.items()}
-        with self._progress.task("reading metaranges", len(facts)) as step:
-            collected = collect_ranges(request.metadata, facts, name=source.name, step=step)
+        with self._progress.task("reading metaranges", len(request.metaranges)) as step:
+            collected = collect_ranges(request.metadata, request.metaranges, name=source.name, step=step)
         listed = [WorkItem(Kind.LISTED, 0, p.name, sort_key=bytes.fromhex(p.sha256)) for p in request.listing]
         items = [*listed, *_staged(request.uncommitted), *collected.items]
         wanted = {item.last for item in collected.items}
@@ -229,15 +227,9 @@ class StepMarker:
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
         """See the port. Nothing is run when nothing new could hold anything."""
-        facts = {id: RangeFacts() for id in request.other_metaranges}
-        facts |= {id: RangeFacts(int(Keep.SERVER)) for id in request.metaranges}
-        source = Source(
-            request.store.url,
-            request.metadata,
-            _addresses(request.storage_namespace, request.store),
-            request.store,
-            held_prefixes=request.held_prefixes,
-        )
+        facts = {id: Facts() for id in request.other_metaranges}
+        facts |= {id: Facts(int(Keep.SERVER)) for id in request.metaranges}
+        source = _source(request)
         items: list[WorkItem] = []
         entries = 0
         if facts:
@@ -383,7 +375,7 @@ def _addresses(storage_namespace: str, store: SweepStore) -> Addresses:
     return Addresses((storage_namespace, store.url))
 
 
-def _source(request: MarkRequest) -> Source:
+def _source(request: MarkRequest | RecheckRequest) -> Source:
     return Source(
         request.store.url,
         request.metadata,

@@ -80,6 +80,12 @@ def add_prefixes(found: ByPrefix, tables: Iterable[pa.Table]) -> None:
             of_name[row["prefix"]] = of_name.get(row["prefix"], Amount()) + amount
 
 
+def largest(amounts: Mapping[str, Amount], most: int) -> list[tuple[str, Amount]]:
+    """The prefixes with most bytes, then most objects, then by name."""
+    order = sorted(amounts.items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
+    return order[:most]
+
+
 def _ints(column: pa.ChunkedArray) -> Ints:
     numbers: Ints = column.to_numpy().astype(np.int64)
     return numbers

@@ -9,6 +9,7 @@ from functools import partial
 
 from lakeplan.formats.ranges import KnownRanges, read_metarange
 from lakeplan.lakefs.protocols import MetadataKind, MetadataReader
+from lakeplan.simulation.requests import Facts, Holders, union
 from lakeplan.simulation.work import Kind, WorkItem, ahead
 from lakeplan.values.objects import RangeInfo
 
@@ -41,18 +42,6 @@ class Regions:
 
 FETCHES = 16
 """Files in flight: metaranges are small, and time goes into waiting."""
-
-Holders = tuple[int, ...]
-"""Bits of holders, one integer for each rule set."""
-
-
-@dataclass
-class Facts:
-    """What a metarange passes on to its ranges. ``last``: -1 for none."""
-
-    mask: int = 0
-    last: int = -1
-    holders: Holders = ()
 
 
 @dataclass
@@ -133,15 +122,6 @@ def _number_holders(ranges: dict[str, _Range], source: int, metaranges: int) -> 
     infos = [known.info for known in ranges.values()]
     entries, size = sum(i.count for i in infos), sum(i.estimated_size for i in infos)
     return Collected(items, list(numbers), metaranges, entries, size)
-
-
-def union(sets: frozenset[Holders] | list[Holders]) -> Holders:
-    """Everyone in any of some non-empty sets."""
-    found = [0] * max(map(len, sets), default=0)
-    for holders in sets:
-        for n, bits in enumerate(holders):
-            found[n] |= bits
-    return tuple(found)
 
 
 def fetch_metadata(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol
+from functools import reduce
+from itertools import zip_longest
+from operator import or_
+from typing import Literal, NamedTuple, Protocol
 
 from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.protocols import MetadataReader
@@ -54,12 +57,29 @@ class UncommittedPreparer(Protocol):
         """How long the server asks collectors to leave young objects alone; None when it does not say."""
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a metarange passes on: ``Keep`` bits of its commits, and the position of the last of them."""
+Holders = tuple[int, ...]
+"""Bits of holders, one integer for each rule set."""
 
-    mask: int
+
+class Facts(NamedTuple):
+    """What a metarange passes on to its ranges: verdict bits of its commits, the position of the last of them
+    (-1: none), and who holds them. ``|`` joins two."""
+
+    mask: int = 0
     last: int = -1
+    holders: Holders = ()
+
+    def __or__(self, other: Facts) -> Facts:
+        return Facts(
+            self.mask | other.mask,
+            max(self.last, other.last),
+            union((self.holders, other.holders)),
+        )
+
+
+def union(sets: Iterable[Holders]) -> Holders:
+    """Everyone in any of some sets."""
+    return tuple(reduce(or_, bits) for bits in zip_longest(*sets, fillvalue=0))
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +32,9 @@ from lakeplan.simulation.inputs import History, NamespaceMetadata, listing_items
 from lakeplan.simulation.listings import StagedRun, find_run
 from lakeplan.simulation.observing import Source, known_as
 from lakeplan.simulation.output import OBJECTS, PREFIXES, check_target, write_summary, writing, written
-from lakeplan.simulation.questions import ByPrefix, GoesUnderRules, add_prefixes, goes, rows_of
-from lakeplan.simulation.ranges import Collected, Facts, Holders, collect_ranges, union
+from lakeplan.simulation.questions import ByPrefix, GoesUnderRules, add_prefixes, goes, largest, rows_of
+from lakeplan.simulation.ranges import Collected, collect_ranges
+from lakeplan.simulation.requests import Facts, Holders, union
 from lakeplan.simulation.runners import Runner, Runners
 from lakeplan.simulation.verdicts import BranchTotals, Judged, ObjectClass, bits_of, totals_of
 from lakeplan.simulation.work import WorkItem
@@ -107,13 +110,9 @@ def metarange_facts(history: History, judged: Sequence[Judged]) -> dict[str, Fac
         meta_range_id = graph.meta_range_ids[commit]
         if not meta_range_id:
             continue
-        fact = facts.setdefault(meta_range_id, Facts(holders=(0,) * len(judged)))
-        for one, its in zip(judged, bits, strict=True):
-            fact.mask |= one.mask(commit, its)
-        fact.last = at
-        holders = tuple(one.holders(commit) for one in judged)
-        if any(holders):
-            fact.holders = tuple(a | b for a, b in zip(fact.holders, holders, strict=True))
+        mask = reduce(or_, (one.mask(commit, its) for one, its in zip(judged, bits, strict=True)))
+        its_facts = Facts(mask, at, tuple(one.holders(commit) for one in judged))
+        facts[meta_range_id] = facts.get(meta_range_id, Facts()) | its_facts
     return facts
 
 
@@ -169,7 +168,9 @@ def run_job(
             classes, prepared.collected.holder_sets, n, len(judged.branches.names), listing=listing
         )
         totals = totals_of(classes, one, listing=listing)
-        by_rule_set[one.name] = ObjectsOf(totals, held, _largest(prefixes.get(one.name, {})))
+        by_rule_set[one.name] = ObjectsOf(
+            totals, held, [_row(*row) for row in largest(prefixes.get(one.name, {}), MAX_ROWS)]
+        )
     side = ObjectSide(prepared.staged, prepared.collected, listing, by_rule_set, runner.versions, choice)
     document = summary(request, namespace.url, prepared.history, prepared.judged, side)
     if folder is not None and objects is not None:
@@ -208,12 +209,6 @@ class _ObjectFiles:
         with writing(self._folder):
             pq.write_table(table, self._folder / f"part-{self._files:05}.parquet", compression="snappy")
         self._waiting, self._rows, self._files = [], 0, self._files + 1
-
-
-def _largest(amounts: Mapping[str, Amount]) -> list[PrefixRow]:
-    """Rows of the prefixes with most bytes, then most objects, then by name."""
-    order = sorted(amounts.items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
-    return [_row(prefix, amount) for prefix, amount in order[:MAX_ROWS]]
 
 
 def _row(prefix: str, amount: Amount) -> PrefixRow:

@@ -44,10 +44,8 @@ class Look:
         dates = by_date(self.graph)
         found: dict[str, Facts] = {}
         for commit, id in enumerate(self.graph.meta_range_ids):
-            if not id:
-                continue
-            known = found.get(id, Facts(0))
-            found[id] = Facts(known.mask | self.masks[commit], max(known.last, dates[commit]))
+            if id:
+                found[id] = found.get(id, Facts()) | Facts(self.masks[commit], dates[commit])
         return found
 
     def last_commits(self) -> Mapping[int, str]:
