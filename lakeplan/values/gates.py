@@ -19,7 +19,7 @@ class Gate:
 
     name: str
     when: str
-    of: tuple[str, ...] = (PLANS,)
+    refuses: tuple[str, ...] = (PLANS,)
     settings: tuple[str, ...] = ()
     unit: str = ""
     max_ends: str | None = None
@@ -29,7 +29,7 @@ class Gate:
 EXPIRED_OBJECTS = Gate(
     "expired-objects",
     "more than this share of the kept objects would newly expire",
-    of=(PLANS, SWEEPS),
+    refuses=(PLANS, SWEEPS),
     settings=("safety.max_expired_objects_percent",),
     unit="percent",
     max_ends="%",
@@ -37,7 +37,7 @@ EXPIRED_OBJECTS = Gate(
 EXPIRED_BYTES = Gate(
     "expired-bytes",
     "more than this would newly expire",
-    of=(PLANS, SWEEPS),
+    refuses=(PLANS, SWEEPS),
     settings=("safety.max_expired_bytes",),
     unit="bytes",
     max_ends="B",
@@ -45,7 +45,7 @@ EXPIRED_BYTES = Gate(
 TAG_LOSS = Gate(
     "tag-loss",
     "a tag would lose data, by the rules or once `branches run` deletes its branch",
-    of=(PLANS, BRANCH_RUNS),
+    refuses=(PLANS, BRANCH_RUNS),
     settings=("safety.on_tag_loss",),
     unit="tags",
     max_ends="",
@@ -70,7 +70,7 @@ UNMANAGED = Gate(
 DELETED_BRANCHES = Gate(
     "deleted-branches",
     "policies would delete more branches than this: newly by the server's own job, or in one `branches run`",
-    of=(PLANS, BRANCH_RUNS),
+    refuses=(PLANS, BRANCH_RUNS),
     settings=("safety.max_deleted_branches",),
     unit="branches",
     max_ends="",
@@ -84,20 +84,20 @@ HELD_BRANCH = Gate(
 MIN_AGE = Gate(
     "min-age",
     "`sweep.min_age` is below the server's grace period",
-    of=(SWEEPS,),
+    refuses=(SWEEPS,),
     settings=("sweep.min_age",),
     unit="seconds",
 )
 SWEEP_LIMIT = Gate(
     "sweep-limit",
     "a mark would delete more than one sweep may",
-    of=(SWEEPS,),
+    refuses=(SWEEPS,),
     settings=("sweep.max_objects", "sweep.max_bytes"),
 )
 UNREAD_NEIGHBOURS = Gate(
     "unread-neighbours",
     "a sweep cannot find out whether another repository has data in its storage",
-    of=(SWEEPS,),
+    refuses=(SWEEPS,),
     unit="neighbours",
     allow=False,
 )

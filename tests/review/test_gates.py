@@ -437,6 +437,15 @@ class DescribeTheWholePlan:
             (gate,) = [g for g in plan_gates([one, other], Safety(), openers) if g.gate == "expired-objects"]
             assert gate.outcome is GateOutcome.REFUSED
 
+    def it_stays_passed_where_every_contributor_is_overridden(self):
+        openers = Openers(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
+        strict = Safety(max_expired_objects_percent=10)
+        one = a_plan(horizon(expire=20))
+        one = replace(one, gates=repository_gates(one, strict, openers))
+        assert [g.outcome for g in one.gates if g.gate == "expired-objects"] == [GateOutcome.OVERRIDDEN]
+        (gate,) = [g for g in plan_gates([one], Safety(), openers) if g.gate == "expired-objects"]
+        assert gate.outcome is GateOutcome.PASSED
+
     @pytest.mark.parametrize(("policy", "outcome"), [("warn", "warned"), ("fail", "refused")])
     def it_speaks_of_unmanaged_repositories(self, policy, outcome):
         (gate,) = plan_gates([], Safety(), SHUT, unmanaged=("prod/x",), on_unmanaged=policy)

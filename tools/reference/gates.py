@@ -18,7 +18,7 @@ and how to override one."""
 def gates_page() -> str:
     """The page as it lies in ``docs``."""
     rows = [
-        (code(gate.name), gate.when, ", ".join(gate.of), _settings(gate), _overridden(gate))
+        (code(gate.name), gate.when, ", ".join(gate.refuses), _settings(gate), _overridden(gate))
         for gate in GATES.values()
     ]
     head = ("gate", "refuses when", "refuses", "settings (default)", "overridden with")
