@@ -49,6 +49,16 @@ def it_names_options_that_there_are(name: str) -> None:
     assert set(OPTION.findall(text(name))) - OTHERS - there == set()
 
 
+@pytest.mark.parametrize("page", [*DOCS.glob("*.md"), DOCS.parent / "README.md"], ids=lambda page: page.name)
+def it_gives_commands_only_options_of_their_own(page: Path) -> None:
+    for block, inline in CODE.findall(page.read_text(encoding="utf-8")):
+        for line in (block.replace("\\\n", " ") or inline.replace("\n", " ")).splitlines():
+            if found := re.match(r"\s*lakeplan (\w+)(?: (\w+))?", line):
+                leaf = LEAVES.get(f"{found[1]} {found[2]}") or LEAVES.get(found[1])
+                own = {o for option in leaf.options for o in option.opts} | {"--help"} if leaf else set()
+                assert not leaf or set(OPTION.findall(line.partition(" #")[0])) <= own, line
+
+
 @pytest.mark.parametrize("name", PAGES)
 def it_names_variables_that_there_are(name: str) -> None:
     there = set(variables()) | {str(o.envvar) for leaf in LEAVES.values() for o in leaf.options}
