@@ -68,6 +68,10 @@ class LakeplanError(Exception):
         self.hint = hint
         self.detail = detail
 
+    def replaced(self, **texts: str) -> LakeplanError:
+        """This error with another ``where`` or ``hint``."""
+        return _rebuild(type(self), {**self.__dict__, **texts})
+
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message
 

@@ -28,9 +28,7 @@ def blame(name: str) -> Iterator[None]:
     try:
         yield
     except FormatError as error:
-        if not error.where:
-            error.where = name
-        raise
+        raise error.replaced(where=error.where or name) from error
     except IndexError as error:
         raise FormatError("ends in the middle of a value", where=name, hint=HINT) from error
     except UnicodeDecodeError as error:

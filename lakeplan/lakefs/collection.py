@@ -44,8 +44,8 @@ class LakeFSPreparer(Adapter):
                 if isinstance(error, RepositoryNotFound) or "branch" not in error.message:
                     raise
                 if not tries:
-                    error.hint = "Run the command again: branches were deleted meanwhile."
-                    raise
+                    hint = "Run the command again: branches were deleted meanwhile."
+                    raise error.replaced(hint=hint) from error
 
     def _prepare(self, repository: str) -> tuple[UncommittedRun, ...]:
         runs: dict[UncommittedRun, None] = {}

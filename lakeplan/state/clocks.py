@@ -6,7 +6,6 @@ A clock that is wrong by hours would make young things old, or old approvals you
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -14,6 +13,7 @@ from typing import Protocol
 
 from lakeplan.errors import ClockSkew, LakeplanError
 from lakeplan.stores.protocols import SweepStore
+from lakeplan.values.records import json_line
 
 MAX_DIFFERENCE = timedelta(minutes=5)
 """Between any two clocks."""
@@ -96,7 +96,7 @@ def clock_warning(server: HasClock, repository: str, now: datetime) -> str | Non
 def store_time(store: SweepStore, key: str, record: Mapping[str, str]) -> datetime:
     """The store's clock: the modification time of a small file that is written to ``key``. Raises
     StorageError."""
-    store.put(key, (json.dumps(record, sort_keys=True) + "\n").encode())
+    store.put(key, json_line(record))
     facts = store.stat(key)
     if facts is None:
         raise LakeplanError(

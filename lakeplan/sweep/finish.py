@@ -28,7 +28,7 @@ from lakeplan.sweep.run import SweepEnd
 from lakeplan.sweep.values import settings_row
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.sweep import SWEEP_FORMAT, Status, Versions
 
 
@@ -112,7 +112,7 @@ def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
     """One report a sweep, however often it was killed: the id is noted before the first file is written."""
     key = sweep_prefix(end.mark.mark_id) + OFFICIAL_FILE
     try:
-        site.store.create(key, (json.dumps({"run_id": run_id}) + "\n").encode())
+        site.store.create(key, json_line({"run_id": run_id}))
     except WriteConflict:
         run_id = official_run(site.store, end.mark.mark_id) or run_id
     if end.mark.settings.engine == ENGINE:

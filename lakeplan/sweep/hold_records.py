@@ -11,7 +11,6 @@ at least a day, since an inspection first missed it. Only inspections remove rec
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.limits import parse_json
 from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.sweep.ports import Site
+from lakeplan.values.records import json_line
 from lakeplan.values.repository import Refs
 from lakeplan.values.sweep import HeldCommit, Hold, Versions
 
@@ -197,7 +197,7 @@ def _file(commit_id: str) -> str:
 
 
 def _put(site: Site, key: str, content: Mapping[str, object]) -> None:
-    site.store.put(key, (json.dumps(content, sort_keys=True) + "\n").encode())
+    site.store.put(key, json_line(content))
 
 
 def _drop(site: Site, name: HoldName, files: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -18,6 +18,7 @@ from lakeplan.retention.patterns import expand
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
 from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.records import SEEN_NOTHING, SeenAtMark
 from lakeplan.sweep.rules import place_of
 from lakeplan.sweep.values import Mark
 from lakeplan.values.desired import Cleared, GcDesired
@@ -82,8 +83,7 @@ def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | N
         rules = _keep_rules(site, stored, refs, now=now, before=before)
         masks = keep_masks(graph, refs, rules)
     except LakeplanError as error:
-        error.where = error.where or site.key
-        raise
+        raise error.replaced(where=error.where or site.key) from error
     _check_storage(site, graph)
     return Look(now, rules, uncommitted, run_ids, refs, graph, masks)
 
@@ -197,21 +197,37 @@ class Others:
     unreadable: dict[str, str]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Server:
     """Its repositories as they are now, or why they cannot be listed."""
 
     reader: LakeFSReader
     repositories: tuple[Repository, ...] = ()
     error: LakeplanError | None = None
-    found: dict[str, ForeignRanges | str] = field(default_factory=dict)
-    """By repository: what it has, or why it cannot be read."""
 
-    def list(self) -> None:
+    @classmethod
+    def of(cls, reader: LakeFSReader) -> _Server:
         try:
-            self.repositories = tuple(self.reader.list_repositories())
+            return cls(reader, tuple(reader.list_repositories()))
         except LakeplanError as error:
-            self.error = error
+            return cls(reader, error=error)
+
+
+_Found = Mapping[tuple[str, Repository], ForeignRanges | str]
+"""By server and repository: what it has, or why it cannot be read."""
+
+
+def all_others(site: Site, *, keep: Callable[[], None]) -> tuple[ForeignRanges, ...]:
+    """As ``foreign_ranges``. Raises GateRefused while one of them cannot be read."""
+    foreign, unreadable = foreign_ranges(site, keep=keep)
+    if unreadable:
+        name, why = next(iter(unreadable.items()))
+        raise GateRefused(
+            f"repository {name} cannot be read, and may need objects of this one: {why}",
+            where=site.key,
+            hint="grant the user of this tree read access (retention and List permissions)",
+        )
+    return foreign
 
 
 def foreign_ranges(
@@ -228,13 +244,12 @@ def read_others(
     sites: Sequence[Site], *, keep: Callable[[], None] = lambda: None
 ) -> list[Others | LakeplanError]:
     """What each of some repositories has to know of all others, asked for now and once for all of them."""
-    servers: dict[str, _Server] = {}
+    readers: dict[str, LakeFSReader] = {}
     for site in sites:
-        servers.setdefault(site.server.name, _Server(site.reader))
+        readers.setdefault(site.server.name, site.reader)
         for server, reader in site.other_servers:
-            servers.setdefault(server.name, _Server(reader))
-    for each in servers.values():
-        each.list()
+            readers.setdefault(server.name, reader)
+    servers = {name: _Server.of(reader) for name, reader in readers.items()}
     wanted = dict.fromkeys(
         (name, repository)
         for site in sites
@@ -255,10 +270,11 @@ def read_others(
         return ForeignRanges(f"{name}/{repository.id}", metadata, metaranges)
 
     with ThreadPoolExecutor(REPOSITORIES_AT_ONCE) as pool:
-        for (name, repository), found in zip(wanted, pool.map(read, wanted), strict=True):
+        found: dict[tuple[str, Repository], ForeignRanges | str] = {}
+        for one, answer in zip(wanted, pool.map(read, wanted), strict=True):
             keep()
-            servers[name].found[repository.id] = found
-    return [_of_site(site, servers) for site in sites]
+            found[one] = answer
+    return [_of_site(site, servers, found) for site in sites]
 
 
 def _concerns(site: Site, server: str, repository: Repository) -> bool:
@@ -270,7 +286,7 @@ def _concerns(site: Site, server: str, repository: Repository) -> bool:
     return place_of(repository.storage_namespace).kind == place_of(site.repository.storage_namespace).kind
 
 
-def _of_site(site: Site, servers: Mapping[str, _Server]) -> Others | LakeplanError:
+def _of_site(site: Site, servers: Mapping[str, _Server], found: _Found) -> Others | LakeplanError:
     own = servers[site.server.name]
     if own.error is not None:
         return own.error
@@ -282,11 +298,11 @@ def _of_site(site: Site, servers: Mapping[str, _Server]) -> Others | LakeplanErr
         for repository in server.repositories:
             if not _concerns(site, name, repository):
                 continue
-            found = server.found[repository.id]
-            if isinstance(found, str):
-                unreadable[repository.id if server is own else f"{name}/{repository.id}"] = found
-            elif found.metaranges:
-                foreign.append(found)
+            answer = found[name, repository]
+            if isinstance(answer, str):
+                unreadable[repository.id if server is own else f"{name}/{repository.id}"] = answer
+            elif answer.metaranges:
+                foreign.append(answer)
     return Others(tuple(foreign), unreadable)
 
 
@@ -299,6 +315,33 @@ def only_new(
         for other in foreign
     )
     return tuple(other for other in fresh if other.metaranges)
+
+
+def recheck_request(
+    site: Site,
+    mark: Mark,
+    parts: tuple[Part, ...],
+    look: Look,
+    foreign: tuple[ForeignRanges, ...],
+    seen: SeenAtMark,
+) -> RecheckRequest:
+    """Which objects of these parts a snapshot holds, without what the mark saw already."""
+    kept, prefixes = look.kept_metaranges(), look.held_prefixes
+    # what the mark read elsewhere was compared with the prefixes that it knew, and with no others
+    read = seen.other_metaranges if {*prefixes} <= {*mark.held_prefixes} else frozenset()
+    others = look.metaranges().keys() - kept - read if prefixes else ()
+    return RecheckRequest(
+        store=site.store,
+        parts=parts,
+        prefix=mark_prefix(mark.mark_id),
+        storage_namespace=site.repository.storage_namespace,
+        metadata=site.reader.metadata_reader(site.desired.name),
+        uncommitted=look.uncommitted,
+        metaranges=tuple(sorted(kept - seen.kept_metaranges)),
+        foreign=only_new(foreign, seen.foreign),
+        other_metaranges=tuple(sorted(others)),
+        held_prefixes=prefixes,
+    )
 
 
 MOST_NEEDED = 1_000_000
@@ -326,32 +369,13 @@ def needed_now(
     then a refs dump; with protected tags and holds. ``now`` is the safest of all clocks; ``keep`` is called
     now and then. ``parts``: only what these name; None for the whole mark. Raises GateRefused for a
     repository that cannot be read, and LakeplanError for whatever makes an inspection unsafe."""
-    foreign, unreadable = foreign_ranges(site, keep=keep)
-    if unreadable:
-        name, why = next(iter(unreadable.items()))
-        raise GateRefused(
-            f"repository {name} cannot be read, and may need objects of this one: {why}",
-            where=site.key,
-            hint="grant the user of this tree read access (retention and List permissions)",
-        )
+    foreign = all_others(site, keep=keep)
     inspected_at = ports.now()
     look = take_look(site, read_rules(site), now=now, before=None)
     keep()
-    kept, prefixes = look.kept_metaranges(), look.held_prefixes
+    wanted = mark.marked.going if parts is None else parts
     addresses = ports.marker.held_again(
-        RecheckRequest(
-            store=site.store,
-            parts=mark.marked.going if parts is None else parts,
-            prefix=mark_prefix(mark.mark_id),
-            storage_namespace=site.repository.storage_namespace,
-            metadata=site.reader.metadata_reader(site.desired.name),
-            uncommitted=look.uncommitted,
-            metaranges=tuple(sorted(kept)),
-            other_metaranges=tuple(sorted(look.metaranges().keys() - kept)) if prefixes else (),
-            held_prefixes=prefixes,
-            foreign=foreign,
-        ),
-        limit=MOST_NEEDED,
+        recheck_request(site, mark, wanted, look, foreign, SEEN_NOTHING), limit=MOST_NEEDED
     )
     if len(addresses) > MOST_NEEDED:
         raise LakeplanError(

@@ -30,7 +30,7 @@ def settings_today(site: Site, mark: Mark) -> SweepSettings:
     if refused:
         raise StalePlan(
             f"{refused[0].path} in the tree differs from the mark's",
-            where=f"{site.key}: mark {mark.mark_id}",
+            where=mark.where,
             hint="mark again",
         )
     return settings
@@ -61,7 +61,7 @@ def held_to_approval(site: Site, mark: Mark, approval: Approval) -> Site:
     if judged.automatic and not site.desired.sweep.automatic:
         raise GateRefused(
             "the mark was approved automatically, and sweep.automatic is false in the tree now",
-            where=f"{site.key}: mark {mark.mark_id}",
+            where=mark.where,
             hint=f"have a person inspect it, then run `lakeplan sweep approve {mark.mark_id} --reason …`",
         )
     desired = replace(
@@ -99,7 +99,7 @@ def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False)
     opens = " ".join(dict.fromkeys(f"--allow {gate.gate}" for gate in shut))
     raise GateRefused(
         f"a gate refuses: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
-        where=f"{mark.key}: mark {mark.mark_id}",
+        where=mark.where,
         hint=f"approve it again with {opens} at a terminal, or list the gate under overrides in the tree"
         if again
         else f"{opens} at a terminal, or list the gate under overrides in the tree",
@@ -166,6 +166,6 @@ def check_readable(mark: Mark) -> None:
         raise GateRefused(
             f"{len(mark.unreadable)} other repositories of the server could not be read ({named}):"
             " they may hold full addresses into this namespace",
-            where=f"{mark.key}: mark {mark.mark_id}",
+            where=mark.where,
             hint="let the user of this tree read them (retention and List permissions), then mark again",
         )

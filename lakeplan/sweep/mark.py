@@ -7,7 +7,6 @@ repositories dumped; judge. Nothing is deleted but the mark's own listing.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from lakeplan.sweep.ports import Site, SweepPorts, mark_index_key
 from lakeplan.sweep.rules import mark_gates
 from lakeplan.sweep.rules_seen import see_rules, site_clocks
 from lakeplan.sweep.values import Mark, digest_of
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.repository import Repository
 from lakeplan.values.settings import duration_text
 from lakeplan.values.simulation import Amount
@@ -204,7 +203,7 @@ class _Marker:
             "by": mark.by,
             "digest": digest_of(data),
         }
-        self._ports.state.write(mark_index_key(mark.mark_id), _json(index), if_version=None)
+        self._ports.state.write(mark_index_key(mark.mark_id), json_line(index), if_version=None)
 
 
 def collector_runs(site: Site) -> tuple[str, ...]:
@@ -237,7 +236,7 @@ def _request(begun: Begun, others: Others) -> MarkRequest:
 def _write_seen(site: Site, prefix: str, look: Look, foreign: tuple[ForeignRanges, ...]) -> str:
     """What the mark knew to be kept, and what it read elsewhere: a sweep reads only what is new since."""
     kept = look.kept_metaranges()
-    data = _json(
+    data = json_line(
         {
             "kept_metaranges": sorted(kept),
             "other_metaranges": sorted(look.metaranges().keys() - kept),
@@ -260,7 +259,3 @@ def by_text(run: Run) -> str:
     """Who runs, as records say it."""
     holder: Mapping[str, object] = run.holder
     return "@".join(str(holder[k]) for k in ("user", "host") if k in holder) or "unknown"
-
-
-def _json(value: object) -> bytes:
-    return (json.dumps(value, sort_keys=True) + "\n").encode()

@@ -308,7 +308,7 @@ def _check_owner(site: Site) -> None:
     bucket, finds another name there."""
     owner = {"server": site.server.endpoint_url, "repository": site.desired.name}
     try:
-        site.store.create(OWNER_KEY, (json.dumps(owner, sort_keys=True) + "\n").encode())
+        site.store.create(OWNER_KEY, records.json_line(owner))
         return
     except WriteConflict:
         pass

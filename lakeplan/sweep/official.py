@@ -9,17 +9,14 @@ A mark of it that was refused is made unusable: anybody could sweep it without a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
-import pyarrow as pa
-
 from lakeplan.errors import FormatError, GateRefused, LakeplanError, StalePlan, StorageError
 from lakeplan.formats.collector import UnifiedRun, read_deleted, read_summary
-from lakeplan.formats.marks import end_of, read_part, write_results
+from lakeplan.formats.marks import end_of, write_results
 from lakeplan.formats.namespace import OFFICIAL_FILE, begun_key, mark_prefix, result_key, sweep_prefix
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
@@ -28,11 +25,12 @@ from lakeplan.sweep.collector import Collector, CollectorJob
 from lakeplan.sweep.mark import collector_runs
 from lakeplan.sweep.neighbours import noted_runs, official_run
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.records import StoredMark
+from lakeplan.sweep.records import StoredMark, marked_addresses, read_marked
 from lakeplan.sweep.rules import check_collectable, min_age_seconds
 from lakeplan.sweep.run import SweepEnd, run_sweep
 from lakeplan.sweep.values import Mark
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.records import json_line
 from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, Part, PartEnd, Status, Versions
 
 THREADS = 32
@@ -71,7 +69,7 @@ class OfficialSweeper:
         self._site = site
         self._store = site.store
         self._mark = mark
-        self._where = f"{mark.key}: mark {mark.mark_id}"
+        self._where = mark.where
         self._collector = collector
         self._ports = ports
         self._run: UnifiedRun | None = None
@@ -170,7 +168,7 @@ class OfficialSweeper:
         """So that this run is not taken for another collector's. Beside the mark: no sweep has begun yet."""
         runs = [*noted_runs(self._store, self._mark.mark_id), run.run_id]
         key = mark_prefix(self._mark.mark_id) + OFFICIAL_FILE
-        self._store.put(key, (json.dumps({"runs": runs}) + "\n").encode())
+        self._store.put(key, json_line({"runs": runs}))
         return run
 
     def _begin(self, run: UnifiedRun, request: DeleteRequest) -> None:
@@ -178,7 +176,7 @@ class OfficialSweeper:
         prefix = sweep_prefix(self._mark.mark_id)
         for part in request.parts:
             self._store.put(begun_key(prefix, part.name), b"{}\n")
-        self._store.create(prefix + OFFICIAL_FILE, (json.dumps({"run_id": run.run_id}) + "\n").encode())
+        self._store.create(prefix + OFFICIAL_FILE, json_line({"run_id": run.run_id}))
 
     def _only_new(self, before: set[str]) -> UnifiedRun:
         new = sorted(set(collector_runs(self._site)) - before - {self._mark.mark_id})
@@ -194,10 +192,7 @@ class OfficialSweeper:
     def _checked(self, run: UnifiedRun) -> frozenset[str]:
         """What the collector's mark names: nothing but what was approved, or GateRefused."""
         named = self._named_by(run)
-        foreign = set(named)
-        for part in self._mark.marked.going:
-            foreign.difference_update(self._rows(part)[0])
-        if foreign:
+        if foreign := named - marked_addresses(self._store, self._mark):
             raise GateRefused(
                 f"the official collector would delete {len(foreign):,} objects that the approved mark does"
                 f" not name, such as {min(foreign)}",
@@ -289,18 +284,14 @@ class OfficialSweeper:
                 yield read_deleted(self._store.read(stored.key), name=f"{self._store.url}/{stored.key}")
 
     def _rows(self, part: Part) -> tuple[list[str], list[int]]:
-        table = self._table(part)
+        table = read_marked(self._store, self._mark.mark_id, part)
         return table.column("address").to_pylist(), table.column("size_bytes").to_pylist()
 
     def _versions(self, part: Part) -> dict[str, int]:
         """Which object the approved mark listed, by address."""
-        table = self._table(part)
+        table = read_marked(self._store, self._mark.mark_id, part)
         pairs = zip(table.column("address").to_pylist(), table.column("version").to_pylist(), strict=True)
         return dict(pairs)
-
-    def _table(self, part: Part) -> pa.Table:
-        key = mark_prefix(self._mark.mark_id) + part.name
-        return read_part(self._store.read(key), name=f"{self._store.url}/{key}", sha256=part.sha256)
 
     def _retract(self, run: UnifiedRun) -> None:
         """Without its summary a mark cannot be swept (the job looks for it first). Best effort: it is the

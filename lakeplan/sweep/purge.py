@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from lakeplan.errors import GateRefused, LakeplanError, StorageError
-from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import (
     CLOCK_FILE,
     QUARANTINE_PREFIX,
-    mark_prefix,
     quarantine_prefix,
     sweep_prefix,
 )
@@ -28,7 +26,7 @@ from lakeplan.sweep.inspection import needed_now
 from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.neighbours import check_site, is_over, read_summary
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.records import continue_or_abort, load_mark
+from lakeplan.sweep.records import continue_or_abort, load_mark, marked_addresses
 from lakeplan.sweep.rules_seen import site_clocks, site_lease
 from lakeplan.sweep.run import ROUND, check_same_repository
 from lakeplan.sweep.values import Mark
@@ -116,14 +114,14 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
     }
 
 
-@dataclass
+@dataclass(frozen=True)
 class _End:
     """``kept`` and ``failed`` map keys of copies to why."""
 
-    deleted: Amount = field(default_factory=Amount)
-    kept: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    problem: str = ""
+    deleted: Amount
+    kept: Mapping[str, str]
+    failed: Mapping[str, str]
+    problem: str
 
 
 class _TooOld(Exception):
@@ -149,7 +147,8 @@ class _Purge:
         self._prefix = quarantine_prefix(mark.mark_id)
         self._asked: dict[str, StoredObject] = {}
         self._answers: dict[str, str] = {}
-        self._end = _End()
+        self._kept: dict[str, str] = {}
+        self._problem = ""
 
     def purge(self) -> _End:
         waiting = self._waiting()
@@ -159,30 +158,26 @@ class _Purge:
             )
             until = needed.inspected_at + ROUND
             if self._ports.now() >= until:
-                self._end.problem = SLOW
-            while waiting and not self._end.problem and self._ports.now() < until:
+                self._problem = SLOW
+            while waiting and not self._problem and self._ports.now() < until:
                 some, waiting = waiting[:COPIES_AT_ONCE], waiting[COPIES_AT_ONCE:]
                 waiting = self._delete(self._unneeded(some, needed.addresses), until) + waiting
-            if self._end.problem:
+            if self._problem:
                 break
         untried = (copy.key for copy in waiting if copy.key not in self._asked)
-        self._end.kept |= dict.fromkeys(untried, NOT_TRIED)
+        self._kept |= dict.fromkeys(untried, NOT_TRIED)
         return self._ended()
 
     def _waiting(self) -> list[StoredObject]:
         """Copies that are old enough, in order; the others are kept, and so is what the mark does not name:
         no inspection would say whether anything needs it."""
-        named = set()
-        for part in self._mark.marked.going:
-            key = mark_prefix(self._mark.mark_id) + part.name
-            rows = read_part(self._site.store.read(key), name=key, sha256=part.sha256)
-            named.update(rows.column("address").to_pylist())
+        named = marked_addresses(self._site.store, self._mark)
         waiting = []
         for copy in self._site.store.list_objects(self._prefix):
             if copy.modified_us >= self._before_us:
-                self._end.kept[copy.key] = YOUNG
+                self._kept[copy.key] = YOUNG
             elif copy.key.removeprefix(self._prefix) not in named:
-                self._end.kept[copy.key] = NOT_NAMED
+                self._kept[copy.key] = NOT_NAMED
             else:
                 waiting.append(copy)
         return sorted(waiting, key=lambda copy: copy.key)
@@ -196,7 +191,7 @@ class _Purge:
             key = copy.key.removeprefix(self._prefix)
             back = there.get(key)
             if key in needed and (back is None or back.size != copy.size):
-                self._end.kept[copy.key] = NEEDED
+                self._kept[copy.key] = NEEDED
                 self._asked.pop(copy.key, None)
             else:
                 found.append(copy)
@@ -228,10 +223,10 @@ class _Purge:
             there = {copy.key for copy in self._site.store.list_objects(self._prefix)}
             left = [copy for copy in copies if copy.key in there]
             if len(left) == len(copies):
-                self._end.problem = NONE_DELETED
+                self._problem = NONE_DELETED
             return left
         except StorageError as error:
-            self._end.problem = f"{error}"
+            self._problem = f"{error}"
             return []
         self._answers |= {answer.key: answer.reason for answer in answers if not answer.deleted}
         return []
@@ -239,12 +234,11 @@ class _Purge:
     def _ended(self) -> _End:
         """What became of the copies that were to be deleted, as the store shows it."""
         left = {copy.key for copy in self._site.store.list_objects(self._prefix)}
-        for key, copy in self._asked.items():
-            if key in left:
-                self._end.failed[key] = self._answers.get(key) or self._end.problem or STILL_THERE
-            else:
-                self._end.deleted += Amount(1, copy.size)
-        return self._end
+        failed = {
+            key: self._answers.get(key) or self._problem or STILL_THERE for key in self._asked if key in left
+        }
+        sizes = [copy.size for key, copy in self._asked.items() if key not in left]
+        return _End(Amount(len(sizes), sum(sizes)), self._kept, failed, self._problem)
 
 
 def _check_over(site: Site, mark_id: str) -> None:

@@ -6,8 +6,10 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from lakeplan.errors import FormatError, LakeplanError, StalePlan, StorageNotFound, UsageError
-from lakeplan.formats.marks import end_of, read_deleted
+from lakeplan.formats.marks import MARK_COLUMNS, end_of, read_deleted, read_part
 from lakeplan.formats.namespace import (
     MARK_FILE,
     SEEN_FILE,
@@ -158,6 +160,21 @@ def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
             hint="find out who wrote to the namespace; then mark again",
         )
     return approval
+
+
+def read_marked(store: NamespaceReader, mark_id: str, part: Part) -> pa.Table:
+    """What a part of a mark names. Raises StorageError; FormatError when it is not what was marked."""
+    key = mark_prefix(mark_id) + part.name
+    name = f"{store.url}/{key}"
+    return read_part(store.read(key), name=name, sha256=part.sha256, columns=MARK_COLUMNS)
+
+
+def marked_addresses(store: NamespaceReader, mark: Mark) -> set[str]:
+    """Of all objects that may go. Raises as ``read_marked``."""
+    named: set[str] = set()
+    for part in mark.marked.going:
+        named.update(read_marked(store, mark.mark_id, part).column("address").to_pylist())
+    return named
 
 
 _NAMES = records.list_of(records.text)

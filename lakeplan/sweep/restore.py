@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
-
-import pyarrow as pa
 
 from lakeplan.errors import (
     FormatError,
@@ -18,17 +15,16 @@ from lakeplan.errors import (
     UsageError,
     WriteConflict,
 )
-from lakeplan.formats.marks import MARK_COLUMNS, read_part
 from lakeplan.formats.namespace import is_candidate_key, mark_prefix, quarantine_prefix, sweep_prefix
 from lakeplan.review.run import Run, read_back
 from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.records import StoredMark
+from lakeplan.sweep.records import StoredMark, marked_addresses, read_marked
 from lakeplan.sweep.rules_seen import site_lease
 from lakeplan.sweep.values import Mark
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.sweep import Part
 
 RESTORE_FORMAT: Final = "lakeplan.restore/v1"
@@ -63,7 +59,7 @@ def restore(
     Raises UsageError when nothing is in quarantine, or none of it is chosen.
     """
     mark = stored.mark
-    where = f"{site.key}: mark {mark.mark_id}"
+    where = mark.where
     lease = site_lease(site, ports.state, run)
     with lease:
         wanted = None if options == RestoreOptions() else _wanted(site, mark, ports, options)
@@ -103,7 +99,7 @@ def restore(
             ),
         }
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
-        site.store.put(key, (json.dumps(document, sort_keys=True) + "\n").encode())
+        site.store.put(key, json_line(document))
         return document
 
 
@@ -134,11 +130,8 @@ def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> dict[str, int]:
             return {key.removeprefix(prefix): stored.size for key, stored in few.items()}
     found = ((copy.key.removeprefix(prefix), copy.size) for copy in site.store.list_objects(prefix))
     copies = {address: size for address, size in found if is_candidate_key(address)}
-    named: set[str] = set()
     try:
-        for part in mark.marked.going:
-            rows = _rows(site, mark_prefix(mark.mark_id) + part.name, part)
-            named.update(rows.column("address").to_pylist())
+        named = marked_addresses(site.store, mark)
     except (StorageNotFound, FormatError):
         return copies
     return {address: size for address, size in copies.items() if address in named}
@@ -150,7 +143,7 @@ def _wanted(site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions) 
     found: dict[str, bool | None] = {}
     parts = []
     for part in mark.marked.going:
-        rows = _rows(site, mark_prefix(mark.mark_id) + part.name, part)
+        rows = read_marked(site.store, mark.mark_id, part)
         before = len(found)
         for address, paths in zip(
             rows.column("address").to_pylist(), rows.column("paths").to_pylist(), strict=True
@@ -188,12 +181,6 @@ def _path_filter(path: str | None) -> Callable[[list[str]], bool]:
     if path.endswith("/"):
         return lambda paths: any(p.startswith(path) for p in paths)
     return lambda paths: path in paths
-
-
-def _rows(site: Site, key: str, part: Part) -> pa.Table:
-    return read_part(
-        site.store.read(key), name=f"{site.store.url}/{key}", sha256=part.sha256, columns=MARK_COLUMNS
-    )
 
 
 def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozenset[str]:

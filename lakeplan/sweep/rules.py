@@ -117,7 +117,7 @@ _UNKNOWN_TO_IT = {
 def check_collectable(mark: Mark) -> None:
     """Raises GateRefused, by name, while the mark keeps objects that the collector would delete, UsageError
     for settings that it has no notion of."""
-    where = f"{mark.key}: mark {mark.mark_id}"
+    where = mark.where
     _check_settings(mark.settings, where)
     kept = []
     for kind, words in _UNKNOWN_TO_IT.items():

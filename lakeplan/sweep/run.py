@@ -8,7 +8,7 @@ after every part (``lakeplan.sweep.deleting``), so that a run may be killed at a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -16,10 +16,10 @@ from lakeplan.errors import GateRefused, LakeplanError, StalePlan, UsageError
 from lakeplan.formats.namespace import CLOCK_FILE, mark_prefix, part_id, quarantine_prefix, sweep_prefix
 from lakeplan.retention.keep import held_prefixes
 from lakeplan.review.run import Run
-from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RecheckRequest, RoundEnd
+from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.state.clocks import Clocks
 from lakeplan.state.sweeps import read_sweeps
-from lakeplan.sweep.inspection import foreign_ranges, only_new, read_rules, take_look
+from lakeplan.sweep.inspection import all_others, read_rules, recheck_request, take_look
 from lakeplan.sweep.judge import check_readable, held_to_approval, judge_again
 from lakeplan.sweep.mark import by_text, collector_runs
 from lakeplan.sweep.neighbours import check_site, noted_runs, official_run
@@ -54,7 +54,7 @@ NEVER_NOW = "never committed, and sweep.never_committed of the tree is keep now"
 SEEN_ONCE = "never committed, and looked for only once: sweep.settle has not passed"
 
 
-@dataclass
+@dataclass(frozen=True)
 class SweepEnd:
     """What a run saw. ``ends`` are all finished parts, of earlier runs too; ``pending`` objects are in parts
     that nobody finished; ``problem`` says why, "" when none are. ``settings`` are those that it kept to.
@@ -63,8 +63,8 @@ class SweepEnd:
     stored: StoredMark
     approval: Approval | None
     settings: SweepSettings
-    ends: list[PartEnd] = field(default_factory=list)
-    pending: Amount = field(default_factory=Amount)
+    ends: tuple[PartEnd, ...]
+    pending: Amount
     problem: str = ""
     looks: int = 0
     came_back: int | None = None
@@ -106,41 +106,38 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
         check_round(site, mark, approval, ports, by_text(run))
         check_site(site, clocks.latest.date())
         runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
-        end = SweepEnd(stored, approval, site.desired.sweep)
-        runner.read_records(end)
+        runner.read_records()
         if mark.settings.engine == "builtin":  # lakeFS's own job deletes a whole mark or nothing
-            runner.try_failed_again(end)
+            runner.try_failed_again()
         before, began = -1, ports.now()
         while True:
-            runner.read_records(end)
+            runner.read_records()
             left = runner.left()
             if not left:
                 break
             # a long round may end in the middle of a large part: the next one goes on with it
             if len(left) == before and ports.now() - began < ROUND / 2:
-                end.problem = NO_PART_BEGUN
+                runner.problem = NO_PART_BEGUN
                 break
             before, began = len(left), ports.now()
             if ports.stop():
-                end.problem = "stopped by a signal"
+                runner.problem = "stopped by a signal"
                 break
             try:
                 lease.renew()
-                if end.looks:
+                if runner.looks:
                     check_round(site, mark, approval, ports, by_text(run))
-                round_end = runner.round(left, end)
-                end.runner = round_end.runner
+                round_end = runner.round(left)
             except LakeplanError as error:
-                if not end.ends:
+                if not runner.ends:
                     raise  # nothing was done: this is why it may not be swept
-                end.problem = f"{error}" + (f" ({error.hint})" if error.hint else "")
+                runner.problem = f"{error}" + (f" ({error.hint})" if error.hint else "")
                 break
             if round_end.prepared:
                 before = -1
-            if round_end.problem:
-                end.problem = round_end.problem
+            if runner.problem:
                 break
-        return runner.ended(end)
+        return runner.ended(stored, approval, site.desired.sweep)
 
 
 def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
@@ -154,18 +151,16 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
         seen = load_seen(site, mark) if stored.recorded else SEEN_NOTHING
         runner = _Runner(site, mark, ports, seen, lease.renew, by_text(run))
         settings = mark.settings if approval is None else approval.judged.sweep
-        end = SweepEnd(stored, approval, settings, closed=True)
-        runner.read_records(end)
+        runner.read_records()
         if not runner.was_begun():
             raise UsageError(
                 "no sweep of this mark has begun, so there is nothing to abort",
-                where=f"{site.key}: mark {mark.mark_id}",
+                where=mark.where,
                 hint="a mark that is not swept needs no end: make a new one when you want it",
             )
         if left := runner.left():
-            closed = runner.close(left)
-            end.problem, end.runner = closed.problem, closed.runner
-        return runner.ended(end)
+            runner.close(left)
+        return replace(runner.ended(stored, approval, settings), closed=True)
 
 
 def check_clocks(site: Site, mark: Mark, ports: SweepPorts, by: str) -> Clocks:
@@ -185,7 +180,7 @@ def check_round(site: Site, mark: Mark, approval: Approval, ports: SweepPorts, b
 
 def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) -> None:
     """Raises StalePlan or GateRefused, by name, when the mark may not be swept now by the site's settings."""
-    where = f"{site.key}: mark {mark.mark_id}"
+    where = mark.where
     check_readable(mark)
     times = window(mark, site.desired.sweep.settle_seconds, lowered_at=lowered_at)
     if problem := times.problem(earliest=clocks.earliest, latest=clocks.latest):
@@ -217,7 +212,7 @@ def check_same_repository(site: Site, mark: Mark) -> None:
     if mark.repository_created not in (None, created):
         raise StalePlan(
             "the repository was deleted and made again since the mark was made",
-            where=f"{site.key}: mark {mark.mark_id}",
+            where=mark.where,
             hint="mark again",
         )
 
@@ -228,7 +223,7 @@ def check_alone(site: Site, mark: Mark) -> None:
     if others:
         raise StalePlan(
             f"a collector ran since the mark was made (run {others[0]})",
-            where=f"{site.key}: mark {mark.mark_id}",
+            where=mark.where,
             hint="mark again",
         )
 
@@ -255,23 +250,27 @@ class _Runner:
         self._done: dict[str, int] = {}
         self._read: dict[tuple[str, int], PartEnd] = {}
         self._again: dict[str, int] = {}
+        self.ends: list[PartEnd] = []
+        self.looks = 0
+        self.problem = ""
+        self._chosen: Choice | None = None
 
-    def read_records(self, end: SweepEnd) -> None:
+    def read_records(self) -> None:
         """What is finished, as the namespace shows it."""
         self._done = newest_attempts(self._site, self._mark.mark_id)
-        end.ends = []
+        self.ends = []
         for part in self._mark.marked.going:
             if (attempt := self._done.get(part_id(part.name))) is None:
                 continue
             key = (part.name, attempt)
             if key not in self._read:
                 self._read[key] = read_end(self._site, self._mark.mark_id, part, attempt)
-            end.ends.append(self._read[key])
+            self.ends.append(self._read[key])
 
-    def try_failed_again(self, end: SweepEnd) -> None:
+    def try_failed_again(self) -> None:
         """From now on parts count as not finished while their records are those that this run found, and name
         objects that failed."""
-        failed = {part_id(one.name) for one in end.ends if one.amounts.get(Status.FAILED, Amount()).objects}
+        failed = {part_id(one.name) for one in self.ends if one.amounts.get(Status.FAILED, Amount()).objects}
         self._again = {name: self._done[name] + 1 for name in failed}
 
     def left(self) -> list[Part]:
@@ -282,38 +281,45 @@ class _Runner:
 
         return [part for part in self._mark.marked.going if not is_done(part_id(part.name))]
 
-    def ended(self, end: SweepEnd) -> SweepEnd:
+    def ended(self, stored: StoredMark, approval: Approval | None, settings: SweepSettings) -> SweepEnd:
         """What is left, and of what is gone how much is held: both as they are now."""
-        self.read_records(end)
+        self.read_records()
         never = [part for part in self._mark.marked.going if part_id(part.name) not in self._done]
-        end.pending = Amount(sum(part.rows for part in never), sum(part.size_bytes for part in never))
-        if end.finished:
-            try:
-                end.came_back = self._came_back(end)
-            except LakeplanError as error:
-                why = f"what was deleted and is held again is not known: {error}"
-                end.problem = "; ".join(text for text in (end.problem, why) if text)
-        return end
+        pending = Amount(sum(part.rows for part in never), sum(part.size_bytes for part in never))
+        end = SweepEnd(
+            stored, approval, settings, (*self.ends,), pending, self.problem, self.looks, runner=self._chosen
+        )
+        if not end.finished:
+            return end
+        try:
+            return replace(end, came_back=self._came_back(end))
+        except LakeplanError as error:
+            why = f"what was deleted and is held again is not known: {error}"
+            return replace(end, problem="; ".join(text for text in (end.problem, why) if text))
 
-    def round(self, left: list[Part], end: SweepEnd) -> RoundEnd:
+    def round(self, left: list[Part]) -> RoundEnd:
         """Looks again, then deletes until ten minutes have passed since."""
         saved, never, looked_at = self._look(left)
-        end.looks += 1
+        self.looks += 1
         until = looked_at + ROUND
         if self._ports.now() >= until:
-            return RoundEnd((), SLOW_LOOK)
+            return self._noted(RoundEnd((), SLOW_LOOK))
         request = self._request(left, self._mark.settings.mode)
-        return self._ports.sweeper.delete(
-            replace(request, saved=saved, keep_never_committed=never, until=until, keep=self._keep)
+        return self._noted(
+            self._ports.sweeper.delete(replace(request, saved=saved, keep_never_committed=never, until=until))
         )
+
+    def _noted(self, end: RoundEnd) -> RoundEnd:
+        self.problem, self._chosen = end.problem, end.runner
+        return end
 
     def was_begun(self) -> bool:
         begun = self._site.store.list_objects(f"{self._prefix}begun/")
         return bool(self._done) or next(iter(begun), None) is not None
 
-    def close(self, left: list[Part]) -> RoundEnd:
+    def close(self, left: list[Part]) -> None:
         """Gives every object of these parts its end, and deletes none."""
-        return self._ports.sweeper.delete(replace(self._request(left, "close"), keep=self._keep))
+        self._noted(self._ports.sweeper.delete(self._request(left, "close")))
 
     def _request(self, left: list[Part], mode: Literal["delete", "quarantine", "close"]) -> DeleteRequest:
         settings = self._site.desired.sweep
@@ -332,6 +338,7 @@ class _Runner:
             ),
             saved={},
             attempts={part.name: self._again.get(part_id(part.name), 0) for part in left},
+            keep=self._keep,
         )
 
     def _came_back(self, end: SweepEnd) -> int:
@@ -349,32 +356,12 @@ class _Runner:
         """Addresses that are held again, with why; why nothing never committed may go, or ""; and when this
         machine began to look at the repository itself. The others come first: they may take long."""
         site, mark = self._site, self._mark
-        foreign, unreadable = foreign_ranges(site, keep=self._keep)
-        if unreadable:
-            name, why = next(iter(unreadable.items()))
-            raise GateRefused(f"repository {name} cannot be read: {why}", where=site.key)
+        foreign = all_others(site, keep=self._keep)
         looked_at = self._ports.now()
         now = check_clocks(site, mark, self._ports, self._by).earliest
         look = take_look(site, read_rules(site), now=now, before=None)
-        kept, prefixes = look.kept_metaranges(), look.held_prefixes
-        # what the mark read elsewhere was compared with the prefixes that it knew, and with no others
-        read = self._seen.other_metaranges if {*prefixes} <= {*mark.held_prefixes} else ()
-        others = look.metaranges().keys() - kept - {*read} if prefixes else ()
-        held = self._ports.marker.held_again(
-            RecheckRequest(
-                store=site.store,
-                parts=tuple(left),
-                prefix=mark_prefix(mark.mark_id),
-                storage_namespace=site.repository.storage_namespace,
-                metadata=site.reader.metadata_reader(site.desired.name),
-                uncommitted=look.uncommitted,
-                metaranges=tuple(sorted(kept - self._seen.kept_metaranges)),
-                foreign=only_new(foreign, self._seen.foreign),
-                other_metaranges=tuple(sorted(others)),
-                held_prefixes=prefixes,
-            ),
-            limit=MAX_SAVED,
-        )
+        request = recheck_request(site, mark, tuple(left), look, foreign, self._seen)
+        held = self._ports.marker.held_again(request, limit=MAX_SAVED)
         if len(held) > MAX_SAVED:
             raise StalePlan(
                 f"more than {MAX_SAVED:,} marked objects are held again", where=site.key, hint="mark again"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Final
@@ -17,7 +17,6 @@ from lakeplan.errors import (
     StorageNotFound,
     UsageError,
 )
-from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix, sweep_prefix
 from lakeplan.review.gates import Openers, names_of
 from lakeplan.review.run import Run
@@ -54,6 +53,7 @@ from lakeplan.sweep.records import (
     load_mark,
     read_approval,
     read_mark_index,
+    read_marked,
     read_stored,
     repository_of,
 )
@@ -73,24 +73,32 @@ from lakeplan.values.sweep import EXPIRED_CLASSES, MarkStage, SweepSettings
 MARKS_FORMAT: Final = "lakeplan.marks/v1"
 
 
-@dataclass
+@dataclass(frozen=True)
 class MarkReport:
-    """``skipped`` and ``failed`` map ``server/name`` to why."""
+    """``made``: what became of each selected repository, by ``server/name``."""
 
-    marks: list[Mark] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, LakeplanError] = field(default_factory=dict)
+    made: Mapping[str, Made]
 
-    def add(self, key: str, made: Made) -> None:
-        match made:
-            case Mark():
-                self.marks.append(made)
-            case ReadOnlyRepository():
-                self.skipped[key] = made.message
-            case LakeplanError():
-                self.failed[key] = made
-            case _:
-                self.skipped[key] = made
+    @property
+    def marks(self) -> list[Mark]:
+        return [made for made in self.made.values() if isinstance(made, Mark)]
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """With why."""
+        return {
+            key: made if isinstance(made, str) else made.message
+            for key, made in self.made.items()
+            if isinstance(made, str | ReadOnlyRepository)
+        }
+
+    @property
+    def failed(self) -> dict[str, LakeplanError]:
+        return {
+            key: made
+            for key, made in self.made.items()
+            if isinstance(made, LakeplanError) and not isinstance(made, ReadOnlyRepository)
+        }
 
     @property
     def exit_code(self) -> int:
@@ -116,19 +124,19 @@ def mark_all(
     wanted, failed = select(tree, selection, ports)
     openers.check_named([*(d.key for d in wanted), *failed])
     check_allowed(openers.allowed, [d.key for d in wanted])
-    report = MarkReport(failed=dict(failed))
+    report: dict[str, Made] = {**failed}
     others = cache(lambda server: other_servers(tree.servers[server], tree, ports))
     sites: list[tuple[Site, MarkOptions]] = []
     for desired in wanted:
         try:
             site = open_site(desired, tree, ports, lambda server: others(server.name))
         except LakeplanError as error:
-            report.add(desired.key, error)
+            report[desired.key] = error
         else:
             sites.append((site, MarkOptions(new_mark_id(), settings(desired.sweep), openers)))
     for site, made in make_marks(sites, ports, run):
-        report.add(site.key, made)
-    return report
+        report[site.key] = made
+    return MarkReport(report)
 
 
 def check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
@@ -207,7 +215,7 @@ def marks_document(report: MarkReport) -> MarksDocument:
     return {
         "format": MARKS_FORMAT,
         "marks": [mark_document(mark) for mark in report.marks],
-        "skipped": dict(report.skipped),
+        "skipped": report.skipped,
         "failed": error_rows(report.failed),
     }
 
@@ -256,14 +264,27 @@ REASON = "sweep.automatic: every object was in what the plan showed"
 _EXPIRED = frozenset(kind.value for kind in EXPIRED_CLASSES)
 
 
-@dataclass
-class AutomaticEnd:
-    """``waiting`` maps ``server/name`` to why its mark waits for a person; ``swept`` are documents of runs;
-    ``failed`` why a sweep did not happen."""
+SweptOrWhy = SweepDocument | LakeplanError | str
+"""A sweep, why it did not happen, or why its mark waits for a person."""
 
-    waiting: dict[str, str] = field(default_factory=dict)
-    swept: list[SweepDocument] = field(default_factory=list)
-    failed: dict[str, LakeplanError] = field(default_factory=dict)
+
+@dataclass(frozen=True)
+class AutomaticEnd:
+    """``ends``: what became of each mark, by ``server/name``."""
+
+    ends: Mapping[str, SweptOrWhy]
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        return {key: end for key, end in self.ends.items() if isinstance(end, str)}
+
+    @property
+    def swept(self) -> list[SweepDocument]:
+        return [end for end in self.ends.values() if not isinstance(end, str | LakeplanError)]
+
+    @property
+    def failed(self) -> dict[str, LakeplanError]:
+        return {key: end for key, end in self.ends.items() if isinstance(end, LakeplanError)}
 
     @property
     def exit_code(self) -> int:
@@ -295,15 +316,14 @@ def sweep_marks(
     new_official_id: Callable[[], str],
 ) -> AutomaticEnd:
     """Approves and sweeps the marks that may go by themselves. Each fails on its own."""
-    end = AutomaticEnd()
+    ends: dict[str, SweptOrWhy] = {}
     for mark in report.marks:
         if not mark.goes.objects:
             continue
-        if why := _never_automatic(mark):
-            end.waiting[mark.key] = why
-            continue
-        _sweep_one(mark, tree, ports, end, openers, shown.get(mark.key), (new_run(), new_official_id()))
-    return end
+        ends[mark.key] = _never_automatic(mark) or _sweep_one(
+            mark, tree, ports, openers, shown.get(mark.key), (new_run(), new_official_id())
+        )
+    return AutomaticEnd(ends)
 
 
 def _never_automatic(mark: Mark) -> str:
@@ -322,8 +342,7 @@ def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
     The parts decide, object by object: as many others prove nothing."""
     never, others = 0, 0
     for part in mark.marked.going:
-        key = mark_prefix(mark.mark_id) + part.name
-        rows = read_part(site.store.read(key), name=f"{site.store.url}/{key}", sha256=part.sha256)
+        rows = read_marked(site.store, mark.mark_id, part)
         classes = rows.column("class").to_pylist()
         never += sum(1 for each in classes if each not in _EXPIRED)
         found = object_digests(mark.key, rows.column("address").to_pylist())
@@ -342,26 +361,23 @@ def _sweep_one(
     mark: Mark,
     tree: DesiredTree,
     ports: SweepPorts,
-    end: AutomaticEnd,
     openers: Openers,
     shown: Digests | None,
     run_and_id: tuple[Run, str],
-) -> None:
+) -> SweptOrWhy:
     run, official_id = run_and_id
     try:
         site, stored = open_mark(tree, mark.mark_id, ports)
         if why := _not_shown(site, stored.mark, shown):
-            end.waiting[mark.key] = why
-            return
+            return why
         approve(site, stored, ports.state, run, reason=REASON, openers=openers, automatic=True)
         opens = window(stored.mark, site.desired.sweep.settle_seconds).opens
         if ports.now() < opens:
-            end.waiting[mark.key] = f"approved; it settles until {opens:%Y-%m-%d %H:%M} UTC, then sweep run"
-            return
+            return f"approved; it settles until {opens:%Y-%m-%d %H:%M} UTC, then sweep run"
         swept = run_sweep(site, stored, ports, run)
-        end.swept.append(finish(site, swept, ports, run, run_id=official_id))
+        return finish(site, swept, ports, run, run_id=official_id)
     except LakeplanError as error:
-        end.failed[mark.key] = error
+        return error
 
 
 _log = logging.getLogger(__name__)
@@ -369,14 +385,14 @@ NAMED = 5
 """Repositories that a message names."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Search:
     """``found``: repositories that confirm the record in their namespace. ``others``: why one does not;
     ``unread``: why one could not be read. Both by ``server/name``."""
 
-    found: list[tuple[DesiredRepository, StoredMark]] = field(default_factory=list)
-    others: dict[str, str] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
+    found: Sequence[tuple[DesiredRepository, StoredMark]]
+    others: Mapping[str, str]
+    unread: Mapping[str, str]
 
 
 def find_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site, StoredMark]:
@@ -398,40 +414,32 @@ def find_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site,
 
 
 def _search(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> _Search:
-    search = _Search()
+    found: list[tuple[DesiredRepository, StoredMark]] = []
+    others: dict[str, str] = {}
+    unread: dict[str, str] = {}
     for name, server in tree.servers.items():
         try:
             listed = {repository.id: repository for repository in ports.reader(name).list_repositories()}
         except LakeplanError as error:
-            search.unread[f"server {name}"] = error.message
+            unread[f"server {name}"] = error.message
             continue
         wanted = [desired for desired in tree.resolve(name, listed) if desired.name in listed]
         with ports.progress.task(f"searching for mark {mark_id} on {name}", len(wanted)) as step:
             for desired in wanted:
-                _search_one(desired, server, listed[desired.name], mark_id, ports, search)
                 step()
-    return search
-
-
-def _search_one(
-    desired: DesiredRepository,
-    server: ServerConfig,
-    repository: Repository,
-    mark_id: str,
-    ports: SweepPorts,
-    search: _Search,
-) -> None:
-    try:
-        stored = read_stored(ports.store(server, repository), mark_id)
-    except StorageNotFound:
-        return
-    except LakeplanError as error:
-        search.unread[desired.key] = error.message
-        return
-    if why := _not_of(stored.mark, mark_id, desired, server, repository):
-        search.others[desired.key] = why
-    else:
-        search.found.append((desired, stored))
+                repository = listed[desired.name]
+                try:
+                    stored = read_stored(ports.store(server, repository), mark_id)
+                except StorageNotFound:
+                    continue
+                except LakeplanError as error:
+                    unread[desired.key] = error.message
+                    continue
+                if why := _not_of(stored.mark, mark_id, desired, server, repository):
+                    others[desired.key] = why
+                else:
+                    found.append((desired, stored))
+    return _Search(found, others, unread)
 
 
 def _not_of(
@@ -478,6 +486,6 @@ def _not_one(mark_id: str, search: _Search) -> LakeplanError:
     )
 
 
-def _named(why: dict[str, str]) -> str:
+def _named(why: Mapping[str, str]) -> str:
     named = "; ".join(f"{key}: {text}" for key, text in list(why.items())[:NAMED])
     return named + (f"; and {len(why) - NAMED:,} more" if len(why) > NAMED else "")

@@ -107,6 +107,11 @@ class Mark:
         return f"{self.server}/{self.repository}"
 
     @property
+    def where(self) -> str:
+        """As errors name it."""
+        return f"{self.key}: mark {self.mark_id}"
+
+    @property
     def goes(self) -> Amount:
         """What a sweep may delete."""
         return self.marked.amount(*going_classes(self.settings.never_committed))

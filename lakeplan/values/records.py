@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -24,6 +25,11 @@ def moment_of(us: int) -> datetime:
 def utc_text(moment: datetime) -> str:
     """ISO 8601 in UTC, ending in ``Z``, with microseconds where there are any. ``moment`` is aware."""
     return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+def json_line(value: object) -> bytes:
+    """A small record as it is stored."""
+    return (json.dumps(value, sort_keys=True) + "\n").encode()
 
 
 Shape = Callable[[Any, str], None]

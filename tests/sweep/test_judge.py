@@ -33,6 +33,7 @@ WHERE = "prod/lake: mark m1"
 MARK: Any = SimpleNamespace(
     mark_id="m1",
     key="prod/lake",
+    where="prod/lake: mark m1",
     settings=SETTINGS,
     tree_settings=SETTINGS,
     goes=Amount(20, 2_000),

@@ -18,7 +18,7 @@ from lakeplan.values.sweep import Marked, Part
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 SAFEST = NOW - timedelta(minutes=3)
 PART = Part("going/part-0.parquet", 1, 1, "0" * 64)
-MARK: Any = SimpleNamespace(mark_id="m1", marked=Marked((PART,), (), {}))
+MARK: Any = SimpleNamespace(mark_id="m1", held_prefixes=(), marked=Marked((PART,), (), {}))
 FOREIGN: Any = (ForeignRanges("prod/other", None, ("f1",)),)  # type: ignore[arg-type]
 
 

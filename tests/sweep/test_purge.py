@@ -83,7 +83,7 @@ class Case:
     @property
     def mark(self) -> Any:
         marked = Marked(tuple(self.parts), (), {})
-        return SimpleNamespace(mark_id="m1", key="prod/lake", marked=marked)
+        return SimpleNamespace(mark_id="m1", key="prod/lake", where="prod/lake: mark m1", marked=marked)
 
     def copies(self, *addresses: str, data: bytes = b"x", modified: float = 500.0) -> None:
         """Copies of objects that the mark names."""
@@ -175,7 +175,7 @@ def it_deletes_nothing_by_a_part_that_is_not_the_marked_one(case: Case) -> None:
     case.parts[0] = replace(case.parts[0], sha256="0" * 64)
     with pytest.raises(FormatError, match="checksum differs") as caught:
         case.purge()
-    assert caught.value.where == f"_lakeplan/marks/m1/{case.parts[0].name}"
+    assert caught.value.where == f"{case.store.url}/_lakeplan/marks/m1/{case.parts[0].name}"
     assert case.left() == {"data/a"}
 
 

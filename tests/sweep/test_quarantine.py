@@ -224,9 +224,7 @@ def it_refuses_a_sweep_of_which_something_came_back_or_nobody_knows(
     world.sweep["mode"] = "quarantine"
     mark = world.mark()
     world.approve(mark)
-    end = world.run(mark)
-    end.came_back, end.closed = came_back, True
-    world.finish(end)
+    world.finish(replace(world.run(mark), came_back=came_back, closed=True))
     document, code = purge(world)
     (refused,) = document["refused"]
     assert "sweep abort" in refused["hint"]

@@ -80,7 +80,9 @@ class Case:
     def mark(self) -> Any:
         marked = Marked(tuple(self.parts), (), {})
         settings = SimpleNamespace(mode=self.mode)
-        return SimpleNamespace(mark_id="m1", key="prod/lake", marked=marked, settings=settings)
+        return SimpleNamespace(
+            mark_id="m1", key="prod/lake", where="prod/lake: mark m1", marked=marked, settings=settings
+        )
 
     def name(self, *addresses: str, paths: list[str] | None = None) -> None:
         """A part of the mark that names these objects, each at these paths."""

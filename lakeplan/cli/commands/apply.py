@@ -117,8 +117,8 @@ def after_document(report: MarkReport, end: AutomaticEnd) -> AfterApplyDocument:
     return {
         "format": AFTER_FORMAT,
         "marked": marks_document(report),
-        "waiting": dict(end.waiting),
-        "swept": list(end.swept),
+        "waiting": end.waiting,
+        "swept": end.swept,
         "failed": error_rows(end.failed),
     }
 

@@ -298,7 +298,7 @@ def show(
                 with_costs(summary, session.tree), render_sweep, Around(owner_of=session.tree.owner_of)
             )
         stage = stage_of(site, ports.state, mark_id)
-    alone = marks_document(MarkReport([stored.mark]))
+    alone = marks_document(MarkReport({site.key: stored.mark}))
     return outputs.emit(
         with_costs(alone, session.tree, "marks"),
         partial(render_marks, stage=stage),
