@@ -15,7 +15,7 @@ from lakeplan.errors import UsageError
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.cache import DEFAULT_LIMIT, RangeCache, open_cache
 from lakeplan.stores.open import open_namespace
-from lakeplan.tree.checks import parse_bytes, parse_duration
+from lakeplan.values.units import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
     from lakeplan.cli.wiring import Session

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from lakeplan.errors import ConfigError
 from lakeplan.review.strictness import (
-    POLICY,
     Guards,
     Policy,
     all_holds,
@@ -17,6 +16,7 @@ from lakeplan.review.strictness import (
     stricter_safety,
 )
 from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.declare import POLICY
 from lakeplan.values.desired import DesiredRepository, Override, Safety, ServerConfig
 from lakeplan.values.plan import SweepGuard
 from lakeplan.values.settings import LifecycleSettings

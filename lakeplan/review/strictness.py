@@ -1,67 +1,48 @@
-"""Which value of a setting is stricter, and how two values combine: the one table.
+"""Which value of a setting is stricter, and how two values combine, for every setting of a tree.
 
 A value is stricter when less is deleted, later, or with more inspection. ``plan --base`` lists what a change
 weakens and is judged by the stricter of both trees; ``apply --sweep`` sweeps by it. ``sweep run`` keeps to
 the stricter of the approval's and today's settings, ``branches run`` to that of a reviewed plan and today's.
-A setting of the schemas without an entry fails a test.
+Blocks of settings declare it with their fields
+(``values/declare``); the rest is listed here. A setting of the schemas that has no rule fails a test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from lakeplan.values.desired import DesiredRepository, GcDesired, Override, Safety, ServerConfig, Source
+from lakeplan.values.declare import (
+    ALL_OF_BOTH,
+    LESS,
+    POLICY,
+    UNLIMITED,
+    Rule,
+    Setting,
+    SinceMark,
+    least,
+    neutral,
+    unordered,
+)
+from lakeplan.values.desired import (
+    BOUNDS,
+    SAFETY,
+    DesiredRepository,
+    GcDesired,
+    Override,
+    Safety,
+    ServerConfig,
+    Source,
+)
 from lakeplan.values.plan import Loosening, Plan, SweepGuard
-from lakeplan.values.settings import LifecycleSettings, duration_text
-from lakeplan.values.sweep import Hold, SweepSettings, Versions
+from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, duration_text
+from lakeplan.values.sweep import SWEEP, Hold, SweepSettings
 
 Block = TypeVar("Block")
-
-
-@dataclass(frozen=True)
-class Rule:
-    """``combine(then, now)`` is the stricter of two values; where there is none, the one ``now``.
-    ``ordered`` is False when neither of two different values is stricter, so that any change is listed.
-    ``why`` explains a rule that is not an order."""
-
-    combine: Callable[[Any, Any], Any]
-    ordered: bool = True
-    why: str = ""
-
-    def weakens(self, before: Any, after: Any) -> bool:
-        """Whether ``after`` is weaker than ``before`` anywhere."""
-        return bool(self.combine(before, after) != after) if self.ordered else bool(before != after)
-
-
-def least(one: Any, other: Any) -> Any:
-    """The lower of two limits; None is no limit."""
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
-
-
-def one_of(*words: Any) -> Rule:
-    """One of these words, from the strictest to the weakest."""
-    return Rule(lambda then, now: min(then, now, key=words.index))
-
-
-def neutral(why: str) -> Rule:
-    """Neither value is stricter: today's counts, and a change is not listed."""
-    return Rule(lambda then, now: now, why=why)
-
-
-def unordered(why: str) -> Rule:
-    """Neither value is stricter: today's counts, and every change is listed."""
-    return Rule(lambda then, now: now, ordered=False, why=why)
-
-
-def _union(then: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (*now, *(item for item in then if item not in now))
 
 
 def all_holds(*several: Iterable[Hold]) -> tuple[Hold, ...]:
@@ -79,86 +60,11 @@ def ends(hold: Hold) -> date:
     return hold.until if hold.until is not None else date.max
 
 
-MORE = Rule(max)
-LESS = Rule(least)
-ON = one_of(True, False)
-OFF = one_of(False, True)
-ALL_OF_BOTH = Rule(_union)
-POLICY = one_of("fail", "warn", "ignore")
-
-
-class SinceMark(Enum):
-    """What ``sweep run`` does about a setting that the tree has stricter now than at the mark."""
-
-    COMBINED = "the stricter value counts from the next round on"
-    GATE = "the whole mark is judged by it again; a gate may refuse it"
-    NEW_MARK = "the mark was made for something else: mark again"
-    ANY_CHANGE = "a change in either direction needs a new mark"
-    PERSON = "an automatic approval no longer counts: a person has to approve the mark"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """``path`` as the tree writes it. ``field`` is the attribute of the typed block that holds its value; ""
-    where the value is judged elsewhere (``rule.why`` says where). ``unit`` is how messages show it."""
-
-    path: str
-    field: str
-    rule: Rule
-    unit: str = ""
-    since_mark: SinceMark = SinceMark.COMBINED
-
-
-def _sweep(key: str, rule: Rule, since_mark: SinceMark, unit: str = "") -> Setting:
-    return Setting(f"sweep.{key}", f"{key}_seconds" if unit == "seconds" else key, rule, unit, since_mark)
-
-
-SWEEP = (
-    # lakeplan inspects again before every round and can save single objects; lakeFS's own job cannot.
-    _sweep("engine", one_of("builtin", "lakefs-spark-client"), SinceMark.ANY_CHANGE),
-    _sweep("automatic", OFF, SinceMark.PERSON),
-    # Half a sweep in quarantine could neither be restored nor reported as one.
-    _sweep("mode", one_of("quarantine", "delete"), SinceMark.NEW_MARK),
-    # A mark does not record when its objects were written, only that they are older than its cutoff.
-    _sweep("min_age", MORE, SinceMark.NEW_MARK, "seconds"),
-    _sweep("settle", MORE, SinceMark.COMBINED, "seconds"),
-    _sweep("margin", MORE, SinceMark.COMBINED, "seconds"),
-    _sweep("never_committed", one_of("keep", "collect"), SinceMark.COMBINED),
-    _sweep("versions", one_of(Versions.MARKER, Versions.ALL), SinceMark.NEW_MARK),
-    _sweep("verify", one_of("all", "sample"), SinceMark.COMBINED),
-    _sweep("max_objects", LESS, SinceMark.GATE),
-    _sweep("max_bytes", LESS, SinceMark.GATE, "bytes"),
-    _sweep("quarantine_age", MORE, SinceMark.COMBINED, "seconds"),
-    _sweep("rate", neutral("how fast objects are deleted changes none of them"), SinceMark.COMBINED),
-)
-SAFETY = (
-    Setting(
-        "safety.max_expired_objects_percent",
-        "max_expired_objects_percent",
-        LESS,
-        "percent",
-        SinceMark.GATE,
-    ),
-    Setting("safety.max_expired_bytes", "max_expired_bytes", LESS, "bytes", SinceMark.GATE),
-    Setting("safety.max_deleted_branches", "max_deleted_branches", LESS),
-    Setting("safety.impact_tolerance_percent", "impact_tolerance_percent", LESS, "percent"),
-    Setting("safety.max_plan_age", "max_plan_age_seconds", LESS, "seconds"),
-    Setting("safety.on_tag_loss", "on_tag_loss", POLICY),
-    Setting("safety.on_server_divergence", "on_server_divergence", POLICY),
-    Setting("safety.protected_tags", "protected_tags", ALL_OF_BOTH),
-)
-LIFECYCLE = (
-    Setting("branch_lifecycle.exempt", "exempt", ALL_OF_BOTH),
-    Setting("branch_lifecycle.require_merged", "require_merged", ON),
-    Setting("branch_lifecycle.min_keep", "min_keep", MORE),
-    Setting("branch_lifecycle.keep_with_uncommitted", "keep_with_uncommitted", ON),
-    Setting("branch_lifecycle.keep_with_open_pull_request", "keep_with_open_pull_request", ON),
-    Setting("branch_lifecycle.keep_protected", "keep_protected", ON),
-    Setting("branch_lifecycle.assume_created", "assume_created", one_of("never", "head_commit")),
-)
+_REVIEWED_FIRST = (LESS, POLICY, ALL_OF_BOTH)
+SAFETY_REVIEWED = tuple(sorted(SAFETY, key=lambda setting: _REVIEWED_FIRST.index(setting.rule)))
+"""In the order in which a review lists them: limits, what gates do, lists."""
 TREE = (
-    Setting("bounds.min_retention_days", "min_retention_days", MORE),
-    Setting("bounds.max_retention_days", "max_retention_days", LESS),
+    *BOUNDS,
     Setting("unmanaged", "unmanaged", POLICY),
     Setting(
         "state.url",
@@ -241,7 +147,7 @@ def weakened(table: Iterable[Setting], before: Block, after: Block) -> Iterator[
 
 
 def stricter_safety(then: Safety, now: Safety) -> Safety:
-    return stricter(SAFETY, then, now)
+    return stricter(SAFETY_REVIEWED, then, now)
 
 
 def stricter_sweep(then: SweepSettings, now: SweepSettings) -> SweepSettings:
@@ -277,7 +183,6 @@ def since_mark(
 
 Policy = Literal["ignore", "warn", "fail"]
 WHOLE_TREE = "tree"
-UNLIMITED = "unlimited"
 ABSENT = "not there"
 
 
@@ -317,7 +222,7 @@ def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[
 
 def loosened(base: Guards, head: Guards, today: date) -> tuple[Loosening, ...]:
     """Everything of the tree as a whole that ``head`` weakens, in fixed order."""
-    found = chain(weakened(SAFETY, base.safety, head.safety), weakened(TREE, base, head))
+    found = chain(weakened(SAFETY_REVIEWED, base.safety, head.safety), weakened(TREE, base, head))
     return tuple(
         Loosening(WHOLE_TREE, setting.path, *_shown(setting, before, after), _place(head, setting.path))
         for setting, before, after in found

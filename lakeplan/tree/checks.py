@@ -1,13 +1,9 @@
-"""Checks of single values: durations, bytes, percentages, dates, globs and names."""
+"""Checks of what one profile, entry or file says: settings, globs, names and the shape of items."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
 from typing import Any
 
 from lakeplan import limits
@@ -15,118 +11,13 @@ from lakeplan.retention.keep import prefix_problem
 from lakeplan.retention.patterns import BRANCH_NAMES, is_glob, pattern_problem, why_no_branch, why_no_tag
 from lakeplan.tree.layers import CLEAR, RUN_SETTINGS, SERVER_BLOCKS
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
-from lakeplan.values.desired import Source
-from lakeplan.values.sweep import Hold, SweepSettings, Versions
-
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_DURATION = re.compile(r"(?:[0-9]{1,9}[smhdw])+", re.ASCII)
-_BYTES = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?(?:([KMGTP])(i?))?B", re.ASCII)
-_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", re.ASCII)
-_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?: ([A-Z]{3}))?", re.ASCII)
-_COUNT = re.compile(r"[0-9]{1,30}(?:_[0-9]{1,30})*", re.ASCII)
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-_POWERS = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
-MAX_SECONDS = 36500 * 86400
-
-
-def parse_duration(text: str) -> int:
-    """Seconds of ``7d`` or ``1w3d12h``: units s, m, h, d, w (lakefs/branch-lifecycle.md), more than zero."""
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is not a duration such as 7d or 1w3d12h (s, m, h, d, w)")
-    seconds = sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"[0-9]+[smhdw]", text))
-    if seconds == 0:
-        raise ValueError("a duration is more than zero")
-    if seconds > MAX_SECONDS:
-        raise ValueError("a duration is at most 36500 days")
-    return seconds
-
-
-def parse_bytes(value: int | str) -> int:
-    """Bytes: ``5TB`` is 5 × 10^12, ``5TiB`` is 5 × 2^40."""
-    if isinstance(value, int):
-        return value
-    match = _BYTES.fullmatch(value)
-    if not match:
-        raise ValueError(f"{value!r} is not a number of bytes such as 500GB or 5TiB")
-    number, unit, binary = match.groups()
-    factor = (1024 if binary else 1000) ** _POWERS.get(unit, 0)
-    return int(Decimal(number) * factor)
-
-
-def parse_percent(value: float | str) -> float:
-    """0 to 100."""
-    if isinstance(value, str):
-        match = _PERCENT.fullmatch(value)
-        if not match:
-            raise ValueError(f"{value!r} is not a percentage such as 30 or 30%")
-        value = float(match.group(1))
-    if not 0 <= value <= 100:
-        raise ValueError("a percentage is 0 to 100")
-    return float(value)
-
-
-def parse_price(value: float | str) -> tuple[float, str]:
-    """``0.023 USD``: an amount, and a currency where one is named."""
-    if not isinstance(value, str):
-        return float(value), ""
-    match = _PRICE.fullmatch(value)
-    if not match:
-        raise ValueError(f"{value!r} is not a price such as 0.023 or 0.023 USD")
-    return float(match.group(1)), match.group(2) or ""
-
-
-def parse_count(value: int | str) -> int:
-    if isinstance(value, int):
-        return value
-    if not _COUNT.fullmatch(value):
-        raise ValueError(f"{value!r} is not a whole number")
-    return int(value.replace("_", ""))
-
-
-def parse_date(text: str) -> date:
-    if not _DATE.fullmatch(text):
-        raise ValueError(f"{text!r} is not a date such as 2027-01-01")
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text} is not a day of the calendar") from None
-
-
-def parse_amount(value: float | str) -> float:
-    """``max`` of an override: a plain number, bytes, or a percentage, by its own unit."""
-    if not isinstance(value, str):
-        return float(value)
-    if value.endswith("%"):
-        return parse_percent(value)
-    return float(parse_bytes(value) if value.endswith("B") else parse_count(value))
-
+from lakeplan.values.declare import BRANCH_GLOBS, Setting
+from lakeplan.values.desired import Bounds, Source
+from lakeplan.values.settings import LIFECYCLE
+from lakeplan.values.sweep import SWEEP, Hold
+from lakeplan.values.units import parse_date, parse_duration
 
 TARGETS = ("prefix", "branch", "tag", "commit")
-
-
-def parse_age(text: str) -> int:
-    """Seconds of a duration; unlike elsewhere ``0s`` may be meant. Raises ValueError."""
-    return 0 if text == "0s" else parse_duration(text)
-
-
-_PARSERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "min_age": ("min_age_seconds", parse_age),
-    "settle": ("settle_seconds", parse_age),
-    "margin": ("margin_seconds", parse_age),
-    "quarantine_age": ("quarantine_age_seconds", parse_age),
-    "versions": ("versions", Versions),
-    "max_objects": ("max_objects", parse_count),
-    "max_bytes": ("max_bytes", parse_bytes),
-}
-
-
-def sweep_settings(document: Mapping[str, Any]) -> SweepSettings:
-    """The settings of a merged document, with the defaults of the design where nothing is said."""
-    found = {}
-    for key, value in document.get("sweep", {}).items():
-        name, parse = _PARSERS.get(key, (key, lambda it: it))
-        found[name] = parse(value)
-    return SweepSettings(**found)
 
 
 def holds(document: Mapping[str, Any]) -> tuple[Hold, ...]:
@@ -143,14 +34,6 @@ def _hold(item: Mapping[str, Any]) -> Hold:
         None if until is None else parse_date(str(until)),
         item.get("reason", ""),
     )
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Retention days outside these do not validate (both inclusive)."""
-
-    min_retention_days: int = 1
-    max_retention_days: int = 36500
 
 
 class SettingsCheck:
@@ -205,9 +88,7 @@ class SettingsCheck:
         if not isinstance(node, MapNode):
             return
         self._alone(node, path, "file", beside=RUN_SETTINGS)
-        for at, pattern in _texts(node, "exempt", path):
-            self._pattern(pattern, at)
-        self._parsed(node, "min_keep", path, parse_count)
+        self._settings(node, path, LIFECYCLE)
         seen: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "policies", path):
             for at, pattern in _texts(item, "patterns", here):
@@ -252,14 +133,18 @@ class SettingsCheck:
             self._problems.add(node.source, path, problem)
 
     def _sweep(self, node: Node, path: NodePath) -> None:
-        if not isinstance(node, MapNode):
-            return
-        for key in ("min_age", "settle", "margin", "quarantine_age"):
-            self._parsed(node, key, path, parse_age)
-        self._parsed(node, "max_objects", path, parse_count)
-        self._parsed(node, "max_bytes", path, parse_bytes)
+        if isinstance(node, MapNode):
+            self._settings(node, path, SWEEP)
 
     # ---- values
+    def _settings(self, node: MapNode, path: NodePath, settings: Iterable[Setting]) -> None:
+        for setting in settings:
+            if setting.kind is BRANCH_GLOBS:
+                for at, pattern in _texts(node, setting.key, path):
+                    self._pattern(pattern, at)
+            else:
+                self._parsed(node, setting.key, path, setting.kind.parse)
+
     def _days(self, node: MapNode, key: str, path: NodePath) -> None:
         child = node.items.get(key)
         value = child.value if isinstance(child, ScalarNode) else None

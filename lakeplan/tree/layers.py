@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import combinations, groupby
 from typing import Any
 
 from lakeplan.retention.patterns import is_glob, matches, specificity
 from lakeplan.tree.yaml import ListNode, MapNode, Node, ScalarNode, to_plain
+from lakeplan.values.declare import ALL_OF_BOTH
 from lakeplan.values.desired import Source
-from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.settings import LIFECYCLE
+from lakeplan.values.sweep import SWEEP
 
 SERVER_BLOCKS = ("gc", "branch_lifecycle", "object_lifecycle")
 """Blocks that live on a server, and so can be cleared."""
 BLOCKS = (*SERVER_BLOCKS, "holds", "sweep")
 CLEAR = "clear"
 POLICIES_BLOCK = "branch_lifecycle"
-RUN_SETTINGS = frozenset(field.name for field in fields(LifecycleSettings))
+RUN_SETTINGS = frozenset(setting.key for setting in LIFECYCLE)
 """Keys of ``branch_lifecycle`` beside its policies: they are merged on their own, and nothing clears them."""
+_ADDED_UP = {setting.path for setting in (*LIFECYCLE, *SWEEP) if setting.rule is ALL_OF_BOTH}
+"""Lists that add up over layers: what somebody kept from deletion stays kept."""
 CLEARED = {block: (block,) for block in SERVER_BLOCKS} | {POLICIES_BLOCK: (POLICIES_BLOCK, "policies")}
 """Where the word ``clear`` is, by block."""
 
@@ -115,8 +119,7 @@ def _flatten_block(block: str, node: Node, values: dict[FlatPath, Value], load_f
         if identities := _LISTS.get((block, key)):
             if isinstance(child, ListNode):
                 _flatten_items((block, key), child, identities, values)
-        elif (block, key) == (POLICIES_BLOCK, "exempt") and isinstance(child, ListNode):
-            # Exemptions add up over layers: what somebody kept from deletion stays kept.
+        elif f"{block}.{key}" in _ADDED_UP and isinstance(child, ListNode):
             for item in child.items:
                 if isinstance(item, ScalarNode) and isinstance(item.value, str):
                     values[(block, key, Item("", item.value))] = Value(item.value, item.source)
@@ -269,7 +272,7 @@ def _plain(inner: Any, pointer: str, sources: dict[str, Source]) -> Any:
         return inner.value
     if inner and all(isinstance(key, Item) for key in inner):
         names = list(inner)
-        if names[0].by in ("branch_id", "pattern") or pointer.endswith("/exempt"):
+        if names[0].by in ("branch_id", "pattern") or pointer[1:].replace("/", ".") in _ADDED_UP:
             names.sort()
         return [_plain(inner[name], f"{pointer}/{i}", sources) for i, name in enumerate(names)]
     return {

@@ -14,7 +14,7 @@ from lakeplan.retention.patterns import (
     pattern_problem,
     why_no_repository,
 )
-from lakeplan.tree.checks import Bounds, SettingsCheck, text_of
+from lakeplan.tree.checks import SettingsCheck, text_of
 from lakeplan.tree.crosscheck import (
     check_duplicates,
     check_entries,
@@ -28,7 +28,7 @@ from lakeplan.tree.servers import ServersReader, read_bounds, read_places, read_
 from lakeplan.tree.structure import check_structure, nearest, read_overrides, with_present_names
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, walk
 from lakeplan.tree.yaml import NodePath as ProblemPath
-from lakeplan.values.desired import Override, Safety, ServerConfig, Source
+from lakeplan.values.desired import Bounds, Override, Safety, ServerConfig, Source
 
 
 class KeyReader:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lakeplan.retention.patterns import safe_spellings, unsafe_class
-from lakeplan.tree.checks import holds, parse_count, parse_duration, sweep_settings
+from lakeplan.tree.checks import holds
 from lakeplan.tree.layers import (
     CLEAR,
     CLEARED,
@@ -21,6 +21,7 @@ from lakeplan.tree.layers import (
     to_document,
 )
 from lakeplan.tree.yaml import NodePath, Problems
+from lakeplan.values.declare import given
 from lakeplan.values.desired import (
     BranchRule,
     Cleared,
@@ -34,7 +35,9 @@ from lakeplan.values.desired import (
     Safety,
     Source,
 )
-from lakeplan.values.settings import LifecycleSettings, ObjectRule, Policy
+from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, ObjectRule, Policy
+from lakeplan.values.sweep import SWEEP, SweepSettings
+from lakeplan.values.units import parse_duration
 
 OBJECT_RULES_BLOCK = "object_lifecycle"
 
@@ -96,11 +99,7 @@ def _policies_and_settings(document: Mapping[str, Any]) -> tuple[Any, dict[str, 
 def lifecycle_settings(document: Mapping[str, Any]) -> LifecycleSettings:
     """The settings, with the defaults of the design where nothing is said."""
     _, block = _policies_and_settings(document)
-    if "exempt" in block:
-        block["exempt"] = tuple(block["exempt"])
-    if "min_keep" in block:
-        block["min_keep"] = parse_count(block["min_keep"])
-    return LifecycleSettings(**block)
+    return LifecycleSettings(**given(LIFECYCLE, block))
 
 
 def why_no_engine(server: str, engine: str) -> str | None:
@@ -156,7 +155,7 @@ def build(server: str, name: str, naming: Naming, merged: Merged, safety: Safety
         lifecycle=lifecycle_settings(document),
         object_lifecycle=object_rules_setting(document, sources),
         holds=holds(document),
-        sweep=sweep_settings(document),
+        sweep=SweepSettings(**given(SWEEP, document.get("sweep", {}))),
     )
 
 

@@ -19,12 +19,12 @@ from lakeplan.retention.drawing import (
     check_history,
     contents_of,
 )
-from lakeplan.tree.checks import MAX_SECONDS, parse_duration
 from lakeplan.tree.structure import check_structure
 from lakeplan.tree.yaml import ListNode, MapNode, Node, Problems, ScalarNode, TreeError, parse_yaml
 from lakeplan.tree.yaml import NodePath as ProblemPath
 from lakeplan.values.desired import Source
 from lakeplan.values.local import LeadsOut, read_inside
+from lakeplan.values.units import MAX_SECONDS, parse_duration
 
 FOLDER = "tests"
 DEFAULT_AS_OF = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)

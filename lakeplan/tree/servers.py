@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 from zoneinfo import available_timezones
 
 from lakeplan import limits
 from lakeplan.retention.patterns import pattern_problem, why_no_tag
-from lakeplan.tree.checks import (
-    Bounds,
-    parse_bytes,
-    parse_count,
-    parse_duration,
-    parse_percent,
-    parse_price,
-    text_of,
-)
+from lakeplan.tree.checks import text_of
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
 from lakeplan.values.cron import parse_cron
+from lakeplan.values.declare import TAG_GLOBS
 from lakeplan.values.desired import (
     INVENTORY_MAX_AGE_SECONDS,
+    SAFETY,
+    Bounds,
     Price,
     Safety,
     ServerConfig,
@@ -30,6 +25,7 @@ from lakeplan.values.desired import (
     StorageConfig,
 )
 from lakeplan.values.storages import STORAGES
+from lakeplan.values.units import parse_duration, parse_price
 from lakeplan.values.urls import BadUrl, parse_bucket_url, parse_web_url
 
 Engine = Literal["server", "lakeplan", "none"]
@@ -257,10 +253,6 @@ class ServersReader:
         return value
 
 
-T = TypeVar("T")
-UNLIMITED = "unlimited"
-
-
 def read_bounds(root: MapNode, problems: Problems) -> Bounds:
     """Bounds as written; the widest where a value cannot be read."""
     node = root.items.get("bounds")
@@ -283,30 +275,22 @@ def read_safety(root: MapNode, problems: Problems) -> Safety:
     node = root.items.get("safety")
     if not isinstance(node, MapNode):
         return Safety()
-    parsers: dict[str, tuple[str, Callable[[Any], object]]] = {
-        "max_expired_objects_percent": ("max_expired_objects_percent", _or_unlimited(parse_percent)),
-        "max_expired_bytes": ("max_expired_bytes", _or_unlimited(parse_bytes)),
-        "max_deleted_branches": ("max_deleted_branches", _or_unlimited(parse_count)),
-        "on_tag_loss": ("on_tag_loss", _one_of("ignore", "warn", "fail")),
-        "on_server_divergence": ("on_server_divergence", _one_of("ignore", "warn", "fail")),
-        "impact_tolerance_percent": ("impact_tolerance_percent", parse_percent),
-        "max_plan_age": ("max_plan_age_seconds", parse_duration),
-    }
     given: dict[str, Any] = {}
-    for key, (field, parse) in parsers.items():
-        child = node.items.get(key)
+    for setting in SAFETY:
+        child = node.items.get(setting.key)
+        if setting.kind is TAG_GLOBS:
+            if isinstance(child, ListNode):
+                given[setting.field] = tuple(_tag_patterns(child, ("safety", setting.key), problems))
+            continue
         if not isinstance(child, ScalarNode) or child.value is None or isinstance(child.value, bool):
             continue
         try:
-            given[field] = parse(child.value)
+            given[setting.field] = setting.kind.parse(child.value)
         except ValueError as error:
-            problems.add_first(child.source, ("safety", key), str(error))
+            problems.add_first(child.source, ("safety", setting.key), str(error))
         except TypeError:
             # A value of another type: the schema's problem says so.
             continue
-    tags = node.items.get("protected_tags")
-    if isinstance(tags, ListNode):
-        given["protected_tags"] = tuple(_tag_patterns(tags, problems))
     return Safety(**given)
 
 
@@ -323,27 +307,13 @@ def read_places(root: MapNode) -> dict[str, Source]:
     return found
 
 
-def _tag_patterns(node: ListNode, problems: Problems) -> Iterator[str]:
+def _tag_patterns(node: ListNode, path: NodePath, problems: Problems) -> Iterator[str]:
     if len(node.items) > limits.GLOBS:
-        text = f"safety has at most {limits.GLOBS:,} patterns"
-        problems.add(node.source, ("safety", "protected_tags"), text)
+        problems.add(node.source, path, f"safety has at most {limits.GLOBS:,} patterns")
     for index, child in enumerate(node.items[: limits.GLOBS]):
         pattern = text_of(child)
         if not pattern:
             continue
         if problem := pattern_problem(pattern, why_no_tag):
-            problems.add(child.source, ("safety", "protected_tags", index), problem)
+            problems.add(child.source, (*path, index), problem)
         yield pattern
-
-
-def _or_unlimited(parse: Callable[[Any], T]) -> Callable[[Any], T | None]:
-    return lambda value: None if value == UNLIMITED else parse(value)
-
-
-def _one_of(*words: str) -> Callable[[Any], str]:
-    def parse(value: Any) -> str:
-        if value not in words:
-            raise TypeError
-        return str(value)
-
-    return parse

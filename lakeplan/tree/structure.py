@@ -14,7 +14,7 @@ from jsonschema.exceptions import ValidationError
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from lakeplan.tree.checks import parse_amount, parse_date, text_of
+from lakeplan.tree.checks import text_of
 from lakeplan.tree.editing import quoted
 from lakeplan.tree.schemas import load_schema
 from lakeplan.tree.yaml import (
@@ -30,6 +30,7 @@ from lakeplan.tree.yaml import (
 )
 from lakeplan.values.desired import Override, Source
 from lakeplan.values.gates import GATES
+from lakeplan.values.units import parse_amount, parse_date
 
 
 def edit_distance(a: str, b: str, limit: int) -> int:

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from lakeplan.tree.checks import Bounds
 from lakeplan.tree.files import ROOT_FILE, relative_folder
 from lakeplan.tree.layers import Directory, Entry, Layer
 from lakeplan.tree.loading import TreeReader
 from lakeplan.tree.policies import build, check_complete, conflict_text, describe
 from lakeplan.tree.yaml import TOP, Problem, Problems, TreeError
-from lakeplan.values.desired import DesiredRepository, Override, Safety, ServerConfig, Source
+from lakeplan.values.desired import Bounds, DesiredRepository, Override, Safety, ServerConfig, Source
 
 
 class DesiredTree(Protocol):

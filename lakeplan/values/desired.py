@@ -8,6 +8,23 @@ from datetime import date
 from enum import Enum
 from typing import Literal, TypedDict
 
+from lakeplan.values.declare import (
+    ALL_OF_BOTH,
+    BYTES,
+    COUNT,
+    DAYS,
+    DURATION,
+    LESS,
+    MORE,
+    PERCENT,
+    POLICY,
+    TAG_GLOBS,
+    SinceMark,
+    or_unlimited,
+    setting,
+    settings_of,
+    words,
+)
 from lakeplan.values.settings import LifecycleSettings, ObjectRule, Policy, SettingItem, SettingKind
 from lakeplan.values.sweep import Hold, SweepSettings
 
@@ -103,16 +120,69 @@ ObjectRulesSetting = ObjectRulesDesired | Cleared | None
 
 @dataclass(frozen=True)
 class Safety:
-    """Gate limits (the design's ``safety`` block). None means no limit. Bytes are bytes, ages seconds."""
+    """The ``safety`` block: limits of the gates. None means no limit."""
 
-    max_expired_objects_percent: float | None = 30.0
-    max_expired_bytes: int | None = 5 * 10**12
-    max_deleted_branches: int | None = 20
-    protected_tags: tuple[str, ...] = ("v*",)
-    on_tag_loss: Literal["ignore", "warn", "fail"] = "fail"
-    on_server_divergence: Literal["ignore", "warn", "fail"] = "warn"
-    impact_tolerance_percent: float = 10.0
-    max_plan_age_seconds: int = 7 * 86400
+    max_expired_objects_percent: float | None = setting(
+        or_unlimited(PERCENT),
+        30,
+        stricter=LESS,
+        since_mark=SinceMark.GATE,
+        help="Gate expired-objects: newly expired objects, as a share of those kept now.",
+    )
+    max_expired_bytes: int | None = setting(
+        or_unlimited(BYTES),
+        "5TB",
+        stricter=LESS,
+        since_mark=SinceMark.GATE,
+        help="Gate expired-bytes: newly expired bytes.",
+    )
+    max_deleted_branches: int | None = setting(
+        or_unlimited(COUNT),
+        20,
+        stricter=LESS,
+        help="Gate deleted-branches: branches that policies let go.",
+    )
+    protected_tags: tuple[str, ...] = setting(
+        TAG_GLOBS,
+        ["v*"],
+        stricter=ALL_OF_BOTH,
+        help="Globs over tags whose data a sweep keeps. Gate tag-loss is about every tag.",
+    )
+    on_tag_loss: Literal["ignore", "warn", "fail"] = setting(
+        words("ignore", "warn", "fail"),
+        "fail",
+        stricter=POLICY,
+        help="Gate tag-loss: any tag would lose data.",
+    )
+    on_server_divergence: Literal["ignore", "warn", "fail"] = setting(
+        words("ignore", "warn", "fail"),
+        "warn",
+        stricter=POLICY,
+        help="Gate at-risk: the server would take what the documented rule keeps.",
+    )
+    impact_tolerance_percent: float = setting(
+        PERCENT,
+        10,
+        stricter=LESS,
+        help="How much more than was reviewed an apply may let go.",
+    )
+    max_plan_age_seconds: int = setting(
+        DURATION, "7d", stricter=LESS, help="An older plan file is not applied."
+    )
+
+
+SAFETY = settings_of("safety", Safety)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The ``bounds`` block: retention days outside these do not validate (both inclusive)."""
+
+    min_retention_days: int = setting(DAYS, 1, stricter=MORE, help="Fewer days than this do not validate.")
+    max_retention_days: int = setting(DAYS, 36500, stricter=LESS, help="More days than this do not validate.")
+
+
+BOUNDS = settings_of("bounds", Bounds)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,18 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
+from lakeplan.values.declare import (
+    ALL_OF_BOTH,
+    BRANCH_GLOBS,
+    COUNT,
+    FLAG,
+    MORE,
+    ON,
+    setting,
+    settings_of,
+    strictest_first,
+    words,
+)
 from lakeplan.values.rules import ABSENT_ETAG
 
 
@@ -27,23 +39,49 @@ class Policy:
 
 @dataclass(frozen=True)
 class LifecycleSettings:
-    """Settings of ``branch_lifecycle`` that keep lakeplan itself from deleting a branch.
+    """Settings of ``branch_lifecycle`` that keep lakeplan itself from deleting a branch."""
 
-    ``exempt`` are globs over branch names. ``require_merged``: only branches whose HEAD the default branch
-    reaches. ``min_keep``: so many of the branches that a policy matches stay, the most recently written.
-    ``assume_created``: ``head_commit`` takes the HEAD commit's date for the creation time of branches that
-    were there when lakeplan first looked; ``never`` counts from that first look.
-    ``keep_protected``: what a branch protection rule of the server matches stays, although the server itself
-    lets an administrator delete it.
-    """
+    exempt: tuple[str, ...] = setting(
+        BRANCH_GLOBS,
+        [],
+        stricter=ALL_OF_BOTH,
+        help="Globs over branches that are never deleted. Inherited ones stay.",
+    )
+    require_merged: bool = setting(
+        FLAG,
+        False,
+        stricter=ON,
+        help="Only branches whose HEAD is in the history of the default branch go.",
+    )
+    min_keep: int = setting(
+        COUNT,
+        0,
+        stricter=MORE,
+        help="Of the branches that a policy matches so many stay, those written last.",
+    )
+    keep_with_uncommitted: bool = setting(
+        FLAG, True, stricter=ON, help="Branches with uncommitted changes stay."
+    )
+    keep_with_open_pull_request: bool = setting(
+        FLAG, True, stricter=ON, help="Branches that an open pull request comes from stay."
+    )
+    # Although the server itself lets an administrator delete it.
+    keep_protected: bool = setting(
+        FLAG,
+        True,
+        stricter=ON,
+        help="Branches that a branch protection rule of the server matches stay.",
+    )
+    assume_created: Literal["never", "head_commit"] = setting(
+        words("never", "head_commit"),
+        "never",
+        stricter=strictest_first("never", "head_commit"),
+        help="never: age counts from lakeplan's first look at a branch. head_commit: branches that were "
+        "there at the first look count as created when their HEAD commit was.",
+    )
 
-    exempt: tuple[str, ...] = ()
-    require_merged: bool = False
-    min_keep: int = 0
-    keep_with_uncommitted: bool = True
-    keep_with_open_pull_request: bool = True
-    assume_created: Literal["never", "head_commit"] = "never"
-    keep_protected: bool = True
+
+LIFECYCLE = settings_of("branch_lifecycle", LifecycleSettings)
 
 
 class Evidence(str, Enum):

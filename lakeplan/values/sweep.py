@@ -8,6 +8,22 @@ from datetime import date
 from enum import Enum
 from typing import Any, Final, Literal, TypedDict
 
+from lakeplan.values.declare import (
+    AGE,
+    BYTES,
+    COUNT,
+    FLAG,
+    LESS,
+    MORE,
+    OFF,
+    RATE,
+    SinceMark,
+    neutral,
+    setting,
+    settings_of,
+    strictest_first,
+    words,
+)
 from lakeplan.values.simulation import Amount, Choice
 
 
@@ -103,21 +119,97 @@ class HeldCommit:
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """The design's ``sweep`` block, with its defaults. ``rate`` is deletions a second over all workers."""
+    """The ``sweep`` block."""
 
-    engine: Literal["builtin", "lakefs-spark-client"] = "builtin"
-    automatic: bool = False
-    mode: Literal["delete", "quarantine"] = "delete"
-    min_age_seconds: int = 24 * HOUR
-    settle_seconds: int = 24 * HOUR
-    margin_seconds: int = 26 * HOUR
-    never_committed: Literal["keep", "collect"] = "keep"
-    versions: Versions = Versions.MARKER
-    verify: Literal["sample", "all"] = "sample"
-    max_objects: int = 10_000_000
-    max_bytes: int = 50 * 10**12
-    rate: int | None = None
-    quarantine_age_seconds: int = 7 * 24 * HOUR
+    engine: Literal["builtin", "lakefs-spark-client"] = setting(
+        words("builtin", "lakefs-spark-client"),
+        "builtin",
+        # lakeplan inspects again before every round and can save single objects; lakeFS's own job cannot.
+        stricter=strictest_first("builtin", "lakefs-spark-client"),
+        since_mark=SinceMark.ANY_CHANGE,
+        help="Who deletes: lakeplan itself, or lakeFS's own Spark job under lakeplan's rules.",
+    )
+    automatic: bool = setting(
+        FLAG,
+        False,
+        stricter=OFF,
+        since_mark=SinceMark.PERSON,
+        help="apply --sweep approves its own mark, when no more would go than the plan had shown.",
+    )
+    mode: Literal["delete", "quarantine"] = setting(
+        words("delete", "quarantine"),
+        "delete",
+        stricter=strictest_first("quarantine", "delete"),
+        # Half a sweep in quarantine could neither be restored nor reported as one.
+        since_mark=SinceMark.NEW_MARK,
+        help="Delete, or move to quarantine below _lakeplan/quarantine/ first.",
+    )
+    min_age_seconds: int = setting(
+        AGE,
+        "24h",
+        stricter=MORE,
+        # A mark does not record when its objects were written, only that they are older than its cutoff.
+        since_mark=SinceMark.NEW_MARK,
+        help="Younger objects stay.",
+    )
+    settle_seconds: int = setting(
+        AGE,
+        "24h",
+        stricter=MORE,
+        help="So long after a rule was lowered, or first seen, nothing is swept by it.",
+    )
+    margin_seconds: int = setting(
+        AGE,
+        "26h",
+        stricter=MORE,
+        help="Objects whose last commit is this near a limit stay: the server's clock and zone are not ours. "
+        "0s for none.",
+    )
+    never_committed: Literal["keep", "collect"] = setting(
+        words("keep", "collect"),
+        "keep",
+        stricter=strictest_first("keep", "collect"),
+        help="Objects that no commit ever held: keep them, or collect those that two looks missed.",
+    )
+    versions: Versions = setting(
+        words(Versions.MARKER, Versions.ALL),
+        "marker",
+        stricter=strictest_first(Versions.MARKER, Versions.ALL),
+        since_mark=SinceMark.NEW_MARK,
+        help="In a bucket with versioning: only the current version goes (older ones stay), or all do.",
+    )
+    verify: Literal["sample", "all"] = setting(
+        words("sample", "all"),
+        "sample",
+        stricter=strictest_first("all", "sample"),
+        help="Which deleted objects are asked for again.",
+    )
+    max_objects: int = setting(
+        COUNT,
+        10_000_000,
+        stricter=LESS,
+        since_mark=SinceMark.GATE,
+        help="Gate sweep-limit: objects that one sweep may delete.",
+    )
+    max_bytes: int = setting(
+        BYTES,
+        "50TB",
+        stricter=LESS,
+        since_mark=SinceMark.GATE,
+        help="Gate sweep-limit: bytes that one sweep may delete.",
+    )
+    rate: int | None = setting(
+        RATE,
+        None,
+        stricter=neutral("how fast objects are deleted changes none of them"),
+        help="Deletions a second over all workers; null for no limit.",
+    )
+    quarantine_age_seconds: int = setting(
+        AGE, "7d", stricter=MORE, help="sweep purge keeps copies in quarantine that are younger."
+    )
+
+
+SWEEP = settings_of("sweep", SweepSettings)
 
 
 class MarkClass(str, Enum):

@@ -13,28 +13,27 @@ from hypothesis import strategies as st
 
 from lakeplan.review.strictness import (
     JUDGED_ELSEWHERE,
-    LIFECYCLE,
-    SAFETY,
     SERVER,
-    SWEEP,
     TREE,
-    SinceMark,
     all_holds,
     guard_of,
     held_to_guard,
-    least,
     since_mark,
     stricter_lifecycle,
     stricter_safety,
     stricter_sweep,
     weakened,
 )
+from lakeplan.review.strictness import (
+    SAFETY_REVIEWED as SAFETY,
+)
 from lakeplan.tree.schemas import bundled_schema
+from lakeplan.values.declare import SinceMark, least
 from lakeplan.values.desired import DesiredRepository, Safety
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_plan, load_plan
-from lakeplan.values.settings import LifecycleSettings
-from lakeplan.values.sweep import Hold, SweepSettings, Versions
+from lakeplan.values.settings import LIFECYCLE, LifecycleSettings
+from lakeplan.values.sweep import SWEEP, Hold, SweepSettings, Versions
 
 EVERY = (*SWEEP, *SAFETY, *LIFECYCLE, *TREE, *SERVER, *JUDGED_ELSEWHERE)
 
@@ -223,7 +222,7 @@ def it_weakens_every_setting_of_a_sweep_but_the_neutral_one():
 
 def it_keeps_every_branch_that_either_lifecycle_keeps():
     careful = LifecycleSettings(("keep-*",), require_merged=True, min_keep=3)
-    loose = LifecycleSettings(("hot-*",), False, 1, False, False, "head_commit", False)
+    loose = LifecycleSettings(("hot-*",), False, 1, False, False, False, "head_commit")
     exempt = ("hot-*", "keep-*")
     assert stricter_lifecycle(careful, loose) == replace(careful, exempt=exempt)
     assert len(list(weakened(LIFECYCLE, careful, loose))) == len(LIFECYCLE)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.tree.checks import (
+from lakeplan.values.units import (
     parse_amount,
     parse_bytes,
     parse_count,

@@ -1,0 +1,169 @@
+"""How a setting of the tree is declared: one field of its block, with everything there is to know about it.
+
+``setting`` makes the field, ``settings_of`` lists the fields of a block. Reading and checking trees, the JSON
+Schemas, ``docs/settings.md``, merging and the comparison of two trees go through that list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import Any
+
+from lakeplan.values.units import parse_age, parse_bytes, parse_count, parse_duration, parse_percent
+
+UNLIMITED = "unlimited"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a setting may be. ``definition`` names its JSON Schema in ``schemas/repository.v1.json``, or
+    ``words`` are all there are. ``parse`` makes the value of what the tree has, and raises ValueError.
+    ``unit`` is how messages show it."""
+
+    definition: str = ""
+    parse: Callable[[Any], Any] = lambda value: value
+    unit: str = ""
+    words: tuple[str, ...] = ()
+
+
+def words(*allowed: str | Enum) -> Kind:
+    """One of these words, in the order in which messages list them."""
+    values = {str(word.value if isinstance(word, Enum) else word): word for word in allowed}
+
+    def parse(text: Any) -> str | Enum:
+        if text not in values:
+            raise ValueError(f"{text!r} is not one of {', '.join(values)}")
+        return values[text]
+
+    return Kind(parse=parse, words=tuple(values))
+
+
+def or_unlimited(kind: Kind) -> Kind:
+    """The same limit, or none: None."""
+    parse = kind.parse
+    return replace(
+        kind,
+        definition=f"{kind.definition}_or_unlimited",
+        parse=lambda value: None if value == UNLIMITED else parse(value),
+    )
+
+
+FLAG = Kind("boolean")
+COUNT = Kind("count", parse_count)
+BYTES = Kind("bytes", parse_bytes, "bytes")
+PERCENT = Kind("percent", parse_percent, "percent")
+DURATION = Kind("duration", parse_duration, "seconds")
+AGE = Kind("duration", parse_age, "seconds")
+"""A duration that may be ``0s``."""
+DAYS = Kind("days")
+RATE = Kind("rate")
+ANYTHING = Kind()
+BRANCH_GLOBS = Kind("names", tuple)
+TAG_GLOBS = Kind("globs", tuple)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``combine(then, now)`` is the stricter of two values; where there is none, the one ``now``.
+    ``ordered`` is False when neither of two different values is stricter, so that any change is listed.
+    ``why`` explains a rule that is not an order."""
+
+    combine: Callable[[Any, Any], Any]
+    ordered: bool = True
+    why: str = ""
+
+    def weakens(self, before: Any, after: Any) -> bool:
+        """Whether ``after`` is weaker than ``before`` anywhere."""
+        return bool(self.combine(before, after) != after) if self.ordered else bool(before != after)
+
+
+def least(one: Any, other: Any) -> Any:
+    """The lower of two limits; None is no limit."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+def strictest_first(*values: Any) -> Rule:
+    """One of these values, from the strictest to the weakest."""
+    return Rule(lambda then, now: min(then, now, key=values.index))
+
+
+def neutral(why: str) -> Rule:
+    """Neither value is stricter: today's counts, and a change is not listed."""
+    return Rule(lambda then, now: now, why=why)
+
+
+def unordered(why: str) -> Rule:
+    """Neither value is stricter: today's counts, and every change is listed."""
+    return Rule(lambda then, now: now, ordered=False, why=why)
+
+
+def _union(then: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*now, *(item for item in then if item not in now))
+
+
+MORE = Rule(max)
+LESS = Rule(least)
+ON = strictest_first(True, False)
+OFF = strictest_first(False, True)
+ALL_OF_BOTH = Rule(_union)
+POLICY = strictest_first("fail", "warn", "ignore")
+
+
+class SinceMark(Enum):
+    """What ``sweep run`` does about a setting that the tree has stricter now than at the mark."""
+
+    COMBINED = "the stricter value counts from the next round on"
+    GATE = "the whole mark is judged by it again; a gate may refuse it"
+    NEW_MARK = "the mark was made for something else: mark again"
+    ANY_CHANGE = "a change in either direction needs a new mark"
+    PERSON = "an automatic approval no longer counts: a person has to approve the mark"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``path`` as the tree writes it. ``field`` is the attribute of the typed block that holds its value; ""
+    where the value is judged elsewhere (``rule.why`` says where). ``default`` is as the tree writes it."""
+
+    path: str
+    field: str
+    rule: Rule
+    kind: Kind = ANYTHING
+    default: Any = None
+    help: str = ""
+    since_mark: SinceMark = SinceMark.COMBINED
+
+    @property
+    def key(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition(".")[2]
+
+    @property
+    def unit(self) -> str:
+        return self.kind.unit
+
+
+def setting(
+    kind: Kind, default: Any, *, stricter: Rule, help: str, since_mark: SinceMark = SinceMark.COMBINED
+) -> Any:
+    """A field of a block. ``default`` is as the tree writes it; the field's is what ``kind`` makes of it."""
+    declared = Setting("", "", stricter, kind, default, help, since_mark)
+    return field(default=kind.parse(default), metadata={"setting": declared})
+
+
+def settings_of(block: str, made_for: type) -> tuple[Setting, ...]:
+    """Every setting of a block of the tree, in the order of its fields. The key is the field's name; that of
+    a duration is without ``_seconds``."""
+    return tuple(
+        replace(each.metadata["setting"], path=f"{block}.{key}", field=each.name)
+        for each in fields(made_for)
+        for key in [each.name.removesuffix("_seconds")]
+    )
+
+
+def given(settings: Iterable[Setting], block: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields for what a checked block of the tree has."""
+    return {s.field: s.kind.parse(block[s.key]) for s in settings if s.key in block}

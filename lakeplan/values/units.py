@@ -1,0 +1,94 @@
+"""Durations, bytes, percentages, prices, counts and days as a tree writes them."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION = re.compile(r"(?:[0-9]{1,9}[smhdw])+", re.ASCII)
+_BYTES = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?(?:([KMGTP])(i?))?B", re.ASCII)
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", re.ASCII)
+_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?: ([A-Z]{3}))?", re.ASCII)
+_COUNT = re.compile(r"[0-9]{1,30}(?:_[0-9]{1,30})*", re.ASCII)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_POWERS = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+MAX_SECONDS = 36500 * 86400
+
+
+def parse_duration(text: str) -> int:
+    """Seconds of ``7d`` or ``1w3d12h``: units s, m, h, d, w (lakefs/branch-lifecycle.md), more than zero."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is not a duration such as 7d or 1w3d12h (s, m, h, d, w)")
+    seconds = sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"[0-9]+[smhdw]", text))
+    if seconds == 0:
+        raise ValueError("a duration is more than zero")
+    if seconds > MAX_SECONDS:
+        raise ValueError("a duration is at most 36500 days")
+    return seconds
+
+
+def parse_age(text: str) -> int:
+    """Seconds of a duration; unlike elsewhere ``0s`` may be meant. Raises ValueError."""
+    return 0 if text == "0s" else parse_duration(text)
+
+
+def parse_bytes(value: int | str) -> int:
+    """Bytes: ``5TB`` is 5 × 10^12, ``5TiB`` is 5 × 2^40."""
+    if isinstance(value, int):
+        return value
+    match = _BYTES.fullmatch(value)
+    if not match:
+        raise ValueError(f"{value!r} is not a number of bytes such as 500GB or 5TiB")
+    number, unit, binary = match.groups()
+    factor = (1024 if binary else 1000) ** _POWERS.get(unit, 0)
+    return int(Decimal(number) * factor)
+
+
+def parse_percent(value: float | str) -> float:
+    """0 to 100."""
+    if isinstance(value, str):
+        match = _PERCENT.fullmatch(value)
+        if not match:
+            raise ValueError(f"{value!r} is not a percentage such as 30 or 30%")
+        value = float(match.group(1))
+    if not 0 <= value <= 100:
+        raise ValueError("a percentage is 0 to 100")
+    return float(value)
+
+
+def parse_price(value: float | str) -> tuple[float, str]:
+    """``0.023 USD``: an amount, and a currency where one is named."""
+    if not isinstance(value, str):
+        return float(value), ""
+    match = _PRICE.fullmatch(value)
+    if not match:
+        raise ValueError(f"{value!r} is not a price such as 0.023 or 0.023 USD")
+    return float(match.group(1)), match.group(2) or ""
+
+
+def parse_count(value: int | str) -> int:
+    if isinstance(value, int):
+        return value
+    if not _COUNT.fullmatch(value):
+        raise ValueError(f"{value!r} is not a whole number")
+    return int(value.replace("_", ""))
+
+
+def parse_date(text: str) -> date:
+    if not _DATE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a date such as 2027-01-01")
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text} is not a day of the calendar") from None
+
+
+def parse_amount(value: float | str) -> float:
+    """``max`` of an override: a plain number, bytes, or a percentage, by its own unit."""
+    if not isinstance(value, str):
+        return float(value)
+    if value.endswith("%"):
+        return parse_percent(value)
+    return float(parse_bytes(value) if value.endswith("B") else parse_count(value))
