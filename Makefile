@@ -78,8 +78,8 @@ format: setup  ## write the format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: setup  ## write the pages of docs/ that are made from the program
-	PYTHONPATH=. $(BIN)/python -P -m tools.reference docs
+docs: setup  ## write the pages of docs/ and the parts of schemas/ that are made from the program
+	PYTHONPATH=. $(BIN)/python -P -m tools.reference .
 
 site: setup  ## the documentation as a site with search, in build/site; strict about links
 	@$(BIN)/python -P -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'

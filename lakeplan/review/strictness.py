@@ -3,8 +3,9 @@
 A value is stricter when less is deleted, later, or with more inspection. ``plan --base`` lists what a change
 weakens and is judged by the stricter of both trees; ``apply --sweep`` sweeps by it. ``sweep run`` keeps to
 the stricter of the approval's and today's settings, ``branches run`` to that of a reviewed plan and today's.
-Blocks of settings declare it with their fields
-(``values/declare``); the rest is listed here. A setting of the schemas that has no rule fails a test.
+Blocks of settings declare their rules with
+their fields (``values/declare``); the rest is listed here. A setting of the schemas without a rule fails a
+test.
 """
 
 from __future__ import annotations

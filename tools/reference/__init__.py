@@ -1,4 +1,6 @@
-"""Pages of the documentation that are made from the program: commands, settings, and a computed picture.
+"""What is made from the program: pages of commands, settings and gates, a computed picture, and the settings
+in the schemas of a tree.
 
-``python -P -m tools.reference FOLDER`` writes them (``make docs``); tests hold the files to it.
+``python -P -m tools.reference FOLDER`` writes it below a checkout (``make docs``); tests hold the files to
+it.
 """

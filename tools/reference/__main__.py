@@ -1,21 +1,25 @@
-"""``python -P -m tools.reference FOLDER``: writes the pages into a folder such as ``docs``."""
+"""``python -P -m tools.reference FOLDER``: writes pages and schemas below the folder of a checkout."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from tools.reference.commands import commands_page
 from tools.reference.early_stop import early_stop_picture
 from tools.reference.gates import gates_page
+from tools.reference.schemas import schema_text
 from tools.reference.settings import settings_page
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "commands.md": commands_page,
-    "settings.md": settings_page,
-    "gates.md": gates_page,
-    "images/early-stop.svg": early_stop_picture,
+    "schemas/repository.v1.json": partial(schema_text, "repository"),
+    "schemas/tree.v1.json": partial(schema_text, "tree"),
+    "docs/settings.md": settings_page,  # after the schemas that it is made from
+    "docs/commands.md": commands_page,
+    "docs/gates.md": gates_page,
+    "docs/images/early-stop.svg": early_stop_picture,
 }
 """Path below the folder, and what makes its text."""
 

@@ -6,12 +6,11 @@ Everything else in these files is written by hand.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from lakeplan.tree.schemas import load_schema
+from lakeplan.tree.schemas import schema_folder
 from lakeplan.values.declare import Setting
 from lakeplan.values.desired import BOUNDS, SAFETY
 from lakeplan.values.settings import LIFECYCLE
@@ -39,33 +38,24 @@ BLOCKS = (
 
 
 def schema_text(name: str) -> str:
-    """The text of ``schemas/NAME.v1.json``."""
-    schema: dict[str, Any] = json.loads(json.dumps(load_schema(name)))
+    """The text of ``schemas/NAME.v1.json``, out of the file and the declarations."""
+    schema: dict[str, Any] = json.loads((schema_folder() / f"{name}.v1.json").read_text(encoding="utf-8"))
     for block in BLOCKS:
         if block.schema == name:
             found = schema
             for part in block.place:
                 found = found[part]
             kept = {key: found["properties"][key] for key in block.by_hand}
-            found["properties"] = kept | properties(block.settings, "" if name == "repository" else name)
+            file = "" if name == "repository" else "repository.v1.json"
+            found["properties"] = kept | {s.key: _schema(s, f"{file}#/$defs/") for s in block.settings}
     return _text(schema) + "\n"
 
 
-def properties(settings: Iterable[Setting], schema: str = "") -> dict[str, Any]:
-    """JSON Schemas of settings by key, for the repository schema, or for one that refers to it."""
-    file = "repository.v1.json" if schema else ""
-    return {
-        setting.key: {
-            "description": setting.help,
-            "default": setting.default,
-            **(
-                {"enum": list(setting.kind.words)}
-                if setting.kind.words
-                else {"$ref": f"{file}#/$defs/{setting.kind.definition}"}
-            ),
-        }
-        for setting in settings
-    }
+def _schema(setting: Setting, definitions: str) -> dict[str, Any]:
+    described = {"description": setting.help, "default": setting.default}
+    if setting.kind.words:
+        return described | {"enum": list(setting.kind.words)}
+    return described | {"$ref": definitions + setting.kind.definition}
 
 
 def _text(value: Any, indent: str = "", before: str = "") -> str:
@@ -81,8 +71,4 @@ def _text(value: Any, indent: str = "", before: str = "") -> str:
     else:
         inner = [deeper + _text(child, deeper) for child in value]
     opening, closing = "{}" if isinstance(value, Mapping) else "[]"
-    return f"{opening}\n{',\n'.join(inner)}\n{indent}{closing}" if inner else opening + closing
-
-
-SCHEMAS = {f"{name}.v1.json": partial(schema_text, name) for name in ("tree", "repository")}
-"""Name in ``schemas/``, and what makes its text."""
+    return "\n".join([opening, ",\n".join(inner), indent + closing]) if inner else opening + closing
