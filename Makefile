@@ -37,7 +37,7 @@ lint: setup  ## format, lint, types, layers
 
 QUICK := tests/values tests/retention tests/review tests/tree tests/formats tests/branches
 quick: lint  ## lint, and the tests of pure rules without random ones: under a minute
-	$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not (spark or golden or hypothesis)" $(QUICK)
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not (spark or golden or hypothesis or slow)" $(QUICK)
 
 check: lint test  ## everything a contributor needs; warnings are errors in all tests
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import signal
 import tarfile
 from collections.abc import Callable, Iterator
@@ -64,11 +65,40 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs keep what they read in a folder of the test session, not in the user's cache directory."""
+def own_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[None]:
+    """Runs keep what they read in a folder of the test session, not in the user's cache directory. Machine
+    code alone is taken over from the last session: numba knows by itself what is out of date."""
+    cache = tmp_path_factory.mktemp("cache")
+    code = cache / "lakeplan"
+    kept = pytestconfig.cache.mkdir("machine-code") if getattr(pytestconfig, "cache", None) else None
+    if kept is not None:
+        shutil.copytree(kept, code)
+        for folder in (code, *code.glob("**/")):
+            folder.chmod(0o700)  # as lakeplan makes them: it loads no code that others may write
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+    if kept is not None:
+        keep_machine_code(code, kept)
+
+
+def keep_machine_code(code: Path, kept: Path) -> None:
+    """Each file at once: another process may be copying them."""
+    for path in code.glob("compiled-*/**/*.nb?"):
+        target = kept / path.relative_to(code)
+        if not target.exists() or target.stat().st_mtime_ns != path.stat().st_mtime_ns:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            made = target.with_name(f".{os.getpid()}")
+            shutil.copy2(path, made)
+            made.replace(target)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """No test cuts the power: what is written may stay in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
         yield
 
 

@@ -84,7 +84,7 @@ def it_does_not_draw_another_repository_of_the_same_name(shop: Any) -> None:
     shop.api.call("POST", "/repositories", json=body)
     result, page = report(shop, plan)
     assert result.code == 3
-    assert "was deleted and made again" in result.err
+    assert "was deleted and created again" in result.err
     assert "graph-0" not in page.read_text(encoding="utf-8")
 
 
@@ -106,4 +106,4 @@ def it_asks_no_server_that_is_not_the_plans(shop: Any) -> None:
     assert result.code == 3
     assert len(shop.handle.faults.requests) == before
     assert "has no server 'prod' with the address in the plan" in result.err
-    assert "at the plan&#x27;s address" in page.read_text(encoding="utf-8")
+    assert "with the address in the plan" in page.read_text(encoding="utf-8")

@@ -14,6 +14,8 @@ import pytest
 
 from lakeplan.formats import compiled
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DECODE = """
 import logging, sys

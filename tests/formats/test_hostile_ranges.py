@@ -38,6 +38,7 @@ print("checked")
 """
 
 
+@pytest.mark.slow
 def it_reads_the_same_rows_with_every_decoder_or_none() -> None:
     ends = Counter(judge(sample(1, at)) for at in range(SAMPLES))
     assert ends["rows, compiled"] > SAMPLES / 3
@@ -45,6 +46,7 @@ def it_reads_the_same_rows_with_every_decoder_or_none() -> None:
     assert ends["rows"]
 
 
+@pytest.mark.slow
 def it_stays_inside_every_buffer() -> None:
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
@@ -154,6 +156,7 @@ class DescribeBombs:
 
     def it_gives_up_at_once_on_more_records_than_the_file_says(self, monkeypatch: pytest.MonkeyPatch) -> None:
         buffers: list[int] = []
+        compiled._scratch()  # made once a thread, whichever test comes first
         made = compiled._buffer
         monkeypatch.setattr(compiled, "_buffer", lambda size: buffers.append(size) or made(size))
         data = table([(0, block(A, B))], count=1)

@@ -71,6 +71,7 @@ def a_long_value_of_fixed_length() -> bytes:
     return parquet(table, compression="zstd", write_statistics=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bomb", "kind"),
     [

@@ -26,6 +26,7 @@ def problem_of(folder: Path, text: str = HEAD) -> str:
     return "\n".join(caught.value.problems)
 
 
+@pytest.mark.slow
 def it_stops_comparing_globs_that_all_overlap(tmp_path: Path) -> None:
     for count in (100, 1_000):
         entries = "".join(

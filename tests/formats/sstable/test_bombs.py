@@ -131,6 +131,7 @@ for read in (read_range_columns, read_range_arrays):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.__name__)
 def it_refuses_a_small_file_that_needs_much_memory_or_time(bomb: object) -> None:
     data = bomb()  # type: ignore[operator]
