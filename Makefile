@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test lint check quick format docs site house bench series chaos fuzz mutants warm clean
+.PHONY: help setup java demo test lint check quick format docs site house image-steps bench series chaos fuzz mutants warm clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -73,6 +73,9 @@ warm: setup java  ## once, 30 s and 190 MB: Spark sessions then start in about h
 
 house: setup  ## sizes of modules and functions: fails when one is missed
 	$(BIN)/python -P tools/house.py
+
+image-steps: setup  ## the steps of the Containerfile in a clean root file system; needs root and debootstrap
+	LAKEPLAN_TEST_IMAGE=1 $(BIN)/python -m pytest -q tests/test_release.py
 
 format: setup  ## write the format
 	$(BIN)/ruff format .
