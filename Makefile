@@ -9,7 +9,7 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 
 .PHONY: help setup java demo test lint check quick format docs site house image-steps bench series chaos fuzz mutants warm clean
 help:
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 setup: $(STAMP)  ## make .venv from pyproject.toml and constraints.txt
 $(STAMP): pyproject.toml constraints.txt

@@ -24,8 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent
 BASE = "debian:bookworm-slim"
 CHROOT = "/usr/sbin/chroot"
 CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
-GIVEN = (*CERTIFICATES, "PIP_INDEX_URL", "http_proxy", "https_proxy", "no_proxy")
-"""Settings of this machine's network that a step may need; the first name files, which a root gets too."""
+BUNDLE = "/etc/host-certificates.crt"
+"""Where a root has the file that these name: installing ca-certificates writes the usual one anew."""
+GIVEN = ("PIP_INDEX_URL", "http_proxy", "https_proxy", "no_proxy")
+"""Settings of this machine's network that a step may need."""
 
 
 @dataclass
@@ -45,7 +47,8 @@ class Stage:
 
 
 def _network() -> dict[str, str]:
-    return {name: os.environ[name] for name in GIVEN if name in os.environ}
+    given = {name: os.environ[name] for name in GIVEN if name in os.environ}
+    return given | {name: BUNDLE for name in CERTIFICATES if name in os.environ}
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
@@ -100,10 +103,8 @@ def _clean_root(folder: Path) -> None:
                 shutil.copytree(source, kept / path, symlinks=True, dirs_exist_ok=True)
             elif source.exists():
                 shutil.copyfile(source, kept / path)
-        for file in {os.environ[name] for name in CERTIFICATES if name in os.environ}:
-            copy = kept / file.lstrip("/")
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)
+        if bundle := next((os.environ[name] for name in CERTIFICATES if name in os.environ), None):
+            shutil.copyfile(bundle, kept / BUNDLE.lstrip("/"))
     subprocess.run(["cp", "-a", str(kept), str(folder)], check=True)
 
 
