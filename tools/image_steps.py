@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BASE = "debian:bookworm-slim"
 CHROOT = "/usr/sbin/chroot"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 BUNDLE = "/etc/host-certificates.crt"
 """Where a root has the file that these name: installing ca-certificates writes the usual one anew."""
@@ -35,7 +36,7 @@ class Stage:
     """One root file system. ``environ`` is what ENV instructions set so far."""
 
     root: Path
-    environ: dict[str, str] = field(default_factory=lambda: {"PATH": os.defpath, "HOME": "/root"})
+    environ: dict[str, str] = field(default_factory=lambda: {"PATH": PATH, "HOME": "/root"})
     user: str = "0"
     workdir: str = "/"
 
@@ -98,6 +99,7 @@ def _clean_root(folder: Path) -> None:
         subprocess.run(
             ["debootstrap", "--variant=minbase", "bookworm", str(kept)], check=True, stdout=subprocess.DEVNULL
         )
+        (kept / "etc/apt/sources.list").unlink(missing_ok=True)
         for path in ("etc/ssl/certs", "etc/apt", "etc/resolv.conf", "etc/hosts"):
             if (source := Path("/", path)).is_dir():
                 shutil.copytree(source, kept / path, symlinks=True, dirs_exist_ok=True)
@@ -161,7 +163,7 @@ def main() -> None:
     with mounted(last.root):
         for command in sys.argv[2:] or ["lakeplan --version", "lakeplan doctor --help"]:
             print(f"$ {command}", flush=True)
-            last.run(["tini", "--", *shlex.split(command)])
+            last.run(["tini", "-s", "--", *shlex.split(command)])
 
 
 if __name__ == "__main__":
