@@ -208,9 +208,11 @@ SWEEP_BACK = _sweep_run("sweep_run_came_back_objects", "Deleted objects that som
 
 
 def table() -> str:
-    """All families as the Markdown table of ``docs/metrics.md``."""
+    """All families as the Markdown table of ``docs/metrics.md``. *repository* stands for ``REPOSITORY``."""
     rows = ["| command | metric | labels | what it is |", "| --- | --- | --- | --- |"]
     for family in FAMILIES:
-        labels = ", ".join(f"`{name}`" for name in family.labels)
+        shared = family.labels[: len(REPOSITORY)] == REPOSITORY
+        names = [f"`{name}`" for name in family.labels if not (shared and name in REPOSITORY)]
+        labels = ", ".join(["*repository*"] * shared + names)
         rows.append(f"| `{family.command}` | `{family.name}` | {labels} | {family.help} |")
     return "\n".join(rows) + "\n"

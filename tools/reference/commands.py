@@ -288,6 +288,8 @@ def _default(option: click.Option) -> str:
 
 
 def _text(option: click.Option) -> str:
+    if "--format" in option.opts:  # the page's head says how formats and files go together
+        return _meaning(option).partition(" Repeatable")[0]
     limits = option.type
     if isinstance(limits, click.IntRange | click.FloatRange) and limits.min is not None:
         most = "" if limits.max is None else f", at most {limits.max}"
