@@ -13,13 +13,23 @@ from typing import Any, cast
 from lakeplan.errors import FormatError
 from lakeplan.sweep.documents import ApprovalRow, MarkRow, SettingsRow
 from lakeplan.values import records
+from lakeplan.values.declare import FLAG, Setting
 from lakeplan.values.desired import Safety
 from lakeplan.values.documents import gate_row
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.records import utc_text
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount, AmountRow, Choice
-from lakeplan.values.sweep import MARK_FORMAT, MarkClass, Marked, Part, SweepSettings, Versions, going_classes
+from lakeplan.values.sweep import (
+    MARK_FORMAT,
+    SWEEP,
+    MarkClass,
+    Marked,
+    Part,
+    SweepSettings,
+    Versions,
+    going_classes,
+)
 
 
 @dataclass(frozen=True)
@@ -183,23 +193,23 @@ def _part_name(value: Any, name: str) -> None:
         raise records.Misshapen(f"{name} is not the name of a part")
 
 
-_SETTINGS: Mapping[str, records.Shape] = {
-    "engine": records.exactly("builtin", "lakefs-spark-client"),
-    "automatic": records.flag,
-    "mode": records.exactly("delete", "quarantine"),
-    "min_age_seconds": records.count,
-    "settle_seconds": records.count,
-    "margin_seconds": records.count,
-    "never_committed": records.exactly("keep", "collect"),
-    "versions": records.exactly(*(versions.value for versions in Versions)),
-    "verify": records.exactly("sample", "all"),
-    "max_objects": records.count,
-    "max_bytes": records.count,
-    "rate": records.or_null(records.count),
-}
-_LATER_SETTINGS: Mapping[str, records.Shape] = {"quarantine_age_seconds": records.count}
-"""Marks of earlier releases lack them."""
-_BLOCK = records.record(_SETTINGS, _LATER_SETTINGS)
+def _shape(setting: Setting) -> records.Shape:
+    if setting.kind.words:
+        return records.exactly(*setting.kind.words)
+    if setting.kind is FLAG:
+        return records.flag
+    return records.or_null(records.count) if setting.default is None else records.count
+
+
+_FIRST_SETTINGS = (
+    *("engine", "automatic", "mode", "min_age_seconds", "settle_seconds", "margin_seconds"),
+    *("never_committed", "versions", "verify", "max_objects", "max_bytes", "rate"),
+)
+"""Every mark has these. Marks of earlier releases lack settings that were added later."""
+_BLOCK = records.record(
+    {s.field: _shape(s) for s in SWEEP if s.field in _FIRST_SETTINGS},
+    {s.field: _shape(s) for s in SWEEP if s.field not in _FIRST_SETTINGS},
+)
 _PARTS = records.list_of(
     records.record(
         {"name": _part_name, "rows": records.count, "size_bytes": records.count, "sha256": records.text}
