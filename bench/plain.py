@@ -21,8 +21,7 @@ from repository import NOW
 
 from lakeplan.formats.ranges import read_range
 from lakeplan.retention.rules import server_verdict
-from lakeplan.simulation.inputs import NamespaceMetadata, read_history
-from lakeplan.simulation.ranges import collect_ranges
+from lakeplan.simulation.inputs import NamespaceMetadata, collect_ranges, read_history
 from lakeplan.simulation.requests import Facts
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.rules import GcRules

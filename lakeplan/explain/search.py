@@ -15,7 +15,7 @@ from lakeplan.errors import NotFound, PermissionDenied, UsageError
 from lakeplan.formats.ranges import RangeColumns, read_metarange, read_range_columns
 from lakeplan.lakefs.protocols import MetadataReader, StagingReader
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.simulation.ranges import fetch_metadata
+from lakeplan.simulation.inputs import fetch_metadata
 from lakeplan.values.objects import AddressType, RangeInfo
 from lakeplan.values.progress import Progress
 

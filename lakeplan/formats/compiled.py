@@ -208,16 +208,11 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
         numbers = np.empty((3, count), np.int64)
         hashes = np.empty((2, count), np.uint64)
         status, records, used, plain = compiled.decode(
-            source,
-            _words(source),
+            (source, _words(source)),
             source.size,
             blocks,
-            *_scratch(),
-            body,
-            _words(body),
-            places,
-            numbers,
-            hashes,
+            (*_scratch(), body, _words(body)),
+            (places, numbers, hashes),
         )
         if status == compiled.FULL and records:
             _grow(records)

@@ -47,6 +47,10 @@ def _given(kind: Any) -> Any:
     return types.Array(kind, 1, "A", readonly=True, aligned=False)
 
 
+def _several(*kinds: Any) -> Any:
+    return types.Tuple(kinds)  # type: ignore[no-untyped-call]
+
+
 _FILE = types.Array(types.uint8, 1, "C", readonly=True)
 _FILE_WORDS = _given(types.uint64)
 _WORDS = types.Array(types.uint64, 1, "A", aligned=False)
@@ -287,7 +291,23 @@ def _is_unusual(body, words, at, length):  # type: ignore[no-untyped-def]
 
 
 @_inner
-def _entry(body, words, at, end, row, places, numbers, hashes):  # type: ignore[no-untyped-def]
+def _is_time(body, at, stop):  # type: ignore[no-untyped-def]
+    """Whether a regular time of change, and nothing else, stands there."""
+    seconds = np.int64(0)
+    nanos = np.int64(0)
+    if at < stop and body[at] == 0x08:
+        seconds, at = _uvarint(body, at + 1, stop)
+        if at < 0:
+            return False
+    if at < stop and body[at] == 0x10:
+        nanos, at = _uvarint(body, at + 1, stop)
+        if at < 0:
+            return False
+    return at == stop and nanos < 1_000_000_000 and seconds <= LAST_SECOND
+
+
+@_inner
+def _entry(body, words, at, end, row, columns):  # type: ignore[no-untyped-def]
     """One value, parsed into row ``row`` of the columns. False for what is not regular."""
     length, at = _uvarint(body, at, end)
     if at < 0 or length & 1:
@@ -326,17 +346,7 @@ def _entry(body, words, at, end, row, places, numbers, hashes):  # type: ignore[
             address_at = at
             address_len = number
         elif tag == 0x12:
-            seconds = np.int64(0)
-            nanos = np.int64(0)
-            if at < stop and body[at] == 0x08:
-                seconds, at = _uvarint(body, at + 1, stop)
-                if at < 0:
-                    return False
-            if at < stop and body[at] == 0x10:
-                nanos, at = _uvarint(body, at + 1, stop)
-                if at < 0:
-                    return False
-            if at != stop or nanos >= 1_000_000_000 or seconds > LAST_SECOND:
+            if not _is_time(body, at, stop):
                 return False
         elif tag != 0x22 and tag != 0x2A and tag != 0x3A:
             return False
@@ -351,6 +361,7 @@ def _entry(body, words, at, end, row, places, numbers, hashes):  # type: ignore[
         flags |= RELATIVE
     if _is_unusual(body, words, address_at, address_len):
         flags |= UNUSUAL
+    places, numbers, hashes = columns
     places[2, row] = address_at
     places[3, row] = address_at + address_len
     numbers[0, row] = size
@@ -360,31 +371,54 @@ def _entry(body, words, at, end, row, places, numbers, hashes):  # type: ignore[
     return True
 
 
+@_inner
+def _head(scratch, at, end):  # type: ignore[no-untyped-def]
+    """Of a record: shared and unshared bytes of its key, bytes of its value, and the position after them; -1
+    for what is not regular."""
+    unshared = np.int64(0)
+    size = np.int64(0)
+    shared, at = _uvarint(scratch, at, end)
+    if at >= 0:
+        unshared, at = _uvarint(scratch, at, end)
+    if at >= 0:
+        size, at = _uvarint(scratch, at, end)
+    if at < 0 or unshared < _KEY_TRAILER or unshared + size > end - at:
+        return shared, unshared, size, np.int64(-1)
+    return shared, unshared, size, at
+
+
+@_inner
+def _ascends(body, at, length, before_at, before, shared):  # type: ignore[no-untyped-def]
+    """Whether a key is greater than the one before it; they begin alike."""
+    k = shared
+    least = min(before, length)
+    while k < least and body[at + k] == body[before_at + k]:
+        k += 1
+    return k != length and (k >= before or body[at + k] >= body[before_at + k])
+
+
 @_jit(
-    types.Tuple((types.int64, types.int64, types.int64, types.boolean))(  # type: ignore[no-untyped-call]
-        *(_FILE, _FILE_WORDS, types.int64, types.int64[:, ::1]),
-        *(types.uint8[::1], _WORDS, types.uint8[::1], _WORDS),
-        *(types.int64[:, ::1], types.int64[:, ::1], types.uint64[:, ::1]),
+    _several(types.int64, types.int64, types.int64, types.boolean)(
+        *(_several(_FILE, _FILE_WORDS), types.int64, types.int64[:, ::1]),
+        _several(types.uint8[::1], _WORDS, types.uint8[::1], _WORDS),
+        _several(types.int64[:, ::1], types.int64[:, ::1], types.uint64[:, ::1]),
     )
 )
-def decode(  # type: ignore[no-untyped-def]
-    src, src_words, limit, blocks, scratch, scratch_words, body, words, places, numbers, hashes
-):
+def decode(source, limit, blocks, buffers, columns):  # type: ignore[no-untyped-def]
     """All records of the ``blocks`` (offset, size) into the columns and ``body``, which gets exactly the
     bytes whose SHA-256 is the range's id (``len key|len value|`` a record): (status, records, bytes of body,
     whether all paths are ASCII).
 
-    ``places`` are the begin and end of keys and of addresses in ``body``, ``numbers`` sizes, kinds and flags,
-    ``hashes`` those of addresses and of paths. FULL: a buffer is too small; the second number then says how
-    many bytes the scratch needs (0: the body was the small one).
+    ``source``, scratch and body of ``buffers`` are bytes, each followed by its words. ``columns`` are places
+    (the begin and end of keys and of addresses in the body), numbers (sizes, kinds and flags) and hashes (of
+    addresses and of paths). FULL: a buffer is too small; the second number then says how many bytes the
+    scratch needs (0: the body was the small one).
     """
-    count = np.int64(0)
-    to = np.int64(0)
-    before_at = np.int64(0)
-    before = np.int64(-1)
-    high = np.uint64(0)
-    inflated = np.int64(0)
-    keys = np.int64(0)
+    src, src_words = source
+    scratch, scratch_words, body, words = buffers
+    places, _, hashes = columns
+    count = to = before_at = inflated = keys = np.int64(0)
+    before, high = np.int64(-1), np.uint64(0)
     for b in range(blocks.shape[0]):
         length = _load(src, src_words, blocks[b, 0], blocks[b, 1], limit, scratch, scratch_words)
         if length < 0:
@@ -397,25 +431,16 @@ def decode(  # type: ignore[no-untyped-def]
             return IRREGULAR, count, to, False
         at = np.int64(0)
         point = end  # of the next restart
-        points_end = length - 4
         budget = min(KEY_RATIO * length + MAX_KEY, MAX_KEYS)
         while at < end:
             start = at
-            shared, at = _uvarint(scratch, at, end)
+            shared, unshared, size, at = _head(scratch, at, end)
             if at < 0:
                 return IRREGULAR, count, to, False
-            unshared, at = _uvarint(scratch, at, end)
-            if at < 0:
-                return IRREGULAR, count, to, False
-            size, at = _uvarint(scratch, at, end)
-            if at < 0 or unshared < _KEY_TRAILER or unshared + size > end - at:
-                return IRREGULAR, count, to, False
-            point = _restart(scratch, start, shared, point, points_end)
-            if point < 0 or shared > max(before, 0):
-                return IRREGULAR, count, to, False
+            point = _restart(scratch, start, shared, point, length - 4)
             keys += shared + unshared
             budget -= shared + unshared
-            if shared + unshared > MAX_KEY or budget < 0:
+            if point < 0 or shared > max(before, 0) or shared + unshared > MAX_KEY or budget < 0:
                 return IRREGULAR, count, to, False
             if scratch_words[at + unshared - _KEY_TRAILER] != _ONE or count >= hashes.shape[1]:
                 return IRREGULAR, count, to, False
@@ -425,21 +450,15 @@ def decode(  # type: ignore[no-untyped-def]
             to = _digits(body, to, key_len)
             _copy(words, to, words, before_at, shared)
             _copy(words, to + shared, scratch_words, at, unshared - _KEY_TRAILER)
-            if before >= 0:
-                # the keys ascend
-                k = shared
-                least = min(before, key_len)
-                while k < least and body[to + k] == body[before_at + k]:
-                    k += 1
-                if k == key_len or (k < before and body[to + k] < body[before_at + k]):
-                    return IRREGULAR, count, to, False
+            if before >= 0 and not _ascends(body, to, key_len, before_at, before, shared):
+                return IRREGULAR, count, to, False
             before_at, before = to, key_len
             at += unshared
             to += key_len
             body[to] = 124
             to = _digits(body, to + 1, size)
             _copy(words, to, scratch_words, at, size)
-            if not _entry(body, words, to, to + size, count, places, numbers, hashes):
+            if not _entry(body, words, to, to + size, count, columns):
                 return IRREGULAR, count, to, False
             # after the value was copied: its bytes follow the key's, and a hash reads whole words
             found, every = _hash(words, before_at, key_len)
@@ -452,29 +471,31 @@ def decode(  # type: ignore[no-untyped-def]
             body[to] = 124
             to += 1
             count += 1
-        if point != points_end or keys > MAX_KEYS:
+        if point != length - 4 or keys > MAX_KEYS:
             return IRREGULAR, count, to, False
     return OK, count, to, high & _HIGH == np.uint64(0)
 
 
 @_jit(
     types.UniTuple(types.int64, 3)(  # type: ignore[no-untyped-call]
-        *(_given(types.uint64), _given(types.uint64), _given(types.int64), _given(types.uint8), types.int64),
-        *(types.int32[::1], types.int64[:, ::1], types.uint64[:, ::1], types.int64),
-        *(types.int64[:, ::1], types.int64, types.int32[:, ::1], types.boolean[::1]),
+        _several(_given(types.uint64), _given(types.uint64), _given(types.int64), _given(types.uint8)),
+        *(types.int64, _several(types.int32[::1], types.int64[:, ::1], types.uint64[:, ::1])),
+        *(types.int64, _several(types.int64[:, ::1], types.int32[:, ::1]), types.int64),
+        types.boolean[::1],
     )
 )
-def add_rows(  # type: ignore[no-untyped-def]
-    pairs, hashes, sizes, codes, first_leaf, slots, columns, hash_columns, used, sets, nodes, following, fresh
-):
+def add_rows(rows, first_leaf, table, used, chains, nodes, fresh):  # type: ignore[no-untyped-def]
     """Adds rows of one work item to an open table: (rows in the table, sets, status).
 
-    ``slots`` are places in the table's columns plus one (0: free), as many as a power of two and more than
-    twice the rows. ``columns`` are sizes and sets, ``hash_columns`` pairs and hashes. A set is a pair of
-    ``sets``: another set and a leaf, which is ``first_leaf`` plus a code. ``following`` has, by code, the set
-    that follows each set (0: none yet); it must be zero at the beginning. FULL: ``sets`` is too small, and
-    the table is half changed.
+    ``rows`` are pairs, hashes, sizes, codes. ``table``: slots are places in its columns plus one (0: free),
+    as many as a power of two and more than twice the rows; columns are sizes and sets, hash columns pairs and
+    hashes. ``chains``: a set is a pair of ``sets``, another set and a leaf, which is ``first_leaf`` plus a
+    code; ``following`` has, by code, the set that follows each set (0: none yet), and must be zero at the
+    beginning. FULL: ``sets`` is too small, and the table is half changed.
     """
+    pairs, hashes, sizes, codes = rows
+    slots, columns, hash_columns = table
+    sets, following = chains
     mask = np.uint64(slots.size - 1)
     for row in range(pairs.size):
         pair = pairs[row]

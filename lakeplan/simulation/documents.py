@@ -21,8 +21,8 @@ from lakeplan.values.rules import RulesBody
 from lakeplan.values.simulation import AmountRow, Choice, ChoiceRow
 
 if TYPE_CHECKING:
+    from lakeplan.simulation.inputs import Collected
     from lakeplan.simulation.listings import Inventory, StagedRun
-    from lakeplan.simulation.ranges import Collected
 
 
 DAY_SECONDS = 86_400

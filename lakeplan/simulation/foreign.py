@@ -32,7 +32,7 @@ from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import KnownRanges, read_metarange, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.simulation.exchange import Of, Piece
-from lakeplan.simulation.ranges import FETCHES
+from lakeplan.simulation.inputs import FETCHES
 from lakeplan.simulation.requests import ForeignRanges
 from lakeplan.simulation.runners import Leaves, Runner, Step
 from lakeplan.simulation.steps import leaves_of

@@ -11,7 +11,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.simulation.cache import RangeCache
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import Of, from_bytes
-from lakeplan.simulation.inputs import iso
+from lakeplan.simulation.inputs import Collected, collect_ranges, iso
 from lakeplan.simulation.listings import Inventory
 from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.questions import (
@@ -23,7 +23,6 @@ from lakeplan.simulation.questions import (
     joined,
     largest,
 )
-from lakeplan.simulation.ranges import Collected, collect_ranges
 from lakeplan.simulation.requests import Facts, ImpactRequest, union
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import Seen

@@ -28,12 +28,18 @@ from lakeplan.simulation.documents import (
 )
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import Of, from_bytes
-from lakeplan.simulation.inputs import History, NamespaceMetadata, listing_items, read_history
+from lakeplan.simulation.inputs import (
+    Collected,
+    History,
+    NamespaceMetadata,
+    collect_ranges,
+    listing_items,
+    read_history,
+)
 from lakeplan.simulation.listings import StagedRun, find_run
 from lakeplan.simulation.observing import Source, known_as
 from lakeplan.simulation.output import OBJECTS, PREFIXES, check_target, write_summary, writing, written
 from lakeplan.simulation.questions import ByPrefix, GoesUnderRules, add_prefixes, goes, largest, rows_of
-from lakeplan.simulation.ranges import Collected, collect_ranges
 from lakeplan.simulation.requests import Facts, Holders, union
 from lakeplan.simulation.runners import Runner, Runners
 from lakeplan.simulation.verdicts import BranchTotals, Judged, ObjectClass, bits_of, totals_of

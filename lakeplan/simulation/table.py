@@ -91,18 +91,12 @@ class CompiledTable:
         fresh = np.zeros(pairs.size, np.bool_)
         following = np.zeros((CODES, self._sets.shape[1]), np.int32)
         self._used, self._nodes, status = self._compiled.add_rows(
-            pairs,
-            hashes,
-            sizes,
-            codes,
+            (pairs, hashes, sizes, codes),
             first_leaf,
-            self._slots,
-            self._columns,
-            self._hashes,
+            (self._slots, self._columns, self._hashes),
             self._used,
-            self._sets,
+            (self._sets, following),
             self._nodes,
-            following,
             fresh,
         )
         assert status == self._compiled.OK, "there is room for a set a row"

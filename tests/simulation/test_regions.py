@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.ranges import Regions
+from lakeplan.simulation.inputs import Regions
 
 Span = tuple[bytes, bytes]
 spans = st.lists(
