@@ -53,7 +53,7 @@ def read_sweeps(state: StateReader, repository: str) -> SweepRecord | None:
     entries = _entries(found.data, repository) if found is not None else {}
     if not entries:
         return None
-    last = max(entries, key=lambda mark_id: _moment(entries[mark_id]["at"]))
+    last = max(entries, key=lambda mark_id: records.moment_in(entries[mark_id]["at"]))
     return SweepRecord(
         _last(last, entries[last]),
         sum((_quarantined(entry) for entry in entries.values()), Amount()),
@@ -142,7 +142,7 @@ def _key(repository: str) -> str:
 
 def _last(mark_id: str, entry: Mapping[str, Any]) -> LastSweep:
     amounts = {status: _amount(entry[status]) for status in STATUSES}
-    return LastSweep(mark_id, _moment(entry["at"]), bool(entry["finished"]), amounts)
+    return LastSweep(mark_id, records.moment_in(entry["at"]), bool(entry["finished"]), amounts)
 
 
 def _quarantined(entry: Mapping[str, Any]) -> Amount:
@@ -160,7 +160,3 @@ def _reclaimed(entry: Mapping[str, Any]) -> Amount:
 
 def _amount(value: Mapping[str, Any] | None) -> Amount:
     return Amount() if value is None else Amount(int(value["objects"]), int(value["size_bytes"]))
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))

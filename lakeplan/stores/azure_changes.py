@@ -35,7 +35,7 @@ from lakeplan.stores.faults import (
     translate_azure_error,
 )
 from lakeplan.stores.urls import AzureLocation
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.sweep import Deletion, StoredFacts, Versions
 
 BLOCK = 16 << 20
@@ -226,8 +226,7 @@ class AzureDeleter(AzurePlace):
             if not isinstance(ids, Deletion)
             for version in ids
         ]
-        for start in range(0, len(found), BATCH):
-            batch = found[start : start + BATCH]
+        for batch in batches(found, BATCH):
             answers = self._send([key for key, _ in batch], [blob for _, blob in batch])
             for answer in answers:
                 if not answer.deleted:

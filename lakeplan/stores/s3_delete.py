@@ -29,7 +29,7 @@ from lakeplan.stores.faults import (
 from lakeplan.stores.s3_client import S3Client, S3Place
 from lakeplan.stores.s3_reader import stored_object
 from lakeplan.stores.urls import S3Location
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.sweep import Deletion, Versions
 
 BATCH = 1_000
@@ -134,8 +134,7 @@ class S3Deleter(S3Place):
         """Those that were not deleted."""
         failures: dict[Version, Failure] = {}
         batched = [version for version in versions if _fits_xml(version[0])]
-        for start in range(0, len(batched), BATCH):
-            batch = batched[start : start + BATCH]
+        for batch in batches(batched, BATCH):
             failed = self._delete_batch(batch, tags)
             if failed is None:  # the store knows no condition: the listing of a moment ago has to do
                 self._conditional = False

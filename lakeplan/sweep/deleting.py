@@ -27,7 +27,7 @@ from lakeplan.formats.namespace import begun_key, copied_key, is_candidate_key, 
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.stores.protocols import ObjectCopier, ObjectDeleter, ObjectProber, SweepStore
 from lakeplan.sweep.rules import Throttle, backoff_seconds
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.sweep import CHANGED, EXPIRED_CLASSES, GONE, Deletion, MarkClass, Part, PartEnd, Status
 
 T = TypeVar("T")
@@ -65,8 +65,7 @@ def delete_all(
     Raises StoreBusy when the store stays busy for ``settings.tries``
     requests in a row, and StorageError when it cannot be done at all: nothing is known of the keys that
     have no answer yet."""
-    for start in range(0, len(keys), store.batch_size):
-        batch = keys[start : start + store.batch_size]
+    for batch in batches(keys, store.batch_size):
         yield from _one_batch(store, batch, settings, throttle, waiting, expected, before_each)
 
 
@@ -123,7 +122,7 @@ def _wait(failures: int, settings: DeleteSettings, waiting: Waiting) -> float:
 
 
 def ask(request: Callable[[], T], settings: DeleteSettings, waiting: Waiting) -> T:
-    """The answer to a request that changes nothing. Raises StoreBusy when the store stays busy for
+    """The answer to a request that may be sent again. Raises StoreBusy when the store stays busy for
     ``settings.tries`` requests."""
     for failures in range(1, settings.tries):
         try:
@@ -150,26 +149,20 @@ def copy_one(
     store: CopyStore, source: str, target: str, settings: DeleteSettings, waiting: Waiting
 ) -> CopyEnd:
     """Copies and compares an object, then looks at the copy. Raises StoreBusy when the store stays busy."""
-    for failures in range(1, settings.tries + 1):
-        try:
-            copied = store.copy(source, target)
-            seen = store.stat(target)
-        except StoreBusy:  # each try is a request over the network
-            if failures == settings.tries:
-                raise
-            waiting.sleep(_wait(failures, settings, waiting))
-            continue
-        except StorageNotFound as error:
-            # The copy may be what is missing (a name too long, a rule that removes it): ask for the source,
-            # by GET, as a deletion would be proven.
-            gone = store.stat(source) is None and store.is_gone(source)
-            return CopyEnd(copied=False, problem="" if gone else f"not copied: {error.message}")
-        except StorageError as error:
-            return CopyEnd(copied=False, problem=f"not copied: {error.message}")
-        if seen is None or seen.size != copied.size:
-            return CopyEnd(copied=False, problem="not copied: the copy is not there")
-        return CopyEnd(copied=True)
-    return CopyEnd(copied=False, problem="not copied: sweep settings allow no try")
+    try:
+        copied, seen = ask(lambda: (store.copy(source, target), store.stat(target)), settings, waiting)
+    except StoreBusy:
+        raise
+    except StorageNotFound as error:
+        # The copy may be what is missing (a name too long, a rule that removes it): ask for the source,
+        # by GET, as a deletion would be proven.
+        gone = store.stat(source) is None and store.is_gone(source)
+        return CopyEnd(copied=False, problem="" if gone else f"not copied: {error.message}")
+    except StorageError as error:
+        return CopyEnd(copied=False, problem=f"not copied: {error.message}")
+    if seen is None or seen.size != copied.size:
+        return CopyEnd(copied=False, problem="not copied: the copy is not there")
+    return CopyEnd(copied=True)
 
 
 SAMPLE = 20
@@ -313,9 +306,9 @@ class _Part:
         with suppress(WriteConflict):  # an earlier run began it, or a worker of this one that Spark lost
             self._store.create(begun_key(self._work.sweep_prefix, self._part.name), b"{}\n")
         some = COPIES_A_BATCH if self._settings.mode == "quarantine" else OBJECTS_A_LISTING
-        for start in range(0, len(rows), some):
+        for batch in batches(rows, some):
             self._clock.check()
-            left = self._left(rows[start : start + some])
+            left = self._left(batch)
             if self._settings.mode == "quarantine":
                 left = self._quarantine(left)
             self._delete(left)

@@ -20,14 +20,14 @@ from lakeplan.review.selection import Selection
 from lakeplan.state.store import History
 from lakeplan.state.sweeps import record_sweep
 from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument, SweepDocument
-from lakeplan.sweep.neighbours import official_run
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
-from lakeplan.sweep.records import deleted
+from lakeplan.sweep.records import deleted, official_run
 from lakeplan.sweep.rules import ENGINE
 from lakeplan.sweep.run import SweepEnd
 from lakeplan.sweep.values import settings_row
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
+from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.sweep import SWEEP_FORMAT, Status, Versions
 
@@ -118,26 +118,17 @@ def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
     if end.mark.settings.engine == ENGINE:
         return run_id  # the collector's own report stands there
     report = UnifiedRun(run_id)
-    count, number, waiting = 0, 0, list[str]()
-    for address, _ in deleted(site, end.mark):
-        waiting.append(address)
-        if len(waiting) == ADDRESSES_A_FILE:
-            number = _write(site, report, number, waiting)
-            count, waiting = count + len(waiting), []
-    if waiting:
-        _write(site, report, number, waiting)
-        count += len(waiting)
+    count = 0
+    addresses = (address for address, _ in deleted(site, end.mark))
+    for number, some in enumerate(batches(addresses, ADDRESSES_A_FILE)):
+        for key, data in report.files(number, some):
+            site.store.put(key, data)
+        count += len(some)
     summary = report.summary(
         started=end.mark.marked_at, cutoff=end.mark.cutoff, first_slice=run_id, deleted=count, now=now
     )
     site.store.put(report.summary_key, summary)
     return run_id
-
-
-def _write(site: Site, report: UnifiedRun, number: int, addresses: list[str]) -> int:
-    for key, data in report.files(number, addresses):
-        site.store.put(key, data)
-    return number + 1
 
 
 def _record(
@@ -175,6 +166,16 @@ def _record(
 
 
 RUNS_FORMAT: Final = "lakeplan.collector-runs/v1"
+NO_SUMMARY = "it has no summary: it did not finish, or a sweep refused it"
+_UNKNOWN: CollectorRunRow = {
+    "run_id": "",
+    "by": "",
+    "objects": None,
+    "success": None,
+    "started": "",
+    "cutoff": "",
+    "note": "",
+}
 
 
 def collector_reports(tree: DesiredTree, selection: Selection, ports: SweepPorts) -> CollectorRunsDocument:
@@ -200,16 +201,17 @@ def _unified(site: Site, run_id: str) -> CollectorRunRow:
     try:
         data = site.store.read(run.summary_key)
     except StorageNotFound:
-        return _row(run_id, "", note="it has no summary: it did not finish, or a sweep refused it")
+        return {**_UNKNOWN, "run_id": run_id, "note": NO_SUMMARY}
     summary = read_summary(data, name=f"{site.store.url}/{run.summary_key}")
-    return _row(
-        run_id,
-        summary.written_by or "lakefs-spark-client",
-        objects=summary.objects,
-        success=summary.success,
-        started=summary.started,
-        cutoff=summary.cutoff,
-    )
+    return {
+        "run_id": run_id,
+        "by": summary.written_by or "lakefs-spark-client",
+        "objects": summary.objects,
+        "success": summary.success,
+        "started": summary.started,
+        "cutoff": summary.cutoff,
+        "note": "",
+    }
 
 
 def _old(site: Site, prefix: str) -> CollectorRunRow:
@@ -218,28 +220,8 @@ def _old(site: Site, prefix: str) -> CollectorRunRow:
         for stored in site.store.list_objects(prefix)
         if stored.key.endswith(".parquet")
     )
-    return _row(_name(prefix).rpartition("=")[2], "the old collector", objects=objects)
-
-
-def _row(
-    run_id: str,
-    by: str,
-    *,
-    objects: int | None = None,
-    success: bool | None = None,
-    started: str = "",
-    cutoff: str = "",
-    note: str = "",
-) -> CollectorRunRow:
-    return {
-        "run_id": run_id,
-        "by": by,
-        "objects": objects,
-        "success": success,
-        "started": started,
-        "cutoff": cutoff,
-        "note": note,
-    }
+    run_id = _name(prefix).rpartition("=")[2]
+    return {**_UNKNOWN, "run_id": run_id, "by": "the old collector", "objects": objects}
 
 
 def _name(prefix: str) -> str:

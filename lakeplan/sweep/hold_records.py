@@ -23,6 +23,7 @@ from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.limits import parse_json
 from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.sweep.ports import Site
+from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line
 from lakeplan.values.repository import Refs
 from lakeplan.values.sweep import HeldCommit, Hold, Versions
@@ -202,10 +203,8 @@ def _put(site: Site, key: str, content: Mapping[str, object]) -> None:
 
 def _drop(site: Site, name: HoldName, files: Iterable[str]) -> None:
     """Raises StorageError for a file that the store does not delete."""
-    keys = [_folder(name) + file for file in files]
-    for start in range(0, len(keys), site.store.batch_size):
-        some = keys[start : start + site.store.batch_size]
-        for answer in site.store.delete(some, versions=Versions.MARKER):
+    for keys in batches([_folder(name) + file for file in files], site.store.batch_size):
+        for answer in site.store.delete(keys, versions=Versions.MARKER):
             if not answer.deleted:
                 raise StorageError(
                     f"the record of what a hold keeps cannot be deleted: {answer.reason}",

@@ -23,6 +23,7 @@ from lakeplan.sweep.ports import Site, SweepPorts, mark_index_key
 from lakeplan.sweep.rules import mark_gates
 from lakeplan.sweep.rules_seen import see_rules, site_clocks
 from lakeplan.sweep.values import Mark, digest_of
+from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.repository import Repository
 from lakeplan.values.settings import duration_text
@@ -249,10 +250,9 @@ def _write_seen(site: Site, prefix: str, look: Look, foreign: tuple[ForeignRange
 
 def _drop_listing(site: Site, listing: tuple[Part, ...]) -> None:
     """It is large and has served; one that cannot be deleted harms nobody."""
-    keys = [part.name for part in listing]
     with suppress(StorageError):
-        for start in range(0, len(keys), site.store.batch_size):
-            site.store.delete(keys[start : start + site.store.batch_size], versions=Versions.MARKER)
+        for keys in batches((part.name for part in listing), site.store.batch_size):
+            site.store.delete(keys, versions=Versions.MARKER)
 
 
 def by_text(run: Run) -> str:

@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any, cast
 from urllib.parse import unquote
 
 from lakeplan.errors import GateRefused, LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
 from lakeplan.formats.namespace import (
     METADATA_PREFIX,
-    OFFICIAL_FILE,
     OWNER_KEY,
     PROBE_KEY,
-    SUMMARY_FILE,
     SWEEPS_PREFIX,
-    mark_prefix,
-    sweep_prefix,
 )
 from lakeplan.limits import parse_json
 from lakeplan.review.gates import Openers, Verdict
-from lakeplan.stores.protocols import NamespaceReader, SweepStore
-from lakeplan.sweep.documents import SweepDocument
+from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.ports import Neighbour, Site
-from lakeplan.sweep.records import continue_or_abort
+from lakeplan.sweep.records import continue_or_abort, is_over, read_summary
 from lakeplan.sweep.rules import overlapping, place_of
 from lakeplan.values import records
 from lakeplan.values.gates import UNREAD_NEIGHBOURS
 from lakeplan.values.plan import GateOutcome
 from lakeplan.values.repository import Repository
-from lakeplan.values.sweep import Status
 
 AT_ONCE = 8
 FILE = "file://"
@@ -303,6 +295,9 @@ def _check_soft_delete(site: Site) -> None:
         )
 
 
+_OWNER = records.record({"server": records.text, "repository": records.text})
+
+
 def _check_owner(site: Site) -> None:
     """The first mark of a namespace writes whose it is; a copy of a server, or a second one over the same
     bucket, finds another name there."""
@@ -354,85 +349,3 @@ def begun_sweeps(site: Site) -> list[str]:
 def is_begun(site: Site, prefix: str) -> bool:
     """Whether the sweep in this folder (``sweep_prefix``) began to delete."""
     return f"{prefix}begun/" in site.store.list_prefixes(prefix)
-
-
-def read_summary(site: Site, mark_id: str) -> SweepDocument | None:
-    """What the last run of a mark left behind; None when there is nothing. Raises FormatError."""
-    key = sweep_prefix(mark_id) + SUMMARY_FILE
-    try:
-        data = site.store.read(key)
-    except StorageNotFound:
-        return None
-    hint = f"restore it, or run `lakeplan sweep run {mark_id}` again, which writes it"
-    where = f"{site.store.url}/{key}"
-    summary = records.read_record(data, _SUMMARY, what="the summary of this sweep", where=where, hint=hint)
-    return cast("SweepDocument", summary)
-
-
-_OWNER = records.record({"server": records.text, "repository": records.text})
-_SUMMARY = records.record(
-    {
-        "mark_id": records.text,
-        "repository": records.text,
-        "at": records.moment,
-        "finished": records.flag,
-        **dict.fromkeys((*(status.value for status in Status), "pending"), records.AMOUNT),
-        "reasons": records.map_of(records.count),
-        "verified": records.count,
-        "came_back": records.or_null(records.count),
-        "problem": records.text,
-        "settings": records.record({"mode": records.text}),
-        "not_yet_reclaimed": records.text,
-    },
-    {
-        "closed": records.flag,
-        "settings_from": records.map_of(records.exactly("approval", "mark", "tree")),
-    },
-)
-
-
-def _run_id(value: Any, name: str) -> None:
-    """It becomes part of keys."""
-    records.text(value, name)
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", value):
-        raise records.Misshapen(f"{name} is not the id of a run")
-
-
-_RUN_ID = records.record({"run_id": _run_id})
-_RUNS = records.record({"runs": records.list_of(_run_id)})
-
-
-def official_run(store: NamespaceReader, mark_id: str) -> str | None:
-    """The run id under which a sweep writes the official report; None before it got that far. Raises
-    FormatError."""
-    found = _official(store, sweep_prefix(mark_id), _RUN_ID)
-    return None if found is None else str(found["run_id"])
-
-
-def noted_runs(store: NamespaceReader, mark_id: str) -> list[str]:
-    """Runs in which the official collector marked for this very mark, oldest first. Raises FormatError."""
-    found = _official(store, mark_prefix(mark_id), _RUNS)
-    return [] if found is None else list(found["runs"])
-
-
-def _official(store: NamespaceReader, prefix: str, shape: records.Shape) -> dict[str, Any] | None:
-    key = prefix + OFFICIAL_FILE
-    try:
-        data = store.read(key)
-    except StorageNotFound:
-        return None
-    what, where = "the record of the official report", f"{store.url}/{key}"
-    return records.read_record(data, shape, what=what, where=where, hint="restore it, or mark again")
-
-
-def is_over(summary: SweepDocument) -> bool:
-    """Whether nothing more is deleted: every object has an end, and what of that is held again is known, or
-    the sweep was closed."""
-    return summary["finished"] and (summary["came_back"] is not None or bool(summary.get("closed")))
-
-
-def may_delete(summary: SweepDocument | None) -> bool:
-    """Whether ``sweep run`` has something left to delete, or to try again."""
-    if summary is None or not is_over(summary):
-        return True
-    return bool(summary["failed"]["objects"]) and not summary.get("closed")

@@ -23,9 +23,8 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.collector import Collector, CollectorJob
 from lakeplan.sweep.mark import collector_runs
-from lakeplan.sweep.neighbours import noted_runs, official_run
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.records import StoredMark, marked_addresses, read_marked
+from lakeplan.sweep.records import StoredMark, marked_addresses, noted_runs, official_run, read_marked
 from lakeplan.sweep.rules import check_collectable, min_age_seconds
 from lakeplan.sweep.run import SweepEnd, run_sweep
 from lakeplan.sweep.values import Mark

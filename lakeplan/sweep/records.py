@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -12,7 +14,9 @@ from lakeplan.errors import FormatError, LakeplanError, StalePlan, StorageNotFou
 from lakeplan.formats.marks import MARK_COLUMNS, end_of, read_deleted, read_part
 from lakeplan.formats.namespace import (
     MARK_FILE,
+    OFFICIAL_FILE,
     SEEN_FILE,
+    SUMMARY_FILE,
     attempt_of,
     mark_prefix,
     part_id,
@@ -22,11 +26,12 @@ from lakeplan.formats.namespace import (
 )
 from lakeplan.limits import parse_json
 from lakeplan.stores.protocols import NamespaceReader, StateReader
+from lakeplan.sweep.documents import SweepDocument
 from lakeplan.sweep.ports import Site, approval_key, mark_index_key
 from lakeplan.sweep.values import Approval, Mark, digest_of, read_mark
 from lakeplan.values import records
 from lakeplan.values.plan_document import decode
-from lakeplan.values.sweep import Part, PartEnd
+from lakeplan.values.sweep import Part, PartEnd, Status
 
 
 @dataclass(frozen=True)
@@ -238,3 +243,85 @@ def deleted(site: Site, mark: Mark) -> Iterator[tuple[str, int]]:
         if (attempt := attempts.get(part_id(part.name))) is not None:
             key = result_key(sweep_prefix(mark.mark_id), part.name, attempt)
             yield from read_deleted(site.store.read(key), name=f"{site.store.url}/{key}").items()
+
+
+def read_summary(site: Site, mark_id: str) -> SweepDocument | None:
+    """What the last run of a mark left behind; None when there is nothing. Raises FormatError."""
+    key = sweep_prefix(mark_id) + SUMMARY_FILE
+    hint = f"restore it, or run `lakeplan sweep run {mark_id}` again, which writes it"
+    summary = _read_json(site.store, key, _SUMMARY, what="the summary of this sweep", hint=hint)
+    return cast("SweepDocument | None", summary)
+
+
+_SUMMARY = records.record(
+    {
+        "mark_id": records.text,
+        "repository": records.text,
+        "at": records.moment,
+        "finished": records.flag,
+        **dict.fromkeys((*(status.value for status in Status), "pending"), records.AMOUNT),
+        "reasons": records.map_of(records.count),
+        "verified": records.count,
+        "came_back": records.or_null(records.count),
+        "problem": records.text,
+        "settings": records.record({"mode": records.text}),
+        "not_yet_reclaimed": records.text,
+    },
+    {
+        "closed": records.flag,
+        "settings_from": records.map_of(records.exactly("approval", "mark", "tree")),
+    },
+)
+
+
+def _run_id(value: Any, name: str) -> None:
+    """It becomes part of keys."""
+    records.text(value, name)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", value):
+        raise records.Misshapen(f"{name} is not the id of a run")
+
+
+_RUN_ID = records.record({"run_id": _run_id})
+_RUNS = records.record({"runs": records.list_of(_run_id)})
+
+
+def official_run(store: NamespaceReader, mark_id: str) -> str | None:
+    """The run id under which a sweep writes the official report; None before it got that far. Raises
+    FormatError."""
+    found = _official(store, sweep_prefix(mark_id), _RUN_ID)
+    return None if found is None else str(found["run_id"])
+
+
+def noted_runs(store: NamespaceReader, mark_id: str) -> list[str]:
+    """Runs in which the official collector marked for this very mark, oldest first. Raises FormatError."""
+    found = _official(store, mark_prefix(mark_id), _RUNS)
+    return [] if found is None else list(found["runs"])
+
+
+def _official(store: NamespaceReader, prefix: str, shape: records.Shape) -> dict[str, Any] | None:
+    what, hint = "the record of the official report", "restore it, or mark again"
+    return _read_json(store, prefix + OFFICIAL_FILE, shape, what=what, hint=hint)
+
+
+def _read_json(
+    store: NamespaceReader, key: str, shape: records.Shape, *, what: str, hint: str
+) -> dict[str, Any] | None:
+    """A record of a namespace; None when there is none. Raises FormatError."""
+    try:
+        data = store.read(key)
+    except StorageNotFound:
+        return None
+    return records.read_record(data, shape, what=what, where=f"{store.url}/{key}", hint=hint)
+
+
+def is_over(summary: SweepDocument) -> bool:
+    """Whether nothing more is deleted: every object has an end, and what of that is held again is known, or
+    the sweep was closed."""
+    return summary["finished"] and (summary["came_back"] is not None or bool(summary.get("closed")))
+
+
+def may_delete(summary: SweepDocument | None) -> bool:
+    """Whether ``sweep run`` has something left to delete, or to try again."""
+    if summary is None or not is_over(summary):
+        return True
+    return bool(summary["failed"]["objects"]) and not summary.get("closed")

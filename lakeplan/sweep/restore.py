@@ -24,6 +24,7 @@ from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import StoredMark, marked_addresses, read_marked
 from lakeplan.sweep.rules_seen import site_lease
 from lakeplan.sweep.values import Mark
+from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.sweep import Part
 
@@ -244,10 +245,8 @@ def _copy_back(
         return ""
 
     with ports.progress.task("restoring", len(chosen)) as step, ThreadPoolExecutor(THREADS) as pool:
-        addresses = [*chosen]
-        for start in range(0, len(addresses), KEYS_A_LEASE):
+        for some in batches(chosen, KEYS_A_LEASE):
             keep()
-            some = addresses[start : start + KEYS_A_LEASE]
             found = site.store.find(some)
             there |= {address: stored.size for address, stored in found.items()}
             step(len(found))

@@ -16,7 +16,7 @@ from lakeplan.formats.namespace import result_key
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.deleting import Halt, Waiting, Work, delete_all, sweep_parts
-from lakeplan.sweep.rules import Throttle
+from lakeplan.sweep.rules import Throttle, with_hint
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.progress import Progress, Silent, Step
 from lakeplan.values.simulation import Choice
@@ -157,7 +157,7 @@ class PartSweeper:
         ends = [end for end in found if isinstance(end, PartEnd)]
         if len(ends) < len(request.parts):
             problem = f"{lost[0]}" if lost else STOPPED if self._stop() else problem
-        problem = problem or next((_text(one) for one in found if isinstance(one, LakeplanError)), "")
+        problem = problem or next((with_hint(one) for one in found if isinstance(one, LakeplanError)), "")
         return RoundEnd(ends, problem, runner=choice)
 
 
@@ -239,7 +239,3 @@ def _work_of(request: DeleteRequest, workers: int) -> Work:
         None if rate is None else rate / workers,
         None if request.until is None else request.until.timestamp(),
     )
-
-
-def _text(error: LakeplanError) -> str:
-    return f"{error}" + (f" ({error.hint})" if error.hint else "")

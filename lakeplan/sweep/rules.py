@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import ceil
 from urllib.parse import unquote
 
-from lakeplan.errors import GateRefused, UsageError
+from lakeplan.errors import GateRefused, LakeplanError, UsageError
 from lakeplan.review.gates import Named, Openers, Verdict, by_limit
 from lakeplan.sweep.values import Mark
 from lakeplan.values.desired import Safety
@@ -20,6 +20,12 @@ from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
 from lakeplan.values.storages import STORAGES, UrlForm
 from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, MarkClass, SweepSettings, Versions
+
+
+def with_hint(error: LakeplanError) -> str:
+    """Why a sweep stopped, for its document."""
+    return f"{error}" + (f" ({error.hint})" if error.hint else "")
+
 
 MIN_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 120.0

@@ -22,7 +22,7 @@ from lakeplan.state.sweeps import read_sweeps
 from lakeplan.sweep.inspection import all_others, read_rules, recheck_request, take_look
 from lakeplan.sweep.judge import check_readable, held_to_approval, judge_again
 from lakeplan.sweep.mark import by_text, collector_runs
-from lakeplan.sweep.neighbours import check_site, noted_runs, official_run
+from lakeplan.sweep.neighbours import check_site
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import (
     SEEN_NOTHING,
@@ -32,10 +32,12 @@ from lakeplan.sweep.records import (
     load_approval,
     load_seen,
     newest_attempts,
+    noted_runs,
+    official_run,
     read_approval,
     read_end,
 )
-from lakeplan.sweep.rules import proven_absent, window
+from lakeplan.sweep.rules import proven_absent, window, with_hint
 from lakeplan.sweep.rules_seen import see_rules, site_clocks, site_lease
 from lakeplan.sweep.values import Approval, Mark
 from lakeplan.values.simulation import Amount, Choice
@@ -131,7 +133,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
             except LakeplanError as error:
                 if not runner.ends:
                     raise  # nothing was done: this is why it may not be swept
-                runner.problem = f"{error}" + (f" ({error.hint})" if error.hint else "")
+                runner.problem = with_hint(error)
                 break
             if round_end.prepared:
                 before = -1

@@ -68,15 +68,7 @@ class Approval:
     judged: Judged
 
     def to_row(self) -> ApprovalRow:
-        return {
-            "mark_id": self.mark_id,
-            "digest": self.digest,
-            "objects": self.objects,
-            "size_bytes": self.size_bytes,
-            "by": self.by,
-            "at": self.at,
-            "reason": self.reason,
-        }
+        return cast("ApprovalRow", {key: of for key, of in vars(self).items() if key != "judged"})
 
 
 @dataclass(frozen=True)

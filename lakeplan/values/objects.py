@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class AddressType(IntEnum):
@@ -60,3 +65,10 @@ class StoredObject:
         not do: S3 dates a multipart upload at its start."""
         text = f"{self.modified_us} {self.size} {self.e_tag}"
         return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in their order, at most so many at once."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some

@@ -39,9 +39,9 @@ from lakeplan.review.run import Run
 from lakeplan.sweep.documents import ApprovalDocument, SweepDocument
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve as approve_mark
-from lakeplan.sweep.neighbours import may_delete, read_summary
 from lakeplan.sweep.official import run_official, withdraw
 from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.records import may_delete, read_summary
 from lakeplan.sweep.restore import RestoreOptions
 from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.rules import ENGINE
