@@ -9,26 +9,7 @@ from lakeplan.values.desired import PriceRow
 from lakeplan.values.documents import ErrorRow, GateRow
 from lakeplan.values.rules import RulesBody
 from lakeplan.values.simulation import AmountRow, ChoiceRow
-from lakeplan.values.sweep import PartRow
-
-
-class SettingsRow(TypedDict):
-    """``values.sweep.SweepSettings``."""
-
-    engine: Literal["builtin", "lakefs-spark-client"]
-    automatic: bool
-    mode: Literal["delete", "quarantine"]
-    min_age_seconds: int
-    settle_seconds: int
-    margin_seconds: int
-    never_committed: Literal["keep", "collect"]
-    versions: Literal["marker", "all"]
-    verify: Literal["sample", "all"]
-    max_objects: int
-    max_bytes: int
-    rate: int | None
-    quarantine_age_seconds: int
-
+from lakeplan.values.sweep import PartRow, SettingsRow
 
 ClassName = Literal[
     "backlog", "newly_expired", "never_committed", "at_risk", "protected", "uncertain_address", "near_limit"

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from lakeplan.errors import FormatError
-from lakeplan.sweep.documents import ApprovalRow, MarkRow, SettingsRow
+from lakeplan.sweep.documents import ApprovalRow, MarkRow
 from lakeplan.values import records
 from lakeplan.values.declare import FLAG, Setting
 from lakeplan.values.desired import Safety
@@ -26,6 +26,7 @@ from lakeplan.values.sweep import (
     MarkClass,
     Marked,
     Part,
+    SettingsRow,
     SweepSettings,
     Versions,
     going_classes,

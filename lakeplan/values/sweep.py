@@ -212,6 +212,24 @@ class SweepSettings:
 SWEEP = settings_of("sweep", SweepSettings)
 
 
+class SettingsRow(TypedDict):
+    """``SweepSettings`` in a document."""
+
+    engine: Literal["builtin", "lakefs-spark-client"]
+    automatic: bool
+    mode: Literal["delete", "quarantine"]
+    min_age_seconds: int
+    settle_seconds: int
+    margin_seconds: int
+    never_committed: Literal["keep", "collect"]
+    versions: Literal["marker", "all"]
+    verify: Literal["sample", "all"]
+    max_objects: int
+    max_bytes: int
+    rate: int | None
+    quarantine_age_seconds: int
+
+
 class MarkClass(str, Enum):
     """Why an old, stored object stands in a mark. Only the first three may go."""
 

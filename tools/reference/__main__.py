@@ -10,12 +10,11 @@ from pathlib import Path
 from tools.reference.commands import commands_page
 from tools.reference.early_stop import early_stop_picture
 from tools.reference.gates import gates_page
-from tools.reference.schemas import schema_text
+from tools.reference.schemas import NAMES, schema_text
 from tools.reference.settings import settings_page
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "schemas/repository.v1.json": partial(schema_text, "repository"),
-    "schemas/tree.v1.json": partial(schema_text, "tree"),
+    **{f"schemas/{name}.v1.json": partial(schema_text, name) for name in NAMES},
     "docs/settings.md": settings_page,  # after the schemas that it is made from
     "docs/commands.md": commands_page,
     "docs/gates.md": gates_page,

@@ -1,4 +1,4 @@
-"""Schemas of the tree: what ``values`` declares of settings, put into the blocks that hold them.
+"""Schemas with settings: what ``values`` declares of them, put into the blocks that hold them.
 
 Everything else in these files is written by hand.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeplan.tree.schemas import schema_folder
-from lakeplan.values.declare import Setting
+from lakeplan.values.declare import FLAG, Setting
 from lakeplan.values.desired import BOUNDS, SAFETY
 from lakeplan.values.settings import LIFECYCLE
 from lakeplan.values.sweep import SWEEP
@@ -21,41 +21,66 @@ WIDTH = 118
 
 @dataclass(frozen=True)
 class Block:
-    """Where a schema has the settings of a block. ``by_hand`` are keys beside them."""
+    """Where a schema has the settings of a block. ``by_hand`` are keys beside them. ``recorded``: the schema
+    is of a document that records the values of all of them, as lakeplan has them."""
 
     schema: str
     place: tuple[str, ...]
     settings: tuple[Setting, ...]
     by_hand: tuple[str, ...] = ()
+    recorded: bool = False
 
 
+_GUARD = ("properties", "sweep_guards", "additionalProperties", "properties", "settings")
 BLOCKS = (
     Block("tree", ("$defs", "safety"), SAFETY),
     Block("tree", ("properties", "bounds"), BOUNDS),
     Block("repository", ("$defs", "branch_lifecycle"), LIFECYCLE, by_hand=("policies", "file")),
     Block("repository", ("$defs", "sweep"), SWEEP),
+    Block("marks", ("$defs", "settings"), SWEEP, recorded=True),
+    Block("sweep", ("$defs", "settings"), SWEEP, recorded=True),
+    Block("plan", _GUARD, SWEEP, recorded=True),
 )
+NAMES = tuple(dict.fromkeys(block.schema for block in BLOCKS))
+"""Schemas with settings."""
 
 
 def schema_text(name: str) -> str:
     """The text of ``schemas/NAME.v1.json``, out of the file and the declarations."""
     schema: dict[str, Any] = json.loads((schema_folder() / f"{name}.v1.json").read_text(encoding="utf-8"))
+    definitions = "#/$defs/" if name == "repository" else "repository.v1.json#/$defs/"
     for block in BLOCKS:
-        if block.schema == name:
-            found = schema
-            for part in block.place:
-                found = found[part]
+        if block.schema != name:
+            continue
+        found = schema
+        for part in block.place:
+            found = found[part]
+        if block.recorded:
+            found["required"] = [s.field for s in block.settings]
+            found["properties"] = {s.field: _recorded(s) for s in block.settings}
+        else:
             kept = {key: found["properties"][key] for key in block.by_hand}
-            file = "" if name == "repository" else "repository.v1.json"
-            found["properties"] = kept | {s.key: _schema(s, f"{file}#/$defs/") for s in block.settings}
+            found["properties"] = kept | {s.key: _written(s, definitions) for s in block.settings}
     return _text(schema) + "\n"
 
 
-def _schema(setting: Setting, definitions: str) -> dict[str, Any]:
+def _written(setting: Setting, definitions: str) -> dict[str, Any]:
+    """What a tree may have for a setting."""
     described = {"description": setting.help, "default": setting.default}
     if setting.kind.words:
         return described | {"enum": list(setting.kind.words)}
     return described | {"$ref": definitions + setting.kind.definition}
+
+
+def _recorded(setting: Setting) -> dict[str, Any]:
+    """What a document has for a setting: a word, a flag, or a whole number."""
+    described = {"description": setting.help}
+    if setting.kind.words:
+        return described | {"enum": list(setting.kind.words)}
+    if setting.kind is FLAG:
+        return described | {"type": "boolean"}
+    number = ["integer", "null"] if setting.default is None else "integer"
+    return described | {"type": number, "minimum": 0}
 
 
 def _text(value: Any, indent: str = "", before: str = "") -> str:
