@@ -63,3 +63,15 @@ def it_replaces_no_folder_that_is_no_site(tmp_path: Path, capsys: pytest.Capture
     assert main([str(tmp_path)]) == 64
     assert "no site" in capsys.readouterr().err
     assert (tmp_path / "precious").exists()
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def it_is_written_so_that_the_site_shows_lists(page: Path) -> None:
+    """Code in a list is indented by four spaces, and a list follows an empty line."""
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"^ {1,3}```", text, re.MULTILINE)
+    before = ""
+    for line in FENCED.sub("", text).splitlines():
+        if re.match(r"(-|1\.) ", line):
+            assert not before or before.startswith((" ", "- ", "#")), line
+        before = line.strip("\n") if line.strip() else ""
