@@ -11,7 +11,6 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.deleting import BranchEnd, Deleter, LifecycleReport, Outcome, RepositoryEnd
-from lakeplan.branches.holding import with_other_names
 from lakeplan.branches.ledger import Mark, without
 from lakeplan.branches.memory import (
     Deletion,
@@ -34,6 +33,7 @@ from lakeplan.branches.plan import (
 )
 from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, Runs, bear_witness, recall
 from lakeplan.branches.survey import Keeping, Survey, When, survey
+from lakeplan.branches.verdicts import with_other_names
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import BranchWriter
 from lakeplan.review import gates

@@ -14,10 +14,9 @@ from zoneinfo import ZoneInfo
 from lakeplan.branches import verdicts
 from lakeplan.branches.consequences import safe_until
 from lakeplan.branches.fates import default_branch_problems, judge_branch, takes
-from lakeplan.branches.holding import held_branches
 from lakeplan.branches.ledger import Ledger, assume_created, facts_of, note_staged, observe
 from lakeplan.branches.recall import Readers, Recalled
-from lakeplan.branches.verdicts import Look, look_at
+from lakeplan.branches.verdicts import Look, held_branches, look_at
 from lakeplan.errors import ConfigError, LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.lakefs.protocols import BranchReader
 from lakeplan.retention import keep

@@ -1,4 +1,4 @@
-"""What keeps a branch that a policy would delete, what is staged there, and what is stale."""
+"""What keeps a branch that a policy would delete (holds too), what is staged there, and what is stale."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 
 from lakeplan.branches.fates import takes
+from lakeplan.branches.recall import Readers
+from lakeplan.errors import LakeplanError
+from lakeplan.formats.ranges import read_metarange
+from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph, metarange_masks
+from lakeplan.retention.keep import commits_named, names_branch, needed_branches, own_commits
 from lakeplan.retention.keepers import branch_sets
 from lakeplan.retention.patterns import matches
 from lakeplan.retention.rules import ServerWalk
+from lakeplan.review.strictness import all_holds
+from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook, Keep, OnlyHere, StagedData
+from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.records import moment_of
+from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import LifecycleSettings, Policy
 from lakeplan.values.simulation import ImpactResult, Transition
+from lakeplan.values.sweep import Hold
 
 _DIALECT = re.compile(r"\[[^\]]*\]?|\{[^}]*\}?|\\.?|[\]},!^]")
 """What a glob of a branch protection rule may have beside ``*``, ``?`` and characters of branch names."""
@@ -207,3 +217,100 @@ def _masks(
         by_set[position] or (others if is_active else 0)
         for position, is_active in zip(keepers.of_commit, active, strict=True)
     ]
+
+
+MAX_OWN_COMMITS = 200
+"""Of a branch with more commits of its own the metaranges are not read: a held prefix keeps it."""
+
+
+def with_other_names(
+    desired: DesiredRepository, tree: DesiredTree, readers: Callable[[str], Readers]
+) -> DesiredRepository:
+    """The repository with what other entries hold of it: another server of the tree may be this one by
+    another name of its host. A server that does not answer is none."""
+    others = [
+        other
+        for server in tree.servers
+        if server != desired.server
+        for other in tree.resolve(server, [desired.name])
+        if other.name == desired.name and other.holds
+    ]
+    found = desired.holds
+    ours = _identity(readers, desired) if others else None
+    for other in others:
+        if ours is not None and _identity(readers, other) == ours:
+            found = all_holds(found, other.holds)
+    return replace(desired, holds=found)
+
+
+def _identity(readers: Callable[[str], Readers], desired: DesiredRepository) -> tuple[int, str] | None:
+    """What two names of one repository share; None where its server does not say."""
+    try:
+        repository = readers(desired.server).refs.get_repository(desired.name)
+    except LakeplanError:
+        return None
+    return repository.creation_date, repository.storage_namespace
+
+
+def held_branches(
+    holds: Sequence[Hold], refs: Refs, leaving: Mapping[str, BranchOutlook], metadata: MetadataReader
+) -> set[str]:
+    """Of the branches that would be deleted together, those that unexpired holds keep. Raises what reading
+    metadata raises."""
+    prefixes = tuple(hold.name for hold in holds if hold.kind == "prefix")
+    found = {name for name in leaving if names_branch(holds, name)}
+    found |= {name for name, outlook in leaving.items() if prefixes and _stages(outlook, prefixes)}
+    leaving_still = leaving.keys() - found
+    if prefixes and leaving_still:
+        found |= _with_paths(refs, leaving_still, prefixes, metadata)
+    if prefixes or any(hold.kind == "commit" for hold in holds):
+        # made while the refs were read: what it leads to is not known
+        found |= leaving.keys() - {branch.id for branch in refs.branches}
+    named = {commit for hold in holds for commit in commits_named(hold, refs)}
+    return found | needed_branches(refs, leaving.keys() - found, named)
+
+
+def _stages(outlook: BranchOutlook, prefixes: tuple[str, ...]) -> bool:
+    """Whether uncommitted changes are below a held prefix, as far as their listing shows."""
+    staged = outlook.staged
+    return staged is not None and (
+        staged.more or any(change.path.startswith(prefixes) for change in staged.changes)
+    )
+
+
+def _with_paths(
+    refs: Refs, leaving: Iterable[str], prefixes: Sequence[str], metadata: MetadataReader
+) -> set[str]:
+    """Branches of whose own commits some range may have a path below a prefix that the commits before them do
+    not have."""
+    commits = {commit.id: commit for commit in refs.commits}
+    ranges: dict[str, frozenset[str]] = {}
+
+    def below(commit_id: str) -> frozenset[str]:
+        metarange = commits[commit_id].meta_range_id
+        if metarange not in ranges:
+            ranges[metarange] = _ranges_below(metarange, prefixes, metadata)
+        return ranges[metarange]
+
+    found = set()
+    for name, own in own_commits(refs, set(leaving)).items():
+        if len(own) > MAX_OWN_COMMITS:
+            found.add(name)
+            continue
+        before = {p for commit in own for p in commits[commit].parents if p in commits} - own
+        known = frozenset[str]().union(*map(below, before))
+        if any(below(commit) - known for commit in own):
+            found.add(name)
+    return found
+
+
+def _ranges_below(metarange: str, prefixes: Sequence[str], metadata: MetadataReader) -> frozenset[str]:
+    if not metarange:
+        return frozenset()
+    keys = [prefix.encode(errors="surrogateescape") for prefix in prefixes]
+    listed = read_metarange(metadata.read_metadata("meta_range", metarange), name=metarange)
+    return frozenset(
+        info.id
+        for info in listed
+        if any(info.max_key >= key and (info.min_key <= key or info.min_key.startswith(key)) for key in keys)
+    )

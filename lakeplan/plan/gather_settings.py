@@ -19,7 +19,7 @@ from lakeplan.branches.fates import (
     first_deletion,
     held_deletions,
 )
-from lakeplan.branches.holding import held_branches
+from lakeplan.branches.verdicts import held_branches
 from lakeplan.errors import ConfigError, FeatureMissing
 from lakeplan.lakefs.protocols import LakeFSReader, SettingsReader
 from lakeplan.retention.keep import active_holds

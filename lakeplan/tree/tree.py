@@ -131,9 +131,8 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
         other = root / "lakeplan.yml"
         hint = f"rename {other.name} to {ROOT_FILE}" if other.is_file() else "Name its folder with -C DIR."
         missing = Problem(Source(ROOT_FILE, 1, 1), TOP, "there is no such file")
-        error = TreeError([missing], message=f"there is no {ROOT_FILE} in {root}", hint=hint)
-        error.problems = ()  # the message says it all; the place is for --format json
-        raise error
+        message = f"there is no {ROOT_FILE} in {root}"
+        raise TreeError([missing], message=message, hint=hint, silent=True)
     problems = Problems()
     reader = TreeReader(root, environ, problems, is_base=is_base)
     reader.read()

@@ -102,13 +102,20 @@ class TreeError(ConfigError):
     """A ConfigError that also keeps its problems as data (``items``), for ``--format json``."""
 
     def __init__(
-        self, items: Iterable[Problem], *, message: str = "", where: str = "", hint: str = ""
+        self,
+        items: Iterable[Problem],
+        *,
+        message: str = "",
+        where: str = "",
+        hint: str = "",
+        silent: bool = False,
     ) -> None:
+        """``silent``: the message says it all."""
         self.items = tuple(sorted(set(items)))
         count = len(self.items)
         super().__init__(
             message or f"the tree has {count} problem{'' if count == 1 else 's'}",
-            problems=tuple(str(p) for p in self.items),
+            problems=() if silent else tuple(str(p) for p in self.items),
             where=where,
             hint=hint,
         )

@@ -16,9 +16,10 @@ from lakeplan.cli.commands.explain import namespace_world
 from lakeplan.explain.explain import Question, World, explain, explain_addresses
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.simulation.documents import SimulateRequest
+from lakeplan.simulation.inputs import read_rules
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import LOCAL, Runners
-from lakeplan.simulation.verdicts import RuleSet, read_rules
+from lakeplan.simulation.verdicts import RuleSet
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.progress import Silent
 from tests.conftest import GoldenCase

@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.simulation.documents import SimulateRequest, simulate_commits
+from lakeplan.simulation.inputs import read_rules
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
-from lakeplan.simulation.verdicts import RuleSet, read_rules
+from lakeplan.simulation.verdicts import RuleSet
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
