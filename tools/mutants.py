@@ -98,10 +98,11 @@ MODULES = {
         "tests/sweep/test_settling.py",
     ],
     "sweep/service": ["tests/sweep/test_lost_mark_search.py", "tests/sweep/test_lost_marks.py"],
+    "values/declare": ["tests/review/test_strictness.py", "tests/review/test_loosening.py"],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
 AT_IMPORT = tuple(
-    f"lakeplan.review.strictness.x_{name}__" for name in ("_sweep", "one_of", "neutral", "unordered")
+    f"lakeplan.values.declare.x_{name}__" for name in ("strictest_first", "neutral", "unordered")
 )
 """Functions that run when their module is imported: their mutants are imported anew."""
 NO_TESTS = "spark or golden or hypothesis"

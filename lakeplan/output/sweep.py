@@ -185,8 +185,8 @@ def _came_back(page: Page, document: SweepDocument) -> None:
 def _settings_of_the_tree(page: Page, document: SweepDocument) -> None:
     """Settings that the tree changed since the approval. Summaries of earlier releases do not say."""
     named = []
-    sources = document.get("settings_from") or {}
-    for name, value in sorted(document["settings"].items()):
+    sources = document.get("settings_from", {})
+    for name, value in sorted(document["settings"].items()) if sources else ():
         if sources.get(name) != "tree":
             continue
         text = duration(value) if isinstance(value, int) and name.endswith("_seconds") else f"{value}"
