@@ -112,7 +112,7 @@ def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
     servers = loaded.servers_of(repository)
     if len(servers) != 1:
         what = "no entry of the tree names it" if not servers else f"it is on {', '.join(servers)}"
-        raise UsageError(f"{repository!r}: {what}", hint="name it as server/name, as the tree does")
+        raise UsageError(f"{repository!r}: {what}", hint="Name it as server/name, as the tree does.")
     name = repository.rpartition("/")[2]
     (found,) = (d for d in loaded.resolve(servers[0], [name]) if d.name == name)
     return found
@@ -127,7 +127,9 @@ def read_rules(path: Path | str) -> GcRules:
         data = read_file(path)
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"cannot read the rules: {why_unreadable(error)}", where=str(path), hint="name a file of GC rules"
+            f"cannot read the rules: {why_unreadable(error)}",
+            where=str(path),
+            hint="Name a file of GC rules.",
         ) from None
     return parse_rules(data, name=str(path))
 
@@ -228,7 +230,9 @@ def read_plan(path: Path | str) -> Plan:
     except (OSError, ValueError) as error:
         reason = why_unreadable(error)
         raise LakeplanError(
-            f"cannot read the plan: {reason}", where=str(path), hint="make one with: lakeplan plan --out FILE"
+            f"cannot read the plan: {reason}",
+            where=str(path),
+            hint="Make one with: lakeplan plan --out FILE.",
         ) from None
     plan = load_plan(text, where=str(path), problem=_problem)
     return _with_objects(plan, objects_path(path)) if beside(plan) else plan
@@ -245,7 +249,7 @@ def _with_objects(plan: Plan, path: Path) -> Plan:
         raise LakeplanError(
             f"cannot use the objects of the plan: {reason}",
             where=str(path),
-            hint="keep the two files of one `lakeplan plan --format json --out FILE` together",
+            hint="Keep the two files of one `lakeplan plan --format json --out FILE` together.",
         ) from None
 
 

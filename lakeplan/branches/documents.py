@@ -148,7 +148,7 @@ def reviewed_of(document: Any, where: str) -> ReviewedPlan:
         raise FormatError(
             f"this is not a branch plan ({error})",
             where=where,
-            hint="make one with lakeplan branches plan --format json --out FILE",
+            hint="Run `lakeplan branches plan --format json --out FILE` to make one.",
         ) from None
 
 

@@ -200,7 +200,10 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
     found = state.read(key)
     if found is None:
         return None
-    what, hint = "the record of deleted branches", "restore it; the branches' HEADs are in it"
+    what, hint = (
+        "the record of deleted branches",
+        "Restore it from a backup. It has the HEADs of the branches.",
+    )
     document = records.read_record(found.data, _DELETIONS, what=what, where=key, hint=hint)
     return DeletionRecord(
         state,

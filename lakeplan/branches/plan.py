@@ -201,7 +201,8 @@ def select(
     lost: list[LakeplanError] = []
     if options.selection.server is not None and options.selection.server not in tree.servers:
         raise UsageError(
-            f"the tree has no server {options.selection.server!r}", hint=f"one of {', '.join(tree.servers)}"
+            f"the tree has no server {options.selection.server!r}",
+            hint=f"Use one of {', '.join(tree.servers)}.",
         )
     for name, server in tree.servers.items():
         if options.selection.server not in (None, name) or server.branch_lifecycle_engine == "none":
@@ -226,7 +227,7 @@ def select(
             raise lost[0]
         raise UsageError(
             "no selected repository has branch_lifecycle policies",
-            hint="write some in the tree, and set servers.<name>.branch_lifecycle.engine",
+            hint="Add policies to the tree, and set servers.<name>.branch_lifecycle.engine.",
         )
     return wanted, broken, others
 

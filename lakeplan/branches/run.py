@@ -85,7 +85,7 @@ def _next(cron: Cron, moment: datetime) -> datetime:
     """In UTC, where no hour is skipped and none comes twice."""
     found = cron.next_after(moment)
     if found is None:
-        raise UsageError(f"the schedule {cron.text!r} never comes", hint="check its day and month")
+        raise UsageError(f"the schedule {cron.text!r} never occurs", hint="Check its day and month.")
     return found
 
 
@@ -227,9 +227,9 @@ class _Runner:
         found = survey(desired, readers, recalled, when, whole=False)
         if found.deleted and found.hold_problems:
             raise LakeplanError(
-                f"{found.hold_problems[0]}: nothing is deleted while it is not clear what is held",
+                f"{found.hold_problems[0]}; nothing is deleted until the hold is corrected",
                 where=desired.key,
-                hint="correct the hold in the tree, or remove it",
+                hint="Correct the hold in the tree, or remove it.",
             )
         return _Held(desired, lease, self._run.now(), recalled, found, stack, old, clocks)
 

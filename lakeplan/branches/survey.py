@@ -299,7 +299,7 @@ def check_default_branch(desired: DesiredRepository, default_branch: str) -> Non
         raise ConfigError(
             "; ".join(problems),
             where=f"{desired.key} ({setting.source})",
-            hint="the default branch is never deleted: write patterns that leave it out",
+            hint="Write patterns that exclude the default branch. It is never deleted.",
         )
 
 
@@ -402,7 +402,7 @@ class Keeping:
             raise LakeplanError(
                 "the repository was deleted and created again during this run",
                 where=self._found.desired.key,
-                hint="run again: branches of the new one count from the next run",
+                hint="Run the command again. Ages of the new repository's branches count from the next run.",
             )
         return _Snapshot(
             began,

@@ -101,8 +101,8 @@ def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run
     if not found and not damaged:
         what = f"run {options.run_id}" if options.run_id else "any run"
         raise UsageError(
-            f"no record of {what} has a deleted branch to bring back",
-            hint="records are in the tree's state store; see --target, --run and --branch",
+            f"no record of {what} has a deleted branch to restore",
+            hint="Check --target, --run and --branch. The records are in the tree's state.",
         )
     done = [_undo(d, r, options, ports, run) for d, r in found]
     return UndoReport(run.run_id, tuple(sorted((*done, *damaged), key=lambda end: end.repository)))

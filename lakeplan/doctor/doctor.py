@@ -86,7 +86,7 @@ def examine(
             yield from _server(tree, server, selection, ports, purpose, now, read_only=read_only)
     yield from check_state(ports.state, purpose, key=f"doctor/{now():%Y%m%dT%H%M%S%fZ}.json")
     if ephemeral:
-        hint = "name a store in the tree: state: {url: s3://…} or an Azure blob URL"
+        hint = "Name a store in the tree: state: {url: s3://…} or an Azure blob URL."
         # These two refuse it: what they remember decides what they may delete.
         result = Result.FAIL if purpose in ("branches", "sweep") else Result.WARN
         yield Check("state", "it stays", result, ephemeral, hint)
@@ -113,8 +113,8 @@ def _server(
     unbound = ports.bound(server)
     yield Check(area, "credentials", Result.OK, "found; their values were not shown anywhere")
     if unbound:
-        text = "bound to no address: a changed endpoint_url in the tree would get them"
-        yield Check(area, "binding", Result.WARN, text, f"set {unbound}; without a terminal it is required")
+        text = "not bound to an address, so a changed endpoint_url in the tree would receive them"
+        yield Check(area, "binding", Result.WARN, text, f"Set {unbound}. Without a terminal it is required.")
     else:
         yield Check(area, "binding", Result.OK, "bound to the tree's address")
     try:
@@ -148,7 +148,7 @@ def check_flavour(area: str, identity: ServerIdentity, engine: str) -> Check:
             "edition",
             Result.FAIL,
             "the tree says branch_lifecycle.engine: server, which only lakeFS Enterprise has",
-            "set the engine to lakeplan or none",
+            "Set the engine to lakeplan or none.",
         )
     return Check(area, "edition", Result.OK, f"{identity.flavour}, as the tree expects")
 
@@ -157,8 +157,8 @@ def check_clock(area: str, date: datetime | None, now: datetime) -> Check:
     """The server's clock against ours. Its days begin by its clock, plans are judged by ours."""
     if date is None:
         text = "the server sends no Date header, so its clock is not known"
-        return Check(area, "clock", Result.WARN, text, "look at the server's clock yourself")
-    hint = "let both take their time from NTP: retention is counted by it"
+        return Check(area, "clock", Result.WARN, text, "Check the server's clock.")
+    hint = "Synchronize both clocks with NTP. Retention is counted by them."
     return _of(area, repositories.clock("clock", date, now, hint))
 
 
@@ -193,7 +193,7 @@ def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key:
             "conditional writes",
             Result.FAIL,
             "the store let a second writer overwrite a record",
-            "use a store with conditional puts (S3 itself, Azure blob): leases do not hold here",
+            "Use a store with conditional puts (AWS S3, Azure Blob Storage). Leases do not hold here.",
         )
     try:
         current = state.read(key)
@@ -212,7 +212,7 @@ def _tried(area: str, name: str, run: Callable[[], str]) -> Check:
 
 
 def _failed(area: str, name: str, error: LakeplanError) -> Check:
-    return Check(area, name, Result.FAIL, error.message, error.hint or "run with --log-level debug")
+    return Check(area, name, Result.FAIL, error.message, error.hint or "Run with --log-level debug.")
 
 
 def _of(area: str, found: Found) -> Check:

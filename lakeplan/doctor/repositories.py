@@ -103,22 +103,27 @@ def check_lifecycle(
     ]
     if not managed:
         text = "no repository of the tree that is on it has branch_lifecycle policies"
-        yield Found("policies", "warn", text, "check again once there are some")
+        yield Found("policies", "warn", text, "Check again when there are some.")
         return
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         looked = dict(zip(managed, pool.map(lambda name: _look(live[name], branches), managed), strict=True))
     yield from summed(looked)
     text = "not tried: doctor makes and deletes no branch"
-    hint = "grant it, and fs:UpdateRepository, and fs:CreateBranch for undo"
+    hint = "Grant it, and fs:UpdateRepository, and fs:CreateBranch for undo."
     yield Found("fs:DeleteBranch", "warn", text, hint)
 
 
 def _engine(engine: str) -> Found:
-    name, hint = "lifecycle engine", "set servers.<name>.branch_lifecycle.engine: lakeplan"
+    name, hint = "lifecycle engine", "Set servers.<name>.branch_lifecycle.engine: lakeplan."
     if engine == "lakeplan":
         return Found(name, "ok", "lakeplan deletes branches of this server")
     if engine == "server":
-        return Found(name, "warn", "the server deletes by itself; lakeplan only shows it", f"fine, or {hint}")
+        return Found(
+            name,
+            "warn",
+            "the server deletes by itself; lakeplan only shows it",
+            (f"Nothing to do, or: {hint}"),
+        )
     return Found(name, "fail", "nobody deletes branches of this server", hint)
 
 
@@ -181,7 +186,7 @@ def check_repositories(
     missing = [d.name for d in managed if d.name not in live]
     if missing:
         text = f"the tree names what the server does not have, or does not show: {names(missing)}"
-        yield Found("repositories", "fail", text, "correct the names, or grant fs:ReadRepository on them")
+        yield Found("repositories", "fail", text, "Correct the names, or grant fs:ReadRepository on them.")
     found = [d.name for d in managed if d.name in live]
     others = [n for n in live if n not in set(found) and selection.takes_named(reader.name, n, None)]
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
@@ -189,7 +194,7 @@ def check_repositories(
     if not found:
         yield _oddities(rest)
         text = "no repository of the tree is on it, so permissions on repositories were not checked"
-        yield Found("repositories", "warn", text, "check again once there is an entry")
+        yield Found("repositories", "warn", text, "Check again when there is an entry.")
         return
     with (
         progress.task(f"checking {reader.name}", len(found)) as step,
@@ -291,7 +296,9 @@ def _oddities(looked: Sequence[_Looked]) -> Found:
     if not odd:
         return Found("stored rules", "ok", "none that should not be there")
     shown = "; ".join(odd[:SHOWN]) + (f"; and {len(odd) - SHOWN:,} more" if len(odd) > SHOWN else "")
-    return Found("stored rules", "warn", shown, "plan and apply what the tree says, or correct the tree")
+    return Found(
+        "stored rules", "warn", shown, ("Run `lakeplan plan` and `lakeplan apply`, or correct the tree.")
+    )
 
 
 def _summed(permission: str, looked: Sequence[_Looked]) -> Found:
@@ -324,7 +331,7 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Fou
         yield Found("metadata", "fail", f"{error.message} (on {name})", error.hint or POLICIES)
     if read_only:
         text = "not tried (--read-only): a plan asks for a refs dump"
-        yield Found("fs:ListCommits", "warn", text, "check without --read-only, or plan with it too")
+        yield Found("fs:ListCommits", "warn", text, "Check without --read-only, or also plan with it.")
         return
     try:
         reader.dump_refs(name)

@@ -59,7 +59,7 @@ def check_sweep(tree: DesiredTree, doctor: SweepDoctor, selection: Selection) ->
     ]
     if not managed:
         text = "no repository of the tree that is on it can be swept, so storage was not checked"
-        yield Found("storage", "warn", text, "check again once there is an entry with gc rules")
+        yield Found("storage", "warn", text, "Check again when there is an entry with gc rules.")
         return
 
     def look(desired: DesiredRepository) -> list[Found]:
@@ -79,12 +79,12 @@ def _look(desired: DesiredRepository, live: Mapping[str, Repository], doctor: Sw
     shared = overlapping(repository, live.values())
     if shared:
         text = f"repository {shared[0][0].id} {shared[0][1]}: neither can be swept"
-        yield Found("namespace of its own", "fail", text, "move one of them to a namespace of its own")
+        yield Found("namespace of its own", "fail", text, "Move one of them to its own namespace.")
     else:
         yield Found("namespace of its own", "ok", "no other visible repository lies in it")
     if not is_swept(namespace):
-        text = f"lakeplan does not sweep {namespace.partition('://')[0]}:// namespaces"
-        yield Found("storage settings", "fail", text, "reclaim storage with the official collector")
+        text = f"lakeplan cannot sweep {namespace.partition('://')[0]}:// namespaces"
+        yield Found("storage settings", "fail", text, "Use the official collector for this repository.")
         return
     try:
         store = doctor.store(doctor.server, repository)
@@ -99,7 +99,7 @@ def _look(desired: DesiredRepository, live: Mapping[str, Repository], doctor: Sw
         yield _owner(store, doctor.server, desired)
         if doctor.read_only:
             text = "not tried (--read-only): a sweep writes, copies and deletes"
-            yield Found("write objects", "warn", text, "check without --read-only")
+            yield Found("write objects", "warn", text, "Check without --read-only.")
         else:
             yield from probe(store, desired.sweep.versions, doctor.token, doctor.now())
 
@@ -149,7 +149,9 @@ def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Found]:
     if facts is None:
         return []
     written = datetime.fromtimestamp(facts.modified_us / 1_000_000, tz=timezone.utc)
-    return [clock("store's clock", written, now, "let both take their time from NTP: ages are counted by it")]
+    return [
+        clock("store's clock", written, now, ("Synchronize both clocks with NTP. Ages are counted by them."))
+    ]
 
 
 def check_facts(store: SweepStore, versions: Versions) -> Iterator[Found]:
@@ -164,23 +166,23 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Found]:
         yield Found("versions", "warn", text, "sweep.versions: all, or a rule of the store that ends them")
     elif facts.versioned is None:
         text = "the store does not say whether it keeps versions: then deleting frees nothing by itself"
-        yield Found("versions", "warn", text, "grant s3:GetBucketVersioning; on Azure look at the account")
+        yield Found("versions", "warn", text, "Grant s3:GetBucketVersioning. On Azure, check the account.")
     else:
         text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
         yield Found("versions", "ok", text)
     if facts.soft_delete:
         text = "soft delete is on: deleting frees nothing until it lapses, so a mark is refused"
-        yield Found("soft delete", "fail", text, "turn blob soft delete off for the account")
+        yield Found("soft delete", "fail", text, "Turn off blob soft delete for the account.")
     elif facts.soft_delete is None:
         text = "the store does not say whether soft delete is on"
-        yield Found("soft delete", "warn", text, "look at the account, or grant reading of its properties")
+        yield Found("soft delete", "warn", text, "Check the account, or grant read access to its properties.")
     else:
         yield Found("soft delete", "ok", "off")
 
 
 def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) -> Found:
     name = "owner.json"
-    hint = f"look at {OWNER_KEY}; if the server only moved to another address, correct it by hand"
+    hint = f"Look at {OWNER_KEY}; if the server only moved to another address, correct it by hand."
     try:
         found = parse_json(store.read(OWNER_KEY))
         owner = (str(found["server"]), str(found["repository"]))
@@ -211,7 +213,7 @@ def _others(reader: LakeFSReader, others: list[str]) -> Found:
     if not bad:
         return Found(name, "ok", f"{len(others):,} more can be read, as a mark does")
     text = f"{names(bad)} cannot be read: imports there may hold objects here, so no mark can be approved"
-    return Found(name, "fail", text, f"grant what a plan needs on every repository; {POLICIES}")
+    return Found(name, "fail", text, f"Grant what a plan needs on every repository. {POLICIES}")
 
 
 def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) -> Found:
@@ -222,11 +224,11 @@ def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) ->
         return of_error(name, error)
     if grace is None:
         text = "the server does not tell its grace period"
-        return Found(name, "warn", text, "grant fs:ReadConfig; keep min_age at 24h or more")
+        return Found(name, "warn", text, "Grant fs:ReadConfig, and keep min_age at 24h or more.")
     low = [d.name for d in managed if d.sweep.min_age_seconds < grace]
     if low:
         text = f"below the server's grace period of {grace:,} seconds (on {names(low)})"
-        return Found(name, "warn", text, f"raise it: the gate {MIN_AGE.name} is shut until then")
+        return Found(name, "warn", text, f"Raise it. The gate {MIN_AGE.name} refuses until then.")
     return Found(name, "ok", f"at least the server's grace period of {grace:,} seconds")
 
 
@@ -237,7 +239,7 @@ def _prepare(doctor: SweepDoctor, looked: Mapping[str, list[Found]]) -> Found:
     )
     if doctor.read_only:
         text = "not tried (--read-only): a mark has the server write down what is staged"
-        return Found(PREPARE, "warn", text, "check without --read-only")
+        return Found(PREPARE, "warn", text, "Check without --read-only.")
     try:
         doctor.preparer.prepare_uncommitted(name)
     except LakeplanError as error:

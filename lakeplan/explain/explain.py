@@ -102,9 +102,9 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
             found = objects_by_address(world, judged, search, [what.text])
             if not _is_known(world, found.holdings[0], found.staged):
                 raise LakeplanError(
-                    f"nothing is known of the address {what.text!r}",
+                    f"the address {what.text!r} is unknown",
                     where=world.name,
-                    hint="no commit holds it, and it is neither staged nor stored: check the address",
+                    hint="Check the address. It is not committed, not uncommitted and not stored.",
                 )
             subjects = found.documents(world, judged, search)
             notes += found.notes
@@ -238,14 +238,15 @@ def _newest(graph: CommitGraph, search: Search, holding: Holding) -> tuple[bool,
 
 def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
     if what.ref is None:
-        address = "--kind address if this is one; " if what.text.startswith("data/") else ""
+        address = "If this is an address, add --kind address. " if what.text.startswith("data/") else ""
         return LakeplanError(
-            f"no commit holds the path {what.text!r}, and it is not staged",
-            hint=f"{address}check its spelling; WHAT may also be a branch, or a commit id (6 digits or more)",
+            f"the path {what.text!r} is in no commit and not among uncommitted changes",
+            hint=f"{address}Check the spelling. WHAT may also be a branch, or a commit id (6 digits or"
+            " more).",
         )
-    hint = "check its spelling"
+    hint = "Check its spelling."
     if everywhere:
-        hint = f"other commits hold it: leave out the ref, and give {what.text}"
+        hint = f"Other commits hold it: leave out the ref, and give {what.text}."
     return LakeplanError(f"there is no object {what.text!r} at {what.ref}", hint=hint)
 
 

@@ -200,14 +200,16 @@ def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
     server, slash, name = repository.rpartition("/")
     servers = [server] if slash else list(tree.servers)
     if slash and server not in tree.servers:
-        raise LakeplanError(f"the tree has no server {server!r}", hint=f"one of {', '.join(tree.servers)}")
+        raise LakeplanError(
+            f"the tree has no server {server!r}", hint=f"Use one of {', '.join(tree.servers)}."
+        )
     found = [d for s in servers for d in tree.resolve(s, [name]) if d.name == name]
     if not found:
-        raise LakeplanError(f"no entry of the tree names {repository!r}", hint="write a name, or server/name")
+        raise LakeplanError(f"the tree has no entry for {repository!r}", hint="Write a name, or server/name.")
     if len(found) > 1:
         raise LakeplanError(
             f"{repository!r} is on several servers: {', '.join(d.server for d in found)}",
-            hint=f"write {found[0].key}",
+            hint=f"Write {found[0].key}.",
         )
     return found[0]
 
@@ -217,7 +219,7 @@ def _rules(repository: DesiredRepository, branches: Iterable[str]) -> GcRules | 
     if repository.gc is None:
         raise LakeplanError(
             f"the tree does not manage the GC rules of {repository.name!r}",
-            hint="an entry, a profile or a glob has to give it a gc block",
+            hint="Add a gc block to its entry, a profile or a glob.",
         )
     return None if isinstance(repository.gc, Cleared) else expand(repository.gc, branches).rules
 

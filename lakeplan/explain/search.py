@@ -44,10 +44,10 @@ class What:
 def read_what(text: str, graph: CommitGraph, *, ref: str | None = None, kind: Kind | None = None) -> What:
     """Raises UsageError: nothing given, an unknown ref or branch, a prefix of several commits."""
     if not text:
-        raise UsageError("WHAT is empty", hint="a path, a commit, a branch or an address")
+        raise UsageError("WHAT is empty", hint="Give a path, a commit, a branch or an address.")
     if ref is not None:
         if kind not in (None, "path"):
-            raise UsageError(f"--ref goes with a path, not with a {kind}", hint="leave out --ref")
+            raise UsageError(f"--ref can only be used with a path, not with a {kind}", hint="Remove --ref.")
         return What("path", text, ref, _commit_of(ref, graph))
     match kind:
         case "address":
@@ -85,7 +85,9 @@ def _path(text: str, graph: CommitGraph) -> What:
 
 def _branch(text: str, graph: CommitGraph) -> What:
     if not any(branch.id == text for branch in graph.branches):
-        raise UsageError(f"there is no branch {text!r}", hint="lakectl branch list names them")
+        raise UsageError(
+            f"branch {text!r} does not exist", hint="Run `lakectl branch list` to list the branches."
+        )
     return What("branch", text)
 
 
@@ -102,15 +104,17 @@ def _commit(text: str, graph: CommitGraph) -> What:
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
         raise UsageError(
             f"{text} begins {len(found)} commits: {', '.join(i[:16] for i in found[:NAMED])}{more}",
-            hint="give more of the id",
+            hint="Give more digits of the id.",
         )
-    raise UsageError(f"there is no commit {text!r}", hint=f"a full id, or at least {SHORTEST_PREFIX} digits")
+    raise UsageError(
+        f"commit {text!r} does not exist", hint=f"Give a full id, or at least {SHORTEST_PREFIX} digits."
+    )
 
 
 def _commit_of(ref: str, graph: CommitGraph) -> str:
     commit = _find_ref(ref, graph)
     if commit is None:
-        raise UsageError(f"there is no branch, tag or commit {ref!r}", hint="check --ref")
+        raise UsageError(f"{ref!r} is not a branch, tag or commit", hint="Check --ref.")
     return commit
 
 

@@ -83,7 +83,7 @@ def read_deleted(data: bytes, *, name: str) -> list[str]:
     except TooLarge as error:
         raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise FormatError("is no report of deleted addresses", where=name, hint=HINT) from error
+        raise FormatError("is not a report of deleted addresses", where=name, hint=HINT) from error
     return addresses
 
 
@@ -113,4 +113,4 @@ def read_summary(data: bytes, *, name: str) -> RunSummary:
             written_by=str(record.get("written_by", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError("is no summary of a collection", where=name, hint=HINT) from error
+        raise FormatError("is not the summary of a collection", where=name, hint=HINT) from error

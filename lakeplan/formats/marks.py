@@ -73,14 +73,16 @@ def read_part(
     was written (``sha256``)."""
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise FormatError(
-            "is not what was marked: its checksum differs", where=name, hint="mark the repository again"
+            "is not what was marked: its checksum differs",
+            where=name,
+            hint="Run `lakeplan sweep mark` again.",
         )
     try:
         table = read_parquet(open_parquet(data))
     except TooLarge as error:
         raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError) as error:
-        raise FormatError("is no Parquet file", where=name, hint=HINT, detail=str(error)) from error
+        raise FormatError("is not a Parquet file", where=name, hint=HINT, detail=str(error)) from error
     _check_columns(table, columns, name)
     return table
 
@@ -99,7 +101,9 @@ def _check_columns(table: pa.Table, columns: Sequence[str], name: str) -> None:
             odd.append(field.name)
     if odd:
         raise FormatError(
-            f"is no part of a mark: its column {odd[0]} is missing or of another kind", where=name, hint=HINT
+            f"is not a part of a mark: its column {odd[0]} is missing or has another type",
+            where=name,
+            hint=HINT,
         )
 
 

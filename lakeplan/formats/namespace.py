@@ -43,8 +43,8 @@ def check_not_nested(key: str) -> None:
     at = f"/{key}".find(f"/{METADATA_PREFIX}")
     if key.startswith(DATA_PREFIX) and at >= 0:
         raise FormatError(
-            f"another repository has its storage namespace inside this one's, at {key[: at - 1]}",
-            hint="neither can be swept; move one of them to a namespace of its own",
+            f"another repository has its storage namespace inside this one, at {key[: at - 1]}",
+            hint="Move one of them to its own namespace. Until then neither can be swept.",
         )
 
 
@@ -337,7 +337,7 @@ def checked_mark_id(mark_id: str) -> str:
     """A mark's id becomes part of keys. Raises UsageError for what is none."""
     if not mark_id or mark_id != quote(mark_id, safe="") or mark_id.startswith("."):
         raise UsageError(
-            f"{mark_id!r} is not the id of a mark",
-            hint="run `lakeplan sweep list` to list marks and their ids",
+            f"{mark_id!r} is not a mark id",
+            hint="Run `lakeplan sweep list` to list marks and their ids.",
         )
     return mark_id

@@ -191,9 +191,9 @@ def read_manifest(data: bytes, *, name: str = "refs_manifest.json") -> RefsDumpI
     try:
         manifest = parse_json(data)
     except ValueError as error:
-        raise FormatError("is no JSON", where=name, hint=HINT, detail=str(error)) from error
+        raise FormatError("is not JSON", where=name, hint=HINT, detail=str(error)) from error
     if not isinstance(manifest, dict):
-        raise FormatError("is no JSON object", where=name, hint=HINT)
+        raise FormatError("is not a JSON object", where=name, hint=HINT)
     ids: dict[str, str] = {}
     for key in _KEYS:
         value = manifest.get(key)

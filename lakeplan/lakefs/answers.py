@@ -148,7 +148,7 @@ def _parsed(transport: Transport, call: Call, response: requests.Response, parse
             raise Malformed(f"the answer is {kind}, not JSON") from None
         return parse(body)
     except Malformed as error:
-        hint = "check that endpoint_url is a lakeFS server, and proxies on the way"
+        hint = "Check that endpoint_url is a lakeFS server, and proxies on the way."
         raise unexpected(transport, call, response, str(error), hint) from None
 
 
@@ -180,7 +180,7 @@ def list_all(
         if not page.has_more:
             return
         if fault := so_far.fault(page, response.content, clock.monotonic()):
-            hint = "check that endpoint_url is a lakeFS server; docs/limits.md has the limits"
+            hint = "Check that endpoint_url is a lakeFS server. docs/limits.md lists the limits."
             raise unexpected(transport, call, response, fault, hint)
         call = replace(call, params={**call.params, "after": page.next_offset})
 

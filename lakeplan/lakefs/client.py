@@ -95,7 +95,7 @@ def _dump_by_task(transport: Transport, repository: str) -> RefsDumpIds:
             raise ServerUnreachable(
                 f"cannot {OPERATION}: not done after {LONGEST_DUMP / 60:.0f} minutes",
                 where=transport.where(repository),
-                hint="see the server's log",
+                hint="Look at the server's log.",
             )
         clock.sleep(pause)
         pause = min(LONGEST_POLL, pause * 1.5)
@@ -109,7 +109,7 @@ def _poll(transport: Transport, repository: str, task: str) -> RefsDumpIds | Non
     if isinstance(status, str):
         problem = f"the server says: {status}"
         call = replace(call, operation=OPERATION)
-        raise unexpected(transport, call, response, problem, "see the server's log")
+        raise unexpected(transport, call, response, problem, "Look at the server's log.")
     return status
 
 
@@ -267,7 +267,7 @@ class LakeFSServer(Adapter):
             raise RepositoryNotFound(
                 "the repository does not exist",
                 where=self._transport.where(repository),
-                hint="check its name, and which server it is on",
+                hint="Check its name and its server.",
             )
         return found
 

@@ -37,7 +37,7 @@ def normalise_endpoint(url: str, *, what: str = "") -> str:
         raise CredentialsError(
             f"the endpoint URL cannot be used: {error}",
             where=what,
-            hint="for example https://lakefs.example.com",
+            hint="Use a URL such as https://lakefs.example.com",
         ) from None
     return found.url.removesuffix(API_PATH)
 
@@ -138,7 +138,7 @@ def _read_file(path: Path, *, required: bool) -> str | None:
     except FileNotFoundError:
         if not required:
             return None
-        raise CredentialsError("lakectl's configuration file is not there", where=str(path)) from None
+        raise CredentialsError("lakectl's configuration file does not exist", where=str(path)) from None
     except (OSError, ValueError) as error:
         raise CredentialsError(
             f"lakectl's configuration file cannot be read ({type(error).__name__})", where=str(path)
@@ -168,7 +168,9 @@ def _mapping(value: object, path: Path, what: str) -> dict[str, object]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise CredentialsError(f"{what} is not a map", where=str(path), hint="see lakectl config")
+        raise CredentialsError(
+            f"{what} is not a map", where=str(path), hint="Run `lakectl config` to write it again."
+        )
     # lakectl takes keys in any case.
     return {str(key).lower(): item for key, item in value.items()}
 
@@ -177,7 +179,7 @@ def _text(value: object, path: Path, what: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise CredentialsError(f"{what} is not a text", where=str(path), hint="put it in quotes")
+        raise CredentialsError(f"{what} is not a string", where=str(path), hint="Put it in quotes.")
     return value
 
 
@@ -216,17 +218,23 @@ def find_credentials(
     if own_key or own_secret:
         if not (own_key and own_secret):
             missing = secret_name if own_key else key_name
-            raise CredentialsError(f"{missing} is not set", where=where, hint="set both, or none")
+            raise CredentialsError(
+                f"{missing} is not set", where=where, hint="Set both variables, or neither."
+            )
         found = Credentials(Secret(own_key), Secret(own_secret), f"{key_name}, {secret_name}")
     elif only_server and lakectl is not None and (lakectl.access_key_id or lakectl.secret_access_key):
         if not (lakectl.access_key_id and lakectl.secret_access_key):
             raise CredentialsError(
-                "lakectl has half of the credentials", where=where, hint=f"look at {lakectl.source}"
+                "lakectl's configuration has only one of access key and secret key",
+                where=where,
+                hint=f"Correct {lakectl.source}.",
             )
         found = Credentials(lakectl.access_key_id, lakectl.secret_access_key, lakectl.source)
         bindings[f"lakectl's endpoint_url ({lakectl.source})"] = lakectl.endpoint_url
     else:
-        raise CredentialsError("no credentials for it", where=where, hint=_how(server.name, only_server))
+        raise CredentialsError(
+            "no credentials are set for this server", where=where, hint=_how(server.name, only_server)
+        )
     _check_text(found, where)
     _check_endpoint(server, bindings, endpoint_name, approve)
     return found
@@ -256,21 +264,21 @@ def check_binding(
             if approve(what, normalise_url(url, what=what)):
                 return
             raise CredentialsError(
-                "the address was not approved: nothing was sent",
+                "the address was not approved, so nothing was sent",
                 where=what,
-                hint=f"answer yes, or set {variable} where the credentials are set",
+                hint=f"Answer yes, or set {variable} where the credentials are set.",
             )
         raise CredentialsError(
-            "without a terminal its address has to be bound: nothing was sent",
+            "without a terminal, its address must be confirmed by a variable; nothing was sent",
             where=what,
-            hint=f"set {variable} to {shown_url(url)} where the credentials are set",
+            hint=f"Set {variable} to {shown_url(url)} where the credentials are set.",
         )
     own = normalise_url(url, what=what)
     if own not in (normalise_url(one, what=variable) for one in several(bound)):
         raise CredentialsError(
-            f"the tree says {shown_url(url)}, {variable} says {shown_url(bound)}: nothing was sent",
+            f"the tree has {shown_url(url)}, but {variable} is {shown_url(bound)}; nothing was sent",
             where=what,
-            hint="change the tree, or the variable where the credentials are set",
+            hint="Change the tree, or the variable where the credentials are set.",
         )
 
 
@@ -317,9 +325,9 @@ def _check_text(found: Credentials, where: str) -> None:
         text = secret.reveal()
         if text != text.strip() or not text.isprintable():
             raise CredentialsError(
-                "the credentials hold white space or control characters",
+                "the credentials contain white space or control characters",
                 where=where,
-                hint=f"look at {found.source}: often a line end that was copied along",
+                hint=f"Check {found.source}. Often a line end was copied too.",
             )
 
 

@@ -162,7 +162,7 @@ class LakeFSMetadata:
                 f"cannot {OPERATION}: the file came incomplete or with status {response.status_code}",
                 status=response.status_code,
                 where=self._transport.where(self._repository),
-                hint="try again",
+                hint="Run the command again.",
             )
         return response.content
 

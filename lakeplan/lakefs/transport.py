@@ -78,32 +78,38 @@ PERMISSIONS = {
 }
 """Operation, as messages name it, to the permission it needs (lakefs/api.md; the server's own checks)."""
 
-_UNREACHABLE = "check endpoint_url, the network and proxy settings"
-_TLS = "check the server's certificate, or name a CA bundle in REQUESTS_CA_BUNDLE"
-_SETTINGS = "check endpoint_url and proxy settings"
+_UNREACHABLE = "Check endpoint_url, the network and proxy settings."
+_TLS = "Check the server's certificate, or set REQUESTS_CA_BUNDLE to a CA bundle."
+_SETTINGS = "Check endpoint_url and proxy settings."
 
 REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
     vendor.SSLError: ("TLS failed", _TLS),
-    vendor.ProxyError: ("the proxy refused or failed", "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"),
+    vendor.ProxyError: ("the proxy refused or failed", "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY."),
     vendor.ConnectTimeout: ("no connection within the time limit", _UNREACHABLE),
-    vendor.ReadTimeout: ("no answer within the time limit", "the server is busy or hangs; try again"),
+    vendor.ReadTimeout: ("no answer within the time limit", "Try again. The server may be busy."),
     vendor.Timeout: ("no answer within the time limit", _UNREACHABLE),
-    vendor.ChunkedEncodingError: ("the answer was cut short", "try again"),
-    vendor.ContentDecodingError: ("the answer could not be decoded", "try again; check proxies on the way"),
+    vendor.ChunkedEncodingError: ("the response was incomplete", "Run the command again."),
+    vendor.ContentDecodingError: (
+        "the response could not be decoded",
+        "Try again, and check proxies on the way.",
+    ),
     vendor.ConnectionError: ("no connection", _UNREACHABLE),
     vendor.InvalidURL: ("the address is not a URL", _SETTINGS),
     vendor.MissingSchema: ("the address is not a URL", _SETTINGS),
     vendor.InvalidSchema: ("the address is not http or https", _SETTINGS),
     vendor.InvalidProxyURL: ("the proxy's address is not a URL", _SETTINGS),
     vendor.URLRequired: ("the address is missing", _SETTINGS),
-    vendor.InvalidHeader: ("a request header cannot be sent", "check the credentials for odd characters"),
+    vendor.InvalidHeader: (
+        "a request header cannot be sent",
+        "Check the credentials for unusual characters.",
+    ),
     vendor.TooManyRedirects: ("it redirects without end", _SETTINGS),
-    vendor.RetryError: ("it kept failing", "try again later"),
-    vendor.HTTPError: ("the request failed", "try again later"),
-    vendor.StreamConsumedError: ("the answer was read twice", "please report this as a bug"),
-    vendor.UnrewindableBodyError: ("the request could not be repeated", "please report this as a bug"),
-    vendor.InvalidJSONError: ("the answer is not JSON", "check that endpoint_url is a lakeFS server"),
-    vendor.JSONDecodeError: ("the answer is not JSON", "check that endpoint_url is a lakeFS server"),
+    vendor.RetryError: ("it kept failing", "Try again later."),
+    vendor.HTTPError: ("the request failed", "Try again later."),
+    vendor.StreamConsumedError: ("the response was read twice", "Please report this as a bug."),
+    vendor.UnrewindableBodyError: ("the request could not be repeated", "Please report this as a bug."),
+    vendor.InvalidJSONError: ("the response is not JSON", "Check that endpoint_url is a lakeFS server."),
+    vendor.JSONDecodeError: ("the response is not JSON", "Check that endpoint_url is a lakeFS server."),
     vendor.RequestException: ("the request failed", _UNREACHABLE),
 }
 """Every error class of requests; ``tests`` fail when the library has one that is not here."""
@@ -117,9 +123,9 @@ def unreachable(error: Exception, where: str, operation: str) -> ServerError:
     """A request that got no answer. The library's text is left out: it may hold a signed URL."""
     if isinstance(error, BeyondLimit):
         return ServerUnreachable(
-            f"cannot {operation}: its answer is not taken: {error}",
+            f"cannot {operation}: the response was refused: {error}",
             where=where,
-            hint="check that endpoint_url is a lakeFS server; docs/limits.md has the limits",
+            hint="Check that endpoint_url is a lakeFS server. docs/limits.md lists the limits.",
             detail="ReadTimeout",
         )
     kind = next((kind for kind in type(error).__mro__ if kind in REQUEST_ERRORS), vendor.RequestException)
@@ -134,11 +140,11 @@ def unreachable(error: Exception, where: str, operation: str) -> ServerError:
 def _connection_details(error: Exception, what: str, hint: str) -> tuple[str, str]:
     text = str(error)
     if re.search(r"NameResolutionError|getaddrinfo|Name or service not known|resolve", text):
-        return "its name does not resolve", "check the host in endpoint_url and DNS"
+        return "its name does not resolve", "Check the host in endpoint_url, and DNS."
     if "refused" in text:
-        return "the connection was refused", "check endpoint_url, and that the server runs"
+        return "the connection was refused", "Check endpoint_url, and that the server is running."
     if "timed out" in text:
-        return "no answer within the time limit", "the server is busy or hangs; try again"
+        return "no answer within the time limit", "Try again. The server may be busy."
     return what, hint
 
 
@@ -154,7 +160,7 @@ def refusal(
         return FeatureMissing(
             f"cannot {operation}: the server does not know this request",
             where=where,
-            hint="check the server's version and edition, and endpoint_url",
+            hint="Check the server's version and edition, and endpoint_url.",
         )
     if status == 404:
         return _missing(said, operation, where, repository)
@@ -169,22 +175,26 @@ _STATUSES: dict[int, tuple[type[ServerError], str, str]] = {
     401: (
         AuthenticationFailed,
         "the server does not accept the credentials",
-        "check access key and secret, and that they belong to this server",
+        "Check the access key and its secret, and that they belong to this server.",
     ),
     410: (DataGone, "the data is gone ({reason})", ""),
-    412: (PreconditionFailed, "changed meanwhile, or a hook refused ({reason})", "plan again"),
+    412: (
+        PreconditionFailed,
+        "changed meanwhile, or a hook refused ({reason})",
+        "Run `lakeplan plan` again.",
+    ),
 }
 
 
 def _unexpected(status: int, said: str, operation: str, where: str) -> UnexpectedAnswer:
     what, hint = f"status {status}" + (f", {said}" if said else ""), ""
     if status in (429, 503):
-        what, hint = f"the server is overloaded (status {status})", "try again later"
+        what, hint = f"the server is overloaded (status {status})", "Try again later."
     elif 300 <= status < 400:
         what = f"the server redirects (status {status}), which is not followed"
-        hint = "set endpoint_url to the final address; http may have to be https"
+        hint = "Set endpoint_url to the final address; http may have to be https."
     elif status >= 500:
-        hint = "see the server's log"
+        hint = "Look at the server's log."
     return UnexpectedAnswer(f"cannot {operation}: {what}", status=status, where=where, hint=hint)
 
 
@@ -208,13 +218,13 @@ def _denied(said: str, operation: str, where: str, permission: str | None) -> Se
         return ReadOnlyRepository(
             f"cannot {operation}: the repository is read-only",
             where=where,
-            hint="leave its rules to its owner",
+            hint="Remove it from the tree, or make it writable.",
         )
     needed = f"it needs {permission}" if permission else "a permission is missing"
     return PermissionDenied(
         f"cannot {operation}: {needed}",
         where=where,
-        hint="give it to the user of this access key, in a policy on the server",
+        hint="Grant it to the user of this access key, in a policy on the server.",
         detail=said,
     )
 
@@ -222,14 +232,14 @@ def _denied(said: str, operation: str, where: str, permission: str | None) -> Se
 def _missing(said: str, operation: str, where: str, repository: str | None) -> ServerError:
     if repository is not None and "repository not found" in said.lower():
         return RepositoryNotFound(
-            "the repository does not exist", where=where, hint="check its name, and which server it is on"
+            "the repository does not exist", where=where, hint="Check its name and its server."
         )
     if not said:
         return UnexpectedAnswer(
-            f"cannot {operation}: status 404 without lakeFS's explanation",
+            f"cannot {operation}: status 404 without a message from lakeFS",
             status=404,
             where=where,
-            hint="check that endpoint_url is a lakeFS server",
+            hint="Check that endpoint_url is a lakeFS server.",
         )
     return NotFound(f"cannot {operation}: {said}", where=where)
 

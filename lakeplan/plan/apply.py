@@ -130,7 +130,10 @@ def _narrowed(plan: Plan, selection: Selection) -> Plan:
         return plan
     kept = tuple(r for r in plan.repositories if selection.takes_named(r.server, r.name, r.owner))
     if not kept:
-        raise UsageError("the selection names no repository of the plan", hint="lakeplan show lists them")
+        raise UsageError(
+            "the selection matches no repository of the plan",
+            hint="Run `lakeplan show` with the plan to list its repositories.",
+        )
     return replace(plan, repositories=kept)
 
 
@@ -202,8 +205,8 @@ def check(
     if stale:
         raise StalePlan(
             "the plan is stale, nothing was written:\n  " + "\n  ".join(stale),
-            hint="plan again and have it reviewed"
-            + ("" if force else "; --force skips the ETag checks only"),
+            hint="Run `lakeplan plan` again and have it reviewed."
+            + ("" if force else " --force skips only the ETag checks."),
         )
     refuse_more(reviewed, live, limits, now=now)
     return tuple(sorted(reviewed.writes, key=lambda r: (r.shortens, r.key)))
@@ -217,8 +220,8 @@ def refuse_more(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -
 
 
 _GATE_HINT = (
-    "plan again and have it reviewed; override a gate with overrides in the tree, reviewed,"
-    " or with apply --allow GATE at a terminal"
+    "Run `lakeplan plan` again and have it reviewed. To override a gate, list it under overrides"
+    " in the tree, or use `lakeplan apply --allow GATE` at a terminal."
 )
 
 

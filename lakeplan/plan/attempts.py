@@ -207,14 +207,14 @@ class Attempt(ABC):
         return StalePlan(
             f"{self.called} {how}: {self.difference()}; somebody else wrote too, or the server changed them",
             where=self.repository.key,
-            hint="check what the server stores now, then plan again",
+            hint="Check what the server stores now, then run `lakeplan plan` again.",
         )
 
     def _uncertain(self, why: str) -> WriteUncertain:
         return WriteUncertain(
             f"{self.called} may have been written: {why}",
             where=self.repository.key,
-            hint="wait a minute, then run lakeplan plan: where it shows no change, the write took effect",
+            hint="Wait a minute, then run `lakeplan plan`. If it shows no change, the write took effect.",
         )
 
     def failed(self, error: LakeplanError) -> Applied:
@@ -240,9 +240,9 @@ class Attempt(ABC):
     def changed_since_judged(self) -> StalePlan:
         """It was there when the gates were judged, so what a write does now was not: not even by force."""
         return StalePlan(
-            f"{self.called} were as planned a moment ago, and somebody changed them since",
+            f"{self.called} were changed by somebody else just now",
             where=self.repository.key,
-            hint="apply again",
+            hint="Run `lakeplan apply` again.",
         )
 
     def _note(self, **values: Any) -> None:
@@ -293,7 +293,7 @@ class RulesAttempt(Attempt):
             raise PermissionDenied(
                 "the credentials may not change this repository's GC rules",
                 where=repository.key,
-                hint="grant retention:SetGarbageCollectionRules on it",
+                hint="Grant retention:SetGarbageCollectionRules on the repository.",
             )
         return True
 
@@ -303,7 +303,7 @@ class RulesAttempt(Attempt):
             raise StalePlan(
                 f"the rules changed since the plan (ETag {stored[:12]}, planned on {planned[:12]})",
                 where=self.repository.key,
-                hint="plan again and have it reviewed; --force skips this check",
+                hint="Run `lakeplan plan` again and have it reviewed. --force skips this check.",
             )
 
     def bodies(self) -> Mapping[str, Any]:
@@ -403,7 +403,7 @@ class SettingAttempt(Attempt):
             raise PermissionDenied(
                 f"the credentials may not change this repository's {kind.label}",
                 where=self.repository.key,
-                hint=f"grant {_PERMISSIONS[kind]} on it" if kind in _PERMISSIONS else "",
+                hint=f"Grant {_PERMISSIONS[kind]} on the repository." if kind in _PERMISSIONS else "",
             )
         return True
 
@@ -465,7 +465,7 @@ class SettingAttempt(Attempt):
             f"{self.called} on the server changed since the plan:"
             f" {what_changed(self._plan.before, self._seen.items)}",
             where=self.repository.key,
-            hint="plan again and have it reviewed; --force skips this check",
+            hint="Run `lakeplan plan` again and have it reviewed. --force skips this check.",
         )
 
     def _record_heads(self, connection: Connection, policies: Sequence[Policy]) -> None:

@@ -85,8 +85,8 @@ def find_drift(
             found.append(_of_lost_server(key, server, ports.state))
     if not found and not selection.everything:
         raise UsageError(
-            "the selection names no repository that the tree manages or that was applied",
-            hint="--target takes a name, server/name or a glob; --owner what the entries say",
+            "the selection matches no repository that the tree manages or managed before",
+            hint="Check --target (a name, server/name or a glob), --owner and --server.",
         )
     found.sort(key=lambda r: r.repository)
     notes += [r.state_note for r in found if r.state_note]

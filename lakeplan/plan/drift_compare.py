@@ -121,7 +121,7 @@ def read_last_applied(state: StateReader, repository: str) -> LastApplied | None
         raise LakeplanError(
             "the state's record of the last apply is damaged",
             where=key,
-            hint="move it away: the next apply writes it again",
+            hint="Move the record away. The next apply writes a new one.",
             detail=repr(error),
         ) from None
 

@@ -113,7 +113,7 @@ def gather(
     plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
     if repository.read_only and plan.writes:
         why = "the repository is read-only: its rules cannot be changed"
-        hint = "take it out of the tree, or make it writable on the server"
+        hint = "Take it out of the tree, or make it writable on the server."
         plan = replace(plan, failure=Failure(why, where=desired.key, hint=hint))
     return Gathered(desired, repository, plan)
 

@@ -149,10 +149,10 @@ def _policies(
         stored = reader.get_policies(desired.name)
     except FeatureMissing as error:
         raise FeatureMissing(
-            "the server has no branch lifecycle, and the tree says that it is the engine",
+            "the tree has branch_lifecycle.engine: server, but this server has no branch lifecycle",
             where=error.where,
-            hint="check its edition and licence; where lakeplan is to delete branches itself, set"
-            f" servers.{server.name}.branch_lifecycle.engine to lakeplan (it never does so on its own)",
+            hint="Check the server's edition and licence. To let lakeplan delete the branches, set"
+            f" servers.{server.name}.branch_lifecycle.engine to lakeplan.",
         ) from None
     wanted: tuple[Policy, ...] | None = None
     if isinstance(desired.branch_lifecycle, PoliciesDesired):
@@ -191,7 +191,8 @@ def _check_default_branch(
         raise ConfigError(
             "; ".join(found),
             where=f"{desired.key} at {policies.source}",
-            hint="narrow the pattern: a server refuses such policies, and the default branch never goes",
+            hint="Narrow the pattern. The default branch is never deleted, and a server refuses such"
+            " policies.",
         )
 
 
@@ -248,10 +249,10 @@ def _object_rules(
         stored = reader.get_object_rules(desired.name)
     except FeatureMissing as error:
         raise FeatureMissing(
-            "the server has no object lifecycle, and the tree has rules for it",
+            "the tree has object_lifecycle rules, but this server has no object lifecycle",
             where=error.where,
-            hint="it needs lakeFS Enterprise 1.101 or later with a licence; else take object_lifecycle out of"
-            " the tree",
+            hint="Use lakeFS Enterprise 1.101 or later with a licence, or remove object_lifecycle"
+            " from the tree.",
         ) from None
     wanted = (
         desired.object_lifecycle.rules if isinstance(desired.object_lifecycle, ObjectRulesDesired) else None

@@ -145,11 +145,11 @@ def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
     """A misspelt selection must not read as "no changes". Raises UsageError when one selects nothing."""
     if selection.server is not None and selection.server not in tree.servers:
         names = ", ".join(sorted(tree.servers))
-        raise UsageError(f"the tree has no server {selection.server!r}", hint=f"one of {names}")
+        raise UsageError(f"the tree has no server {selection.server!r}", hint=f"Use one of {names}.")
     if not selection.everything:
         raise UsageError(
-            "the selection names no repository of the tree",
-            hint="--target takes a name, server/name or a glob; --owner what the entries say",
+            "the selection matches no repository of the tree",
+            hint="Check --target (a name, server/name or a glob), --owner and --server.",
         )
 
 

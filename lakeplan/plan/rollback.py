@@ -60,9 +60,9 @@ def restorations(run: RunRecord, selection: Selection) -> tuple[Restoration, ...
     selected = [s for s in run.steps if selection.takes_named(*_split(s.repository), None)]
     if run.steps and not selected:
         raise UsageError(
-            "the selection names no repository of the run",
+            "the selection matches no repository of the run",
             where=run.run_id,
-            hint=f"lakeplan history show {run.run_id} names them",
+            hint=f"Run `lakeplan history show {run.run_id}` to list its repositories.",
         )
     found = []
     for s in selected:
@@ -86,9 +86,9 @@ def disagreements(
     for restoration in wanted:
         if restoration.server not in tree.servers:
             raise StalePlan(
-                f"the tree names no server {restoration.server!r} any more",
+                f"the tree no longer has the server {restoration.server!r}",
                 where=restoration.repository,
-                hint="leave the repository out with --target, or name the server again",
+                hint="Exclude the repository with --target, or add the server to the tree again.",
             )
         resolved = tree.resolve(restoration.server, [restoration.name])
         desired = next((d for d in resolved if d.name == restoration.name), None)
@@ -139,7 +139,7 @@ def checked(plan: Plan, wanted: Iterable[Restoration], run_id: str) -> Plan:
                 raise StalePlan(
                     f"the plan does not restore {called} from before run {run_id}",
                     where=restoration.repository,
-                    hint="something changed meanwhile: try again",
+                    hint="Something changed meanwhile. Run the command again.",
                 )
             if again:
                 warnings.append(

@@ -110,7 +110,7 @@ class CommitGraph:
         except KeyError:
             raise LakeplanError(
                 f"there is no commit {commit_id} in this history",
-                hint="give the full id of a commit of this repository",
+                hint="Give the full id of a commit of this repository.",
             ) from None
 
     def without_branches(self, branch_ids: Collection[str]) -> CommitGraph:
@@ -178,7 +178,7 @@ def _numbers(values: Iterable[int] = ()) -> array[int]:
     return array("i", values)
 
 
-_READ_AGAIN = "read the repository's refs again; if it stays so, its metadata is damaged"
+_READ_AGAIN = "Read the repository's refs again. If the error remains, its metadata is damaged."
 
 
 def _main_parents(commits: list[Commit], index: dict[str, int]) -> array[int]:
@@ -217,7 +217,7 @@ def _heads(branches: list[Branch], index: dict[str, int]) -> array[int]:
         if head is None:
             raise LakeplanError(
                 f"branch {branch.id}: its HEAD {branch.commit_id} is missing",
-                hint="fetch the commits that missing_heads names, or read the refs again",
+                hint="Read the commits that missing_heads returns, or read the refs again.",
             )
         heads.append(head)
     return heads

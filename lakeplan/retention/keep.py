@@ -226,7 +226,8 @@ def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
     on a branch, a tag or a commit that keeps nothing for certain."""
     if not graph.branches:
         raise LakeplanError(
-            "the repository has no branches: nothing would be kept", hint="read its refs again; do not sweep"
+            "the repository has no branches, so nothing would be kept",
+            hint="Read its refs again. Do not sweep it.",
         )
     earlier = rules.as_of - timedelta(seconds=rules.margin_seconds)
     masks = [0] * len(graph)
@@ -270,7 +271,7 @@ def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[i
             raise LakeplanError(
                 f"the hold on {record.kind} {record.name!r} kept commit {record.commit_id}, which the"
                 " repository lacks now",
-                hint="find out where it is; when its data may be deleted, remove the hold from the tree",
+                hint="Find out where it is. If its data may be deleted, remove the hold from the tree.",
             )
         if record.kind != "prefix":
             (branches if record.kind == "branch" else found).add(record.commit_id)
@@ -280,7 +281,7 @@ def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[i
 
 def _instead_of(recorded: set[str]) -> str:
     if not recorded:
-        return "correct the hold in the tree, or remove it"
+        return "Correct the hold in the tree, or remove it."
     ids = ", ".join(sorted(recorded)[:3])
     return f"hold what it kept by its commit instead ({ids}), or remove the hold from the tree"
 

@@ -35,7 +35,7 @@ _REACH_DAYS = 2
 def to_us(moment: datetime) -> int:
     """UTC microseconds of an aware datetime. Raises UsageError for a naive one: its zone would be a guess."""
     if moment.utcoffset() is None:
-        raise UsageError(f"the time {moment.isoformat()} has no time zone", hint="add Z or an offset to it")
+        raise UsageError(f"the time {moment.isoformat()} has no time zone", hint="Add Z or an offset.")
     return (moment - _EPOCH) // _MICROSECOND
 
 

@@ -83,9 +83,9 @@ class HeldTree(_Wrapped):
         }
         if outside:
             raise ConfigError(
-                f"the tree has retention outside the bounds at {self.name}",
+                f"the tree has retention periods outside the bounds at {self.name}",
                 problems=tuple(outside),
-                hint="widen bounds in a pull request of its own first: a change does not widen its own",
+                hint="Widen the bounds in a separate pull request first.",
             )
         before = self.before(server, {desired.name for desired in found})
         return [

@@ -83,7 +83,7 @@ class Openers:
             hint = " or ".join(f"--allow {key}={gate}" for key in near)
             raise UsageError(
                 f"--allow {flag}: {named} is not among the repositories of this run",
-                hint=f"did you mean {hint}?"
+                hint=f"Did you mean {hint}?"
                 if near
                 else "Name a repository of this run, or leave the flag out.",
             )

@@ -127,7 +127,7 @@ def find_run(state: StateReader, name: str) -> RunRecord:
     )
     if len(found) != 1:
         what = f"no run {name!r} is recorded" if not found else f"{name!r} begins {len(found)} run ids"
-        raise UsageError(what, hint="lakeplan history lists the runs")
+        raise UsageError(what, hint="Run `lakeplan history` to list the runs.")
     return _read(state, found[0])
 
 
@@ -140,7 +140,9 @@ def find_change(state: StateReader, name: str) -> RunRecord:
         run = _read(state, run_id)
         if any(step.replaced or any(s.replaced for s in step.settings) for step in run.steps):
             return run
-    raise UsageError("no run that replaced anything is recorded", hint="List the runs: lakeplan history.")
+    raise UsageError(
+        "no run that replaced anything is recorded", hint="Run `lakeplan history` to list the runs."
+    )
 
 
 def began_at(run_id: str) -> datetime | None:
@@ -165,8 +167,8 @@ def _read(state: StateReader, run_id: str) -> RunRecord:
     key = f"{_PREFIX}{run_id}.json"
     found = state.read(key)
     if found is None:
-        raise LakeplanError("the run's record is gone", where=key)
-    what, hint = "the record of this run", "inspect the repositories to see what it changed"
+        raise LakeplanError("the record of the run no longer exists", where=key)
+    what, hint = "the record of this run", "Inspect the repositories to see what it changed."
     record = records.read_record(found.data, RUN, what=what, where=key, hint=hint)
     try:
         return _parse(run_id, record)

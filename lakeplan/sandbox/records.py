@@ -60,7 +60,7 @@ class Store:
             raise UsageError(
                 f"cannot use the sandbox's state: {error}",
                 where=str(path),
-                hint="another sandbox may be running there, or the file is damaged: choose another folder",
+                hint="Choose another folder. Another sandbox may be running there, or the file is damaged.",
             ) from error
 
     @contextmanager

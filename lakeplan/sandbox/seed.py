@@ -60,7 +60,7 @@ class SeedClient:
             raise ServerUnreachable(
                 "the server does not answer",
                 where=where,
-                hint="is the server running there? `lakeplan sandbox up` starts one",
+                hint="Check that the server is running. `lakeplan sandbox up` starts one.",
                 detail=str(error),
             ) from error
         if answer.status_code >= 300:
@@ -82,7 +82,7 @@ class SeedClient:
             return AuthenticationFailed(
                 f"the server refuses the credentials: {message}",
                 where=where,
-                hint="--access-key and --secret-key, or LAKEPLAN_ACCESS_KEY and LAKEPLAN_SECRET_KEY",
+                hint="Check --access-key and --secret-key, or LAKEPLAN_ACCESS_KEY and LAKEPLAN_SECRET_KEY.",
             )
         if answer.status_code == 404:
             return NotFound(f"{method} {path}: {message}", where=where)
@@ -121,9 +121,9 @@ def run_seed(
     existing = [r.name for r in seed.repositories if client.exists(r.name)]
     if existing and not skip_existing:
         raise UsageError(
-            f"already there: {', '.join(existing)}",
+            f"these repositories already exist: {', '.join(existing)}",
             where=client.endpoint_url,
-            hint="--skip-existing leaves them as they are and makes the others",
+            hint="Add --skip-existing to create only the others.",
         )
     made = []
     for repository in seed.repositories:

@@ -74,9 +74,9 @@ def load(text: str, file: str) -> yaml.Node:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):
                 raise ConfigError(
-                    f"{_position(event.start_mark)}aliases are not taken here",
+                    f"{_position(event.start_mark)}aliases are not supported",
                     where=file,
-                    hint="write the value out",
+                    hint="Write the value out.",
                 )
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -85,7 +85,7 @@ def load(text: str, file: str) -> yaml.Node:
     except yaml.YAMLError as error:
         raise ConfigError("is no YAML", where=file, detail=str(error)) from error
     if root is None:
-        raise ConfigError("the seed file is empty", where=file, hint="it needs `repositories:`")
+        raise ConfigError("the seed file is empty", where=file, hint="Start the file with `repositories:`")
     return root
 
 

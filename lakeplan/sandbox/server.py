@@ -306,6 +306,6 @@ def start_sandbox(
     except OSError as error:
         sandbox.service.store.close()
         raise UsageError(
-            f"cannot listen on port {port}: {error.strerror}", hint="--port 0 picks a free one"
+            f"cannot listen on port {port}: {error.strerror}", hint="Use --port 0 for a free port."
         ) from error
     return SandboxHandle(sandbox, server)

@@ -43,9 +43,9 @@ def write_archive(target: Path, *, schemas: Path | None = None) -> tuple[str, ..
     """
     if not is_folder():
         raise LakeplanError(
-            "lakeplan runs from an archive and cannot make another",
+            "lakeplan runs from an archive and cannot write another one",
             where=str(_ROOT),
-            hint="use that archive, or run the command where lakeplan is installed",
+            hint="Use that archive, or run the command where lakeplan is installed.",
         )
     needed = needed_packages()
     extra = {REQUIREMENTS: "".join(f"{line}\n" for line in needed).encode()}
@@ -80,8 +80,8 @@ def needed_packages() -> tuple[str, ...]:
         return tuple(f"{name}=={metadata.version(name)}" for name in names)
     except metadata.PackageNotFoundError as error:
         raise LakeplanError(
-            f"{error.name} is not installed here, so its version is not known",
-            hint="run the command where lakeplan was installed with pip",
+            f"{error.name} is not installed, so its version is unknown",
+            hint="Run the command where lakeplan was installed with pip.",
         ) from error
 
 

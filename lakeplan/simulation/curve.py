@@ -122,7 +122,7 @@ def _points(request: CurveRequest, varied: Sequence[Varied]) -> tuple[ServerPoin
         raise UsageError(
             f"{len(varied)} curves with {len(request.points) + 1} points each are more than one pass can ask "
             f"of the server's rule ({MAX_VERDICT_BITS - 1} in all)",
-            hint="give fewer --at, or fewer --branch",
+            hint="Use fewer --at or fewer --branch options.",
         )
     points: list[ServerPoint] = []
     for curve, one in enumerate(varied):

@@ -222,7 +222,7 @@ class ForeignReader:
     def _wrong(self, where: str) -> LakeplanError:
         place = self._cache.where if self._cache else ""
         return SimulationFailed(
-            "what the cache says of full addresses in another repository is not what is there",
+            "the cached full addresses of another repository differ from the stored ones",
             where=where,
             hint=f"Remove {place}, find out who wrote there, and mark again.",
         )

@@ -64,18 +64,18 @@ def read_refs_dump(namespace: NamespaceReader) -> tuple[RefsDumpIds, Refs]:
         manifest = namespace.read(REFS_MANIFEST_KEY)
     except StorageNotFound as error:
         raise StorageNotFound(
-            "the namespace holds no refs dump",
+            "the namespace has no refs dump",
             where=where,
-            hint="check the URL, or have the server write one: lakectl refs-dump lakefs://REPOSITORY",
+            hint="Check the URL, or run `lakectl refs-dump lakefs://REPOSITORY` to write one.",
         ) from error
     ids = read_manifest(manifest, name=where)
     try:
         refs = read_refs(ids, NamespaceMetadata(namespace).read_metadata)
     except StorageNotFound as error:
         raise FormatError(
-            "the refs dump is not complete: a file that its manifest needs is missing",
+            "the refs dump is incomplete: a file of its manifest is missing",
             where=error.where,
-            hint="dump the refs again, or copy the whole namespace",
+            hint="Run `lakectl refs-dump` again, or copy the whole namespace.",
         ) from error
     missing = missing_heads(refs)
     if missing:
@@ -84,7 +84,7 @@ def read_refs_dump(namespace: NamespaceReader) -> tuple[RefsDumpIds, Refs]:
         raise LakeplanError(
             f"the refs dump lacks the HEAD of {len(lost)} of its branches: {named}",
             where=where,
-            hint="commits were made while it was written: dump the refs again",
+            hint="Commits were made while it was written. Run `lakectl refs-dump` again.",
         )
     return ids, refs
 
@@ -117,7 +117,7 @@ def iso(us: int) -> str:
 
 _KEYS = {"default_retention_days", "branches"}
 _BRANCH_KEYS = {"branch_id", "retention_days"}
-_EXAMPLE = 'such as {"default_retention_days": 21, "branches": [{"branch_id": "main", "retention_days": 28}]}'
+_EXAMPLE = 'Write {"default_retention_days": 21, "branches": [{"branch_id": "main", "retention_days": 28}]}'
 
 
 def read_rules(data: bytes, *, name: str) -> GcRules:
@@ -130,7 +130,7 @@ def read_rules(data: bytes, *, name: str) -> GcRules:
     rules = _parse(data, name)
     if rules is None or rules == {}:
         raise ConfigError(
-            "the file holds no rules: without rules a collector marks every committed object",
+            "the file contains no rules, and without rules a collector deletes every committed object",
             where=name,
             hint=_EXAMPLE,
         )

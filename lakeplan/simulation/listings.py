@@ -192,7 +192,7 @@ def find_run(namespace: NamespaceReader, *, as_of_us: int, max_age_seconds: int)
         raise LakeplanError(
             f"the newest run of uncommitted addresses, {run_id}, is {timedelta(microseconds=age)} old",
             where=f"{namespace.url}/{GC_UNCOMMITTED_PREFIX}{run_id}",
-            hint="what was staged since is not in it: make a new one, or raise --max-uncommitted-age",
+            hint="Later uncommitted changes are not in it. Make a new one, or raise --max-uncommitted-age.",
         )
     return StagedRun(run_id, created_us, tuple(files_of_run(keys, run_id)))
 
@@ -287,9 +287,11 @@ def parse_inventory_url(url: str) -> tuple[str, str]:
     try:
         found = parse_bucket_url(url)
     except BadUrl as error:
-        raise UsageError(f"{shown_url(url)}: {error}", hint=f"s3://bucket/…/{MANIFEST}") from None
+        raise UsageError(f"{shown_url(url)}: {error}", hint=f"Use s3://bucket/…/{MANIFEST}.") from None
     if found.prefix.rpartition("/")[2] != MANIFEST:
-        raise UsageError(f"{shown_url(url)} does not name a {MANIFEST}", hint=f"s3://bucket/…/{MANIFEST}")
+        raise UsageError(
+            f"{shown_url(url)} does not name a {MANIFEST}", hint=(f"Use s3://bucket/…/{MANIFEST}.")
+        )
     return found.bucket, found.prefix
 
 
@@ -333,7 +335,7 @@ def open_inventory(
             raise StorageError(
                 f"{file.key} is larger than {limits.size_text(limits.OBJECT_BYTES)}",
                 where=url,
-                hint="docs/limits.md has the limits",
+                hint="See docs/limits.md for the limits.",
             )
     found.check_covers()
     return found
@@ -361,6 +363,6 @@ def _place_of(namespace_url: str) -> tuple[str, str]:
     except BadUrl:
         raise UsageError(
             f"an S3 inventory is of a bucket, and the namespace is {shown_url(namespace_url)}",
-            hint="Leave the inventory out: what is stored is listed then.",
+            hint="Remove --inventory. Stored objects are then listed.",
         ) from None
     return found.bucket, f"{found.prefix}/" if found.prefix else ""

@@ -191,7 +191,11 @@ class StepMarker:
         """See the port. Raises StorageError."""
         items = listing_items(store)
         if items is None:
-            raise StorageDenied("the namespace cannot be listed", where=store.url, hint="allow listing")
+            raise StorageDenied(
+                "the namespace cannot be listed",
+                where=store.url,
+                hint="Allow these credentials to list the namespace.",
+            )
         source = Source(store.url, _NoMetadata(), Addresses(()), store, to_us(older_than))
         with self._progress.task("listing the namespace", None), self._open(0) as (runner, _):
             step = Step(partial(list_into_parts, source=source, prefix=prefix), 0)

@@ -78,19 +78,23 @@ def check_target(target: Path, *, overwrite: bool) -> None:
     if not os.path.lexists(target):
         return
     if target.is_symlink() or not target.is_dir():
-        raise UsageError("is not a folder", where=str(target), hint="name another --output")
+        raise UsageError("this is not a folder", where=str(target), hint="Use another folder for --output.")
     found = {entry.name for entry in target.iterdir()}
     if not found:
         return
     if not overwrite:
-        raise UsageError("is not empty", where=str(target), hint="name another --output, or give --overwrite")
+        raise UsageError(
+            "this folder is not empty",
+            where=str(target),
+            hint="Use another folder for --output, or add --overwrite.",
+        )
     foreign = sorted(found - _OURS)
     if foreign or SUMMARY not in found:
         what = f"holds {foreign[0]}" if foreign else f"has no {SUMMARY}"
         raise UsageError(
             f"{what}, so it is not the result of an earlier run and is not overwritten",
             where=str(target),
-            hint="name another --output",
+            hint="Use another folder for --output.",
         )
 
 
@@ -130,7 +134,9 @@ def writing(target: Path) -> Iterator[None]:
 
 def _cannot_write(target: Path, error: OSError) -> LakeplanError:
     return LakeplanError(
-        f"cannot write: {error.strerror or error}", where=str(target), hint="check the folder and its space"
+        f"cannot write: {error.strerror or error}",
+        where=str(target),
+        hint="Check the folder and its free space.",
     )
 
 

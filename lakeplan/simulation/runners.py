@@ -61,7 +61,7 @@ def choose(asked: str, entries: int | None, *, master: str | None) -> Choice:
     """The same for the same input, on every machine. ``entries``: None for what reads none, such as
     deletions. Raises UsageError for a master without Spark."""
     if asked == LOCAL and master is not None:
-        raise UsageError("--runner local has no --master", hint="Leave one of them out.")
+        raise UsageError("--runner local cannot be combined with --master", hint="Remove one of them.")
     if asked in (LOCAL, SPARK):
         return Choice(asked, "asked for")
     if master is not None:
@@ -87,7 +87,7 @@ class Runners:
 
     def __post_init__(self) -> None:
         if self.asked is not None and self.asked not in NAMES:
-            raise UsageError(f"{self.asked} is no runner", hint=f"One of {', '.join(NAMES)}.")
+            raise UsageError(f"unknown runner {self.asked}", hint=f"Use one of {', '.join(NAMES)}.")
 
     @property
     def is_local(self) -> bool:

@@ -52,7 +52,7 @@ def spark_of_pyspark() -> Path:
     found = next((folder for folder in candidates if _is_spark(folder)), None)
     if found is None:
         raise SimulationFailed(
-            "pyspark has no Spark beside it",
+            "pyspark is installed without Spark",
             hint=f"Name the folder of Spark {_minor(pyspark.__version__)} with --spark-home.",
         )
     return found
@@ -184,7 +184,8 @@ def explained() -> Iterator[None]:
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise SimulationFailed(
             f"the Spark job stopped: {_first_line(error)}",
-            hint="--log-level debug shows all that Spark said; --spark-conf and --master change how it runs",
+            hint="Run with --log-level debug to see Spark's output. --spark-conf and --master change"
+            " how it runs.",
             detail=str(error),
         ) from error
 
@@ -346,7 +347,7 @@ def _not_started(error: Exception, noise: IO[bytes]) -> SimulationFailed:
     said = noise.read().decode(errors="replace")[-4000:]
     return SimulationFailed(
         f"Spark did not start: {_first_line(error)}",
-        hint="check --master and --spark-conf; --log-level debug shows what Spark said",
+        hint="Check --master and --spark-conf. Run with --log-level debug to see Spark's output.",
         detail=f"{error}\n{said}",
     )
 

@@ -82,7 +82,7 @@ def write_archive(target: Path) -> None:
         simulate(request, MemoryNamespace(), runners, Silent())
         _end_java()
         if not draft.is_file():
-            raise SimulationFailed("Java wrote no archive", hint="nothing is lost: sessions start as before")
+            raise SimulationFailed("Java wrote no archive", hint="Nothing is lost. Sessions start as before.")
         draft.replace(target)
 
 
@@ -97,7 +97,9 @@ def _end_java() -> None:
         gateway.proc.wait(EXIT_SECONDS)
     except TimeoutExpired as error:
         gateway.proc.kill()
-        raise SimulationFailed("Java did not end", hint="try again on a quieter machine") from error
+        raise SimulationFailed(
+            "Java did not finish", hint="Try again when the machine is less busy."
+        ) from error
 
 
 def main() -> int:

@@ -49,7 +49,7 @@ APPLIED = records.record(
 )
 _APPLIED_TEXT = {
     "what": "the state's record of the last apply",
-    "hint": "restore it, or move it away: the next apply writes a new one",
+    "hint": "Restore it from a backup, or move it away. The next apply writes a new one.",
 }
 
 
@@ -165,10 +165,10 @@ class Lease:
             held, until = _held(current.data, self.repository, key)
             if not self.is_gone(held.get("holder", {})) and not self._is_over(until):
                 raise LeaseHeld(
-                    f"another run writes this repository until {held['until']}"
+                    f"another run has the lease of this repository until {held['until']}"
                     f" ({_who(held.get('holder', {}))})",
                     where=self.repository,
-                    hint="wait for it, then apply again",
+                    hint="Wait for it, then run the command again.",
                 )
         until = self.now() + timedelta(seconds=self.seconds)
         record = {"holder": dict(self.holder), "until": utc_text(until)}
@@ -178,9 +178,9 @@ class Lease:
             )
         except WriteConflict:
             raise LeaseHeld(
-                "another run took this repository's lease just now",
+                "another run just took the lease of this repository",
                 where=self.repository,
-                hint="wait for it, then apply again",
+                hint="Wait for it, then run the command again.",
             ) from None
         return self
 
@@ -200,7 +200,7 @@ class Lease:
             raise LeaseHeld(
                 "this run's lease expired and another run took it over",
                 where=self.repository,
-                hint="see what the other run does, then run again",
+                hint="Check what the other run does, then run the command again.",
             ) from None
 
     def __exit__(self, *_: object) -> None:
@@ -249,7 +249,7 @@ def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datet
         raise LeaseHeld(
             f"{error.message} (state record {key})",
             where=repository,
-            hint="delete that record when no other run is writing, then apply again",
+            hint="Make sure that no other run is writing, delete that record, then run the command again.",
         ) from None
     until = records.moment_in(held["until"])
     return held, until

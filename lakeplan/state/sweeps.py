@@ -128,7 +128,10 @@ _ENDS = records.record({"repository": records.text, "marks": records.map_of(_SWE
 
 def _entries(data: bytes, repository: str) -> dict[str, Any]:
     """Raises FormatError for a damaged record, or another repository's."""
-    what, hint = "the state's record of sweeps", "restore it, or move it away: the next run writes a new one"
+    what, hint = (
+        "the state's record of sweeps",
+        "Restore it from a backup, or move it away. The next run writes a new one.",
+    )
     where = _key(repository)
     record = records.read_record(data, _ENDS, what=what, where=where, hint=hint)
     records.of_repository(record, repository, what=what, where=where, hint=hint)

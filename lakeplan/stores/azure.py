@@ -70,7 +70,7 @@ class AzureStore(AzureReader):
             translated = translate_azure_error(error, self._where(key))
             if is_missing_object(translated):
                 raise StorageError(
-                    "the answer does not tell whether the blob is there", where=self._where(key)
+                    "the response does not say whether the blob exists", where=self._where(key)
                 ) from None
             raise translated from None
         return False

@@ -185,7 +185,7 @@ def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:
             raise StorageDenied(
                 "a SAS is sent only to the account that it is for: AZURE_STORAGE_ACCOUNT is not set",
                 where=location.url,
-                hint="set AZURE_STORAGE_ACCOUNT where AZURE_STORAGE_SAS_TOKEN is set",
+                hint="Set AZURE_STORAGE_ACCOUNT where AZURE_STORAGE_SAS_TOKEN is set.",
             )
         return _sas(location, sas)
     return _default_chain(location)
@@ -236,7 +236,9 @@ def _default_chain(location: AzureLocation) -> Any:
 
 
 def _other(location: AzureLocation, message: str) -> StorageError:
-    return StorageDenied(message, where=location.url, hint="nothing was sent; check the environment")
+    return StorageDenied(
+        message, where=location.url, hint="Check the environment variables. Nothing was sent."
+    )
 
 
 def quiet_vendor_logs() -> None:

@@ -13,7 +13,7 @@ from lakeplan.values.urls import shown_url
 
 T = TypeVar("T")
 _PIECE = limits.MIB
-HINT = "check the address of the store; docs/limits.md has the limits"
+HINT = "Check the address of the store. docs/limits.md lists the limits."
 
 
 class BoundedRaw:
@@ -135,7 +135,7 @@ def in_time(call: Callable[[], T], where: str, seconds: float | None = None) -> 
     try:
         return within(limits.ANSWER_SECONDS if seconds is None else seconds, call)
     except TooSlow as error:
-        raise StorageError(f"an answer is not taken: {error}", where=where, hint=HINT) from None
+        raise StorageError(f"a response was refused: {error}", where=where, hint=HINT) from None
 
 
 def too_large(where: str) -> StorageError:
@@ -159,7 +159,7 @@ def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: st
         if first is not None:
             shown += 1
             if first == known:
-                raise StorageError("the listing goes round in a circle", where=where, hint=HINT)
+                raise StorageError("the listing repeats itself", where=where, hint=HINT)
             if shown & (shown - 1) == 0:
                 known = first
         late = time.monotonic() - started > limits.STORE_LISTING_SECONDS
@@ -176,5 +176,5 @@ def whole_listing(pages: Iterable[Any], where: str) -> Iterator[Any]:
         yield page
     if page.get("IsTruncated"):
         raise StorageError(
-            "a page of a listing is not the last, and says not what follows", where=where, hint=HINT
+            "a page of a listing does not say where the next page begins", where=where, hint=HINT
         )

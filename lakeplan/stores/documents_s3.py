@@ -83,5 +83,6 @@ class S3State(S3Place):
         raise StorageError(
             f"this store ignores {name}, so two writers could lose each other's records",
             where=self._url,
-            hint="keep the state in AWS S3, a store that has conditional writes, Azure blob or a folder",
+            hint="Keep the state in AWS S3, another store with conditional writes, Azure Blob Storage"
+            " or a folder.",
         )

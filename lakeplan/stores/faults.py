@@ -21,33 +21,35 @@ class Meaning:
 class Kind(Enum):
     """What a vendor's error means to a person."""
 
-    MISSING = Meaning(StorageNotFound, "there is no such object")
-    NO_CONTAINER = Meaning(StorageNotFound, "there is no such bucket or container", "check the URL")
+    MISSING = Meaning(StorageNotFound, "the object does not exist")
+    NO_CONTAINER = Meaning(StorageNotFound, "the bucket or container does not exist", "Check the URL.")
     DENIED = Meaning(
-        StorageDenied, "the storage refused access", "check the credentials and what they may read or write"
+        StorageDenied, "the storage refused access", "Check the credentials and their permissions."
     )
     NO_CREDENTIALS = Meaning(
         StorageDenied,
-        "no usable credentials for the storage",
-        "set them as the vendor's tools expect them (environment, profile or role)",
+        "no usable credentials were found for the storage",
+        "Set them as the vendor's tools expect them (environment, profile or role).",
     )
     CONFLICT = Meaning(
-        WriteConflict, "another writer was first", "nothing was written; run the command again"
+        WriteConflict, "another writer changed it first", "Run the command again. Nothing was written."
     )
     # A repeated request may get through these three. What the store did of the one before is not known.
     UNREACHABLE = Meaning(
-        StoreBusy, "the storage cannot be reached", "check the endpoint, the network and proxy settings"
+        StoreBusy, "the storage cannot be reached", "Check the endpoint, the network and proxy settings."
     )
-    TLS = Meaning(StorageError, "the storage's TLS certificate was not accepted", "check the CA bundle")
-    BROKEN = Meaning(StoreBusy, "the answer of the storage was cut short or damaged", "try again")
-    BUSY = Meaning(StoreBusy, "the storage is overloaded or failing", "try again later")
-    REGION = Meaning(StorageError, "the bucket is in another region", "set the region")
-    ARCHIVED = Meaning(StorageError, "the object is archived and cannot be read", "restore it first")
+    TLS = Meaning(StorageError, "the storage's TLS certificate was not accepted", "Check the CA bundle.")
+    BROKEN = Meaning(
+        StoreBusy, "the response of the storage was incomplete or damaged", "Run the command again."
+    )
+    BUSY = Meaning(StoreBusy, "the storage is overloaded or failing", "Try again later.")
+    REGION = Meaning(StorageError, "the bucket is in another region", "Set the region.")
+    ARCHIVED = Meaning(StorageError, "the object is archived and cannot be read", "Restore it first.")
     UNSUPPORTED = Meaning(StorageError, "the storage does not support this request")
     SETTINGS = Meaning(
-        StorageError, "the storage client's settings are wrong", "check region, profile, endpoint"
+        StorageError, "the storage client's settings are wrong", "Check region, profile and endpoint."
     )
-    MISUSE = Meaning(StorageError, "the storage client refused the request", "please report this as a bug")
+    MISUSE = Meaning(StorageError, "the storage client refused the request", "Please report this as a bug.")
 
 
 OS_ERRORS = {
@@ -260,7 +262,7 @@ def check_copy(source: str, target: str, where: str) -> None:
 
 def not_equal(source: str, where: str) -> StorageError:
     return StorageError(
-        f"the copy of {source} does not equal it and was removed", where=where, hint="try again"
+        f"the copy of {source} does not equal it and was removed", where=where, hint="Run the command again."
     )
 
 

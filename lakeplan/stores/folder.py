@@ -161,7 +161,7 @@ class FolderReader(Opened):
             if folder and os.path.isdir(self._root):
                 return []
             raise StorageNotFound(
-                "there is no such folder", where=where, hint="check the path of the namespace"
+                "the folder does not exist", where=where, hint="Check the path of the namespace."
             ) from error
         except OSError as error:
             raise translate_os_error(error, where) from error
@@ -176,7 +176,7 @@ class FolderReader(Opened):
             raise translate_os_error(error, where) from error
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
-            raise StorageNotFound("there is no such object", where=where)
+            raise StorageNotFound("the object does not exist", where=where)
         with open(handle, "rb") as file:
             yield file
 
@@ -190,11 +190,13 @@ class FolderReader(Opened):
         if ".." in parts or "\0" in key:
             raise StorageError("a key cannot lead out of its namespace", where=self._where(key))
         if "" in parts or "." in parts:
-            raise StorageNotFound("there is no such object", where=self._where(key))
+            raise StorageNotFound("the object does not exist", where=self._where(key))
         path = os.path.join(self._root, *parts)
         if not self._inside(path):
             raise StorageNotFound(
-                "there is no such object", where=self._where(key), hint="a link leads out of the folder"
+                "the object does not exist",
+                where=self._where(key),
+                hint="A symbolic link leads out of the folder.",
             )
         return path
 
@@ -351,7 +353,7 @@ class FolderStore(FolderReader):
                 os.unlink(name, dir_fd=place)
             elif stat.S_ISLNK(status.st_mode):
                 if not self._inside(os.path.join(self._root, folder, name)):
-                    return Deletion(key, "a link leads out of the folder")
+                    return Deletion(key, "a symbolic link leads out of the folder")
                 if expected is not None and self._find(key, folders) != expected:
                     return Deletion(key, CHANGED, changed=True)
                 os.unlink(name, dir_fd=place)
@@ -445,7 +447,7 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def _no_root(url: str) -> StorageNotFound:
-    return StorageNotFound("there is no such folder", where=url, hint="check the path of the namespace")
+    return StorageNotFound("the folder does not exist", where=url, hint="Check the path of the namespace.")
 
 
 def _copy(source: BinaryIO, target: BinaryIO | None) -> bytes:

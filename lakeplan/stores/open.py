@@ -189,14 +189,14 @@ def _opener(url: str) -> Opener[Any]:
         raise StorageError(
             "a storage URL has a scheme, or is an absolute path",
             where=url if _WORD.fullmatch(url) else shown_url(url),
-            hint="for example file:///data/repo, s3://bucket/repo",
+            hint="Use for example file:///data/repo or s3://bucket/repo.",
         )
     kind = BY_SCHEME.get(scheme)
     if kind is None:
         raise StorageError(
             f"unknown kind of storage {scheme}://",
             where=shown_url(url),
-            hint="file://, s3:// or https://<account>.blob…",
+            hint="Use file://, s3:// or https://<account>.blob…",
         )
     if kind.refusal is not None:
         message, hint = kind.refusal

@@ -79,9 +79,10 @@ class S3Store(S3Reader):
             translated = translate_boto_error(error, self._where(key))
             if is_missing_object(translated):
                 raise StorageError(
-                    "the answer does not tell whether the object is there",
+                    "the response does not say whether the object exists",
                     where=self._where(key),
-                    hint="something between here and the store answered 404",
+                    hint="Check proxies and endpoint_url: something other than the store returned"
+                    " status 404.",
                 ) from error
             raise translated from error
         except BotoCoreError as error:

@@ -194,7 +194,7 @@ class S3Copier(S3Place):
                 raise StorageError(
                     "the store does not describe this object, so it cannot be copied",
                     where=self._where(key),
-                    hint="it is probably encrypted with a customer's own key (SSE-C)",
+                    hint="It may be encrypted with a customer-provided key (SSE-C).",
                 ) from error
             raise translate_boto_error(error, self._where(key)) from error
         except BotoCoreError as error:

@@ -143,7 +143,7 @@ def folder_of(namespace: str, root: str) -> str:
         raise StorageError(
             "the namespace leads out of the server's folder through a symbolic link",
             where=shown_url(namespace),
-            hint="check storages.*.path in the tree",
+            hint="Check storages.*.path in the tree.",
         )
     return folder
 
@@ -155,7 +155,7 @@ def _azure_account(found: WebUrl) -> str | None:
         return None
     if found.scheme != "https" or found.port is not None:
         raise StorageError(
-            "an address of Azure has the scheme https:// and no port", where=found.origin, hint=AZURE_EXAMPLE
+            "an Azure URL has the scheme https:// and no port", where=found.origin, hint=AZURE_EXAMPLE
         )
     return account
 
@@ -164,4 +164,4 @@ def _strict(parse: Callable[[str], T], url: str, example: str) -> T:
     try:
         return parse(url)
     except BadUrl as error:
-        raise StorageError(str(error), where=shown_url(url), hint=f"for example {example}") from None
+        raise StorageError(str(error), where=shown_url(url), hint=f"Use for example {example}.") from None

@@ -211,7 +211,7 @@ def check_conf(conf: Mapping[str, str], *, option: str = "--collector-conf") -> 
     for key in conf:
         bare = key.removeprefix(HADOOP)
         if bare.startswith(_OURS) or key in _OURS_OF_SPARK:
-            raise UsageError(f"{option} {key}: lakeplan sets this itself", hint="leave it out")
+            raise UsageError(f"{option} {key}: only lakeplan may set this", hint="Remove it.")
 
 
 def check_no_delete(texts: Mapping[str, str]) -> None:
@@ -220,9 +220,9 @@ def check_no_delete(texts: Mapping[str, str]) -> None:
     for where, text in texts.items():
         if NO_DELETE in text:
             raise UsageError(
-                f"{NO_DELETE} is set, and today's collector ignores it: it would delete",
+                f"{NO_DELETE} is set, but current collectors ignore it and would delete",
                 where=where,
-                hint="take it out; a dry run of the collector is lakeplan sweep mark",
+                hint="Remove it. For a dry run, use `lakeplan sweep mark`.",
             )
 
 
@@ -244,16 +244,16 @@ def storage_access(
     that it cannot use, StorageError when none can be found out."""
     if namespace.startswith("local://"):
         raise LakeplanError(
-            "the official collector reads S3 and Azure only",
+            "the official collector supports only S3 and Azure",
             where=namespace,
-            hint="use sweep.engine: builtin",
+            hint="Use sweep.engine: builtin.",
         )
     location = parse_location(namespace)
     if isinstance(location, S3Location):
         return _s3_access(location, endpoint_url, region, own_provider=own_provider)
     if isinstance(location, AzureLocation):
         return _azure_access(location, environ)
-    raise LakeplanError("the official collector reads S3 and Azure only", where=namespace)
+    raise LakeplanError("the official collector supports only S3 and Azure", where=namespace)
 
 
 def _s3_access(
@@ -273,10 +273,9 @@ def _s3_access(
         raise translate_boto_error(error, location.url) from None
     if found and token and method not in OF_THE_MACHINE:
         raise CredentialsError(
-            "the S3 credentials here are temporary (a session token), and the official collector deletes"
-            " without the token",
+            "the S3 credentials are temporary, and the official collector does not use their session token",
             where=location.url,
-            hint="give it a key without a token, or run where a role of the machine gives access",
+            hint="Use a key without a token, or run on a machine whose role has access.",
         )
     keys = (None, None) if found is None or method in OF_THE_MACHINE else found
     known = region or client.meta.region_name
@@ -303,9 +302,9 @@ def _azure_access(location: AzureLocation, environ: Mapping[str, str]) -> AzureA
     """The account key of the environment, or the service principal in azure-identity's own variables."""
     if location.account_url != f"https://{location.account}.blob.core.windows.net":
         raise LakeplanError(
-            "the official collector knows <account>.blob.core.windows.net only",
+            "the official collector supports only <account>.blob.core.windows.net",
             where=location.url,
-            hint="use sweep.engine: builtin",
+            hint="Use sweep.engine: builtin.",
         )
     if key := _account_key(location, environ):
         return AzureAccess(location.account, key)
@@ -314,10 +313,9 @@ def _azure_access(location: AzureLocation, environ: Mapping[str, str]) -> AzureA
     if tenant and client and secret:
         return AzureAccess(location.account, None, tenant, client, secret)
     raise CredentialsError(
-        "the official collector needs an account key or a service principal; a SAS or a managed identity does"
-        " not do",
+        "the official collector needs an account key or a service principal, not a SAS or a managed identity",
         where=location.url,
-        hint=f"set AZURE_STORAGE_KEY, or {', '.join(names)}",
+        hint=f"Set AZURE_STORAGE_KEY, or {', '.join(names)}.",
     )
 
 
@@ -327,6 +325,6 @@ def _account_key(location: AzureLocation, environ: Mapping[str, str]) -> str:
     named = fields.get("AccountName") or environ.get("AZURE_STORAGE_ACCOUNT", "").strip()
     if named and named != location.account:
         raise CredentialsError(
-            "the Azure credentials here are another account's", where=location.url, hint="nothing was sent"
+            "the Azure credentials belong to another account", where=location.url, hint="Nothing was sent."
         )
     return fields.get("AccountKey", "") or environ.get("AZURE_STORAGE_KEY", "").strip()

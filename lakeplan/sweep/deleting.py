@@ -325,7 +325,9 @@ class _Part:
         kinds: list[str] = table.column("class").to_pylist()
         sizes: list[int] = table.column("size_bytes").to_pylist()
         if not all(map(is_candidate_key, keys)) or not {*kinds} <= MAY_GO:
-            raise FormatError("names what a sweep may never delete", where=where, hint="mark again")
+            raise FormatError(
+                "names what a sweep may never delete", where=where, hint="Run `lakeplan sweep mark` again."
+            )
         known = "version" in table.column_names
         versions = table.column("version").to_pylist() if known else [None] * len(keys)
         return [_Row(*values) for values in sorted(zip(keys, sizes, kinds, versions, strict=True))]

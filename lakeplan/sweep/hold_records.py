@@ -172,7 +172,8 @@ def _read(site: Site, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
             raise FormatError(
                 "the record of what a hold keeps is damaged",
                 where=f"{site.store.url}/{stored.key}",
-                hint="restore it; remove it only when what the hold kept may be deleted",
+                hint="Restore the record from a backup. Remove it only if the data that the hold kept"
+                " may be deleted.",
                 detail=repr(error),
             ) from None
         record.commits[kept.commit_id] = kept

@@ -76,7 +76,9 @@ def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | N
     run_ids = tuple(dict.fromkeys(run.run_id for run in runs))
     refs = site.refs.read(site.server.name, site.reader, site.repository)
     if read_rules(site).etag != stored.etag:
-        raise StalePlan("the GC rules changed meanwhile", where=site.key, hint="run the command again")
+        raise StalePlan(
+            "the GC rules changed while the command ran", where=site.key, hint="Run the command again."
+        )
     try:
         graph = CommitGraph.from_refs(refs)
         _check_tags(graph)
@@ -93,9 +95,9 @@ def read_rules(site: Site) -> GcRules:
     stored = site.reader.get_gc_rules(site.desired.name)
     if stored is None:
         raise LakeplanError(
-            "no GC rules are set: a collection without rules may take everything",
+            "no GC rules are set, and a collection without rules may delete everything",
             where=site.key,
-            hint="write gc rules in the tree and run lakeplan apply",
+            hint="Add gc rules to the tree and run `lakeplan apply`.",
         )
     return stored
 
@@ -104,9 +106,9 @@ def _check_not_cleared(site: Site) -> None:
     """The tree may remove rules that the server still has: without rules nothing expires."""
     if site.desired.gc is Cleared.CLEAR:
         raise GateRefused(
-            "the tree removes the GC rules (gc: clear): without rules nothing expires",
+            "the tree removes the GC rules (gc: clear), and without rules nothing expires",
             where=site.key,
-            hint="run `lakeplan apply` to remove them, or write gc rules in the tree again",
+            hint="Run `lakeplan apply` to remove them, or add gc rules to the tree again.",
         )
 
 
@@ -124,7 +126,7 @@ def _files(site: Site, run: UncommittedRun) -> list[str]:
         raise LakeplanError(
             f"the server wrote uncommitted addresses to {run.location}; in this storage that folder {what}",
             where=f"{site.key}: {site.store.url}",
-            hint="check that servers.<name>.storages is the storage that the server itself uses",
+            hint="Check that servers.<name>.storages is the storage that the server uses.",
         )
     return keys
 
@@ -138,7 +140,7 @@ def _relative(site: Site, location: str) -> str:
     raise LakeplanError(
         f"the server wrote uncommitted addresses outside the repository's namespace ({location})",
         where=f"{site.key}: {site.repository.storage_namespace}",
-        hint="this repository cannot be swept",
+        hint="This repository cannot be swept.",
     )
 
 
@@ -149,9 +151,9 @@ def _check_storage(site: Site, graph: CommitGraph) -> None:
     held = next((id for id in sorted(heads) if id), None)
     if held is not None and site.store.stat(metadata_key(held)) is None:
         raise LakeplanError(
-            f"this storage does not hold metarange {held} of a branch's HEAD: it is not the server's",
+            f"metarange {held} of a branch HEAD is not in this storage, so it is not the server's storage",
             where=f"{site.key}: {site.store.url}",
-            hint="check servers.<name>.storages",
+            hint="Check servers.<name>.storages.",
         )
 
 
@@ -161,7 +163,7 @@ def _check_tags(graph: CommitGraph) -> None:
         if tag.commit_id not in graph.index:
             raise StalePlan(
                 f"tag {tag.id} names commit {tag.commit_id}, which the refs dump lacks",
-                hint="run the command again",
+                hint="Run the command again.",
             )
 
 
@@ -223,9 +225,9 @@ def all_others(site: Site, *, keep: Callable[[], None]) -> tuple[ForeignRanges, 
     if unreadable:
         name, why = next(iter(unreadable.items()))
         raise GateRefused(
-            f"repository {name} cannot be read, and may need objects of this one: {why}",
+            f"repository {name} cannot be read, and it may refer to objects of this one: {why}",
             where=site.key,
-            hint="grant the user of this tree read access (retention and List permissions)",
+            hint="Grant the user of this tree read access (retention and List permissions).",
         )
     return foreign
 
@@ -381,6 +383,6 @@ def needed_now(
         raise LakeplanError(
             f"more than {MOST_NEEDED:,} objects of the mark are needed again",
             where=f"{site.key}: mark {mark.mark_id}",
-            hint=f"run `lakeplan sweep restore {mark.mark_id} --path PATH`, part by part",
+            hint=f"Run `lakeplan sweep restore {mark.mark_id} --path PATH` for one part after another.",
         )
     return Needed(addresses, inspected_at)

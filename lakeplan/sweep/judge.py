@@ -31,7 +31,7 @@ def settings_today(site: Site, mark: Mark) -> SweepSettings:
         raise StalePlan(
             f"{refused[0].path} in the tree differs from the mark's",
             where=mark.where,
-            hint="mark again",
+            hint="Run `lakeplan sweep mark` again.",
         )
     return settings
 
@@ -62,7 +62,7 @@ def held_to_approval(site: Site, mark: Mark, approval: Approval) -> Site:
         raise GateRefused(
             "the mark was approved automatically, and sweep.automatic is false in the tree now",
             where=mark.where,
-            hint=f"have a person inspect it, then run `lakeplan sweep approve {mark.mark_id} --reason …`",
+            hint=f"Inspect the mark, then run `lakeplan sweep approve {mark.mark_id} --reason …`.",
         )
     desired = replace(
         site.desired,
@@ -98,11 +98,11 @@ def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False)
         return
     opens = " ".join(dict.fromkeys(f"--allow {gate.gate}" for gate in shut))
     raise GateRefused(
-        f"a gate refuses: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
+        f"a gate refused: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
         where=mark.where,
-        hint=f"approve it again with {opens} at a terminal, or list the gate under overrides in the tree"
+        hint=f"Approve it again with {opens} at a terminal, or list the gate under overrides in the tree."
         if again
-        else f"{opens} at a terminal, or list the gate under overrides in the tree",
+        else f"Use {opens} at a terminal, or list the gate under overrides in the tree.",
     )
 
 
@@ -136,7 +136,9 @@ def approve(
     mark = stored.mark
     openers.check_named([mark.key])
     if not reason.strip():
-        raise UsageError("an approval needs a reason", hint='--reason "quarterly clean-up, ticket 42"')
+        raise UsageError(
+            "an approval needs a reason", hint=('Add for example --reason "quarterly clean-up, ticket 42".')
+        )
     if not mark.goes.objects:
         raise UsageError("there is nothing to approve: the mark lets nothing go", where=mark.key)
     check_readable(mark)
@@ -167,5 +169,6 @@ def check_readable(mark: Mark) -> None:
             f"{len(mark.unreadable)} other repositories of the server could not be read ({named}):"
             " they may hold full addresses into this namespace",
             where=mark.where,
-            hint="let the user of this tree read them (retention and List permissions), then mark again",
+            hint="Grant the user of this tree read access to them (retention and List permissions),"
+            " then run `lakeplan sweep mark` again.",
         )

@@ -32,7 +32,7 @@ from lakeplan.values.repository import Repository
 
 AT_ONCE = 8
 FILE = "file://"
-MOVE = "neither can be swept; move one of them to a namespace of its own"
+MOVE = "Move one of them to its own namespace. Until then neither can be swept."
 
 
 class Probes:
@@ -179,7 +179,7 @@ def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:
     if len(other) > len(ours) and other[: len(ours)] == ours:
         inside = "/".join(other[len(ours) :])
         if next(iter(site.store.list_objects(f"{inside}/{METADATA_PREFIX}")), None) is not None:
-            return "has its storage namespace inside this one's, by another name of the storage"
+            return "has its storage namespace inside this one, by another name of the storage"
         return ""
     below = "/".join((*ours[len(other) :], PROBE_KEY)) if ours[: len(other)] == other else PROBE_KEY
     for key in dict.fromkeys((PROBE_KEY, below)):
@@ -262,7 +262,7 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
         raise GateRefused(
             f"{gate.gate}: {text}",
             where=f"{site.key} ({site.repository.storage_namespace})",
-            hint="make it readable; or, when it has no data there, list the gate under overrides in the tree:"
+            hint="Make it readable. If it has no data there, list the gate under overrides in the tree:"
             f" {{repository: {site.key}, gate: {gate.gate}, reason: …, expires: …}}",
         )
 
@@ -279,7 +279,9 @@ def check_site(
     ``check_neighbours``."""
     if site.repository.read_only:
         raise ReadOnlyRepository(
-            "the repository is read-only: nothing is collected", where=site.key, hint="make it writable first"
+            "the repository is read-only, so nothing can be deleted",
+            where=site.key,
+            hint="Make it writable first.",
         )
     check_neighbours(site, today, listed=listed, probes=probes)
     _check_soft_delete(site)
@@ -289,9 +291,9 @@ def check_site(
 def _check_soft_delete(site: Site) -> None:
     if site.store.facts().soft_delete:
         raise LakeplanError(
-            "soft delete is on in this storage account: deleting frees nothing until it lapses",
+            "soft delete is on in this storage account, so deleting frees no space until it expires",
             where=site.store.url,
-            hint="turn blob soft delete off for the account, then mark again",
+            hint="Turn off blob soft delete for the account, then run `lakeplan sweep mark` again.",
         )
 
 
@@ -315,13 +317,15 @@ def _check_owner(site: Site) -> None:
         named = f"repository {found['repository']} of {found['server']}"
     except (ValueError, KeyError, TypeError, StorageNotFound):
         raise LakeplanError(
-            "the record of this namespace's owner cannot be read", where=where, hint="look at it by hand"
+            "the record of this namespace's owner cannot be read",
+            where=where,
+            hint="Inspect the record by hand.",
         ) from None
     if not same:
         raise LakeplanError(
             f"this namespace belongs to {named}, not to {site.key}",
             where=where,
-            hint="if the server only moved to another address, correct the record by hand",
+            hint="If only the address of the server changed, correct the record by hand.",
         )
 
 

@@ -113,11 +113,13 @@ class OfficialSweeper:
                 f"{len(request.saved):,} marked objects must stay ({address}: {why}), and the official"
                 " collector cannot leave them out",
                 where=self._where,
-                hint="mark again",
+                hint="Run `lakeplan sweep mark` again.",
             )
         if why := self._kept_now(request):
             raise GateRefused(
-                why, where=self._where, hint="run it again when that has changed, or mark again"
+                why,
+                where=self._where,
+                hint="Run it again when that has changed, or run `lakeplan sweep mark` again.",
             )
 
     def _check_unchanged(self, request: DeleteRequest) -> None:
@@ -127,7 +129,7 @@ class OfficialSweeper:
                 f"{len(changed):,} marked objects were written again since the mark ({min(changed)}), and the"
                 " official collector would delete them all the same",
                 where=self._where,
-                hint="mark again",
+                hint="Run `lakeplan sweep mark` again.",
             )
 
     def _changed(self, request: DeleteRequest) -> dict[str, str]:
@@ -185,7 +187,7 @@ class OfficialSweeper:
             f"the collector left {len(new)} reports where one was expected"
             + (f" ({', '.join(new[:3])}): another one ran meanwhile" if new else ""),
             where=self._where,
-            hint="see that no other collector runs, then mark again",
+            hint="Make sure that no other collector runs, then run `lakeplan sweep mark` again.",
         )
 
     def _checked(self, run: UnifiedRun) -> frozenset[str]:
@@ -196,7 +198,7 @@ class OfficialSweeper:
                 f"the official collector would delete {len(foreign):,} objects that the approved mark does"
                 f" not name, such as {min(foreign)}",
                 where=self._where,
-                hint="mark again and look at the difference, or use sweep.engine: builtin",
+                hint="Run `lakeplan sweep mark` again and compare, or use sweep.engine: builtin.",
             )
         return named
 
@@ -267,13 +269,15 @@ class OfficialSweeper:
         where = f"{self._store.url}/{run.summary_key}"
         summary = read_summary(self._store.read(run.summary_key), name=where)
         if not summary.success:
-            raise FormatError("is the report of a run that failed", where=where, hint="mark again")
+            raise FormatError(
+                "is the report of a run that failed", where=where, hint="Run `lakeplan sweep mark` again."
+            )
         named = frozenset(address for data in self._files(run) for address in data)
         if len(named) != summary.objects:
             raise FormatError(
                 f"says {summary.objects:,} objects, and its files name {len(named):,}",
                 where=where,
-                hint="mark again",
+                hint="Run `lakeplan sweep mark` again.",
             )
         return named
 

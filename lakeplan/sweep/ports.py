@@ -130,9 +130,9 @@ def open_site(
     namespace = repository.storage_namespace
     if not is_swept(namespace):
         raise LakeplanError(
-            f"lakeplan does not sweep {namespace.partition('://')[0]}:// namespaces",
+            f"lakeplan cannot sweep {namespace.partition('://')[0]}:// namespaces",
             where=desired.key,
-            hint="plan works; reclaim storage with the official collector",
+            hint="Use the official collector for this repository. `lakeplan plan` works.",
         )
     store = ports.store(server, repository)
     listed, unread = other_servers(server, tree, ports) if others is None else others(server)
@@ -196,7 +196,9 @@ def select(
     if not wanted and not failed:
         if lost:  # what a glob names there is not known
             raise lost[0]
-        raise UsageError("no repository of the tree is selected", hint="check --target, --owner and --server")
+        raise UsageError(
+            "no repository of the tree is selected", hint="Check --target, --owner and --server."
+        )
     return wanted, failed
 
 
@@ -208,8 +210,8 @@ def select_one(tree: DesiredTree, repository: str, ports: SweepPorts) -> Desired
             if desired.name == name:
                 return desired
     raise UsageError(
-        f"no entry of the tree names {repository}, which the mark belongs to",
-        hint="run it in the tree that the mark was made with",
+        f"the tree has no entry for {repository}, which the mark belongs to",
+        hint="Use the tree that the mark was made with.",
     )
 
 

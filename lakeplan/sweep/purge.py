@@ -245,19 +245,19 @@ def _check_over(site: Site, mark_id: str) -> None:
     summary = read_summary(site, mark_id)
     if summary is None or not is_over(summary):
         raise LakeplanError(
-            f"the sweep of mark {mark_id} is not finished: its copies may be all there is",
+            f"the sweep of mark {mark_id} is not finished, so its copies may be the only ones",
             where=site.key,
             hint=continue_or_abort(mark_id),
         )
     if summary["came_back"] is None:
         raise LakeplanError(
-            f"the sweep of mark {mark_id} ended without knowing what is held again",
+            f"the sweep of mark {mark_id} ended before it checked which objects are needed again",
             where=site.key,
-            hint=f"run `lakeplan sweep abort {mark_id}`",
+            hint=f"Run `lakeplan sweep abort {mark_id}`.",
         )
     if summary["came_back"]:
         raise GateRefused(
-            f"{summary['came_back']:,} objects that the sweep of mark {mark_id} moved are held again",
+            f"{summary['came_back']:,} objects that the sweep of mark {mark_id} moved are needed again",
             where=site.key,
-            hint=f"run `lakeplan sweep restore {mark_id}`, then `lakeplan sweep abort {mark_id}`",
+            hint=f"Run `lakeplan sweep restore {mark_id}`, then `lakeplan sweep abort {mark_id}`.",
         )

@@ -46,7 +46,7 @@ class StoredMark:
 
 def continue_or_abort(mark_id: str) -> str:
     """The hint for a sweep that is not finished."""
-    return f"run `lakeplan sweep run {mark_id}` to continue, or `lakeplan sweep abort {mark_id}` to end it"
+    return f"Run `lakeplan sweep run {mark_id}` to continue, or `lakeplan sweep abort {mark_id}` to end it."
 
 
 def repository_of(state: StateReader, mark_id: str) -> str:
@@ -54,9 +54,10 @@ def repository_of(state: StateReader, mark_id: str) -> str:
     index = read_mark_index(state, mark_id)
     if index is None:
         raise UsageError(
-            f"the state knows no mark {mark_id}",
-            hint="run `lakeplan sweep list` to list the marks that it knows; if the state was lost, run"
-            f" `lakeplan sweep abort {mark_id}` or `lakeplan sweep restore {mark_id}`, then mark again",
+            f"the state has no mark {mark_id}",
+            hint="Run `lakeplan sweep list` to list its marks. If the state was lost, run `lakeplan"
+            f" sweep abort {mark_id}` or `lakeplan sweep restore {mark_id}`, then `lakeplan sweep"
+            " mark`.",
         )
     return index.repository
 
@@ -81,8 +82,8 @@ def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
     if found is None:
         return None
     hint = (
-        f"restore it; or move it away: `lakeplan sweep abort {mark_id}` and"
-        f" `lakeplan sweep restore {mark_id}` then go by the record in the namespace"
+        f"Restore it; or move it away: `lakeplan sweep abort {mark_id}` and `lakeplan sweep"
+        f" restore {mark_id}` then go by the record in the namespace."
     )
     record = records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
     return MarkIndex(record["repository"], record["digest"], record["marked_at"], record["by"])
@@ -96,13 +97,15 @@ def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
     mark, where = stored.mark, _where(site.store, mark_id)
     if index is None:
         raise StalePlan(
-            f"the state does not know mark {mark_id}",
+            f"the state has no mark {mark_id}",
             where=where,
-            hint=f"run `lakeplan sweep restore {mark_id}` for what is needed;"
-            f" remove {quarantine_prefix(mark_id)} by hand when nothing in it is",
+            hint=f"Run `lakeplan sweep restore {mark_id}` to restore what is needed, then remove"
+            f" {quarantine_prefix(mark_id)} by hand.",
         )
     if mark.key != site.key or mark.mark_id != mark_id:
-        raise LakeplanError(f"is a mark of {mark.key}", where=where, hint="mark the repository again")
+        raise LakeplanError(
+            f"this is a mark of {mark.key}", where=where, hint="Run `lakeplan sweep mark` again."
+        )
     return stored
 
 
@@ -114,13 +117,19 @@ def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = No
         data = store.read(mark_prefix(mark_id) + MARK_FILE)
     except StorageNotFound:
         raise StorageNotFound(
-            f"there is no finished mark {mark_id}", where=where, hint="mark the repository again"
+            f"there is no finished mark {mark_id}", where=where, hint="Run `lakeplan sweep mark` again."
         ) from None
     if digest not in (None, digest_of(data)):
-        raise StalePlan("is not the mark that was written", where=where, hint="mark the repository again")
+        raise StalePlan(
+            "the mark was changed after it was made", where=where, hint="Run `lakeplan sweep mark` again."
+        )
     mark = read_mark(data, name=where)
     if sum(part.rows for part in mark.marked.going) != mark.goes.objects:
-        raise StalePlan("names more than its figures say", where=where, hint="mark the repository again")
+        raise StalePlan(
+            "the mark lists more objects than its totals say",
+            where=where,
+            hint="Run `lakeplan sweep mark` again.",
+        )
     return StoredMark(mark, digest_of(data), recorded=digest is not None)
 
 
@@ -135,10 +144,10 @@ def load_approval(state: StateReader, stored: StoredMark) -> Approval:
     approval = read_approval(state, stored)
     if approval is None:
         raise LakeplanError(
-            "nobody approved this mark",
+            "this mark is not approved",
             where=f"{stored.mark.key}: mark {mark_id}",
-            hint=f"inspect it (`lakeplan sweep show {mark_id}`),"
-            f" then run `lakeplan sweep approve {mark_id} --reason …`",
+            hint=f"Run `lakeplan sweep show {mark_id}` to inspect it, then `lakeplan sweep approve"
+            f" {mark_id} --reason …`.",
         )
     return approval
 
@@ -154,15 +163,15 @@ def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
         approval: Approval = decode(parse_json(found.data), Approval)
     except (ValueError, TypeError, KeyError):
         raise FormatError(
-            "the record of this approval is damaged, or of another version of lakeplan",
+            "the record of this approval is damaged, or from another version of lakeplan",
             where=approval_key(mark_id),
-            hint=f"inspect the mark, then run `lakeplan sweep approve {mark_id} --reason …` again",
+            hint=f"Inspect the mark, then run `lakeplan sweep approve {mark_id} --reason …` again.",
         ) from None
     if approval.digest != stored.digest:
         raise StalePlan(
             "the mark changed since it was approved",
             where=f"{stored.mark.key}: mark {mark_id}",
-            hint="find out who wrote to the namespace; then mark again",
+            hint="Find out who wrote to the namespace, then run `lakeplan sweep mark` again.",
         )
     return approval
 
@@ -208,9 +217,13 @@ def load_seen(site: Site, mark: Mark) -> SeenAtMark:
     key = mark_prefix(mark.mark_id) + SEEN_FILE
     data = site.store.read(key)
     if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
-        raise StalePlan("is not what the mark wrote", where=f"{site.store.url}/{key}", hint="mark again")
+        raise StalePlan(
+            "is not what the mark wrote",
+            where=f"{site.store.url}/{key}",
+            hint="Run `lakeplan sweep mark` again.",
+        )
     what, where = "what the mark saw", f"{site.store.url}/{key}"
-    record = records.read_record(data, _SEEN, what=what, where=where, hint="mark again")
+    record = records.read_record(data, _SEEN, what=what, where=where, hint="Run `lakeplan sweep mark` again.")
     return SeenAtMark(
         frozenset(record["kept_metaranges"]),
         {name: frozenset(ids) for name, ids in record["foreign"].items()},
@@ -248,7 +261,7 @@ def deleted(site: Site, mark: Mark) -> Iterator[tuple[str, int]]:
 def read_summary(site: Site, mark_id: str) -> SweepDocument | None:
     """What the last run of a mark left behind; None when there is nothing. Raises FormatError."""
     key = sweep_prefix(mark_id) + SUMMARY_FILE
-    hint = f"restore it, or run `lakeplan sweep run {mark_id}` again, which writes it"
+    hint = f"Restore it, or run `lakeplan sweep run {mark_id}` again, which writes it."
     summary = _read_json(site.store, key, _SUMMARY, what="the summary of this sweep", hint=hint)
     return cast("SweepDocument | None", summary)
 
@@ -299,7 +312,10 @@ def noted_runs(store: NamespaceReader, mark_id: str) -> list[str]:
 
 
 def _official(store: NamespaceReader, prefix: str, shape: records.Shape) -> dict[str, Any] | None:
-    what, hint = "the record of the official report", "restore it, or mark again"
+    what, hint = (
+        "the record of the official report",
+        "Restore it from a backup, or run `lakeplan sweep mark` again.",
+    )
     return _read_json(store, prefix + OFFICIAL_FILE, shape, what=what, hint=hint)
 
 

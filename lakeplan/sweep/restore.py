@@ -70,14 +70,16 @@ def restore(
             raise UsageError(
                 "nothing of this mark is in quarantine" + (": its objects were deleted" if deletes else ""),
                 where=where,
-                hint="sweep.mode: quarantine keeps objects until sweep purge"
+                hint="To be able to restore objects, set sweep.mode: quarantine."
                 if deletes
-                else f"run `lakeplan sweep show {mark.mark_id}` to see what became of the mark",
+                else f"Run `lakeplan sweep show {mark.mark_id}` to see what became of the mark.",
             )
         chosen_paths = _all(copies) if wanted is None else wanted.among(copies)
         chosen = sorted(address for address, takes in chosen_paths.items() if takes)
         if not chosen:
-            raise UsageError("nothing in quarantine is chosen", where=where, hint="check --path and --commit")
+            raise UsageError(
+                "no object in quarantine matches", where=where, hint="Check --path and --commit."
+            )
         parts = mark.marked.going if wanted is None else wanted.parts
         needed, note = _needed_or_why(site, mark, parts, ports, lease.renew)
         came, there, failed = _copy_back(
@@ -201,7 +203,7 @@ def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozen
         raise LakeplanError(
             f"more than {MOST_NEEDED:,} objects at once",
             where=site.key,
-            hint="restore by --path, part by part",
+            hint="Restore one part after another with --path.",
         )
     return held
 

@@ -133,9 +133,9 @@ def check_collectable(mark: Mark) -> None:
             kept.append(f"{kind.value}: {count:,} objects {words}")
     if kept:
         raise GateRefused(
-            f"the official collector would delete what this mark keeps: {'; '.join(kept)}",
+            f"the official collector would delete objects that this mark keeps: {'; '.join(kept)}",
             where=where,
-            hint="sweep.engine: builtin keeps them",
+            hint="Use sweep.engine: builtin.",
         )
 
 
@@ -149,7 +149,7 @@ def _check_settings(settings: SweepSettings, where: str) -> None:
     else:
         return
     raise UsageError(
-        f"the official collector cannot do {problem}", where=where, hint="use sweep.engine: builtin"
+        f"the official collector does not support {problem}", where=where, hint="Use sweep.engine: builtin."
     )
 
 
@@ -183,7 +183,7 @@ class Place:
         if len(self.parts) == len(other.parts):
             return "has the same storage namespace"
         if len(self.parts) < len(other.parts):
-            return "has its storage namespace inside this one's"
+            return "has its storage namespace inside this one"
         return "has a storage namespace that contains this one's"
 
 

@@ -158,7 +158,7 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
             raise UsageError(
                 "no sweep of this mark has begun, so there is nothing to abort",
                 where=mark.where,
-                hint="a mark that is not swept needs no end: make a new one when you want it",
+                hint="A mark that was never swept does not have to be aborted.",
             )
         if left := runner.left():
             runner.close(left)
@@ -187,24 +187,30 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
     times = window(mark, site.desired.sweep.settle_seconds, lowered_at=lowered_at)
     if problem := times.problem(earliest=clocks.earliest, latest=clocks.latest):
         if clocks.latest < times.closes:
-            raise GateRefused(problem, where=where, hint="run it again then")
-        raise StalePlan(problem, where=where, hint="mark again")
+            raise GateRefused(problem, where=where, hint="Run it again then.")
+        raise StalePlan(problem, where=where, hint="Run `lakeplan sweep mark` again.")
     if mark.repository_created is None:
         raise StalePlan(
-            "an earlier release made this mark: it does not say which objects it saw",
+            "this mark was made by an earlier release and does not list the objects it saw",
             where=where,
-            hint="mark again",
+            hint="Run `lakeplan sweep mark` again.",
         )
     check_same_repository(site, mark)
     check_alone(site, mark)
     if mark.endpoint_url != site.server.endpoint_url or (
         mark.storage_namespace != site.repository.storage_namespace
     ):
-        raise StalePlan("the mark was made at another server or namespace", where=where, hint="mark again")
+        raise StalePlan(
+            "the mark was made at another server or namespace",
+            where=where,
+            hint=("Run `lakeplan sweep mark` again."),
+        )
     new = sorted(set(held_prefixes(site.desired.holds, clocks.earliest)) - set(mark.held_prefixes))
     if new:
         raise StalePlan(
-            f"the tree holds {new[0]}, which the mark did not know", where=where, hint="mark again"
+            f"the tree has a hold on {new[0]} that the mark does not have",
+            where=where,
+            hint="Run `lakeplan sweep mark` again.",
         )
 
 
@@ -213,9 +219,9 @@ def check_same_repository(site: Site, mark: Mark) -> None:
     created = site.reader.get_repository(site.desired.name).creation_date
     if mark.repository_created not in (None, created):
         raise StalePlan(
-            "the repository was deleted and made again since the mark was made",
+            "the repository was deleted and created again since the mark",
             where=mark.where,
-            hint="mark again",
+            hint="Run `lakeplan sweep mark` again.",
         )
 
 
@@ -224,9 +230,9 @@ def check_alone(site: Site, mark: Mark) -> None:
     others = sorted(set(collector_runs(site)) - set(mark.collector_runs) - _own_report(site, mark))
     if others:
         raise StalePlan(
-            f"a collector ran since the mark was made (run {others[0]})",
+            f"another collector ran since the mark was made (run {others[0]})",
             where=mark.where,
-            hint="mark again",
+            hint="Run `lakeplan sweep mark` again.",
         )
 
 
@@ -366,7 +372,9 @@ class _Runner:
         held = self._ports.marker.held_again(request, limit=MAX_SAVED)
         if len(held) > MAX_SAVED:
             raise StalePlan(
-                f"more than {MAX_SAVED:,} marked objects are held again", where=site.key, hint="mark again"
+                f"more than {MAX_SAVED:,} marked objects are held again",
+                where=site.key,
+                hint="Run `lakeplan sweep mark` again.",
             )
         settled = proven_absent(
             first_seen=mark.looked_at, now=now, settle_seconds=site.desired.sweep.settle_seconds

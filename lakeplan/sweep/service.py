@@ -149,7 +149,7 @@ def check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
             what = f": {named} is on several servers" if separator else " names no repository"
             raise UsageError(
                 f"--allow {flag}{what}, and {len(meant):,} are selected",
-                hint=f"name each one whose gate you mean to override: {flags}",
+                hint=f"Name each repository whose gate you want to override: {flags}.",
             )
 
 
@@ -405,9 +405,7 @@ def find_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site,
         raise _not_one(mark_id, search)
     desired, stored = search.found[0]
     approval = read_approval(ports.state, stored)
-    _log.warning(
-        "the state does not know mark %s: going by its record in the namespace of %s", mark_id, desired.key
-    )
+    _log.warning("the state has no mark %s: going by its record in the namespace of %s", mark_id, desired.key)
     if search.unread:
         _log.warning("not searched for the mark: %s", _named(search.unread))
     return open_site(desired, tree, ports), StoredMark(stored.mark, stored.digest, approval is not None)
@@ -455,7 +453,7 @@ def _not_of(
     if mark.repository_created is None:
         return "an earlier release made the mark: it does not say which repository it saw"
     if mark.repository_created != repository.creation_date:
-        return "the repository was deleted and made again since the mark was made"
+        return "the repository was deleted and created again since the mark"
     return ""
 
 
@@ -464,25 +462,25 @@ def _not_one(mark_id: str, search: _Search) -> LakeplanError:
     if search.found:
         keys = ", ".join(desired.key for desired, _ in search.found)
         return LakeplanError(
-            f"the state does not know mark {mark_id}, and several repositories have a record of it: {keys}",
-            hint=f"find out which of them lakeplan did not write, and remove {folder} there",
+            f"the state has no mark {mark_id}, and several repositories have a record of it: {keys}",
+            hint=f"Find out which record lakeplan did not write, and remove {folder} there.",
         )
     if search.others:
         return LakeplanError(
-            f"the state does not know mark {mark_id}, and no repository confirms the record in its namespace:"
+            f"the state has no mark {mark_id}, and no repository confirms the record in its namespace:"
             f" {_named(search.others)}",
             where=f"{folder}{MARK_FILE}",
-            hint="restore the state from a backup, or use the tree that the mark was made with",
+            hint="Restore the state from a backup, or use the tree that the mark was made with.",
         )
     if search.unread:
         return LakeplanError(
-            f"the state does not know mark {mark_id}, and no namespace that can be read has a record of it;"
+            f"the state has no mark {mark_id}, and no namespace that can be read has a record of it;"
             f" not read: {_named(search.unread)}",
-            hint="run the command again when they can be read",
+            hint="Run the command again when they can be read.",
         )
     return UsageError(
         f"neither the state nor a namespace of the tree's repositories knows mark {mark_id}",
-        hint="check the id; use the tree that the mark was made with",
+        hint="Check the id, and use the tree that the mark was made with.",
     )
 
 

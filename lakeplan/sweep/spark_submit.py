@@ -158,8 +158,8 @@ class SparkSubmit:
         found = find_program(self._options.command, self._environ)
         if found is None:
             raise UsageError(
-                f"there is no {self._options.command} to run the official collector with",
-                hint="install Spark, or name it: --spark-submit PATH",
+                f"{self._options.command}, which runs the official collector, was not found",
+                hint="Install Spark, or name the program with --spark-submit PATH.",
             )
         return found
 
@@ -169,7 +169,11 @@ class SparkSubmit:
         if is_package(client) or "://" in client:
             return client
         if not Path(client).is_file():
-            raise UsageError("there is no such jar", where=client, hint="--collector takes a jar or g:a:v")
+            raise UsageError(
+                "the jar does not exist",
+                where=client,
+                hint="Give --collector a jar, or Maven coordinates (group:artifact:version).",
+            )
         return os.path.abspath(client)
 
     def _job_environ(self) -> dict[str, str]:
@@ -254,5 +258,7 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise LakeplanError(
-            f"cannot be read: {error.strerror}", where=str(path), hint="the official collector reads it too"
+            f"cannot be read: {error.strerror}",
+            where=str(path),
+            hint="Make it readable. The official collector reads it too.",
         ) from None

@@ -164,16 +164,16 @@ def digest_of(data: bytes) -> str:
 
 def read_mark(data: bytes, *, name: str) -> Mark:
     """Raises FormatError for what is no mark, or one of another version."""
-    what, hint = "the mark", "mark the repository again"
+    what, hint = "the mark", "Run `lakeplan sweep mark` again."
     formatted = records.record({"format": records.text})
     version = records.read_record(data, formatted, what=what, where=name, hint=hint)["format"]
     if version != MARK_FORMAT:
-        raise FormatError(f"is a mark of another version ({version})", where=name, hint=hint)
+        raise FormatError(f"this mark is from another version ({version})", where=name, hint=hint)
     document = records.read_record(data, _DOCUMENT, what=what, where=name, hint=hint)
     try:
         return _mark(document)
     except (ValueError, KeyError, TypeError) as error:
-        raise FormatError("is no mark", where=name, hint=hint) from error
+        raise FormatError("this is not a mark", where=name, hint=hint) from error
 
 
 _PART_NAME = re.compile(r"(going|kept)/[A-Za-z0-9_-][A-Za-z0-9._-]*")

@@ -33,7 +33,7 @@ def load_schema(name: str) -> dict[str, Any]:
     """A schema as it stands in its file. Callers must not change it."""
     path = schema_folder() / f"{name}.v1.json"
     if name not in schema_names():
-        raise UsageError(f"there is no schema {name!r}", hint=f"one of {', '.join(schema_names())}")
+        raise UsageError(f"unknown schema {name!r}", hint=f"Use one of {', '.join(schema_names())}.")
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document
 

@@ -129,7 +129,7 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
     """
     if not (root / ROOT_FILE).is_file():
         other = root / "lakeplan.yml"
-        hint = f"rename {other.name} to {ROOT_FILE}" if other.is_file() else "Name its folder with -C DIR."
+        hint = f"Rename {other.name} to {ROOT_FILE}." if other.is_file() else "Name its folder with -C DIR."
         missing = Problem(Source(ROOT_FILE, 1, 1), TOP, "there is no such file")
         message = f"there is no {ROOT_FILE} in {root}"
         raise TreeError([missing], message=message, hint=hint, silent=True)

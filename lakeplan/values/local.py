@@ -61,7 +61,7 @@ def write_file(path: Path, data: str | bytes, *, mode: int = PRIVATE) -> None:
         raise LakeplanError(
             f"cannot write: {getattr(error, 'strerror', None) or error}",
             where=str(path),
-            hint="name a file in a folder that exists",
+            hint="Name a file in an existing folder.",
         ) from None
 
 

@@ -111,7 +111,7 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
     Raises LakeplanError (naming the file) when the file is cut, edited or of another kind, or has anything
     that lakeplan does not write: what can be computed from the rest has to be what is computed.
     """
-    hint = "make it again with: lakeplan plan --out FILE"
+    hint = "Make it again with: lakeplan plan --out FILE."
     try:
         document = parse_json(text, limit=PLAN_BYTES, pairs=_without_duplicates)
     except ValueError as error:

@@ -64,7 +64,7 @@ class StorageKind:
 
 
 AZURE_SUFFIXES = (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net")
-_IN_A_SERVER = "give the folder that holds it as file:///…"
+_IN_A_SERVER = "Give the folder that contains it as file:///…"
 
 STORAGES = (
     StorageKind(
@@ -118,7 +118,8 @@ STORAGES = (
         in_tree=False,
         refusal=(
             "Google Cloud Storage (gs://) cannot be read directly",
-            "plan reads its metadata through the lakeFS API; simulate needs file://, s3:// or Azure",
+            "Use `lakeplan plan`, which reads through the lakeFS API. `simulate` needs file://,"
+            " s3:// or Azure.",
         ),
         hosts=re.compile(r"(?:(?P<bucket>[a-z0-9._-]+)\.)?storage\.googleapis\.com", re.ASCII),
     ),

@@ -60,5 +60,5 @@ def it_stops_while_it_waits():
 
 
 def it_says_that_the_thirtieth_of_february_never_comes():
-    with pytest.raises(UsageError, match="never comes"):
+    with pytest.raises(UsageError, match="never occurs"):
         served(1, cron="0 0 30 2 *")

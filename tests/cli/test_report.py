@@ -118,7 +118,7 @@ class DescribeNamespaces:
         (tmp_path / "empty").mkdir()
         given = ["--namespace", f"file://{tmp_path}/empty"]
         assert run(["report", str(plan), "--html", str(page), *given]) == ExitCode.PARTLY_DONE
-        words = "prod/shop: no commit graph: the namespace holds no refs dump"
+        words = "prod/shop: no commit graph: the namespace has no refs dump"
         assert words in capsys.readouterr().err
         assert words in page.read_text(encoding="utf-8")
 

@@ -163,7 +163,7 @@ def test_a_file_without_rules_is_refused(
     empty = tmp_path / "empty.json"
     empty.write_text("{}")
     assert run(arguments(namespace, empty, "--commits-only")) == ExitCode.ERROR
-    assert "marks every committed object" in " ".join(capsys.readouterr().err.split())
+    assert "deletes every committed object" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_damaged_range_is_named_and_nothing_is_written(

@@ -93,7 +93,7 @@ def it_prints_a_schema(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def it_refuses_a_schema_that_does_not_ship(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema", "nope"]) == 64
-    assert "there is no schema 'nope'" in capsys.readouterr().err
+    assert "unknown schema 'nope'" in capsys.readouterr().err
 
 
 class DescribeTheResolvedView:

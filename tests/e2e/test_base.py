@@ -117,7 +117,7 @@ def it_refuses_days_outside_the_bounds_of_the_base(reviewed):
     assert result.code == 1
     assert "repositories/analytics.yaml:5:31" in result.err
     assert "1 days is outside the bounds at HEAD, 3 to 36500" in result.err
-    assert "pull request of its own" in result.err
+    assert "separate pull request" in result.err
 
 
 def it_holds_a_first_tree_to_the_defaults(world):

@@ -445,7 +445,7 @@ def it_refuses_the_old_dry_run_wherever_it_stands(
         monkeypatch.setenv(variable, str(tmp_path / "conf"))
     refused = official.run(*more)
     assert refused.code == 64
-    assert "it would delete" in " ".join(refused.err.split())
+    assert "would delete" in " ".join(refused.err.split())
     assert official.site.data() == before
     assert official.starts == []
 
@@ -511,6 +511,6 @@ def it_redacts_paths_in_what_collections_reported(make_official: Any) -> None:
     official.summary.write_text("{")
     shown = official.site.world.lakeplan(*listing)
     assert shown.code == 3, shown.err
-    assert shown.json["failed"]["prod/lake"]["message"] == "is no summary of a collection"
+    assert shown.json["failed"]["prod/lake"]["message"] == "is not the summary of a collection"
     assert official.site.folder.name not in shown.json["failed"]["prod/lake"]["where"]
     assert "_lakefs" not in shown.out

@@ -192,7 +192,7 @@ def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:
     before, mark = site.data(), site.mark()
     refused = site.world.lakeplan(("sweep", "run"), mark["mark_id"])
     assert refused.code == 1
-    assert "nobody approved" in refused.err + refused.out
+    assert "is not approved" in refused.err + refused.out
     assert site.data() == before
 
 
@@ -284,7 +284,7 @@ def it_ends_and_undoes_a_sweep_whose_state_was_lost(make_site: Any) -> None:
     jsonschema.validate(closed.json, schema, cls=jsonschema.Draft202012Validator)
     purged = site.world.lakeplan(("sweep", "purge"), "--auto-approve", "--format", "json")
     assert purged.code != 0
-    assert "the state does not know mark" in purged.json["refused"][0]["message"]
+    assert "the state has no mark" in purged.json["refused"][0]["message"]
     restored = site.world.lakeplan(("sweep", "restore"), mark_id, "--format", "json")
     assert (restored.code, restored.json["restored"]) == (0, 2), restored.err
     assert {key: (site.folder / key).read_bytes() for key in site.data()} == before
@@ -386,9 +386,9 @@ class DescribeApplyWithSweep:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("run", "no-such-mark"), 64, "knows no mark"),
-        (("approve", "no-such-mark", "--reason", "x"), 64, "knows no mark"),
-        (("approve", "../mark", "--reason", "x"), 64, "is not the id of a mark"),
+        (("run", "no-such-mark"), 64, "has no mark"),
+        (("approve", "no-such-mark", "--reason", "x"), 64, "has no mark"),
+        (("approve", "../mark", "--reason", "x"), 64, "is not a mark id"),
         (("mark", "--target", "nobody"), 64, "no repository of the tree is selected"),
         (("mark", "--never-committed", "maybe"), 64, "one of keep, collect"),
         (("mark", "--min-age", "soon"), 64, "--min-age"),

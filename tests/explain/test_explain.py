@@ -149,10 +149,10 @@ def it_understands_what_is_meant(text: str, kind: str, meant: str, ref: str | No
         ("", {}, "WHAT is empty"),
         ("abcdef", {}, "begins 2 commits"),
         ("abcdef:path", {}, "begins 2 commits"),
-        ("deadbeef", {"kind": "commit"}, "there is no commit"),
-        ("nope", {"kind": "branch"}, "there is no branch"),
-        ("a.csv", {"ref": "nope"}, "no branch, tag or commit"),
-        ("main", {"ref": "main", "kind": "branch"}, "--ref goes with a path"),
+        ("deadbeef", {"kind": "commit"}, "does not exist"),
+        ("nope", {"kind": "branch"}, "does not exist"),
+        ("a.csv", {"ref": "nope"}, "is not a branch, tag or commit"),
+        ("main", {"ref": "main", "kind": "branch"}, "--ref can only be used with a path"),
     ],
 )
 def it_refuses_what_it_cannot_understand(text: str, options: dict[str, str], message: str) -> None:

@@ -139,7 +139,7 @@ def it_draws_lanes_that_come_together(run: Run) -> None:
 @pytest.mark.parametrize(
     ("repository", "message"),
     [
-        ("nobody-names-it", "no entry of the tree names 'nobody-names-it'"),
+        ("nobody-names-it", "the tree has no entry for 'nobody-names-it'"),
         ("bare", "does not manage the GC rules of 'bare'"),
         ("team-a", "is on several servers: prod, lab"),
         ("staging/team-a", "no server 'staging'"),

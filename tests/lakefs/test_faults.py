@@ -128,28 +128,33 @@ class DescribeARequestWithoutAnAnswer:
 
     def it_counts_an_answer_beyond_a_limit_as_none(self) -> None:
         found = unreachable(BeyondLimit("larger than 1 GiB"), "server prod", "list branches")
-        assert found.message == "cannot list branches: its answer is not taken: larger than 1 GiB"
+        assert found.message == "cannot list branches: the response was refused: larger than 1 GiB"
         assert (type(found), found.where, found.detail) == (ServerUnreachable, "server prod", "ReadTimeout")
 
 
 @pytest.mark.parametrize(
     ("status", "said", "message", "hint"),
     [
-        (429, "slow down", "the server is overloaded (status 429)", "try again later"),
-        (503, "", "the server is overloaded (status 503)", "try again later"),
-        (500, "boom", "status 500, boom", "see the server's log"),
-        (502, "", "status 502", "see the server's log"),
+        (429, "slow down", "the server is overloaded (status 429)", "Try again later."),
+        (503, "", "the server is overloaded (status 503)", "Try again later."),
+        (500, "boom", "status 500, boom", "Look at the server's log."),
+        (502, "", "status 502", "Look at the server's log."),
         (423, "locked", "status 423, locked", ""),
-        (300, "", "the server redirects (status 300), which is not followed", "set endpoint_url"),
-        (399, "", "the server redirects (status 399), which is not followed", "set endpoint_url"),
+        (300, "", "the server redirects (status 300), which is not followed", "Set endpoint_url"),
+        (399, "", "the server redirects (status 399), which is not followed", "Set endpoint_url"),
         (400, "bad", "status 400, bad", ""),
-        (401, "expired", "the server does not accept the credentials", "check access key"),
+        (401, "expired", "the server does not accept the credentials", "Check the access key"),
         (410, "", "the data is gone (no reason given)", ""),
-        (412, "hook", "changed meanwhile, or a hook refused (hook)", "plan again"),
-        (403, "no", "it needs fs:ListBranches", "give it to the user"),
-        (403, "it is READ ONLY", "the repository is read-only", "leave its rules to its owner"),
+        (412, "hook", "changed meanwhile, or a hook refused (hook)", "Run `lakeplan plan` again"),
+        (403, "no", "it needs fs:ListBranches", "Grant it to the user"),
+        (
+            403,
+            "it is READ ONLY",
+            "the repository is read-only",
+            "Remove it from the tree, or make it writable.",
+        ),
         (404, "no such branch", "no such branch", ""),
-        (404, "Invalid API endpoint", "the server does not know this request", "check the server's version"),
+        (404, "Invalid API endpoint", "the server does not know this request", "Check the server's version"),
     ],
 )
 def it_says_what_a_status_means_and_what_to_do(status: int, said: str, message: str, hint: str) -> None:
@@ -192,7 +197,7 @@ def it_says_that_a_repository_is_missing_only_of_a_repository() -> None:
     assert refused(404, "Repository not found").message == "the repository does not exist"
     assert type(refused(404, "repository not found", repository=None)) is NotFound
     unexplained = refused(404, "")
-    assert unexplained.message == "cannot list branches: status 404 without lakeFS's explanation"
+    assert unexplained.message == "cannot list branches: status 404 without a message from lakeFS"
     assert isinstance(unexplained, UnexpectedAnswer)
     assert unexplained.status == 404
     assert refused(403, "why", operation="dance").message == "cannot dance: a permission is missing"
@@ -221,7 +226,7 @@ def it_takes_a_short_line_of_what_a_server_says(body: bytes, text: str) -> None:
 def it_takes_an_html_404_for_no_lakefs_at_all(scripted: Scripted, server: LakeFSServer) -> None:
     scripted.script = [Answer(404, b"<html>nothing here</html>", {"Content-Type": "text/html"})]
     for ask in (server.get_repository, server.get_gc_rules):
-        with pytest.raises(UnexpectedAnswer, match="without lakeFS's explanation"):
+        with pytest.raises(UnexpectedAnswer, match="without a message from lakeFS"):
             ask("repo")
 
 

@@ -60,7 +60,7 @@ def it_takes_keys_in_any_case_and_empty_files(tmp_path: Path) -> None:
 
 
 def it_says_that_a_named_file_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(CredentialsError, match="is not there"):
+    with pytest.raises(CredentialsError, match="does not exist"):
         read_lakectl({"LAKECTL_CONFIG_FILE": str(tmp_path / "no")}, home=tmp_path)
 
 

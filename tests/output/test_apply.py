@@ -25,7 +25,7 @@ def a_report() -> ApplyReport:
                 A,
                 B,
                 "prod/analytics: the rules changed since the plan (ETag 77aa, planned on 1a1a)",
-                "plan again and have it reviewed; --force skips this check",
+                "Run `lakeplan plan` again and have it reviewed. --force skips this check.",
                 5,
             ),
         ),
@@ -49,7 +49,7 @@ def it_sums_up_in_its_last_line(show: Any) -> None:
 def it_says_why_a_repository_failed_and_what_to_do(show: Any) -> None:
     text = " ".join(show(render_apply, report_document(a_report()), 80).split())
     assert "x prod/analytics (change) the rules changed since the plan" in text
-    assert "hint: plan again and have it reviewed" in text
+    assert "hint: Run `lakeplan plan` again and have it reviewed" in text
 
 
 def it_never_lists_a_failed_repository_as_applied(show: Any) -> None:

@@ -18,7 +18,7 @@ def document() -> dict[str, Any]:
             "server prod",
             "binding",
             Result.WARN,
-            "bound to no address: a changed endpoint_url in the tree would get them",
+            "not bound to an address, so a changed endpoint_url in the tree would receive them",
             "set LAKEPLAN_PROD_ENDPOINT_URL; without a terminal it is required",
         ),
         Check("server prod", "clock", Result.WARN, "75 s behind this machine's", "let both take NTP time"),

@@ -242,7 +242,7 @@ class DescribeHolds:
         assert "(h, p, q)" in refused.value.hint
         with pytest.raises(LakeplanError) as refused:
             masks_of(draw_refs(LINE), rules_of(5, holds=(Hold("branch", "b"),)))
-        assert refused.value.hint == "correct the hold in the tree, or remove it"
+        assert refused.value.hint == "Correct the hold in the tree, or remove it."
 
     def it_refuses_to_go_on_without_a_commit_that_was_recorded(self) -> None:
         recorded = (HeldCommit("prefix", "legal/", "gone"),)

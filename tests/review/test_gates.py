@@ -164,8 +164,8 @@ class DescribeAllow:
     @pytest.mark.parametrize(
         ("flag", "hint"),
         [
-            ("prod/analytic=clear", "did you mean --allow prod/analytics=clear"),
-            ("analytcs=clear", "did you mean --allow prod/analytics=clear"),
+            ("prod/analytic=clear", "Did you mean --allow prod/analytics=clear"),
+            ("analytcs=clear", "Did you mean --allow prod/analytics=clear"),
             ("dev/analytics=clear", "--allow prod/analytics=clear"),
             ("nothing-like-it=clear", "Name a repository of this run"),
         ],

@@ -94,7 +94,7 @@ class DescribeUp:
     def it_refuses_a_folder_that_another_one_uses(self, sandbox, tmp_path, capsys):
         arguments = ["sandbox", "up", "--port", "0", "--dir", str(tmp_path / "sandbox")]
         assert run(arguments) == ExitCode.USAGE
-        assert "another sandbox may be running there" in capsys.readouterr().err
+        assert "Another sandbox may be running there" in capsys.readouterr().err
 
 
 class DescribeSeed:

@@ -24,7 +24,7 @@ def it_takes_what_a_server_may_have_stored() -> None:
 
 @pytest.mark.parametrize("data", [b"", b" \n", b"null", b"{}"])
 def it_refuses_a_file_without_rules(data: bytes) -> None:
-    with pytest.raises(ConfigError, match="marks every committed object"):
+    with pytest.raises(ConfigError, match="deletes every committed object"):
         read_rules(data, name="r")
 
 

@@ -306,7 +306,7 @@ class DescribeWhatCannotBeRead:
     def it_says_when_there_is_no_refs_dump(self, runners: Runners, tmp_path: Path) -> None:
         (tmp_path / "ns").mkdir()
         request = SimulateRequest((RuleSet("rules", MAIN_7),), NOW)
-        with pytest.raises(StorageNotFound, match="holds no refs dump"):
+        with pytest.raises(StorageNotFound, match="has no refs dump"):
             simulate(request, open_namespace(f"file://{tmp_path / 'ns'}"), runners, Silent())
 
     def it_does_not_touch_a_folder_that_is_not_its_own(self, runners: Runners, tmp_path: Path) -> None:

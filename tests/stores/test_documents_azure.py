@@ -17,9 +17,9 @@ class DescribeAzureState(StateContract):
 
     def it_says_that_the_container_is_missing(self, azure_container: str) -> None:
         state = open_state(f"{azure_container}-is-not-there/x")
-        with pytest.raises(StorageNotFound, match="no such bucket or container"):
+        with pytest.raises(StorageNotFound, match="bucket or container does not exist"):
             state.read("a")
-        with pytest.raises(StorageNotFound, match="no such bucket or container"):
+        with pytest.raises(StorageNotFound, match="bucket or container does not exist"):
             state.write("a", b"1", if_version=None)
 
     def it_says_that_access_is_refused(self, open_again: Open, monkeypatch: pytest.MonkeyPatch) -> None:

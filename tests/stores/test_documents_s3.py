@@ -26,7 +26,7 @@ class DescribeS3State(StateContract):
     def it_says_that_the_bucket_is_missing(self, s3_bucket: str) -> None:
         state = open_state(f"s3://{s3_bucket}-is-not-there/x")
         for attempt in (lambda: state.read("a"), lambda: state.write("a", b"1", if_version=None)):
-            with pytest.raises(StorageNotFound, match="no such bucket"):
+            with pytest.raises(StorageNotFound, match="bucket or container does not exist"):
                 attempt()
 
     def it_says_that_credentials_are_missing(self, open_again: Open, monkeypatch: pytest.MonkeyPatch) -> None:

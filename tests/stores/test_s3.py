@@ -83,7 +83,7 @@ class DescribeS3Reader(StorageContract):
             reader.read("x")
 
     def it_says_which_bucket_is_missing(self, missing: NamespaceReader) -> None:
-        with pytest.raises(StorageNotFound, match="no such bucket") as caught:
+        with pytest.raises(StorageNotFound, match="bucket or container does not exist") as caught:
             missing.read("x")
         assert caught.value.where == f"{missing.url}/x"
 

@@ -398,4 +398,7 @@ def it_refuses_a_damaged_record(case: Case, file: str, content: object) -> None:
     with pytest.raises(FormatError, match="the record of what a hold keeps is damaged") as caught:
         case.keep(BRANCH)
     assert caught.value.where == f"{case.store.url}/{ON_BRANCH}{file}"
-    assert caught.value.hint == "restore it; remove it only when what the hold kept may be deleted"
+    assert (
+        caught.value.hint
+        == "Restore the record from a backup. Remove it only if the data that the hold kept may be deleted."
+    )

@@ -216,7 +216,7 @@ def it_refuses_a_repository_that_was_deleted_and_made_again(world: SweepWorld, r
     repo.set_rules(7)
     assert world.site().repository.creation_date != created
     before = repo.stored()
-    with pytest.raises(StalePlan, match="deleted and made again"):
+    with pytest.raises(StalePlan, match="deleted and created again"):
         world.run(mark)
     assert repo.stored() == before
 

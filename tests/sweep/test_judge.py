@@ -96,7 +96,7 @@ class DescribeApproving:
         older = replace(SETTINGS, min_age_seconds=4 * DAY)
         with pytest.raises(StalePlan, match=r"sweep.min_age in the tree differs from the mark") as caught:
             judge_for_approval(site(sweep=older), MARK, CLOSED, automatic=False)
-        assert (caught.value.where, caught.value.hint) == (WHERE, "mark again")
+        assert (caught.value.where, caught.value.hint) == (WHERE, "Run `lakeplan sweep mark` again.")
 
 
 class DescribeJudgingAgain:

@@ -54,7 +54,7 @@ class DescribeSettingsTightenedAfterTheApproval:
         world.sweep |= change
         with pytest.raises(StalePlan, match=f"sweep.{next(iter(change))} in the tree") as caught:
             world.run(mark)
-        assert caught.value.hint == "mark again"
+        assert caught.value.hint == "Run `lakeplan sweep mark` again."
         assert before <= repo.stored()
 
     def it_reports_the_settings_that_it_kept_to(

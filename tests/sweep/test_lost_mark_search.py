@@ -135,7 +135,7 @@ def it_finds_the_one_repository_that_confirms_a_record(
         "step",
     ]
     assert caplog.messages == [
-        "the state does not know mark m1: going by its record in the namespace of prod/lake",
+        "the state has no mark m1: going by its record in the namespace of prod/lake",
         "not searched for the mark: server away: no answer; prod/other: no permission",
     ]
 
@@ -165,7 +165,7 @@ def it_searches_only_repositories_that_the_tree_names_and_the_server_has(case: C
         ({"endpoint_url": "http://dev"}, "the mark was made at http://dev"),
         ({"storage_namespace": "s3://old"}, "the mark was made in the namespace s3://old"),
         ({"repository_created": None}, "an earlier release made the mark"),
-        ({"repository_created": 16}, "the repository was deleted and made again since"),
+        ({"repository_created": 16}, "the repository was deleted and created again since"),
     ],
 )
 def it_says_why_a_repository_does_not_confirm_a_record(case: Case, changes: dict[str, Any], why: str) -> None:
@@ -204,6 +204,6 @@ def it_names_some_of_what_it_could_not_read(case: Case) -> None:
 
 
 def it_refuses_an_id_that_no_mark_has(case: Case) -> None:
-    with pytest.raises(UsageError, match="is not the id of a mark"):
+    with pytest.raises(UsageError, match="is not a mark id"):
         case.find("../m1")
     assert case.read == []

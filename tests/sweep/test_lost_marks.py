@@ -164,7 +164,7 @@ def _metaranges(repo: LakeRepository) -> list[str]:
 
 class DescribeWhatDeletes:
     def it_refuses_a_mark_that_the_state_does_not_know(self, world: SweepWorld, killed: Mark) -> None:
-        with pytest.raises(UsageError, match="the state knows no mark") as refused:
+        with pytest.raises(UsageError, match="the state has no mark") as refused:
             open_mark(world.tree(), killed.mark_id, world.ports())
         assert f"sweep abort {killed.mark_id}" in refused.value.hint
         assert f"sweep restore {killed.mark_id}" in refused.value.hint
@@ -176,7 +176,7 @@ class DescribeWhatDeletes:
         found = quarantines(world.tree(), Selection((), None, None), world.ports(), older_than=world.now())
         document, code = purge_all(found, world.ports(), world.run_of(), older_than=world.now(), option=None)
         (refused,) = document["refused"]
-        assert "the state does not know mark" in refused["message"]
+        assert "the state has no mark" in refused["message"]
         assert f"sweep restore {killed.mark_id}" in refused["hint"]
         assert code != 0
         assert len([*(repo.folder / QUARANTINE_PREFIX).rglob("*/data/*/*")]) == 1
@@ -316,7 +316,9 @@ class DescribeForgedMarks:
         self, world: SweepWorld, repo: LakeRepository, killed: Mark, change: Callable[[dict[str, Any]], None]
     ) -> None:
         edit(repo, killed.mark_id, change)
-        with pytest.raises(LakeplanError, match=r"mark\.json|is damaged|is no mark|another version|figures"):
+        with pytest.raises(
+            LakeplanError, match=r"mark\.json|is damaged|is not a mark|another version|figures"
+        ):
             world.close(killed)
 
     @pytest.mark.parametrize(
@@ -336,7 +338,7 @@ class DescribeForgedMarks:
         forge(world, repo, ["data/x", "data/y"])
         self._put(world, repo, table)
         document = find_and_close(world, "forged")
-        assert "is no part of a mark" in document.problem
+        assert "is not a part of a mark" in document.problem
         assert document.pending.objects == 2
 
     @pytest.mark.parametrize("status", ["vanished", "", None])
@@ -347,7 +349,7 @@ class DescribeForgedMarks:
         table = pa.table({"address": ["data/x"], "size_bytes": [1], "status": [status], "reason": [""]})
         store = world.site().store
         store.put(f"{sweep_prefix('forged')}results/part-1.parquet", _file(table))
-        with pytest.raises(LakeplanError, match=r"these objects is damaged|is no part"):
+        with pytest.raises(LakeplanError, match=r"these objects is damaged|is not a part"):
             find_and_close(world, "forged")
 
     def it_keeps_impossible_figures_out_of_the_state(self, world: SweepWorld, repo: LakeRepository) -> None:

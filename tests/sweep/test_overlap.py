@@ -20,7 +20,7 @@ def how(own: str, other: str) -> str:
 
 
 EQUAL = "has the same storage namespace"
-INSIDE = "has its storage namespace inside this one's"
+INSIDE = "has its storage namespace inside this one"
 CONTAINS = "has a storage namespace that contains this one's"
 
 

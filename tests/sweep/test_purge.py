@@ -461,10 +461,18 @@ class DescribeOneQuarantine:
     @pytest.mark.parametrize(
         ("changes", "kind", "message"),
         [
-            ({"finished": False}, LakeplanError, "is not finished: its copies may be all there is"),
-            ({"came_back": None}, LakeplanError, "is not finished: its copies may be all there is"),
-            ({"came_back": None, "closed": True}, LakeplanError, "ended without knowing what is held again"),
-            ({"came_back": 1_234}, GateRefused, "1,234 objects that the sweep of mark m1 moved are held"),
+            ({"finished": False}, LakeplanError, "is not finished, so its copies may be the only ones"),
+            ({"came_back": None}, LakeplanError, "is not finished, so its copies may be the only ones"),
+            (
+                {"came_back": None, "closed": True},
+                LakeplanError,
+                "ended before it checked which objects are needed again",
+            ),
+            (
+                {"came_back": 1_234},
+                GateRefused,
+                "1,234 objects that the sweep of mark m1 moved are needed again",
+            ),
         ],
     )
     def it_refuses_a_sweep_whose_copies_may_be_all_there_is(

@@ -260,12 +260,12 @@ def it_copies_everything_while_a_part_of_the_mark_cannot_be_read(case: Case, los
         (
             "delete",
             "nothing of this mark is in quarantine: its objects were deleted",
-            "sweep.mode: quarantine keeps objects until sweep purge",
+            "To be able to restore objects, set sweep.mode: quarantine.",
         ),
         (
             "quarantine",
             "nothing of this mark is in quarantine",
-            "run `lakeplan sweep show m1` to see what became of the mark",
+            "Run `lakeplan sweep show m1` to see what became of the mark.",
         ),
     ],
 )
@@ -322,9 +322,9 @@ class DescribeAChoice:
 
     @pytest.mark.parametrize("path", ["raw/2024", "aw/2024/", "raw/2025/b/", "2025/b", "elsewhere"])
     def it_refuses_a_path_at_which_nothing_was(self, case: Case, path: str) -> None:
-        with pytest.raises(UsageError, match="nothing in quarantine is chosen") as caught:
+        with pytest.raises(UsageError, match="no object in quarantine matches") as caught:
             case.restore(path=path)
-        assert (caught.value.where, caught.value.hint) == (WHERE, "check --path and --commit")
+        assert (caught.value.where, caught.value.hint) == (WHERE, "Check --path and --commit.")
         assert "inspect" not in case.order
 
     def it_is_sure_of_an_object_whose_named_path_fits(self, case: Case) -> None:
@@ -364,7 +364,7 @@ class DescribeAChoice:
 
     def it_asks_for_no_metarange_of_an_empty_commit(self, case: Case) -> None:
         case.metarange = ""
-        with pytest.raises(UsageError, match="nothing in quarantine is chosen"):
+        with pytest.raises(UsageError, match="no object in quarantine matches"):
             case.restore(commit="c1")
         assert case.requests[0][0].metaranges == ()
 
@@ -375,7 +375,10 @@ class DescribeAChoice:
         case.held |= {"data/none"}
         with pytest.raises(LakeplanError, match="more than 2 objects at once") as caught:
             case.restore(commit="c1")
-        assert (caught.value.where, caught.value.hint) == ("prod/lake", "restore by --path, part by part")
+        assert (caught.value.where, caught.value.hint) == (
+            "prod/lake",
+            "Restore one part after another with --path.",
+        )
 
 
 class DescribeAStoreThatFails:

@@ -131,7 +131,7 @@ def it_names_a_jar_by_its_whole_path(
     make: Make, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="no such jar"):
+    with pytest.raises(UsageError, match="the jar does not exist"):
         run(make(client="client.jar"))
     (tmp_path / "client.jar").touch()
     run(make(client="client.jar"))

@@ -30,7 +30,7 @@ def it_prefers_the_folder_inside_an_installed_package(
 
 
 def it_refuses_a_schema_that_does_not_ship() -> None:
-    with pytest.raises(UsageError, match=r"there is no schema '../pyproject'"):
+    with pytest.raises(UsageError, match=r"unknown schema '../pyproject'"):
         load_schema("../pyproject")
 
 

@@ -446,7 +446,7 @@ def it_refuses_a_folder_without_a_tree(tmp_path: Path) -> None:
     (tmp_path / "lakeplan.yml").write_text("")
     with pytest.raises(TreeError) as error:
         load_tree(tmp_path, {})
-    assert error.value.hint == "rename lakeplan.yml to lakeplan.yaml"
+    assert error.value.hint == "Rename lakeplan.yml to lakeplan.yaml."
 
 
 def it_resolves_to_plain_json(tree: Any) -> None:

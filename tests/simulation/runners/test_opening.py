@@ -47,7 +47,7 @@ def it_takes_spark_for_what_spark_submit_started(monkeypatch: pytest.MonkeyPatch
 
 
 def it_refuses_a_master_for_threads() -> None:
-    with pytest.raises(UsageError, match="no --master"):
+    with pytest.raises(UsageError, match="cannot be combined with --master"):
         choose(LOCAL, 1, master=MASTER)
 
 
