@@ -98,11 +98,16 @@ MODULES = {
         "tests/sweep/test_settling.py",
     ],
     "sweep/service": ["tests/sweep/test_lost_mark_search.py", "tests/sweep/test_lost_marks.py"],
-    "values/declare": ["tests/review/test_strictness.py", "tests/review/test_loosening.py"],
+    "values/declare": [
+        "tests/review/test_strictness.py",
+        "tests/review/test_loosening.py",
+        "tests/tree/test_schema_defaults.py",
+    ],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
 AT_IMPORT = tuple(
-    f"lakeplan.values.declare.x_{name}__" for name in ("strictest_first", "neutral", "unordered")
+    f"lakeplan.values.declare.x_{name}__"
+    for name in ("words", "or_unlimited", "strictest_first", "neutral", "unordered", "setting", "settings_of")
 )
 """Functions that run when their module is imported: their mutants are imported anew."""
 NO_TESTS = "spark or golden or hypothesis"

@@ -127,26 +127,26 @@ class Safety:
         30,
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Gate expired-objects: newly expired objects, as a share of those kept now.",
+        help="Gate expired-objects: objects that would newly expire, as a share of those kept now.",
     )
     max_expired_bytes: int | None = setting(
         or_unlimited(BYTES),
         "5TB",
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Gate expired-bytes: newly expired bytes.",
+        help="Gate expired-bytes: bytes that would newly expire.",
     )
     max_deleted_branches: int | None = setting(
         or_unlimited(COUNT),
         20,
         stricter=LESS,
-        help="Gate deleted-branches: branches that policies let go.",
+        help="Gate deleted-branches: branches that policies would delete.",
     )
     protected_tags: tuple[str, ...] = setting(
         TAG_GLOBS,
         ["v*"],
         stricter=ALL_OF_BOTH,
-        help="Globs over tags whose data a sweep keeps. Gate tag-loss is about every tag.",
+        help="Globs over tags whose data a sweep keeps. The gate tag-loss covers every tag.",
     )
     on_tag_loss: Literal["ignore", "warn", "fail"] = setting(
         words("ignore", "warn", "fail"),
@@ -158,16 +158,16 @@ class Safety:
         words("ignore", "warn", "fail"),
         "warn",
         stricter=POLICY,
-        help="Gate at-risk: the server would take what the documented rule keeps.",
+        help="Gate at-risk: the server would delete what the documented rule keeps.",
     )
     impact_tolerance_percent: float = setting(
         PERCENT,
         10,
         stricter=LESS,
-        help="How much more than was reviewed an apply may let go.",
+        help="How much more an apply may delete than was reviewed.",
     )
     max_plan_age_seconds: int = setting(
-        DURATION, "7d", stricter=LESS, help="An older plan file is not applied."
+        DURATION, "7d", stricter=LESS, help="A plan file older than this is not applied."
     )
 
 
@@ -178,8 +178,12 @@ SAFETY = settings_of("safety", Safety)
 class Bounds:
     """The ``bounds`` block: retention days outside these do not validate (both inclusive)."""
 
-    min_retention_days: int = setting(DAYS, 1, stricter=MORE, help="Fewer days than this do not validate.")
-    max_retention_days: int = setting(DAYS, 36500, stricter=LESS, help="More days than this do not validate.")
+    min_retention_days: int = setting(
+        DAYS, 1, stricter=MORE, help="A tree with fewer days than this does not validate."
+    )
+    max_retention_days: int = setting(
+        DAYS, 36500, stricter=LESS, help="A tree with more days than this does not validate."
+    )
 
 
 BOUNDS = settings_of("bounds", Bounds)

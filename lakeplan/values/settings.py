@@ -45,39 +45,39 @@ class LifecycleSettings:
         BRANCH_GLOBS,
         [],
         stricter=ALL_OF_BOTH,
-        help="Globs over branches that are never deleted. Inherited ones stay.",
+        help="Globs over branches that are never deleted. Inherited globs are kept.",
     )
     require_merged: bool = setting(
         FLAG,
         False,
         stricter=ON,
-        help="Only branches whose HEAD is in the history of the default branch go.",
+        help="Delete only branches whose HEAD is in the history of the default branch.",
     )
     min_keep: int = setting(
         COUNT,
         0,
         stricter=MORE,
-        help="Of the branches that a policy matches so many stay, those written last.",
+        help="Of the branches that a policy matches, keep this many: those written last.",
     )
     keep_with_uncommitted: bool = setting(
-        FLAG, True, stricter=ON, help="Branches with uncommitted changes stay."
+        FLAG, True, stricter=ON, help="Keep branches with uncommitted changes."
     )
     keep_with_open_pull_request: bool = setting(
-        FLAG, True, stricter=ON, help="Branches that an open pull request comes from stay."
+        FLAG, True, stricter=ON, help="Keep branches that an open pull request comes from."
     )
     # Although the server itself lets an administrator delete it.
     keep_protected: bool = setting(
         FLAG,
         True,
         stricter=ON,
-        help="Branches that a branch protection rule of the server matches stay.",
+        help="Keep branches that a branch protection rule of the server matches.",
     )
     assume_created: Literal["never", "head_commit"] = setting(
         words("never", "head_commit"),
         "never",
         stricter=strictest_first("never", "head_commit"),
-        help="never: age counts from lakeplan's first look at a branch. head_commit: branches that were "
-        "there at the first look count as created when their HEAD commit was.",
+        help="`never`: the age of a branch counts from lakeplan's first inspection. `head_commit`: branches "
+        "that existed at the first inspection count as created when their HEAD commit was.",
     )
 
 

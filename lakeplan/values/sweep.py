@@ -127,14 +127,14 @@ class SweepSettings:
         # lakeplan inspects again before every round and can save single objects; lakeFS's own job cannot.
         stricter=strictest_first("builtin", "lakefs-spark-client"),
         since_mark=SinceMark.ANY_CHANGE,
-        help="Who deletes: lakeplan itself, or lakeFS's own Spark job under lakeplan's rules.",
+        help="Who deletes objects: lakeplan itself, or lakeFS's own Spark job under lakeplan's rules.",
     )
     automatic: bool = setting(
         FLAG,
         False,
         stricter=OFF,
         since_mark=SinceMark.PERSON,
-        help="apply --sweep approves its own mark, when no more would go than the plan had shown.",
+        help="`apply --sweep` approves its own mark if it would delete no more than the plan showed.",
     )
     mode: Literal["delete", "quarantine"] = setting(
         words("delete", "quarantine"),
@@ -142,7 +142,7 @@ class SweepSettings:
         stricter=strictest_first("quarantine", "delete"),
         # Half a sweep in quarantine could neither be restored nor reported as one.
         since_mark=SinceMark.NEW_MARK,
-        help="Delete, or move to quarantine below _lakeplan/quarantine/ first.",
+        help="Delete objects, or first move them to quarantine below `_lakeplan/quarantine/`.",
     )
     min_age_seconds: int = setting(
         AGE,
@@ -150,62 +150,63 @@ class SweepSettings:
         stricter=MORE,
         # A mark does not record when its objects were written, only that they are older than its cutoff.
         since_mark=SinceMark.NEW_MARK,
-        help="Younger objects stay.",
+        help="Keep objects younger than this.",
     )
     settle_seconds: int = setting(
         AGE,
         "24h",
         stricter=MORE,
-        help="So long after a rule was lowered, or first seen, nothing is swept by it.",
+        help="Wait this long after retention is shortened, or a rule is first seen, before sweeping.",
     )
     margin_seconds: int = setting(
         AGE,
         "26h",
         stricter=MORE,
-        help="Objects whose last commit is this near a limit stay: the server's clock and zone are not ours. "
-        "0s for none.",
+        help="Keep objects whose last commit is this close to its cutoff: the server's clock and time zone "
+        "may differ. `0s` for no margin.",
     )
     never_committed: Literal["keep", "collect"] = setting(
         words("keep", "collect"),
         "keep",
         stricter=strictest_first("keep", "collect"),
-        help="Objects that no commit ever held: keep them, or collect those that two looks missed.",
+        help="Objects that were never committed: keep them, or collect those that two inspections found in "
+        "no commit.",
     )
     versions: Versions = setting(
         words(Versions.MARKER, Versions.ALL),
         "marker",
         stricter=strictest_first(Versions.MARKER, Versions.ALL),
         since_mark=SinceMark.NEW_MARK,
-        help="In a bucket with versioning: only the current version goes (older ones stay), or all do.",
+        help="In a bucket with versioning: delete the current version and keep older ones, or delete all.",
     )
     verify: Literal["sample", "all"] = setting(
         words("sample", "all"),
         "sample",
         stricter=strictest_first("all", "sample"),
-        help="Which deleted objects are asked for again.",
+        help="Which deleted objects are checked again: a sample, or all.",
     )
     max_objects: int = setting(
         COUNT,
         10_000_000,
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Gate sweep-limit: objects that one sweep may delete.",
+        help="Gate sweep-limit: the most objects that one sweep may delete.",
     )
     max_bytes: int = setting(
         BYTES,
         "50TB",
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Gate sweep-limit: bytes that one sweep may delete.",
+        help="Gate sweep-limit: the most bytes that one sweep may delete.",
     )
     rate: int | None = setting(
         RATE,
         None,
         stricter=neutral("how fast objects are deleted changes none of them"),
-        help="Deletions a second over all workers; null for no limit.",
+        help="Objects deleted per second, over all workers; null for no limit.",
     )
     quarantine_age_seconds: int = setting(
-        AGE, "7d", stricter=MORE, help="sweep purge keeps copies in quarantine that are younger."
+        AGE, "7d", stricter=MORE, help="`sweep purge` keeps copies in quarantine younger than this."
     )
 
 
