@@ -192,14 +192,14 @@ def _codes(values: Sequence[int]) -> dict[int, int]:
     return {value: every >> rank << rank for rank, value in enumerate(values)}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Histograms:
     """``scales``: per scale, objects by the number they need. ``masks``: objects by the server's bits.
     All are objects that a collector may take at all: stored where it looks, old enough, not staged."""
 
     scales: list[dict[int, Amount]]
-    masks: dict[int, Amount] = field(default_factory=dict)
-    never_committed: Amount = field(default_factory=Amount)
+    masks: dict[int, Amount]
+    never_committed: Amount
 
 
 def histograms(
@@ -207,18 +207,20 @@ def histograms(
 ) -> Histograms:
     """``holder_sets`` are those that the classes number. An object needs the least of what all its holders
     need, under whatever path or doubtful URL they hold it."""
-    found = Histograms([{} for _ in coding.values])
+    scales: list[dict[int, Amount]] = [{} for _ in coding.values]
+    masks: dict[int, Amount] = {}
+    never_committed = Amount()
     needs = [coding.decode(holders) for holders in holder_sets]
     for each in classes:
         if not each.is_candidate(listing) or each.seen & Seen.UNCOMMITTED:
             continue
         if not each.is_committed:
-            found.never_committed += each.amount
+            never_committed += each.amount
             continue
-        _add(found.masks, each.any_mask, each.amount)
-        for scale, histogram in enumerate(found.scales):
+        _add(masks, each.any_mask, each.amount)
+        for scale, histogram in enumerate(scales):
             _add(histogram, min(needs[number][scale] for number in each.holders), each.amount)
-    return found
+    return Histograms(scales, masks, never_committed)
 
 
 def _add(histogram: dict[int, Amount], key: int, amount: Amount) -> None:

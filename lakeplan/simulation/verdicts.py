@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from enum import IntFlag
@@ -167,7 +167,7 @@ class ObjectClass:
         return bool(self.seen & (Seen.ENTRY | Seen.ALIAS))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Totals:
     """Of one rule set. Everything that counts is in exactly one of: ``expired``, ``never_committed``,
     ``kept_by_commits``, ``kept_uncommitted``, ``kept_young``, ``kept_elsewhere`` (no collector lists
@@ -194,34 +194,30 @@ class Totals:
 
 def totals_of(classes: Iterable[ObjectClass], bits: RuleSetBits, *, listing: bool) -> Totals:
     """The figures of one rule set. ``missing``: a kept commit holds it, and it is not stored."""
-    totals = Totals()
+    found: dict[str, Amount] = {}
     for each in classes:
-        kept = bool(each.any_mask & bits.server)
-        if listing and not each.counts(listing):
-            if each.mask & bits.server and each.seen & Seen.CANDIDATE:
-                totals.missing += each.amount
-            continue
-        if not each.counts(listing):
-            continue
-        if kept:
-            totals.kept_by_commits += each.amount
-            if not each.mask & bits.server:
-                totals.protected_by_alias += each.amount
-        elif each.seen & Seen.UNCOMMITTED:
-            totals.kept_uncommitted += each.amount
-        elif not each.is_candidate(listing):
-            if listing:
-                totals.kept_young += each.amount
-            else:
-                totals.kept_elsewhere += each.amount
-        else:
-            if each.is_committed:
-                totals.expired += each.amount
-            else:
-                totals.never_committed += each.amount
-            if each.any_mask & bits.documented:
-                totals.at_risk += each.amount
-    return totals
+        for figure in _figures(each, bits, listing=listing):
+            found[figure] = found.get(figure, NOTHING) + each.amount
+    return Totals(**found)
+
+
+def _figures(each: ObjectClass, bits: RuleSetBits, *, listing: bool) -> Iterator[str]:
+    """The fields of ``Totals`` in which a class counts."""
+    if not each.counts(listing):
+        if listing and each.mask & bits.server and each.seen & Seen.CANDIDATE:
+            yield "missing"
+    elif each.any_mask & bits.server:
+        yield "kept_by_commits"
+        if not each.mask & bits.server:
+            yield "protected_by_alias"
+    elif each.seen & Seen.UNCOMMITTED:
+        yield "kept_uncommitted"
+    elif not each.is_candidate(listing):
+        yield "kept_young" if listing else "kept_elsewhere"
+    else:
+        yield "expired" if each.is_committed else "never_committed"
+        if each.any_mask & bits.documented:
+            yield "at_risk"
 
 
 @dataclass(frozen=True)
