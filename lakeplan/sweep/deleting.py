@@ -480,8 +480,8 @@ class _Part:
             data = self._store.read(key)
         return self._end(data)
 
-    def _each(self, ask: Callable[[str], object], keys: Sequence[str]) -> list:  # type: ignore[type-arg]
-        def one(key: str) -> object:
+    def _each(self, ask: Callable[[str], T], keys: Sequence[str]) -> list[T]:
+        def one(key: str) -> T:
             self._clock.halt.check()
             return ask(key)
 

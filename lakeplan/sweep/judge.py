@@ -38,7 +38,7 @@ def settings_today(site: Site, mark: Mark) -> SweepSettings:
 
 def judge_for_approval(
     site: Site, mark: Mark, openers: Openers, *, automatic: bool
-) -> tuple[Judged, list[GateResult]]:
+) -> tuple[Judged, tuple[GateResult, ...]]:
     """The gates by today's tree, and what they were judged by, for the record."""
     judged = Judged(
         site.desired.safety,
@@ -106,17 +106,15 @@ def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False)
     )
 
 
-def _gates(site: Site, mark: Mark, judged: Judged, openers: Openers) -> list[GateResult]:
-    return list(
-        mark_gates(
-            site.desired,
-            mark.goes,
-            mark.candidates,
-            judged.sweep,
-            judged.safety,
-            grace_period_seconds=judged.grace_period_seconds,
-            openers=openers,
-        )
+def _gates(site: Site, mark: Mark, judged: Judged, openers: Openers) -> tuple[GateResult, ...]:
+    return mark_gates(
+        site.desired,
+        mark.goes,
+        mark.candidates,
+        judged.sweep,
+        judged.safety,
+        grace_period_seconds=judged.grace_period_seconds,
+        openers=openers,
     )
 
 

@@ -60,7 +60,6 @@ def restore(
     Raises UsageError when nothing is in quarantine, or none of it is chosen.
     """
     mark = stored.mark
-    where = mark.where
     lease = site_lease(site, ports.state, run)
     with lease:
         wanted = None if options == RestoreOptions() else _wanted(site, mark, ports, options)
@@ -69,16 +68,18 @@ def restore(
             deletes = mark.settings.mode != "quarantine"
             raise UsageError(
                 "nothing of this mark is in quarantine" + (": its objects were deleted" if deletes else ""),
-                where=where,
+                where=mark.where,
                 hint="To be able to restore objects, set sweep.mode: quarantine."
                 if deletes
                 else f"Run `lakeplan sweep show {mark.mark_id}` to see what became of the mark.",
             )
-        chosen_paths = _all(copies) if wanted is None else wanted.among(copies)
+        chosen_paths: Mapping[str, bool | None] = (
+            dict.fromkeys(copies, True) if wanted is None else wanted.among(copies)
+        )
         chosen = sorted(address for address, takes in chosen_paths.items() if takes)
         if not chosen:
             raise UsageError(
-                "no object in quarantine matches", where=where, hint="Check --path and --commit."
+                "no object in quarantine matches", where=mark.where, hint="Check --path and --commit."
             )
         parts = mark.marked.going if wanted is None else wanted.parts
         needed, note = _needed_or_why(site, mark, parts, ports, lease.renew)
@@ -116,10 +117,6 @@ class _Wanted:
 
     def among(self, copies: Collection[str]) -> dict[str, bool | None]:
         return {address: takes for address, takes in self.addresses.items() if address in copies}
-
-
-def _all(copies: Collection[str]) -> dict[str, bool | None]:
-    return dict.fromkeys(copies, True)
 
 
 def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> dict[str, int]:
@@ -162,7 +159,7 @@ def _wanted(site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions) 
     return _Wanted(found, tuple(parts))
 
 
-def _cut_note(chosen: dict[str, bool | None], options: RestoreOptions) -> str:
+def _cut_note(chosen: Mapping[str, bool | None], options: RestoreOptions) -> str:
     unsure = sum(takes is None for takes in chosen.values())
     if not unsure:
         return ""

@@ -167,9 +167,9 @@ def _watched(
 ) -> Iterator[list[LakeplanError]]:
     """While the block runs, a thread keeps the lease, and stops the workers as soon as ``stop`` says so or
     the lease is lost (the list then has why). The next run repeats parts that were begun."""
-    over, lost = threading.Event(), list[LakeplanError]()
+    lost: list[LakeplanError] = []
 
-    def watch() -> None:
+    def watch(over: threading.Event) -> None:
         waited = 0.0
         try:
             while not over.wait(STOP_SECONDS):
@@ -185,13 +185,8 @@ def _watched(
             if not over.is_set():
                 workers.cancel()
 
-    watcher = threading.Thread(target=watch, name="lakeplan-sweep-watch", daemon=True)
-    watcher.start()
-    try:
+    with _beside(watch, "watch"):
         yield lost
-    finally:
-        over.set()
-        watcher.join()
 
 
 @contextmanager
@@ -205,9 +200,8 @@ def _shown_as_done(request: DeleteRequest, step: Step | None) -> Iterator[None]:
         result_key(request.prefix, part.name, request.attempts.get(part.name, 0)): part.rows
         for part in request.parts
     }
-    over = threading.Event()
 
-    def watch(step: Step) -> None:
+    def watch(over: threading.Event) -> None:
         while not over.wait(PROGRESS_SECONDS):
             try:
                 done = [o.key for o in request.store.list_objects(f"{request.prefix}results/")]
@@ -216,13 +210,24 @@ def _shown_as_done(request: DeleteRequest, step: Step | None) -> Iterator[None]:
                 continue
             step(sum(waiting.pop(key, 0) for key in done))
 
-    watcher = threading.Thread(target=watch, args=(step,), name="lakeplan-sweep-progress", daemon=True)
-    watcher.start()
+    with _beside(watch, "progress", at_most=PROGRESS_SECONDS):  # what it asks for is only shown
+        yield
+
+
+@contextmanager
+def _beside(
+    watch: Callable[[threading.Event], None], name: str, *, at_most: float | None = None
+) -> Iterator[None]:
+    """Runs ``watch`` in a thread while the block runs, and sets its event at the end. Waits for it, at most
+    so many seconds."""
+    over = threading.Event()
+    thread = threading.Thread(target=watch, args=(over,), name=f"lakeplan-sweep-{name}", daemon=True)
+    thread.start()
     try:
         yield
     finally:
         over.set()
-        watcher.join(PROGRESS_SECONDS)  # not for long: what it asks for is only shown
+        thread.join(at_most)
 
 
 def _work_of(request: DeleteRequest, workers: int) -> Work:

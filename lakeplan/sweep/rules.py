@@ -123,8 +123,7 @@ _UNKNOWN_TO_IT = {
 def check_collectable(mark: Mark) -> None:
     """Raises GateRefused, by name, while the mark keeps objects that the collector would delete, UsageError
     for settings that it has no notion of."""
-    where = mark.where
-    _check_settings(mark.settings, where)
+    _check_settings(mark.settings, mark.where)
     kept = []
     for kind, words in _UNKNOWN_TO_IT.items():
         if kind is MarkClass.NEVER_COMMITTED and mark.settings.never_committed == "collect":
@@ -134,7 +133,7 @@ def check_collectable(mark: Mark) -> None:
     if kept:
         raise GateRefused(
             f"the official collector would delete objects that this mark keeps: {'; '.join(kept)}",
-            where=where,
+            where=mark.where,
             hint="Use sweep.engine: builtin.",
         )
 

@@ -208,12 +208,12 @@ _PARTS = records.list_of(
         {"name": _part_name, "rows": records.count, "size_bytes": records.count, "sha256": records.text}
     )
 )
+_TEXTS = ("mark_id", "server", "repository", "endpoint_url", "storage_namespace", "seen_sha256", "by")
+_MOMENTS = ("marked_at", "cutoff", "looked_at", "lowered_at")
 _DOCUMENT = records.record(
     {
-        **dict.fromkeys(
-            ("mark_id", "server", "repository", "endpoint_url", "storage_namespace"), records.text
-        ),
-        **dict.fromkeys(("marked_at", "cutoff", "looked_at", "lowered_at"), records.moment),
+        **dict.fromkeys(_TEXTS, records.text),
+        **dict.fromkeys(_MOMENTS, records.moment),
         "rules": records.rules,
         "settings": _BLOCK,
         "tree_settings": _BLOCK,
@@ -222,11 +222,9 @@ _DOCUMENT = records.record(
         "classes": records.map_of(records.AMOUNT),
         "going": _PARTS,
         "kept": _PARTS,
-        "seen_sha256": records.text,
         "collector_runs": records.list_of(records.text),
         "unreadable": records.map_of(records.text),
         "gates": records.list_of(records.record({"outcome": records.text})),
-        "by": records.text,
         "tree_commit": records.or_null(records.text),
     },
     {
@@ -237,18 +235,13 @@ _DOCUMENT = records.record(
 
 
 def _mark(document: Mapping[str, Any]) -> Mark:
+    texts = {name: document[name] for name in _TEXTS}
+    moments: dict[str, Any] = {name: records.moment_in(document[name]) for name in _MOMENTS}
     runner = document.get("runner")
     body = document["rules"]
     return Mark(
-        mark_id=document["mark_id"],
-        server=document["server"],
-        repository=document["repository"],
-        endpoint_url=document["endpoint_url"],
-        storage_namespace=document["storage_namespace"],
-        marked_at=records.moment_in(document["marked_at"]),
-        cutoff=records.moment_in(document["cutoff"]),
-        looked_at=records.moment_in(document["looked_at"]),
-        lowered_at=records.moment_in(document["lowered_at"]),
+        **texts,
+        **moments,
         rules=GcRules(
             body["default_retention_days"], {b["branch_id"]: b["retention_days"] for b in body["branches"]}
         ),
@@ -262,13 +255,11 @@ def _mark(document: Mapping[str, Any]) -> Mark:
             None if runner is None else Choice(**runner),
         ),
         candidates=_amount(document["candidates"]),
-        seen_sha256=document["seen_sha256"],
         collector_runs=tuple(document["collector_runs"]),
         unreadable=dict(document["unreadable"]),
         gates=tuple(
             GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in document["gates"]
         ),
-        by=document["by"],
         tree_commit=document["tree_commit"],
         repository_created=document.get("repository_created"),
     )
