@@ -66,7 +66,7 @@ class ServerConnection:
     branches: LakeFSBranchReader
 
 
-@dataclass
+@dataclass(frozen=True)
 class Session:
     """One command's view of the world. Servers are connected to once, when first asked for."""
 

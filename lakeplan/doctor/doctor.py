@@ -44,7 +44,7 @@ class Check:
     hint: str = ""
 
 
-class Connection(Protocol):
+class CheckedServer(Protocol):
     @property
     def reader(self) -> LakeFSReader: ...
     @property
@@ -59,7 +59,7 @@ class DoctorPorts:
     says what ran; None leaves it out. ``state`` opens the store, written to by all but ``plan``. ``preparer``
     and ``store`` are for ``sweep``."""
 
-    connect: Callable[[str], Connection]
+    connect: Callable[[str], CheckedServer]
     identify: Callable[[str], ServerIdentity]
     bound: Callable[[str], str]
     state: Callable[[], StateWriter]

@@ -140,7 +140,7 @@ def explain_addresses(world: World, addresses: Sequence[str], progress: Progress
 
 
 @dataclass(frozen=True)
-class Found:
+class Traced:
     """Objects, the newest first, and what is staged of them."""
 
     holdings: list[Holding]
@@ -153,7 +153,7 @@ class Found:
 
 def objects_at(
     world: World, judged: Sequence[Judge], search: Search, what: What, *, path_only: bool
-) -> Found:
+) -> Traced:
     """The objects at a path: of one ref, or of all commits; staged ones too."""
     graph, path = world.graph, what.text
     everywhere = search.path(path, search.metaranges)
@@ -184,12 +184,12 @@ def objects_at(
         search.fill(unsure, sorted(kept - {""}))
         staged = _more_staged(world, staged, unsure)
     order = sorted(wanted, key=lambda h: _newest(graph, search, h), reverse=True)
-    return Found(order, staged, [*notes, *(_staged_notes(staged) if unsure else ())])
+    return Traced(order, staged, [*notes, *(_staged_notes(staged) if unsure else ())])
 
 
 def objects_by_address(
     world: World, judged: Sequence[Judge], search: Search, addresses: Sequence[str]
-) -> Found:
+) -> Traced:
     """Objects by address (relative, or a full URL): all ranges of all commits are read."""
     holdings = [search.holding(address, AddressType.BY_PREFIX) for address in addresses]
     search.fill(holdings, search.metaranges)
@@ -200,7 +200,7 @@ def objects_by_address(
         # Of what no commit holds no path is known: then every staged object is looked at.
         unknown = any(not h.paths for h in unsure)
         staged = world.staging.find([h.address for h in unsure], [] if unknown else paths, None)
-    return Found(holdings, staged, _staged_notes(staged))
+    return Traced(holdings, staged, _staged_notes(staged))
 
 
 def _is_known(world: World, holding: Holding, staged: Staged) -> bool:

@@ -19,8 +19,8 @@ from lakeplan.errors import (
     may_still_act,
 )
 from lakeplan.review.differences import diff_rules, same_setting, what_changed, with_server_ids
-from lakeplan.review.run import GC, Applied, Connection, Outcome, Run, read_back
-from lakeplan.state.store import History, record_applied, record_attempt, record_setting
+from lakeplan.review.run import GC, Applied, Outcome, Run, WritableServer, read_back
+from lakeplan.state.store import RunJournal, record_applied, record_attempt, record_setting
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.plan_parts import ObjectRulesPlan, PoliciesPlan
@@ -50,7 +50,7 @@ class Attempt(ABC):
         live: RepositoryPlan | None,
         run: Run,
         state: StateWriter,
-        history: History,
+        history: RunJournal,
         *,
         setting: str,
         force: bool,
@@ -78,7 +78,7 @@ class Attempt(ABC):
     def action(self) -> str: ...
 
     @abstractmethod
-    def check(self, connection: Connection) -> bool:
+    def check(self, connection: WritableServer) -> bool:
         """Reads what is stored. True when it is to be written, False when it is as planned already. Raises
         StalePlan when it is neither that nor what was planned on, and PermissionDenied."""
 
@@ -91,15 +91,15 @@ class Attempt(ABC):
         """``before`` and ``after`` for the history."""
 
     @abstractmethod
-    def prepare(self, connection: Connection) -> None:
+    def prepare(self, connection: WritableServer) -> None:
         """Does what must be done before the first request that writes."""
 
     @abstractmethod
-    def put(self, connection: Connection) -> None:
+    def put(self, connection: WritableServer) -> None:
         """Sends the write, once."""
 
     @abstractmethod
-    def read(self, connection: Connection) -> None:
+    def read(self, connection: WritableServer) -> None:
         """Reads what is stored now."""
 
     @abstractmethod
@@ -122,7 +122,7 @@ class Attempt(ABC):
     def record(self) -> None:
         """Stores what was read back in the state."""
 
-    def run_it(self, connection: Connection, renew: Callable[[], None]) -> Outcome:
+    def run_it(self, connection: WritableServer, renew: Callable[[], None]) -> Outcome:
         """``renew`` holds the repository's lease for longer, and raises once somebody else has it."""
         outcome = Outcome.ALREADY
         if self.check(connection):
@@ -147,7 +147,7 @@ class Attempt(ABC):
         self._note(status=outcome.value)
         return outcome
 
-    def _send(self, connection: Connection, renew: Callable[[], None]) -> None:
+    def _send(self, connection: WritableServer, renew: Callable[[], None]) -> None:
         """Writes until it is read back. Raises StalePlan when something else is read, WriteUncertain when
         reading does not show what became of it."""
         lost: list[LakeplanError] = []
@@ -176,7 +176,7 @@ class Attempt(ABC):
             )
         raise lost[-1]
 
-    def _put(self, connection: Connection) -> LakeplanError | None:
+    def _put(self, connection: WritableServer) -> LakeplanError | None:
         """The error that leaves open what the server did; None when it accepted the write."""
         self._sent = True
         try:
@@ -190,7 +190,7 @@ class Attempt(ABC):
             return error
         return None
 
-    def _read_back(self, connection: Connection) -> None:
+    def _read_back(self, connection: WritableServer) -> None:
         def reads_as_planned() -> bool:
             self.read(connection)
             return self.is_stored()
@@ -262,7 +262,7 @@ class RulesAttempt(Attempt):
         live: RepositoryPlan | None,
         run: Run,
         state: StateWriter,
-        history: History,
+        history: RunJournal,
         *,
         force: bool,
     ) -> None:
@@ -279,7 +279,7 @@ class RulesAttempt(Attempt):
     def action(self) -> str:
         return self.repository.action.value
 
-    def check(self, connection: Connection) -> bool:
+    def check(self, connection: WritableServer) -> bool:
         repository = self.repository
         self.read(connection)
         self._before = self._seen
@@ -309,17 +309,17 @@ class RulesAttempt(Attempt):
     def bodies(self) -> Mapping[str, Any]:
         return {"before": _body(self._before), "after": _body(self.repository.after)}
 
-    def prepare(self, connection: Connection) -> None:
+    def prepare(self, connection: WritableServer) -> None:
         """Nothing comes before a write of rules."""
 
-    def put(self, connection: Connection) -> None:
+    def put(self, connection: WritableServer) -> None:
         repository = self.repository
         if repository.after is None:
             connection.writer.delete_gc_rules(repository.name)
         else:
             connection.writer.set_gc_rules(repository.name, repository.after)
 
-    def read(self, connection: Connection) -> None:
+    def read(self, connection: WritableServer) -> None:
         self._seen = connection.reader.get_gc_rules(self.repository.name)
 
     def is_stored(self) -> bool:
@@ -355,7 +355,7 @@ def _body(rules: GcRules | None) -> Mapping[str, object] | None:
 
 
 _PERMISSIONS = {SettingKind.BRANCH_LIFECYCLE: "branches:SetBranchLifecyclePolicies"}
-Found = Stored[Policy] | Stored[ObjectRule]
+StoredList = Stored[Policy] | Stored[ObjectRule]
 
 
 class SettingAttempt(Attempt):
@@ -368,13 +368,13 @@ class SettingAttempt(Attempt):
         setting: PoliciesPlan | ObjectRulesPlan,
         run: Run,
         state: StateWriter,
-        history: History,
+        history: RunJournal,
         *,
         force: bool,
     ) -> None:
         super().__init__(repository, live, run, state, history, setting=setting.kind.value, force=force)
         self._plan = setting
-        self._seen: Found = Stored(None)
+        self._seen: StoredList = Stored(None)
         self._before: Sequence[SettingItem] | None = setting.before
         self._etag = ""
 
@@ -388,7 +388,7 @@ class SettingAttempt(Attempt):
     def action(self) -> str:
         return self._plan.action.value
 
-    def check(self, connection: Connection) -> bool:
+    def check(self, connection: WritableServer) -> bool:
         kind, name = self._plan.kind, self.repository.name
         self.read(connection)
         self._before, self._etag = self._seen.items, self._seen.etag
@@ -410,11 +410,11 @@ class SettingAttempt(Attempt):
     def bodies(self) -> Mapping[str, Any]:
         return {"before": _bodies(self._before), "after": _bodies(self._plan.after)}
 
-    def prepare(self, connection: Connection) -> None:
+    def prepare(self, connection: WritableServer) -> None:
         if isinstance(self._plan, PoliciesPlan) and self._plan.after:
             self._record_heads(connection, self._plan.after)
 
-    def put(self, connection: Connection) -> None:
+    def put(self, connection: WritableServer) -> None:
         kind, name, after = self._plan.kind, self.repository.name, self._plan.after
         if not after:
             connection.settings_writer.delete_items(name, kind)
@@ -424,7 +424,7 @@ class SettingAttempt(Attempt):
         items = with_server_ids(after, self._before)
         connection.settings_writer.set_items(name, kind, items, if_match=etag)
 
-    def read(self, connection: Connection) -> None:
+    def read(self, connection: WritableServer) -> None:
         if self._plan.kind is SettingKind.BRANCH_LIFECYCLE:
             self._seen = connection.reader.get_policies(self.repository.name)
         else:
@@ -468,7 +468,7 @@ class SettingAttempt(Attempt):
             hint="Run `lakeplan plan` again and have it reviewed. --force skips this check.",
         )
 
-    def _record_heads(self, connection: Connection, policies: Sequence[Policy]) -> None:
+    def _record_heads(self, connection: WritableServer, policies: Sequence[Policy]) -> None:
         """Remembers branch → HEAD of every branch that a policy names, so that ``branches undo`` can make
         again what the server's job deletes. Commits made after this are not in it."""
         live = connection.branches.list_live(self.repository.name)

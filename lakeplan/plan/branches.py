@@ -40,7 +40,7 @@ class BranchPorts:
 
 
 @dataclass(frozen=True)
-class Look:
+class LookOptions:
     """``now`` is the moment of the look, ``as_of`` the one to judge at. ``simulate``: whether objects are
     read."""
 
@@ -75,7 +75,7 @@ def look_at_branches(
     server: ServerConfig,
     ports: BranchPorts,
     rules: GcRules | None,
-    look: Look,
+    look: LookOptions,
 ) -> BranchLook:
     """Every branch of one repository; ``rules`` are those that the plan leaves behind. What cannot be read is
     told, and does not fail the plan of the rules."""
@@ -110,7 +110,7 @@ def look_at_branches(
 
 
 def branches_plan(
-    seen: BranchLook, results: Mapping[str, ImpactResult | LakeplanError], look: Look
+    seen: BranchLook, results: Mapping[str, ImpactResult | LakeplanError], look: LookOptions
 ) -> BranchesPlan:
     """The look with what follows from its deletions, as the plan lists it."""
     if seen.found is None:

@@ -17,7 +17,7 @@ from lakeplan.plan import impact
 from lakeplan.plan.branches import (
     BranchLook,
     BranchPorts,
-    Look,
+    LookOptions,
     branches_plan,
     is_ours,
     look_at_branches,
@@ -224,9 +224,9 @@ def _plan_all(
     return plans, next((runner for runner in read if runner is not None), None)
 
 
-def _look(options: PlanOptions) -> Look:
+def _look(options: PlanOptions) -> LookOptions:
     now = options.now or options.as_of
-    return Look(now, options.as_of, options.read_only, simulate=options.simulate != "none")
+    return LookOptions(now, options.as_of, options.read_only, simulate=options.simulate != "none")
 
 
 def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of: datetime) -> list[str]:

@@ -14,7 +14,7 @@ from lakeplan.plan.attempts import Attempt, RulesAttempt, SettingAttempt
 from lakeplan.plan.gather_settings import ENFORCED_BY_LAKEPLAN
 from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run
 from lakeplan.state.clocks import server_clock
-from lakeplan.state.store import History, Lease, check_lease, read_applied
+from lakeplan.state.store import Lease, RunJournal, check_lease, read_applied
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 
 
@@ -37,7 +37,7 @@ def write(
     the state holds of every repository is read before the first write to any."""
     again = {r.key: r for r in live.repositories}
     work = list(steps)
-    history = History(ports.state, run.run_id, _history_head(plan, live, run, plan_digest, force))
+    history = RunJournal(ports.state, run.run_id, _history_head(plan, live, run, plan_digest, force))
     history.save()
     attempts = {r.key: _attempts(r, again.get(r.key), run, ports, history, force=force) for r in work}
     ends = _with_damaged_state(attempts, ports)
@@ -63,7 +63,7 @@ def write(
     )
 
 
-def _save(history: History) -> str:
+def _save(history: RunJournal) -> str:
     """Why the end of the run could not be recorded, or "". What was written stays reported either way."""
     try:
         history.save()
@@ -83,7 +83,7 @@ def _attempts(
     live: RepositoryPlan | None,
     run: Run,
     ports: ApplyPorts,
-    history: History,
+    history: RunJournal,
     *,
     force: bool,
 ) -> list[Attempt]:

@@ -69,7 +69,7 @@ class HeadsReader(Protocol):
         """All branches with their hidden flag."""
 
 
-class Connection(Protocol):
+class WritableServer(Protocol):
     """A server to write to: readers and, apart from them, writers."""
 
     @property
@@ -99,7 +99,7 @@ class ApplyPorts:
     """``also_needs`` reads further records of ``server/name`` that what follows the apply needs, and raises
     LakeplanError for a damaged one."""
 
-    connect: Callable[[str], Connection]
+    connect: Callable[[str], WritableServer]
     state: StateWriter
     progress: Progress
     also_needs: tuple[Callable[[StateReader, str], object], ...] = ()

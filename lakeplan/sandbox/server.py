@@ -96,7 +96,7 @@ class Sandbox:
 
 HOST = "127.0.0.1"
 _PATIENCE_SECONDS = 5.0
-Connection = socket.socket | tuple[bytes, socket.socket]
+ClientSocket = socket.socket | tuple[bytes, socket.socket]
 _log = logging.getLogger(__name__)
 
 
@@ -200,12 +200,12 @@ class Server(ThreadingHTTPServer):
         self._changed = threading.Condition()
         super().__init__(address, handler)
 
-    def process_request(self, request: Connection, client_address: object) -> None:
+    def process_request(self, request: ClientSocket, client_address: object) -> None:
         with self._changed:
             self._connections.add(_stream(request))
         super().process_request(request, client_address)
 
-    def shutdown_request(self, request: Connection) -> None:
+    def shutdown_request(self, request: ClientSocket) -> None:
         super().shutdown_request(request)
         with self._changed:
             self._connections.discard(_stream(request))
@@ -220,7 +220,7 @@ class Server(ThreadingHTTPServer):
             self._changed.wait_for(lambda: not self._connections, _PATIENCE_SECONDS)
 
 
-def _stream(request: Connection) -> socket.socket:
+def _stream(request: ClientSocket) -> socket.socket:
     """A TCP server's requests are sockets; only a UDP server has the other kind."""
     if not isinstance(request, socket.socket):
         raise TypeError("not a TCP connection")

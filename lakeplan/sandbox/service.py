@@ -134,7 +134,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Found:
+class Collected:
     """Addresses relative to the namespace and epoch seconds; ``next`` when there is more."""
 
     addresses: list[str]
@@ -142,7 +142,7 @@ class Found:
     next: Mark | None
 
 
-def collect(service: Service, repository: Repository, mark: Mark) -> Found:
+def collect(service: Service, repository: Repository, mark: Mark) -> Collected:
     """The next addresses of a run: of every branch, hidden ones too, as many as a file may hold."""
     addresses: list[str] = []
     dates: list[int] = []
@@ -153,10 +153,10 @@ def collect(service: Service, repository: Repository, mark: Mark) -> Found:
         if address is None:
             continue
         if len(addresses) == service.options.max_uncommitted_per_file:
-            return Found(addresses, dates, Mark(mark.run_id, branch, entry.path))
+            return Collected(addresses, dates, Mark(mark.run_id, branch, entry.path))
         addresses.append(address)
         dates.append(entry.last_modified_us // 1_000_000)
-    return Found(addresses, dates, None)
+    return Collected(addresses, dates, None)
 
 
 def write_token(mark: Mark) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 from lakeplan import __version__
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import to_us
-from lakeplan.simulation.inputs import History, iso, read_history
+from lakeplan.simulation.inputs import CommitHistory, iso, read_history
 from lakeplan.simulation.output import check_target, write_summary, written
 from lakeplan.simulation.verdicts import BranchTotals, Judged, RuleSet, Totals, judge
 from lakeplan.stores.protocols import NamespaceReader
@@ -275,7 +275,7 @@ class ObjectSide:
 def summary(
     request: SimulateRequest,
     url: str,
-    history: History,
+    history: CommitHistory,
     judged: Sequence[Judged],
     side: ObjectSide | None,
 ) -> SimulateDocument:
@@ -303,7 +303,7 @@ def summary(
     }
 
 
-def _refs(history: History) -> RefsRow:
+def _refs(history: CommitHistory) -> RefsRow:
     graph, ids = history.graph, history.ids
     return {
         "commits_meta_range_id": ids.commits_meta_range_id,
@@ -374,7 +374,7 @@ def _branches(judged: Judged, held: BranchTotals) -> list[BranchRow]:
 
 
 def _warnings(
-    request: SimulateRequest, history: History, judged: Sequence[Judged], side: ObjectSide | None
+    request: SimulateRequest, history: CommitHistory, judged: Sequence[Judged], side: ObjectSide | None
 ) -> list[str]:
     found = []
     known = {branch.id for branch in history.graph.branches}
@@ -412,7 +412,7 @@ def _warnings(
     return found
 
 
-def judge_all(request: SimulateRequest, history: History) -> list[Judged]:
+def judge_all(request: SimulateRequest, history: CommitHistory) -> list[Judged]:
     return [judge(history.graph, r, request.as_of, request.zone) for r in request.rule_sets]
 
 

@@ -38,7 +38,7 @@ class NamespaceMetadata:
 
 
 @dataclass(frozen=True)
-class History:
+class CommitHistory:
     """A refs dump as a graph. ``dumped_us``: the storage's time of the manifest (UTC microseconds), None
     where the namespace cannot be listed."""
 
@@ -47,10 +47,10 @@ class History:
     dumped_us: int | None
 
 
-def read_history(namespace: NamespaceReader) -> History:
+def read_history(namespace: NamespaceReader) -> CommitHistory:
     """The refs dump as a graph. Raises what ``read_refs_dump`` raises."""
     ids, refs = read_refs_dump(namespace)
-    return History(ids, CommitGraph.from_refs(refs), _time_of(namespace, REFS_MANIFEST_KEY))
+    return CommitHistory(ids, CommitGraph.from_refs(refs), _time_of(namespace, REFS_MANIFEST_KEY))
 
 
 def read_refs_dump(namespace: NamespaceReader) -> tuple[RefsDumpIds, Refs]:

@@ -30,7 +30,7 @@ from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import Of, from_bytes
 from lakeplan.simulation.inputs import (
     Collected,
-    History,
+    CommitHistory,
     NamespaceMetadata,
     collect_ranges,
     listing_items,
@@ -82,7 +82,7 @@ def branch_totals(
 class Prepared:
     """What the driver knows before Spark starts. ``listing``: what workers list; None for nothing."""
 
-    history: History
+    history: CommitHistory
     judged: list[Judged]
     staged: StagedRun
     collected: Collected
@@ -108,7 +108,7 @@ def prepare(request: SimulateRequest, namespace: NamespaceReader, progress: Prog
     return Prepared(history, judged, staged, collected, listing)
 
 
-def metarange_facts(history: History, judged: Sequence[Judged]) -> dict[str, Facts]:
+def metarange_facts(history: CommitHistory, judged: Sequence[Judged]) -> dict[str, Facts]:
     """Per metarange of all commits, dangling ones too, what its ranges inherit."""
     graph, bits = history.graph, bits_of(tuple(one.rule_set for one in judged))
     facts: dict[str, Facts] = {}

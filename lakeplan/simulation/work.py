@@ -116,15 +116,15 @@ def failure(report: str | bytes) -> LakeplanError:
 FETCH_AHEAD = 4
 """Files in flight in one worker: ranges have 20 MiB each at most."""
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def ahead(
-    items: Iterable[Item], fetch: Callable[[Item], Found], pool: ThreadPoolExecutor, at_once: int
-) -> Iterator[tuple[Item, Callable[[], Found]]]:
+    items: Iterable[Item], fetch: Callable[[Item], Result], pool: ThreadPoolExecutor, at_once: int
+) -> Iterator[tuple[Item, Callable[[], Result]]]:
     """Each item in order, with a function that gives what was fetched or raises what fetching raised. At most
     ``at_once`` are fetched, or fetched and not yet taken."""
-    waiting: deque[tuple[Item, Future[Found]]] = deque()
+    waiting: deque[tuple[Item, Future[Result]]] = deque()
     coming = iter(items)
     try:
         while True:

@@ -212,7 +212,7 @@ class Lease:
 
 
 @dataclass
-class History:
+class RunJournal:
     """The record of one run, stored again after every step, so that a killed run still tells what it did."""
 
     state: StateWriter

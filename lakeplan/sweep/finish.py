@@ -17,7 +17,7 @@ from lakeplan.formats.namespace import (
 )
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
-from lakeplan.state.store import History
+from lakeplan.state.store import RunJournal
 from lakeplan.state.sweeps import record_sweep
 from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument, SweepDocument
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
@@ -138,7 +138,7 @@ def _record(
     last. Why they could not be written; ""."""
     status = "applied" if end.finished and not end.amount(Status.FAILED).objects else "failed"
     counts = ", ".join(f"{end.amount(s).objects} {s.value}" for s in Status)
-    history = History(
+    history = RunJournal(
         ports.state,
         run.run_id,
         {

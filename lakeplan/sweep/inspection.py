@@ -28,7 +28,7 @@ from lakeplan.values.sweep import Part, UncommittedRun
 
 
 @dataclass(frozen=True)
-class Look:
+class Inspection:
     """``at``: when it began. ``uncommitted``: keys of the server's run. ``masks``: ``Keep`` bits per commit
     number of ``graph``."""
 
@@ -65,7 +65,7 @@ class Look:
         return {id for id, mask in pairs if id and mask & keeps}
 
 
-def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | None) -> Look:
+def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | None) -> Inspection:
     """``stored``: the rules as ``read_rules`` gave them just before; ``before``: those before their last
     recorded change. Raises LakeplanError, by name, for anything that makes a collection unsafe: no branches,
     a HEAD that cannot be had, rules that are gone or others by the time the refs are read."""
@@ -87,7 +87,7 @@ def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | N
     except LakeplanError as error:
         raise error.replaced(where=error.where or site.key) from error
     _check_storage(site, graph)
-    return Look(now, rules, uncommitted, run_ids, refs, graph, masks)
+    return Inspection(now, rules, uncommitted, run_ids, refs, graph, masks)
 
 
 def read_rules(site: Site) -> GcRules:
@@ -323,7 +323,7 @@ def recheck_request(
     site: Site,
     mark: Mark,
     parts: tuple[Part, ...],
-    look: Look,
+    look: Inspection,
     foreign: tuple[ForeignRanges, ...],
     seen: SeenAtMark,
 ) -> RecheckRequest:

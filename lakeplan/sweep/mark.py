@@ -17,7 +17,7 @@ from lakeplan.formats.namespace import CLOCK_FILE, COLLECTOR_RUNS, MARK_FILE, SE
 from lakeplan.review.gates import Openers
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import ForeignRanges, MarkRequest
-from lakeplan.sweep.inspection import Look, Others, read_others, read_rules, take_look
+from lakeplan.sweep.inspection import Inspection, Others, read_others, read_rules, take_look
 from lakeplan.sweep.neighbours import Probes, begun_sweeps, check_no_open_sweep, check_site
 from lakeplan.sweep.ports import Site, SweepPorts, mark_index_key
 from lakeplan.sweep.rules import mark_gates
@@ -58,7 +58,7 @@ class Begun:
     looked_at: datetime
     collectors: tuple[str, ...]
     lowered_at: datetime
-    look: Look
+    look: Inspection
 
 
 Made = Mark | LakeplanError | str
@@ -234,7 +234,7 @@ def _request(begun: Begun, others: Others) -> MarkRequest:
     )
 
 
-def _write_seen(site: Site, prefix: str, look: Look, foreign: tuple[ForeignRanges, ...]) -> str:
+def _write_seen(site: Site, prefix: str, look: Inspection, foreign: tuple[ForeignRanges, ...]) -> str:
     """What the mark knew to be kept, and what it read elsewhere: a sweep reads only what is new since."""
     kept = look.kept_metaranges()
     data = json_line(

@@ -18,7 +18,14 @@ from lakeplan.branches.memory import Deletion, DeletionRecord, Fate, read_deleti
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.drift_compare import read_last_applied
 from lakeplan.review.history import find_run
-from lakeplan.state.store import History, Lease, read_applied, record_applied, record_setting, repository_key
+from lakeplan.state.store import (
+    Lease,
+    RunJournal,
+    read_applied,
+    record_applied,
+    record_setting,
+    repository_key,
+)
 from lakeplan.state.sweeps import STATUSES, read_sweeps, record_sweep
 from lakeplan.sweep.ports import mark_index_key
 from lakeplan.sweep.records import repository_of
@@ -55,7 +62,7 @@ def _history(state: MemoryState) -> None:
         "plan_digest": "d",
         "plan_as_of": NOW.isoformat(),
     }
-    history = History(state, RUN_ID, head)
+    history = RunJournal(state, RUN_ID, head)
     history.step(KEY, status="applied", before=rules, after=None)
 
 

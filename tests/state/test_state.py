@@ -10,8 +10,8 @@ import pytest
 from lakeplan.errors import LeaseHeld, WriteConflict
 from lakeplan.state.store import (
     LEASE_GRACE,
-    History,
     Lease,
+    RunJournal,
     known_repositories,
     record_applied,
     repository_key,
@@ -94,7 +94,7 @@ def it_remembers_what_was_applied(state):
 
 
 def it_stores_the_history_after_every_step(state):
-    history = History(state, "run-1", {"command": "apply"})
+    history = RunJournal(state, "run-1", {"command": "apply"})
     history.save()
     history.step("prod/a", status="pending")
     assert json.loads(state.read("history/run-1.json").data)["repositories"]["prod/a"]["status"] == "pending"
@@ -103,6 +103,6 @@ def it_stores_the_history_after_every_step(state):
 
 
 def it_never_overwrites_the_history_of_another_run(state):
-    History(state, "run-1", {}).save()
+    RunJournal(state, "run-1", {}).save()
     with pytest.raises(WriteConflict):
-        History(state, "run-1", {}).save()
+        RunJournal(state, "run-1", {}).save()

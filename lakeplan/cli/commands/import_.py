@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, get_args
@@ -97,7 +98,7 @@ def import_(
         with of_options():
             session = opening.session(Path(name))
         if session.approve is not None:
-            session.approve = lambda what, url: True  # the person typed the address
+            session = replace(session, approve=lambda what, url: True)  # the person typed the address
         imported: Sequence[Imported]
         left_out: Sequence[LeftOut]
         if from_files:
