@@ -93,6 +93,7 @@ MODULES = {
     "sweep/restore": ["tests/sweep/test_restore.py"],
     "sweep/rules": [
         "tests/sweep/test_gates.py",
+        "tests/sweep/test_official.py",
         "tests/sweep/test_overlap.py",
         "tests/sweep/test_pacing.py",
         "tests/sweep/test_settling.py",

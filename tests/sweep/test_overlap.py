@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.sweep.rules import overlapping
+from lakeplan.sweep.rules import Place, overlapping, place_of
 from lakeplan.values.repository import Repository
 
 
@@ -79,3 +79,24 @@ def test_both_sides_see_the_same(one: list[str], other: list[str]) -> None:
     assert how(first, second) == OPPOSITE[how(second, first)]
     shared = f"{first}/".startswith(f"{second}/") or f"{second}/".startswith(f"{first}/")
     assert bool(how(first, second)) is shared
+
+
+@pytest.mark.parametrize(
+    ("namespace", "place"),
+    [
+        ("s3a://B/x//./y", Place("s3", "", ("b", "x", "y"))),
+        ("s3://b/x://y", Place("s3", "", ("b", "x:", "y"))),
+        ("s3://", Place("s3", "", ())),
+        ("gs://b/x", Place("gcs", "", ("b", "x"))),
+        ("Odd://Host/x", Place("odd", "", ("host", "x"))),
+        ("no/scheme", Place("", "", ("no", "scheme"))),
+        ("abfss://c@a.dfs.core.windows.net/ns", Place("azure", "a", ("c", "ns"))),
+        ("https://a.blob.core.windows.net/c/ns", Place("azure", "a", ("c", "ns"))),
+        ("http://localhost:10000/a/c/ns", Place("azure", "a", ("c", "ns"))),
+        ("http://[::1]:10000/a/c", Place("azure", "a", ("c",))),
+        ("http://127.0.0.1:10000/a", Place("azure", "a", ())),
+        ("http://127.0.0.1:10000/", Place("azure", "", ())),
+    ],
+)
+def it_takes_a_namespace_apart(namespace: str, place: Place) -> None:
+    assert place_of(namespace) == place
