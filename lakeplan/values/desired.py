@@ -152,7 +152,7 @@ class Safety:
         words("ignore", "warn", "fail"),
         "fail",
         stricter=POLICY,
-        help="Gate tag-loss: any tag would lose data.",
+        help="Gate tag-loss: a tag would lose data.",
     )
     on_server_divergence: Literal["ignore", "warn", "fail"] = setting(
         words("ignore", "warn", "fail"),
