@@ -11,6 +11,8 @@ from lakeplan.output.metric_families import Exposition, Family, Json, Owners, ad
 from lakeplan.values.sweep import Outcome
 
 if TYPE_CHECKING:
+    from lakeplan.plan.documents import ApplyDocument, DriftDocument, RecordedRow
+    from lakeplan.review.history import HistoryDocument
     from lakeplan.sweep.documents import MarkListDocument, MarksDocument, SweepDocument
 
 _OUTCOMES: tuple[Outcome, ...] = ("deleted", "saved", "failed", "pending")
@@ -73,7 +75,7 @@ def _by_object_rules(repository: Json) -> bool:
     return rules is not None and any(change["action"] != "clear" for change in rules["changes"])
 
 
-def apply_metrics(document: Json, owner_of: Owners) -> str:
+def apply_metrics(document: ApplyDocument, owner_of: Owners) -> str:
     """How many settings ended how, and each of them."""
     made = Exposition()
     for outcome, number in document["summary"].items():
@@ -84,7 +86,7 @@ def apply_metrics(document: Json, owner_of: Owners) -> str:
     return made.text()
 
 
-def drift_metrics(document: Json) -> str:
+def drift_metrics(document: DriftDocument) -> str:
     """Repositories by class, failures, and of every repository its last apply and sweep."""
     made = Exposition()
     made.at(f.DRIFT_AT, document["as_of"])
@@ -100,27 +102,27 @@ def drift_metrics(document: Json) -> str:
     return made.text()
 
 
-def _recorded(made: Exposition, recorded: Json) -> None:
+def _recorded(made: Exposition, recorded: RecordedRow) -> None:
     labels = of_repository(recorded["repository"], recorded["owner"])
     made.add(f.DRIFT_FAILURE, recorded["failed"], *labels)
     add_cost(made, f.DRIFT_COST, recorded, labels)
     if recorded["last_apply"] is not None:
         made.at(f.LAST_APPLY, recorded["last_apply"]["at"], *labels)
-    last = recorded["last_sweep"]
-    if last is None:
+    last, reclaimed, quarantined = recorded["last_sweep"], recorded["reclaimed"], recorded["quarantined"]
+    if last is None or reclaimed is None or quarantined is None:  # all of them, or none
         return
     made.at(f.LAST_SWEEP, last["at"], *labels)
     made.add(f.LAST_SWEEP_FINISHED, last["finished"], *labels)
     for status in _OUTCOMES:
         made.add(f.LAST_SWEEP_OBJECTS, last[status]["objects"], *labels, status)
         made.add(f.LAST_SWEEP_BYTES, last[status]["size_bytes"], *labels, status)
-    made.add(f.RECLAIMED_OBJECTS, recorded["reclaimed"]["objects"], *labels)
-    made.add(f.RECLAIMED_BYTES, recorded["reclaimed"]["size_bytes"], *labels)
-    made.add(f.QUARANTINED_OBJECTS, recorded["quarantined"]["objects"], *labels)
-    made.add(f.QUARANTINED_BYTES, recorded["quarantined"]["size_bytes"], *labels)
+    made.add(f.RECLAIMED_OBJECTS, reclaimed["objects"], *labels)
+    made.add(f.RECLAIMED_BYTES, reclaimed["size_bytes"], *labels)
+    made.add(f.QUARANTINED_OBJECTS, quarantined["objects"], *labels)
+    made.add(f.QUARANTINED_BYTES, quarantined["size_bytes"], *labels)
 
 
-def history_metrics(document: Json, owner_of: Owners) -> str:
+def history_metrics(document: HistoryDocument, owner_of: Owners) -> str:
     """When each command last ended how, by repository, among the runs of the document."""
     newest: dict[tuple[str, str, str], str] = {}
     for run in document["runs"]:

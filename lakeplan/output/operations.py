@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -14,9 +14,9 @@ from lakeplan.values.settings import SettingKind
 
 if TYPE_CHECKING:
     from lakeplan.doctor.doctor import DoctorDocument
+    from lakeplan.plan.documents import DriftDocument, DriftedRow, DriftSummary, ItemRow, ValueRow
+    from lakeplan.review.history import ChangedSetting, HistoryDocument, RunRepository, RunRow
     from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument
-
-Json = Mapping[str, Any]
 
 _STYLES = {
     "server-edited": "bold red",
@@ -26,11 +26,10 @@ _STYLES = {
     "unmanaged-new": "cyan",
 }
 _VALUES_SHOWN = 20
-_SIDES = ("applied", "stored", "wanted")
 _SETTINGS = {"branch_lifecycle": "policy", "object_lifecycle": "object rule"}
 
 
-def render_drift(document: Json, console: Console) -> None:
+def render_drift(document: DriftDocument, console: Console) -> None:
     """Prints what drifted, repository by repository, then failures, then one line of counts."""
     page = Page(console)
     for repository in document["repositories"]:
@@ -47,7 +46,7 @@ def render_drift(document: Json, console: Console) -> None:
     page.labelled("Drift:", "bold", _sum(document["summary"]), indent=0)
 
 
-def _repository(page: Page, repository: Json) -> None:
+def _repository(page: Page, repository: DriftedRow) -> None:
     page.blank()
     parts: list[str | Cell] = [Cell(repository["repository"], "bold")]
     for name in repository["classes"]:
@@ -62,7 +61,8 @@ def _repository(page: Page, repository: Json) -> None:
     for fact in filter(None, facts):
         page.dim(fact)
     values: list[list[str | Cell]] = [
-        [_class(v), _name(v["path"]), *(_days(v[side]) for side in _SIDES)] for v in repository["values"]
+        [_class(v), _name(v["path"]), *map(_days, (v["applied"], v["stored"], v["wanted"]))]
+        for v in repository["values"]
     ]
     _table(page, "value", values, figures=(2, 3, 4))
     items: list[list[str | Cell]] = [
@@ -78,20 +78,20 @@ def _table(page: Page, what: str, rows: list[list[str | Cell]], *, figures: tupl
         page.rest(len(rows), _VALUES_SHOWN, "more (--format json)", noun=what)
 
 
-def _class(row: Json) -> Cell:
+def _class(row: ValueRow | ItemRow) -> Cell:
     return Cell(row["class"], _STYLES.get(row["class"], ""))
 
 
-def _sides_of(item: Json) -> list[Cell]:
+def _sides_of(item: ItemRow) -> list[Cell]:
     """The three sides of a policy or an object rule: of each the values in which they differ."""
-    sides = [item[side] for side in _SIDES]
+    sides = [item["applied"], item["stored"], item["wanted"]]
     there = [side for side in sides if side]
     keys = [key for key in {k: None for side in there for k in side} if key != "id"]
     differ = [key for key in keys if len({side.get(key) for side in there}) > 1] or keys
     return [_values_text(side, differ) if side else Cell("-", "dim") for side in sides]
 
 
-def _values_text(side: Json, keys: list[str]) -> Cell:
+def _values_text(side: Mapping[str, str], keys: list[str]) -> Cell:
     return Cell(", ".join(f"{key} {side.get(key, 'not set')}" for key in keys))
 
 
@@ -103,7 +103,7 @@ def _days(value: int | None) -> Cell:
     return Cell("-", "dim") if value is None else Cell(days(value))
 
 
-def _sum(summary: Json) -> str:
+def _sum(summary: DriftSummary) -> str:
     checked = f"{counted(summary['checked'] - summary['failed'], 'repository')} compared"
     failed = f", {count(summary['failed'])} could not be" if summary["failed"] else ""
     if not summary["drifted"]:
@@ -126,7 +126,7 @@ _WIDE = 100
 """Below it the column of starts goes, with which the id of a run begins: an id has to be copied whole."""
 
 
-def render_history(document: Json, console: Console) -> None:
+def render_history(document: HistoryDocument, console: Console) -> None:
     """Prints the list, newest first as it comes; damaged records last."""
     page = Page(console)
     rows = [_row(run) for run in document["runs"]]
@@ -142,20 +142,20 @@ def render_history(document: Json, console: Console) -> None:
         page.hanging(Cell("x", "bold red"), page.join(f"{key} is damaged and cannot be read"))
 
 
-def _row(run: Json) -> list[str | Cell]:
+def _row(run: RunRow) -> list[str | Cell]:
     return [run["run_id"], moment(run["started_at"]), _who(run["by"]), _commit(run), _counts(run)]
 
 
-def _commit(run: Json) -> str:
+def _commit(run: RunRow) -> str:
     return (run["tree_commit"] or "")[:8]
 
 
-def _who(by: Json) -> str:
+def _who(by: Mapping[str, object]) -> str:
     user, host = by.get("user", ""), by.get("host", "")
     return f"{user}@{host}" if user and host else str(user or host or "unknown")
 
 
-def _counts(run: Json) -> Cell:
+def _counts(run: RunRow) -> Cell:
     counts: dict[str, int] = {}
     for repository in run["repositories"]:
         counts[repository["status"]] = counts.get(repository["status"], 0) + 1
@@ -165,7 +165,7 @@ def _counts(run: Json) -> Cell:
     return Cell(text, "bold red" if counts.keys() & {"failed", "uncertain"} else "")
 
 
-def render_run(document: Json, console: Console) -> None:
+def render_run(document: HistoryDocument, console: Console) -> None:
     """Prints the first run of the document in full: what it replaced, value by value."""
     page = Page(console)
     run = document["runs"][0]
@@ -189,7 +189,7 @@ def render_run(document: Json, console: Console) -> None:
     page.line(f"{counted(len(run['repositories']), 'repository')}.")
 
 
-def _entry_of_repository(page: Page, repository: Json) -> None:
+def _entry_of_repository(page: Page, repository: RunRepository) -> None:
     status = repository["status"]
     page.blank()
     page.line(Cell(repository["repository"], "bold"), "  ", Cell(status, _HISTORY_STYLES.get(status, "")))
@@ -197,8 +197,8 @@ def _entry_of_repository(page: Page, repository: Json) -> None:
         page.line(Cell(_PENDING, "yellow"), indent=2)
     if repository["message"]:
         page.line(repository["message"], indent=2)
-    for side in ("before", "after"):
-        if repository["replaced"] and repository[side] is None:
+    for side, rules in (("before", repository["before"]), ("after", repository["after"])):
+        if repository["replaced"] and rules is None:
             page.dim(f"{_NO_RULES} {side}")
     arrow = Cell(page.arrow, "dim")
     rows: list[list[str | Cell]] = [
@@ -210,7 +210,7 @@ def _entry_of_repository(page: Page, repository: Json) -> None:
         _setting(page, setting)
 
 
-def _setting(page: Page, setting: Json) -> None:
+def _setting(page: Page, setting: ChangedSetting) -> None:
     status = setting["status"]
     label = SettingKind(setting["setting"]).label
     page.line(label, "  ", Cell(status, _HISTORY_STYLES.get(status, "")), indent=2)
@@ -222,7 +222,7 @@ def _setting(page: Page, setting: Json) -> None:
         page.hanging(ITEM_MARKS[change["action"]], page.join(*text), indent=4)
 
 
-def _side(values: Json) -> str:
+def _side(values: Mapping[str, str]) -> str:
     return ", ".join(f"{key} {value}" for key, value in values.items() if key != "id")
 
 

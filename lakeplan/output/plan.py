@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -22,6 +22,9 @@ from lakeplan.output.plan_impact import (
 )
 from lakeplan.output.plan_settings import render_branches, render_run_branches, render_setting_changes
 from lakeplan.output.text import count, counted, moment, size, sums
+
+if TYPE_CHECKING:
+    from lakeplan.plan.documents import ApplyDocument, ResultRow
 
 Json = Mapping[str, Any]
 
@@ -146,7 +149,7 @@ _ALREADY = "already as planned"
 _BRANCHES_SHOWN = 10
 
 
-def render_apply(document: Json, console: Console) -> None:
+def render_apply(document: ApplyDocument, console: Console) -> None:
     """Prints an apply report; failures come last before the sum, where they are seen."""
     page = Page(console)
     results = document["results"]
@@ -174,7 +177,7 @@ def render_apply(document: Json, console: Console) -> None:
     )
 
 
-def _row(page: Page, result: Json) -> list[str | Cell]:
+def _row(page: Page, result: ResultRow) -> list[str | Cell]:
     text = _DONE.get((result["action"], result["outcome"]), _ALREADY)
     if _SETTINGS[result["setting"]]:
         text = f"{_SETTINGS[result['setting']]} {text.removeprefix('rules ')}"
@@ -185,7 +188,7 @@ def _row(page: Page, result: Json) -> list[str | Cell]:
     return [mark, result["repository"], Cell(text, "" if result["outcome"] == "already" else "green"), etags]
 
 
-def _left_out(page: Page, document: Json) -> None:
+def _left_out(page: Page, document: ApplyDocument) -> None:
     """What the tree asks for and this apply did not write, because nobody reviewed it."""
     if document["not_written"]:
         keys = document["not_written"]
@@ -198,17 +201,17 @@ def _left_out(page: Page, document: Json) -> None:
             page.hanging(Cell("!", "bold yellow"), page.join(Cell(f"{key}: ", "bold"), text))
 
 
-def _what(result: Json) -> str:
+def _what(result: ResultRow) -> str:
     return f"{_SETTINGS[result['setting']]} {result['action']}".strip()
 
 
-def _elsewhere(page: Page, document: Json) -> None:
+def _elsewhere(page: Page, document: ApplyDocument) -> None:
     if document["elsewhere"]:
         page.heading("Enforced by lakeplan", "`lakeplan branches run` deletes by these policies")
         page.line(names(document["elsewhere"]), indent=2)
 
 
-def _problems(page: Page, title: str, results: Sequence[Json], note: str) -> None:
+def _problems(page: Page, title: str, results: Sequence[ResultRow], note: str) -> None:
     """The results whose outcome is ``title``."""
     found = [r for r in results if r["outcome"] == title.lower()]
     if found:

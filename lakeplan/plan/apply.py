@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
-from typing import Any, Literal
+from typing import Final, Literal, cast
 
 from lakeplan.errors import ExitCode, GateRefused, StalePlan, UsageError
+from lakeplan.plan.documents import ApplyDocument, SettingName
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
 from lakeplan.plan.writing import gate_text, write
 from lakeplan.review import ceiling
@@ -22,12 +23,12 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Safety
 from lakeplan.values.gates import UNKNOWN_IMPACT
 from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import ActionName, GcRules
 
-APPLY_FORMAT = "lakeplan.apply/v1"
+APPLY_FORMAT: Final = "lakeplan.apply/v1"
 
 
-def report_document(report: ApplyReport) -> dict[str, Any]:
+def report_document(report: ApplyReport) -> ApplyDocument:
     """Every repository's end, what was not written, and the counts."""
     return {
         "format": APPLY_FORMAT,
@@ -35,8 +36,8 @@ def report_document(report: ApplyReport) -> dict[str, Any]:
         "results": [
             {
                 "repository": r.repository,
-                "setting": r.setting,
-                "action": r.action,
+                "setting": cast(SettingName, r.setting),
+                "action": cast(ActionName, r.action),
                 "outcome": r.outcome.value,
                 "before_etag": r.before_etag,
                 "after_etag": r.after_etag,

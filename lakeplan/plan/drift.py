@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import Final
 
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.plan.documents import DriftDocument, DriftedRow, LastSweepRow, RecordedRow
 from lakeplan.plan.drift_compare import (
     HeadPorts,
     RepositoryDrift,
@@ -218,10 +219,10 @@ def _unmanaged(
     ]
 
 
-DRIFT_FORMAT = "lakeplan.drift/v1"
+DRIFT_FORMAT: Final = "lakeplan.drift/v1"
 
 
-def drift_document(report: DriftReport) -> dict[str, Any]:
+def drift_document(report: DriftReport) -> DriftDocument:
     """The report as plain JSON data (``schemas/drift.v1.json``): only what drifted or failed is listed."""
     return {
         "format": DRIFT_FORMAT,
@@ -250,7 +251,7 @@ def drift_document(report: DriftReport) -> dict[str, Any]:
     }
 
 
-def _repository(drift: RepositoryDrift) -> dict[str, Any]:
+def _repository(drift: RepositoryDrift) -> DriftedRow:
     return {
         "repository": drift.repository,
         "owner": drift.owner,
@@ -284,7 +285,7 @@ def _repository(drift: RepositoryDrift) -> dict[str, Any]:
     }
 
 
-def _recorded(drift: RepositoryDrift) -> dict[str, Any]:
+def _recorded(drift: RepositoryDrift) -> RecordedRow:
     """What the state has of a repository, drifted or not."""
     applied, sweeps = drift.last, drift.sweeps
     return {
@@ -298,10 +299,13 @@ def _recorded(drift: RepositoryDrift) -> dict[str, Any]:
     }
 
 
-def _last_sweep(last: LastSweep) -> dict[str, Any]:
+def _last_sweep(last: LastSweep) -> LastSweepRow:
     return {
         "mark_id": last.mark_id,
         "at": utc_text(last.at),
         "finished": last.finished,
-        **{status: amount.to_row() for status, amount in last.amounts.items()},
+        "deleted": last.amounts["deleted"].to_row(),
+        "failed": last.amounts["failed"].to_row(),
+        "saved": last.amounts["saved"].to_row(),
+        "pending": last.amounts["pending"].to_row(),
     }

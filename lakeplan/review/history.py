@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, Literal, TypedDict, cast
 
 from lakeplan.errors import FormatError, LakeplanError, UsageError
 from lakeplan.review.differences import diff_rules, diff_setting
@@ -13,13 +13,19 @@ from lakeplan.stores.protocols import StateReader
 from lakeplan.values import records
 from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.records import utc_text
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import ActionName, GcRules, RulesBody
 from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
 
-HISTORY_FORMAT = "lakeplan.history/v1"
+HISTORY_FORMAT: Final = "lakeplan.history/v1"
 LAST = "last"
 _PREFIX = "history/"
 _WORST_FIRST = ("failed", "uncertain", "pending", "applied", "already")
+
+
+class FoundRow(TypedDict):
+    """What the server stored, as lakeFS has it."""
+
+    body: Mapping[str, object] | list[object] | None
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class SettingStep:
     replaced: bool = False
     before: tuple[SettingItem, ...] = ()
     after: tuple[SettingItem, ...] = ()
-    found: Mapping[str, Any] | None = None
+    found: FoundRow | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class RunStep:
     before: GcRules | None = None
     after: GcRules | None = None
     settings: tuple[SettingStep, ...] = ()
-    found: Mapping[str, Any] | None = None
+    found: FoundRow | None = None
 
 
 @dataclass(frozen=True)
@@ -241,12 +247,77 @@ def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def history_document(runs: Sequence[RunRecord], damaged: Sequence[str] = ()) -> dict[str, Any]:
+class ChangedDays(TypedDict):
+    path: str
+    before: int | None
+    after: int | None
+
+
+class ChangedItem(TypedDict):
+    item: str
+    action: ActionName
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+
+class ChangedSetting(TypedDict):
+    """``SettingStep``, as lakeFS has the items."""
+
+    setting: Literal["branch_lifecycle", "object_lifecycle"]
+    status: str
+    message: str
+    replaced: bool
+    before: list[dict[str, object]]
+    after: list[dict[str, object]]
+    found: FoundRow | None
+    changes: list[ChangedItem]
+
+
+class RunRepository(TypedDict):
+    """``RunStep``, as lakeFS has the rules."""
+
+    repository: str
+    status: str
+    message: str
+    replaced: bool
+    before: RulesBody | None
+    after: RulesBody | None
+    found: FoundRow | None
+    changes: list[ChangedDays]
+    settings: list[ChangedSetting]
+
+
+class RunRow(TypedDict):
+    """``RunRecord``."""
+
+    run_id: str
+    command: str
+    by: Mapping[str, object]
+    started_at: str
+    finished_at: str | None
+    tree_commit: str | None
+    plan_digest: str
+    plan_as_of: str
+    allowed: list[str]
+    overridden: list[str]
+    force: bool
+    repositories: list[RunRepository]
+
+
+class HistoryDocument(TypedDict):
+    """``schemas/history.v1.json``."""
+
+    format: Literal["lakeplan.history/v1"]
+    runs: list[RunRow]
+    damaged: list[str]
+
+
+def history_document(runs: Sequence[RunRecord], damaged: Sequence[str] = ()) -> HistoryDocument:
     """Runs as plain JSON data (``schemas/history.v1.json``)."""
     return {"format": HISTORY_FORMAT, "runs": [_run(r) for r in runs], "damaged": list(damaged)}
 
 
-def _run(run: RunRecord) -> dict[str, Any]:
+def _run(run: RunRecord) -> RunRow:
     return {
         "run_id": run.run_id,
         "command": run.command,
@@ -263,7 +334,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
     }
 
 
-def _step_document(step: RunStep) -> dict[str, Any]:
+def _step_document(step: RunStep) -> RunRepository:
     return {
         "repository": step.repository,
         "status": step.status,
@@ -288,7 +359,7 @@ def _step_document(step: RunStep) -> dict[str, Any]:
                 "changes": [
                     {
                         "item": c.item,
-                        "action": c.action.value,
+                        "action": cast(ActionName, c.action.value),
                         "before": dict(c.before),
                         "after": dict(c.after),
                     }

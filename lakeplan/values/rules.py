@@ -7,7 +7,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypedDict
+from typing import Literal, TypedDict
+
+ActionName = Literal["add", "change", "clear"]
+"""What changes."""
 
 
 class Action(str, Enum):

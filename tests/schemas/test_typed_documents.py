@@ -11,6 +11,8 @@ from lakeplan.branches.documents import PlanDocument, RunDocument, UndoDocument
 from lakeplan.doctor.doctor import DoctorDocument
 from lakeplan.explain.documents import ExplainDocument
 from lakeplan.explain.policy_test import PolicyTestDocument
+from lakeplan.plan.documents import ApplyDocument, DriftDocument
+from lakeplan.review.history import HistoryDocument
 from lakeplan.simulation.documents import CurveDocument, SimulateDocument
 from lakeplan.sweep.documents import (
     CollectorRunsDocument,
@@ -25,10 +27,13 @@ from tests.schemas.typed import differences
 PARTS = {"plan": PlanDocument, "run": RunDocument, "undo": UndoDocument}
 """Of the documents of branches."""
 TYPES = {
+    "apply": ApplyDocument,
     "collector-runs": CollectorRunsDocument,
     "curve": CurveDocument,
     "doctor": DoctorDocument,
+    "drift": DriftDocument,
     "explain": ExplainDocument,
+    "history": HistoryDocument,
     "marks": MarksDocument,
     "purge": PurgeDocument,
     "restore": RestoreDocument,

@@ -1,0 +1,133 @@
+"""The JSON documents of apply and drift, as their schemas have them. Moments are ISO 8601 in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NotRequired, TypedDict
+
+from lakeplan.values.desired import PriceRow
+from lakeplan.values.rules import ActionName
+from lakeplan.values.simulation import AmountRow
+
+OutcomeName = Literal["applied", "already", "failed", "uncertain"]
+"""``review.run.Outcome``."""
+SettingName = Literal["gc", "branch_lifecycle", "object_lifecycle"]
+ClassName = Literal["server-edited", "tree-ahead", "patterns-stale", "released", "unmanaged-new"]
+"""``drift_rules.DriftClass``."""
+
+
+# ---- apply
+class ResultRow(TypedDict):
+    """``review.run.Applied``."""
+
+    repository: str
+    setting: SettingName
+    action: ActionName
+    outcome: OutcomeName
+    before_etag: str
+    after_etag: str
+    message: str
+    hint: str
+    exit_code: int
+
+
+class ApplyDocument(TypedDict):
+    """``schemas/apply.v1.json``."""
+
+    format: Literal["lakeplan.apply/v1"]
+    run_id: str
+    results: list[ResultRow]
+    not_written: list[str]
+    unexpanded: Mapping[str, list[str]]
+    elsewhere: list[str]
+    note: str
+    summary: Mapping[OutcomeName, int]
+
+
+# ---- drift
+ValueRow = TypedDict(
+    "ValueRow",
+    {"class": ClassName, "path": str, "applied": int | None, "stored": int | None, "wanted": int | None},
+)
+"""Days of a branch, or the default, that drifted."""
+ItemRow = TypedDict(
+    "ItemRow",
+    {
+        "class": ClassName,
+        "setting": Literal["branch_lifecycle", "object_lifecycle"],
+        "item": str,
+        "applied": Mapping[str, str],
+        "stored": Mapping[str, str],
+        "wanted": Mapping[str, str],
+    },
+)
+"""A policy or an object rule that drifted; a side is empty where there is no such item."""
+
+
+class LastApplyRow(TypedDict):
+    run_id: str
+    at: str
+
+
+class DriftedRow(TypedDict):
+    repository: str
+    owner: str | None
+    source: str
+    classes: list[ClassName]
+    values: list[ValueRow]
+    items: list[ItemRow]
+    last_applied: LastApplyRow | None
+    note: str
+
+
+class NotComparedRow(TypedDict):
+    repository: str
+    owner: str | None
+    message: str
+    where: str
+    hint: str
+
+
+class LastSweepRow(TypedDict):
+    """``state.sweeps.LastSweep``."""
+
+    mark_id: str
+    at: str
+    finished: bool
+    deleted: AmountRow
+    failed: AmountRow
+    saved: AmountRow
+    pending: AmountRow
+
+
+class RecordedRow(TypedDict):
+    """What the state has of a repository, drifted or not."""
+
+    repository: str
+    owner: str | None
+    failed: bool
+    cost_per_gb_month: NotRequired[PriceRow]
+    last_apply: LastApplyRow | None
+    last_sweep: LastSweepRow | None
+    quarantined: AmountRow | None
+    reclaimed: AmountRow | None
+
+
+class DriftSummary(TypedDict):
+    checked: int
+    drifted: int
+    failed: int
+    classes: Mapping[ClassName, int]
+
+
+class DriftDocument(TypedDict):
+    """``schemas/drift.v1.json``. ``repositories`` are those that drifted."""
+
+    format: Literal["lakeplan.drift/v1"]
+    as_of: str
+    tree_commit: str | None
+    repositories: list[DriftedRow]
+    failures: list[NotComparedRow]
+    recorded: list[RecordedRow]
+    notes: list[str]
+    summary: DriftSummary
