@@ -174,8 +174,8 @@ class DescribeJudgingAgain:
         with pytest.raises(GateRefused) as caught:
             again(approval(), site(low))
         assert caught.value.hint == (
-            "approve it again with --allow expired-bytes at a terminal,"
-            " or list the gate under overrides in the tree"
+            "Approve it again with --allow expired-bytes at a terminal,"
+            " or list the gate under overrides in the tree."
         )
 
 
@@ -191,9 +191,7 @@ class DescribeAnAutomaticApproval:
         ) as caught:
             held_to_approval(site(), mark, given)
         assert caught.value.where == WHERE
-        assert (
-            caught.value.hint == "have a person inspect it, then run `lakeplan sweep approve m1 --reason …`"
-        )
+        assert caught.value.hint == "Inspect the mark, then run `lakeplan sweep approve m1 --reason …`."
 
     def it_does_not_matter_for_a_mark_that_a_person_approved(self) -> None:
         assert held_to_approval(site(), MARK, approval()).desired == site().desired
@@ -210,10 +208,10 @@ def it_names_every_gate_that_is_shut() -> None:
     with pytest.raises(GateRefused) as caught:
         refuse_shut(gates, MARK)
     assert caught.value.message == (
-        "a gate refuses: sweep-limit: too many; sweep-limit: too much; min-age: too young"
+        "a gate refused: sweep-limit: too many; sweep-limit: too much; min-age: too young"
     )
     assert caught.value.hint == (
-        "--allow sweep-limit --allow min-age at a terminal, or list the gate under overrides in the tree"
+        "Use --allow sweep-limit --allow min-age at a terminal, or list the gate under overrides in the tree."
     )
     assert caught.value.where == WHERE
     refuse_shut(gates[1:2], MARK)

@@ -101,7 +101,7 @@ class DescribeMistakes:
             ("repositories: {a: 1}", "must be a list"),
             ("repo: []", "`repositories` is missing"),
             ("- a", "must be a mapping"),
-            ("a: &x [1]\nb: *x", "line 2, column 4: aliases are not taken here"),
+            ("a: &x [1]\nb: *x", "line 2, column 4: aliases are not supported"),
             ("a: \x00", "is no YAML"),
         ],
     )

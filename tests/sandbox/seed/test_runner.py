@@ -157,7 +157,7 @@ class DescribeRepositoriesThatExist:
     def it_writes_nothing_when_one_does(self, run, sandbox):
         run()
         sandbox.faults.forget()
-        with pytest.raises(UsageError, match="already there: one"):
+        with pytest.raises(UsageError, match="these repositories already exist: one"):
             run("upload: {branch: main, path: a}")
         assert {r.method for r in sandbox.faults.requests} == {"GET"}
 
