@@ -6,12 +6,15 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakeplan.output.plan import summary_text
 from lakeplan.output.plan_changes import key_of, loosened
 from lakeplan.output.plan_impact import scope_of
 from lakeplan.output.text import safe
+
+if TYPE_CHECKING:
+    from lakeplan.values.documents import ProblemRow, ProblemsDocument
 
 Json = Mapping[str, Any]
 
@@ -90,7 +93,7 @@ def _gates(
             yield Annotation(level, f"{word} {gate['gate']}", f"{scope}: {gate['message']}{opens}", place)
 
 
-def problem_annotations(problems: list[Json]) -> Iterator[Annotation]:
+def problem_annotations(problems: Iterable[ProblemRow]) -> Iterator[Annotation]:
     """The problems of a tree, as ``validate --format json`` lists them."""
     for item in problems:
         place = Place(item["file"], item["line"], item["column"])
@@ -106,7 +109,7 @@ def render_github_plan(document: Json, *, tree: str = "") -> str:
     return render_github(plan_annotations(document), tree=tree)
 
 
-def render_github_problems(document: Json, *, tree: str = "") -> str:
+def render_github_problems(document: ProblemsDocument, *, tree: str = "") -> str:
     return render_github(problem_annotations(document["problems"]), tree=tree)
 
 
@@ -151,7 +154,7 @@ def render_junit_plan(document: Json, *, tree: str = "") -> str:
     return junit_text(root)
 
 
-def render_junit_problems(document: Json, *, files: Sequence[str] = (), tree: str = "") -> str:
+def render_junit_problems(document: ProblemsDocument, *, files: Sequence[str] = (), tree: str = "") -> str:
     """A check of a tree: every problem is a failure, every file without one passes."""
     problems = document["problems"]
     root = ET.Element("testsuites", name="lakeplan validate")

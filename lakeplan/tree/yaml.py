@@ -6,13 +6,16 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
 from lakeplan import limits
 from lakeplan.errors import ConfigError
 from lakeplan.values.desired import Source
+
+if TYPE_CHECKING:
+    from lakeplan.values.documents import ProblemRow
 
 Scalar = str | int | float | bool | None
 
@@ -88,7 +91,7 @@ class Problem:
         # A name in the tree may hold a line break; a problem is one line all the same.
         return f"{self.source}: {_one_line(self.path)}: {_one_line(self.text)}"
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> ProblemRow:
         return {
             "file": self.source.file,
             "line": self.source.line,

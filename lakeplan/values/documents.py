@@ -48,6 +48,22 @@ class ErrorRow(TypedDict):
     hint: str
 
 
+class ProblemRow(TypedDict):
+    """A problem of a tree and its place."""
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+
+
+class ProblemsDocument(TypedDict):
+    """What every document of ``validate`` has."""
+
+    problems: list[ProblemRow]
+
+
 def error_rows(errors: Mapping[str, LakeplanError]) -> dict[str, ErrorRow]:
     """Errors by ``server/name``."""
     return {
