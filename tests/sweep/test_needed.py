@@ -119,7 +119,7 @@ def it_refuses_while_another_repository_cannot_be_read(use: Any) -> None:
     with pytest.raises(GateRefused) as caught:
         world.needed()
     assert caught.value.message == (
-        "repository other cannot be read, and may need objects of this one: no permission"
+        "repository other cannot be read, and it may refer to objects of this one: no permission"
     )
     assert (caught.value.where, bool(caught.value.hint)) == ("prod/lake", True)
     assert world.order == ["keep", "others"]
@@ -132,4 +132,4 @@ def it_refuses_when_more_is_needed_than_one_answer_names(use: Any, monkeypatch: 
         use(World(held=frozenset("abc"))).needed()
     assert caught.value.message == "more than 2 objects of the mark are needed again"
     assert caught.value.where == "prod/lake: mark m1"
-    assert caught.value.hint == "run `lakeplan sweep restore m1 --path PATH`, part by part"
+    assert caught.value.hint == "Run `lakeplan sweep restore m1 --path PATH` for one part after another."
