@@ -1,1 +1,3 @@
 """Checks of permissions and set-up."""
+
+__all__ = ["doctor", "repositories"]

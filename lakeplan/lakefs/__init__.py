@@ -1,1 +1,3 @@
 """One client of a lakeFS server: readers, writers, credentials, errors."""
+
+__all__ = ["branches", "client", "collection", "credentials", "protocols", "transport", "writers"]

@@ -1,1 +1,16 @@
 """Plans and applies: gather, judge, impact, gates, writing; drift, import, rollback."""
+
+__all__ = [
+    "apply",
+    "branches",
+    "documents",
+    "drift",
+    "drift_compare",
+    "drift_rules",
+    "gather",
+    "graph",
+    "importing",
+    "page",
+    "planning",
+    "rollback",
+]

@@ -1,1 +1,19 @@
 """Verdicts and ranges become objects and bytes: steps, runners, cache, curve."""
+
+__all__ = [
+    "archive",
+    "cache",
+    "curve",
+    "documents",
+    "foreign",
+    "impact",
+    "inputs",
+    "listings",
+    "marking",
+    "observing",
+    "requests",
+    "run",
+    "runners",
+    "spark",
+    "verdicts",
+]

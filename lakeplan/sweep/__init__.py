@@ -1,1 +1,18 @@
 """Sweeps: mark, approve, run, restore, purge; and lakeFS's own collector."""
+
+__all__ = [
+    "collector",
+    "documents",
+    "finish",
+    "judge",
+    "official",
+    "ports",
+    "records",
+    "restore",
+    "rounds",
+    "rules",
+    "run",
+    "service",
+    "spark",
+    "spark_submit",
+]
