@@ -107,104 +107,133 @@ _sweep_run = partial(_family, "sweep run")
 
 # ---- drift, and what the state remembers
 DRIFT_AT = _drift("drift_timestamp_seconds", "When the servers were compared.", repository=False)
-DRIFT_CHECKED = _drift("drift_checked", "Repositories looked at.", repository=False)
+DRIFT_CHECKED = _drift("drift_checked", "Repositories that were compared.", repository=False)
 DRIFT_FAILED = _drift("drift_failed", "Repositories that could not be compared.", repository=False)
-DRIFT_CLASSES = _drift("drift_repositories", "Repositories in a class of drift.", "class", repository=False)
-DRIFT = _drift("drift", "1 for every class of drift that a repository is in.", "class")
-DRIFT_FAILURE = _drift("drift_failure", "1 when the repository could not be compared.")
-LAST_APPLY = _drift("last_apply_timestamp_seconds", "When an apply last wrote to the repository.")
-LAST_SWEEP = _drift("last_sweep_timestamp_seconds", "When the newest sweep last ran.")
-LAST_SWEEP_FINISHED = _drift("last_sweep_finished", "1 when every object of the newest sweep has its end.")
-LAST_SWEEP_OBJECTS = _drift(
-    "last_sweep_objects", "Objects of the newest sweep by what became of them.", "status"
+DRIFT_CLASSES = _drift(
+    "drift_repositories", "Repositories with drift, by class of drift.", "class", repository=False
 )
-LAST_SWEEP_BYTES = _drift("last_sweep_bytes", "Bytes of the newest sweep by what became of them.", "status")
-RECLAIMED_OBJECTS = _drift("reclaimed_objects", "Objects that all sweeps freed for good.")
-RECLAIMED_BYTES = _drift("reclaimed_bytes", "Bytes that all sweeps freed for good.")
-QUARANTINED_OBJECTS = _drift("quarantined_objects", "Objects in quarantine, not purged yet.")
-QUARANTINED_BYTES = _drift("quarantined_bytes", "Bytes in quarantine, not purged yet.")
+DRIFT = _drift("drift", "1 for each class of drift that the repository has.", "class")
+DRIFT_FAILURE = _drift("drift_failure", "1 when the repository could not be compared.")
+LAST_APPLY = _drift("last_apply_timestamp_seconds", "When `lakeplan apply` last wrote to the repository.")
+LAST_SWEEP = _drift("last_sweep_timestamp_seconds", "When the latest sweep last ran.")
+LAST_SWEEP_FINISHED = _drift(
+    "last_sweep_finished", "1 when the latest sweep has processed every marked object."
+)
+LAST_SWEEP_OBJECTS = _drift("last_sweep_objects", "Objects of the latest sweep, by status.", "status")
+LAST_SWEEP_BYTES = _drift("last_sweep_bytes", "Bytes of the latest sweep, by status.", "status")
+RECLAIMED_OBJECTS = _drift("reclaimed_objects", "Objects permanently deleted by all sweeps.")
+RECLAIMED_BYTES = _drift("reclaimed_bytes", "Bytes permanently deleted by all sweeps.")
+QUARANTINED_OBJECTS = _drift("quarantined_objects", "Objects in quarantine that are not purged yet.")
+QUARANTINED_BYTES = _drift("quarantined_bytes", "Bytes in quarantine that are not purged yet.")
 DRIFT_COST = _drift(
-    "drift_cost_per_gb_month", "What a GB costs a month on the server, by the tree.", "currency"
+    "drift_cost_per_gb_month", "Price of a GB per month on the server, as set in the tree.", "currency"
 )
 
 # ---- plan, show
-PLAN_AT = _plan("plan_timestamp_seconds", "The moment the plan is judged at.", repository=False)
+PLAN_AT = _plan("plan_timestamp_seconds", "The time as of which the plan was computed.", repository=False)
 PLAN_FAILURE = _plan("plan_failure", "1 when the repository could not be planned.")
 PLAN_PENDING = _plan("plan_pending", "1 when an apply would write to the repository.")
-PLAN_KNOWN = _plan("plan_impact_known", "1 when it is known which objects expire, 0 when not.")
+PLAN_KNOWN = _plan("plan_impact_known", "1 when the expiring objects are known, 0 when they are not.")
 PLAN_REFUSED = _plan(
-    "plan_gates_refused", "1 for a gate that refuses; without a repository, of the whole plan.", "gate"
+    "plan_gates_refused",
+    "1 for each gate that refuses. Without a repository, the gate covers the whole plan.",
+    "gate",
 )
 PLAN_COMMITS = _plan(
-    "plan_expiring_commits", "Commits that newly expire, if nobody writes until then.", "horizon"
+    "plan_expiring_commits",
+    "Commits that would newly expire by the horizon, assuming no new commits.",
+    "horizon",
 )
 PLAN_OBJECTS = _plan(
-    "plan_expiring_objects", "Objects that newly expire, at most, if nobody writes.", "horizon"
+    "plan_expiring_objects",
+    "Objects that would newly expire by the horizon, assuming no new commits. Upper bound.",
+    "horizon",
 )
-PLAN_BYTES = _plan("plan_expiring_bytes", "Bytes that newly expire, at most, if nobody writes.", "horizon")
+PLAN_BYTES = _plan(
+    "plan_expiring_bytes",
+    "Bytes that would newly expire by the horizon, assuming no new commits. Upper bound.",
+    "horizon",
+)
 PLAN_RISK_OBJECTS = _plan(
-    "plan_at_risk_objects", "Objects that go although the documented rule keeps them.", "horizon"
+    "plan_at_risk_objects",
+    "Objects that the server would delete although the documented rule keeps them.",
+    "horizon",
 )
 PLAN_RISK_BYTES = _plan(
-    "plan_at_risk_bytes", "Bytes that go although the documented rule keeps them.", "horizon"
+    "plan_at_risk_bytes",
+    "Bytes that the server would delete although the documented rule keeps them.",
+    "horizon",
 )
-BACKLOG_COMMITS = _plan("plan_backlog_commits", "Commits that the stored rules let go already.")
-BACKLOG_OBJECTS = _plan("plan_backlog_objects", "Objects that the stored rules let go already (--backlog).")
-BACKLOG_BYTES = _plan("plan_backlog_bytes", "Bytes that the stored rules let go already (--backlog).")
+BACKLOG_COMMITS = _plan("plan_backlog_commits", "Commits that have already expired under the stored rules.")
+BACKLOG_OBJECTS = _plan(
+    "plan_backlog_objects", "Objects that have already expired under the stored rules (`--backlog`)."
+)
+BACKLOG_BYTES = _plan(
+    "plan_backlog_bytes", "Bytes that have already expired under the stored rules (`--backlog`)."
+)
 PLAN_BRANCHES = _plan(
-    "plan_deleted_branches", "Branches that policies let go by then, if nobody writes.", "horizon"
+    "plan_deleted_branches",
+    "Branches that policies would delete by the horizon, assuming no new commits.",
+    "horizon",
 )
-PLAN_COST = _plan("plan_cost_per_gb_month", "What a GB costs a month on the server, by the tree.", "currency")
+PLAN_COST = _plan(
+    "plan_cost_per_gb_month", "Price of a GB per month on the server, as set in the tree.", "currency"
+)
 
 # ---- apply, history
-APPLY_RESULTS = _apply("apply_results", "Settings by outcome.", "outcome", repository=False)
-APPLY_RESULT = _apply("apply_result", "1 for what became of a setting of a repository.", "setting", "outcome")
-HISTORY_LAST = _history(
-    "history_last_timestamp_seconds", "When a command last ended so.", "command", "status"
+APPLY_RESULTS = _apply("apply_results", "Settings, by outcome.", "outcome", repository=False)
+APPLY_RESULT = _apply(
+    "apply_result", "1 for the outcome of each setting of the repository.", "setting", "outcome"
 )
-HISTORY_DAMAGED = _history("history_damaged", "Records of the history that cannot be read.", repository=False)
+HISTORY_LAST = _history(
+    "history_last_timestamp_seconds", "When the command last ended with this status.", "command", "status"
+)
+HISTORY_DAMAGED = _history("history_damaged", "History records that cannot be read.", repository=False)
 
 # ---- lifecycle
 LIFECYCLE_AT = _lifecycle_plan(
-    "lifecycle_plan_timestamp_seconds", "The moment ages are told for.", repository=False
+    "lifecycle_plan_timestamp_seconds", "The time as of which branch ages were computed.", repository=False
 )
 LIFECYCLE_FAILURE = _lifecycle_plan(
     "lifecycle_plan_failure", "1 when the repository's branches could not be read."
 )
-LIFECYCLE_BRANCHES = _lifecycle_plan("lifecycle_plan_branches", "Branches by verdict.", "verdict")
-LIFECYCLE_REFUSED = _lifecycle_plan("lifecycle_plan_gates_refused", "1 for a gate that refuses.", "gate")
+LIFECYCLE_BRANCHES = _lifecycle_plan("lifecycle_plan_branches", "Branches, by verdict.", "verdict")
+LIFECYCLE_REFUSED = _lifecycle_plan("lifecycle_plan_gates_refused", "1 for each gate that refuses.", "gate")
 FOLLOW_OBJECTS = _lifecycle_plan(
-    "lifecycle_plan_following_objects", "Objects that follow deleted branches.", "horizon"
+    "lifecycle_plan_following_objects",
+    "Objects that would expire because their branches are deleted.",
+    "horizon",
 )
 FOLLOW_BYTES = _lifecycle_plan(
-    "lifecycle_plan_following_bytes", "Bytes that follow deleted branches.", "horizon"
+    "lifecycle_plan_following_bytes", "Bytes that would expire because their branches are deleted.", "horizon"
 )
 STALE_BRANCHES = _lifecycle_plan(
     "lifecycle_plan_stale_branches",
-    "Stale branches: no commit for thirty days, or let go by a policy; 20 at most.",
+    "Stale branches: no commit for 30 days, or a policy would delete them. Counts at most 20.",
 )
 STALE_BYTES = _lifecycle_plan(
-    "lifecycle_plan_stale_bytes", "Bytes that stale branches hold, each alone, at most."
+    "lifecycle_plan_stale_bytes",
+    "Bytes that only a single stale branch keeps, summed over stale branches. Upper bound.",
 )
 RUN_AT = _lifecycle_run("lifecycle_run_timestamp_seconds", "When branches were deleted.", repository=False)
-RUN_FAILURE = _lifecycle_run("lifecycle_run_failure", "1 when the repository failed.")
-RUN_BRANCHES = _lifecycle_run("lifecycle_run_branches", "Branches by outcome.", "outcome")
-RUN_REFUSED = _lifecycle_run("lifecycle_run_gates_refused", "1 for a gate that refuses.", "gate")
+RUN_FAILURE = _lifecycle_run("lifecycle_run_failure", "1 when deleting branches of the repository failed.")
+RUN_BRANCHES = _lifecycle_run("lifecycle_run_branches", "Branches, by outcome.", "outcome")
+RUN_REFUSED = _lifecycle_run("lifecycle_run_gates_refused", "1 for each gate that refuses.", "gate")
 
 # ---- sweep
-MARK_AT = _sweep_mark("sweep_mark_timestamp_seconds", "When the mark was made.")
+MARK_AT = _sweep_mark("sweep_mark_timestamp_seconds", "When the mark was created.")
 MARK_FAILURE = _sweep_mark("sweep_mark_failure", "1 when the repository could not be marked.")
 MARK_OBJECTS = _sweep_mark("sweep_mark_going_objects", "Objects that a sweep may delete.")
 MARK_BYTES = _sweep_mark("sweep_mark_going_bytes", "Bytes that a sweep may delete.")
-MARK_CLASS_OBJECTS = _sweep_mark("sweep_mark_objects", "Marked objects by class.", "class")
-MARK_CLASS_BYTES = _sweep_mark("sweep_mark_bytes", "Marked bytes by class.", "class")
-MARK_REFUSED = _sweep_mark("sweep_mark_gates_refused", "1 for a gate that refuses.", "gate")
-MARKS = _sweep_list("sweep_marks", "Marks that the state knows.", "approved")
+MARK_CLASS_OBJECTS = _sweep_mark("sweep_mark_objects", "Marked objects, by class.", "class")
+MARK_CLASS_BYTES = _sweep_mark("sweep_mark_bytes", "Marked bytes, by class.", "class")
+MARK_REFUSED = _sweep_mark("sweep_mark_gates_refused", "1 for each gate that refuses.", "gate")
+MARKS = _sweep_list("sweep_marks", "Marks recorded in the state.", "approved")
 SWEEP_AT = _sweep_run("sweep_run_timestamp_seconds", "When the sweep ended or stopped.")
-SWEEP_FINISHED = _sweep_run("sweep_run_finished", "1 when every marked object has its end.")
-SWEEP_OBJECTS = _sweep_run("sweep_run_objects", "Objects by what became of them.", "status")
-SWEEP_BYTES = _sweep_run("sweep_run_bytes", "Bytes by what became of them.", "status")
-SWEEP_BACK = _sweep_run("sweep_run_came_back_objects", "Deleted objects that something holds again.")
+SWEEP_FINISHED = _sweep_run("sweep_run_finished", "1 when every marked object has been processed.")
+SWEEP_OBJECTS = _sweep_run("sweep_run_objects", "Marked objects, by status.", "status")
+SWEEP_BYTES = _sweep_run("sweep_run_bytes", "Marked bytes, by status.", "status")
+SWEEP_BACK = _sweep_run("sweep_run_came_back_objects", "Deleted objects that are needed again.")
 
 
 def table() -> str:
