@@ -16,6 +16,7 @@ from referencing.jsonschema import DRAFT202012
 
 from lakeplan.tree.checks import text_of
 from lakeplan.tree.editing import quoted
+from lakeplan.tree.layers import CLEAR
 from lakeplan.tree.schemas import load_schema
 from lakeplan.tree.yaml import (
     ListNode,
@@ -134,12 +135,12 @@ def with_present_names(root: MapNode) -> MapNode:
 
 
 def _with_one_block(node: Node) -> Node:
-    """Policies that are cleared stay so: no branch goes by them, whatever the settings were."""
+    """Beside policies that are cleared, the settings alone: a base is compared by them, not by policies."""
     if not isinstance(node, MapNode) or LIFECYCLE not in node.items:
         return node
     items = dict(node.items)
     settings, policies = items.pop(LIFECYCLE), items.get("branch_lifecycle")
-    if policies is None:
+    if policies is None or text_of(policies) == CLEAR:
         items["branch_lifecycle"] = settings
     elif isinstance(policies, MapNode) and isinstance(settings, MapNode):
         both = {**policies.items, **settings.items}
