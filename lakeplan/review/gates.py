@@ -1,7 +1,7 @@
 """How gates judge plans and branch runs, and what overrides a gate that refuses.
 
-``values/gates.py`` declares the gates; ``OF_WRITES`` and ``OF_SERVERS`` give each its judge. Limits are
-judged now and at +7 and +30 days, and the worst counts. ``--force`` overrides no gate.
+``values/gates.py`` declares the gates; ``OF_WRITES``, ``OF_SERVERS`` and ``OF_TOTALS`` give each its judge.
+Limits are judged now and at +7 and +30 days, and the worst counts. ``--force`` overrides no gate.
 """
 
 from __future__ import annotations
@@ -251,12 +251,11 @@ def plan_gates(
     planned = [r for r in repositories if r.failure is None]
     writing = [r for r in planned if r.writes]
     totals = {h.value: total for h in Horizon if (total := _total(writing, h)) is not None}
-    limits = {
-        EXPIRED_OBJECTS: _expired_objects(totals, safety),
-        EXPIRED_BYTES: _expired_bytes(totals, safety),
-        DELETED_BRANCHES: _deleted_by_policies(writing, safety),
-    }
-    found = [v.of(gate, WHOLE_PLAN) for gate, verdicts in limits.items() for v in verdicts]
+    found = [
+        verdict.of(gate, WHOLE_PLAN)
+        for gate, judge in OF_TOTALS.items()
+        for verdict in judge(writing, totals, safety)
+    ]
     found += run_gate(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety)
     results = [openers.decide_whole(g, (r.gates for r in planned if _contributes(r, g))) for g in found]
     unnamed = (v.of(UNMANAGED, WHOLE_PLAN) for v in _unmanaged(unmanaged, on_unmanaged))
@@ -426,3 +425,13 @@ OF_WRITES: Mapping[Gate, Judge] = {
 
 OF_SERVERS: Mapping[Gate, Judge] = {HELD_BRANCH: _held_branches}
 """What judges every repository, also one without writes."""
+
+JudgeOfTotals = Callable[[list[RepositoryPlan], Mapping[str, HorizonImpact], Safety], Iterator[Verdict]]
+
+OF_TOTALS: Mapping[Gate, JudgeOfTotals] = {
+    EXPIRED_OBJECTS: lambda _, totals, safety: _expired_objects(totals, safety),
+    EXPIRED_BYTES: lambda _, totals, safety: _expired_bytes(totals, safety),
+    DELETED_BRANCHES: lambda writing, _, safety: _deleted_by_policies(writing, safety),
+}
+"""What judges all repositories that are written together: every threshold of ``safety`` is here too.
+``_contributes`` says which of them need an override."""

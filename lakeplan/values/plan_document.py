@@ -248,8 +248,8 @@ def encode(value: Json) -> Json:
 
 
 def decode(data: Json, kind: Json) -> Json:
-    """JSON data as a value of type ``kind``: what ``encode`` made of it. Raises
-    TypeError, KeyError or ValueError for anything else."""
+    """JSON data as a value of type ``kind``: what ``encode`` made of it. A field that it lacks takes its
+    default, so that records of earlier versions stay readable. Raises TypeError, KeyError or ValueError."""
     origin: Json = typing.get_origin(kind)
     arguments = typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):

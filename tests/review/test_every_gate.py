@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+
 import pytest
 
 from lakeplan.review import gates
 from lakeplan.sweep import neighbours, rules
 from lakeplan.tree.schemas import bundled_schema
-from lakeplan.values.gates import GATES, Gate
+from lakeplan.values.gates import GATES, PLANS, Gate
 
 
 def it_is_judged_somewhere() -> None:
-    judging = (gates, rules, neighbours)
-    named = {value.name for module in judging for value in vars(module).values() if isinstance(value, Gate)}
-    assert named == set(GATES)
+    """An import alone is no judge: the gate is used in the code of a module that judges."""
+    found = set()
+    for module in (gates, rules, neighbours):
+        used = {
+            node.id for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Name)
+        }
+        found |= {name.name for key, name in vars(module).items() if isinstance(name, Gate) and key in used}
+    assert found == set(GATES)
+
+
+def it_holds_a_threshold_against_one_repository_and_against_the_whole_plan() -> None:
+    thresholds = {
+        gate
+        for gate in GATES.values()
+        if PLANS in gate.refuses and any(setting.startswith("safety.max_") for setting in gate.settings)
+    }
+    assert thresholds == set(gates.OF_TOTALS)
+    assert thresholds <= set(gates.OF_WRITES)
 
 
 @pytest.mark.parametrize("schema", ["tree", "repository"])
