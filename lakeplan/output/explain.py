@@ -129,7 +129,9 @@ def _branch(page: Page, subject: BranchSubject) -> None:
             indent=4,
         )
         lost = verdict["commits_lost_if_deleted"]
-        said = f"the server lets go of {counted(lost, 'commit')}" if lost else "no commit goes at once"
+        said = (
+            f"{counted(lost, 'commit')} would expire on the server" if lost else "no commit expires at once"
+        )
         page.line(f"if the branch is deleted now: {said}", indent=4)
 
 
@@ -172,13 +174,13 @@ def _until(verdict: Verdict) -> str:
     if verdict["status"] in ("no_rules", "outside", "elsewhere"):
         return ""
     if verdict["status"] == "at_risk" and verdict["kept_until"]:
-        return f" (which keeps it until {moment(verdict['kept_until'])} if nobody writes)"
+        return f" (which keeps it until {moment(verdict['kept_until'])}, assuming no new commits)"
     if verdict["kept_until"]:
-        return f", until {moment(verdict['kept_until'])} if nobody writes"
+        return f", until {moment(verdict['kept_until'])}, assuming no new commits"
     if verdict["gone_since"]:
         return f", since {moment(verdict['gone_since'])}"
     if verdict["documented"] and verdict["reasons"]:
-        return ", for as long as the branch stays where it is"
+        return ", for as long as the branch's HEAD does not move"
     return ""
 
 

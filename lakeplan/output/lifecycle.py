@@ -94,8 +94,8 @@ def going_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: M
     wide = page.width >= _WIDE
     rows = [_going(b, as_of, cost, wide=wide) for b in branches]
     safe = "safe until" if any(b["safe_until"] for b in branches) else ""
-    then = "then go" if any(b["follows"] for b in branches) else ""
-    headers = ("", "goes", "age", "idle", "policy", "crossed" if wide else "", safe, then)
+    then = "then expire" if any(b["follows"] for b in branches) else ""
+    headers = ("", "to delete", "age", "idle", "policy", "crossed" if wide else "", safe, then)
     page.table(headers, rows, figures=(2, 3), solid=(0, 5, 6))
     losses_of(page, branches)
 
@@ -105,7 +105,7 @@ def stale_table(page: Page, branches: Sequence[BranchEntry], cost: Money, limit:
     stale = stale_first(branches)
     if not stale:
         return
-    title = f"{counted(len(stale), 'stale branch')}, and what each alone holds (at most)"
+    title = f"{counted(len(stale), 'stale branch')}, and what only each of them holds (upper bounds)"
     page.line(Cell(title, "bold"), indent=2)
     headers = ("", "last commit", "commits", "objects", "bytes", *cost.header())
     rows = [[_name(branch), *only_here(branch["only_here"], cost)] for branch in stale[:limit]]
@@ -143,7 +143,7 @@ def losses_of(page: Page, branches: Sequence[BranchEntry]) -> None:
 def staying_table(page: Page, branches: Sequence[BranchEntry], as_of: str) -> None:
     """Branches that stay: why, and until when."""
     if branches:
-        headers = ("", "stays", "age", "idle", "because", "goes at")
+        headers = ("", "kept", "age", "idle", "because", "deleted at")
         page.table(headers, [_staying(b, as_of) for b in branches], figures=(2, 3), solid=(0,))
 
 
@@ -239,7 +239,7 @@ def follows_table(page: Page, repository: Following, cost: Money) -> None:
     totals = repository["totals"]
     if not totals:
         return
-    page.line(Cell("What follows, if nobody writes (at most)", "bold"), indent=2)
+    page.line(Cell("What then expires, assuming no new commits (upper bounds)", "bold"), indent=2)
     headers = ("", "commits", "objects", "bytes", *cost.header())
     rows = [[_MOMENTS[at], count(total["commits"]), *amounts(total, cost)] for at, total in totals.items()]
     page.table(headers, rows, figures=(1, 2, 3, 4), indent=4)

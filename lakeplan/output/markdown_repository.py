@@ -42,16 +42,16 @@ def run_branches(repository: Json) -> str:
         return ""
     title = f"\n#### {code(key_of(repository))}: branches, {prose(BY_RUN)}\n\n"
     if found["unknown"]:
-        return f"{title}Which branches go could not be told: {prose(found['unknown'])}\n\n"
+        return f"{title}The branches to delete could not be determined: {prose(found['unknown'])}\n\n"
     going = going_of(repository)
     if not going:
         return ""
-    headers = ("goes", "created", "last write", "policy", "crossed", "has", "safe until", "then go")
+    headers = ("to delete", "created", "last write", "policy", "crossed", "has", "safe until", "then expire")
     more = f"\nand {count(len(going) - _SHOWN)} more, in the plan file\n" if len(going) > _SHOWN else ""
     counts = found["deletions"]
     line = (
         f"{counted(len(going), 'branch')} now, {count(counts.get('plus_7_days', 0))} within 7 days,"
-        f" {count(counts.get('plus_30_days', 0))} within 30 days if nobody writes.\n\n"
+        f" {count(counts.get('plus_30_days', 0))} within 30 days, assuming no new writes.\n\n"
     )
     return (
         title + line + table(headers, [_row(b, Money.of(repository)) for b in going[:_SHOWN]]) + more + "\n"
@@ -77,20 +77,20 @@ def staying_branches(repository: Json) -> str:
     if found is None or found["unknown"] or not going_of(repository):
         return ""
     rest = staying_of(repository)
-    body = f"{counted(len(rest), 'branch')} stay: {prose(why_they_stay(rest))}.\n\n" if rest else ""
+    body = f"{counted(len(rest), 'branch')} kept: {prose(why_they_stay(rest))}.\n\n" if rest else ""
     columns = ("objects", "bytes", *cost.header(" "))
     if found["totals"]:
         rows = [
             [moment(t["as_of"]), count(t["commits"]), *amounts(t, cost)] for t in found["totals"].values()
         ]
-        body += table(("by", "commits follow", *columns), rows, figures=(1, 2, 3, 4)) + "\n"
+        body += table(("by", "commits expire", *columns), rows, figures=(1, 2, 3, 4)) + "\n"
     stale = stale_first(found["branches"])[:_STALE]
     if stale:
         headers = ("stale: each alone holds", "last commit", "commits", *columns)
         rows = [[code(b["branch_id"]), *only_here(b["only_here"], cost)] for b in stale]
         body += table(headers, rows, figures=(2, 3, 4, 5)) + "\n"
     body += "".join(f"- {prose(note)}\n" for note in found["notes"])
-    return folded("what stays, and what follows", body)
+    return folded("what is kept, and what then expires", body)
 
 
 def with_losses(fate: Any) -> str:
@@ -173,7 +173,7 @@ def headline(repository: Json) -> str:
         return f"Impact: **UNKNOWN**: {prose(impact['reason'] or NO_REASON)}"
     now, month = (impact["horizons"].get(name) for name in ("now", "plus_30_days"))
     if now is None:
-        return f"Impact: not asked for. {prose(impact['reason'])}".rstrip()
+        return f"Impact: not requested. {prose(impact['reason'])}".rstrip()
     cost = Money.of(repository)
     text = f"Impact: {_objects(now, cost)}"
     if month is not None and (month["objects_expire"] or 0) > (now["objects_expire"] or 0):

@@ -173,7 +173,7 @@ BACKLOG_BYTES = _plan(
 )
 PLAN_BRANCHES = _plan(
     "plan_deleted_branches",
-    "Branches that policies would delete by the horizon, assuming no new commits.",
+    "Branches that policies would delete by the horizon, assuming no new writes.",
     "horizon",
 )
 PLAN_COST = _plan(

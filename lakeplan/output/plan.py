@@ -110,13 +110,14 @@ def _branches(summary: Json) -> str:
     """What the next ``branches run`` deletes, and what that lets go in the end."""
     going, keep = summary["branches_delete"], count(summary["branches_keep"])
     if not going:
-        return f" none go, {keep} stay."
-    text = f" {count(going)} {'go' if going > 1 else 'goes'} by `lakeplan branches run`, {keep} stay"
+        return f" none to delete, {keep} kept."
+    text = f" {count(going)} to be deleted by `lakeplan branches run`, {keep} kept"
     if summary["objects_follow"] is None:
-        return f"{text}; what follows is not known."
+        return f"{text}; it is not known what then expires."
     if not summary["objects_follow"]:
-        return f"{text}; no object follows."
-    return f"{text}; {counted(summary['objects_follow'], 'object')}, {size(summary['bytes_follow'])} follow."
+        return f"{text}; no object then expires."
+    objects = counted(summary["objects_follow"], "object")
+    return f"{text}; {objects}, {size(summary['bytes_follow'])} then expire."
 
 
 def _impact(summary: Json) -> list[str | Cell]:

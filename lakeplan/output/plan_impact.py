@@ -79,7 +79,7 @@ def impact_details(page: Page, repository: Json, *, prefixes: int | None) -> Non
     if impact["status"] == "unknown":
         page.line(Cell(UNKNOWN, "bold red"), f": {impact['reason'] or NO_REASON}", indent=2)
     elif impact["status"] == "not_asked":
-        page.line("not asked for", indent=2)
+        page.line("not requested", indent=2)
     elif impact["reason"]:
         page.line(impact["reason"], indent=2)
     horizons = [impact["horizons"][name] for name in HORIZONS if name in impact["horizons"]]
@@ -87,7 +87,7 @@ def impact_details(page: Page, repository: Json, *, prefixes: int | None) -> Non
         _moments(page, repository, horizons)
     released = max((h["commits_released"] for h in horizons), default=0)
     if released:
-        text = f"{counted(released, 'commit')} that the stored rules let go would be kept again"
+        text = f"{counted(released, 'commit')} that expired under the stored rules would be kept again"
         page.line(Cell(text, "green"), indent=2)
     _prefixes(page, impact["prefixes"], prefixes, cost)
 

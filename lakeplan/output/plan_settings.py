@@ -32,14 +32,14 @@ _WHAT = {
     "change": "",
     "clear": "clear: all of them are removed from the server",
 }
-BY_THE_JOB = "deleted by the server's own job, if nobody writes"
+BY_THE_JOB = "deleted by the server's own job, assuming no new writes"
 IDLE = "idle*"
 _LEGEND = {
-    "already": "the stored policies let it go by then too",
-    "stays": "only the stored policies let it go",
+    "already": "the stored policies would delete it by then too",
+    "kept": "only the stored policies would delete it",
 }
 _ORDER = "order"
-_NO_EFFECT = "no effect on which branches go"
+_NO_EFFECT = "no effect on which branches are deleted"
 _FATES_SHOWN = 20
 _MANY = 8
 
@@ -97,7 +97,7 @@ def render_branches(page: Page, document: Json) -> None:
     page.heading("Branches", BY_THE_JOB)
     if len(repositories) > _MANY:
         rows: list[Row] = [[key_of(r), *counts(r["branch_lifecycle"])] for r in repositories]
-        page.table(("", "go now", "in 7 days", "in 30 days"), rows, figures=(1, 2, 3))
+        page.table(("", "deleted now", "in 7 days", "in 30 days"), rows, figures=(1, 2, 3))
         return
     quiet = []
     for repository in repositories:
@@ -108,17 +108,17 @@ def render_branches(page: Page, document: Json) -> None:
         branches_of(page, repository, limit=_FATES_SHOWN)
     if quiet:
         page.blank()
-        page.line("No branch goes through the change in ", names(quiet), ".")
+        page.line("The change deletes no branch in ", names(quiet), ".")
 
 
 def branches_of(page: Page, repository: Json, *, limit: int | None) -> None:
     """One repository: counts, the branches, what to know of them."""
     policies = repository["branch_lifecycle"]
-    _counts_line(page, repository, "newly go", policies)
+    _counts_line(page, repository, "newly deleted", policies)
     fates = policies["fates"]
     if fates:
         rows = [_fate(fate) for fate in fates[:limit]]
-        page.table(("branch", "created", "last write", "policy", "goes at", ""), rows, solid=(1, 2, 4, 5))
+        page.table(("branch", "created", "last write", "policy", "deleted at", ""), rows, solid=(1, 2, 4, 5))
     page.rest(len(fates), limit, "more branches in the plan file")
     losses_of(page, fates[:limit])
     for word, text in _LEGEND.items():
@@ -150,7 +150,7 @@ def _object_notes(page: Page, document: Json) -> None:
 
 def _remarks(fate: Json) -> list[str]:
     if fate["goes_at"] is None:
-        return ["stays"]
+        return ["kept"]
     stored = fate["before_at"] is not None and fate["before_at"] <= fate["goes_at"]
     return [*(["already"] if stored else []), *([IDLE] if fate["idle"] else [])]
 
@@ -212,7 +212,7 @@ def render_run_branches(page: Page, document: Json) -> None:
     if rest:
         page.blank()
         rows: list[Row] = [[key_of(r), *counts(r["lifecycle"]), count(len(staying_of(r)))] for r in rest]
-        page.table(("", "go now", "in 7 days", "in 30 days", "stay now"), rows, figures=(1, 2, 3, 4))
+        page.table(("", "deleted now", "in 7 days", "in 30 days", "kept now"), rows, figures=(1, 2, 3, 4))
     if any(len(going_of(r)) > _SHOWN for r in shown):
         page.dim("Every branch is in the plan file, and in `lakeplan branches plan`.")
 
@@ -221,11 +221,13 @@ def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying:
     """One repository: counts, what goes, what stays (or why, in figures), and what follows."""
     found, cost = repository["lifecycle"], Money.of(repository)
     if found["unknown"]:
-        title = page.join(Cell(key_of(repository), "bold"), "  which branches go could not be told")
+        title = page.join(
+            Cell(key_of(repository), "bold"), "  the branches to delete could not be determined"
+        )
         page.hanging(Cell("!", "bold yellow"), title, page.join(found["unknown"]))
         return
     since = f", observed since {moment(found['observed_since'])}" if found["observed_since"] else ""
-    _counts_line(page, repository, "go", found, since)
+    _counts_line(page, repository, "deleted", found, since)
     going, rest = going_of(repository), staying_of(repository)
     going_table(page, going[:limit], found["as_of"], cost)
     page.rest(len(going), limit, "more that go")

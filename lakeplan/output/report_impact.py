@@ -57,13 +57,13 @@ def _cards(plan: Json) -> Markup | None:
             without,
         ),
         (
-            "In 30 days, if nobody writes",
+            "In 30 days, assuming no new commits",
             size(summary["bytes_expire_plus_30_days"]),
             counted(summary[later], "object") + sums(summary["cost_expire"], "per_month_plus_30_days"),
             without,
         ),
         ("At risk", count(summary["objects_at_risk"]), "objects that the documented rule keeps", without),
-        ("Commits let go", count(summary["commits_expire"]), "kept by the stored rules", unread),
+        ("Expiring commits", count(summary["commits_expire"]), "kept by the stored rules", unread),
     ]
     return el("dl", [_card(*card, of=len(writes)) for card in cards], cls="cards")
 
@@ -283,7 +283,7 @@ def _details(repository: Json, *, is_open: bool) -> Markup:
     if impact["status"] == "unknown":
         words.append(el("p", el("strong", UNKNOWN), f": {impact['reason'] or NO_REASON}", cls="alert"))
     elif impact["status"] == "not_asked":
-        words.append(el("p", "Its impact was not asked for: nothing would be written here."))
+        words.append(el("p", "Its impact was not requested: nothing would be written here."))
     elif impact["reason"]:
         words.append(el("p", impact["reason"]))
     owner = f", owned by {repository['owner']}" if repository["owner"] else ""
@@ -381,7 +381,7 @@ def _tags(repository: Json) -> Markup | None:
 def _backlog(backlog: Json | None, cost: Money) -> Markup | None:
     if backlog is None or not backlog["commits"]:
         return None
-    words = f"The stored rules already let go of {counted(backlog['commits'], 'commit')}"
+    words = f"Already expired under the stored rules: {counted(backlog['commits'], 'commit')}"
     if backlog["objects"] is not None:
         words += f" with {volume(backlog, cost)}"
     return el("p", f"{words}, whatever this plan does.", cls="dim")

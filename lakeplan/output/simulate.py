@@ -96,13 +96,13 @@ def _objects(page: Page, document: SimulateDocument, objects: Mapping[Figure, Am
         return [Cell(text, style) for text in (label, *amounts(objects[key]))]
 
     rows = [
-        row(f"{at_most}goes", "goes", "bold"),
+        row(f"{at_most}deleted", "goes", "bold"),
         row("  expired", "expired"),
         row("  never committed", "never_committed"),
     ]
     if objects["at_risk"]["objects"]:
         rows.append(row("  at risk: the documented rule keeps it", "at_risk", "bold red"))
-    rows.append(row("stays", "kept", "bold"))
+    rows.append(row("kept", "kept", "bold"))
     rows += [row(f"  {text}", key) for key, text in _KEPT if objects[key]["objects"]]
     if objects["missing"]["objects"]:
         rows.append(row("held by a kept commit and not stored", "missing", "yellow"))
@@ -114,7 +114,7 @@ def _prefixes(page: Page, prefixes: Sequence[PrefixRow]) -> None:
     if below:
         page.blank()
         rows = [(p["prefix"], *amounts(p)) for p in below[:ROWS_SHOWN]]
-        page.table(("largest prefixes of what goes", "objects", "bytes"), rows, figures=(1, 2))
+        page.table(("largest prefixes to be deleted", "objects", "bytes"), rows, figures=(1, 2))
 
 
 def _branches(page: Page, branches: Sequence[BranchRow]) -> None:
@@ -225,9 +225,9 @@ def _bar(page: Page, part: int, whole: int) -> str:
 
 def _horizon(page: Page, horizon: HorizonRow, cost: Money) -> None:
     total, gone = horizon["total"], horizon["gone_now"]
-    page.heading(f"The next {days(horizon['days'])}, if nobody writes")
+    page.heading(f"The next {days(horizon['days'])}, assuming no new commits")
     by = moment(horizon["until"])
-    page.line(f"{_volume(gone)}, go already; {_volume(total)}, by {by}", indent=2)
+    page.line(f"{_volume(gone)}, already expired; {_volume(total)}, by {by}", indent=2)
     losses = horizon["days_with_losses"]
     if losses:
         rows = [

@@ -91,13 +91,13 @@ def _mark(page: Page, mark: MarkDocument) -> None:
         if not amount["objects"]:
             continue
         goes = key in ("backlog", "newly_expired") or (key == "never_committed" and collects)
-        verdict = Cell("goes", "red") if goes else Cell("stays", "green")
+        verdict = Cell("delete", "red") if goes else Cell("keep", "green")
         rows.append((verdict, Cell(name, style if goes else ""), *amounts(amount, cost), why))
     if rows:
         headers = ("", "", "objects", "size", *cost.header(), "")
         page.table(headers, rows, figures=(2, 3, 4) if cost.shown else (2, 3), solid=(0, 1))
     else:
-        page.line("nothing may go", indent=2)
+        page.line("nothing to delete", indent=2)
     page.dim(
         f"of {counted(mark['candidates']['objects'], 'object')} older than {moment(mark['cutoff'])};"
         f" may be swept from {moment(mark['sweep_from'])} to {moment(mark['sweep_until'])}"
@@ -163,16 +163,16 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
     page.line(
         Cell("Swept:" if document["finished"] else "Not finished:", "bold"),
         f" {count(deleted)} deleted, {size(size_bytes)}{cost.words(size_bytes)}",
-        f"; {counted(document['verified'], 'object')} asked for again and gone.",
+        f"; {counted(document['verified'], 'object')} checked again and gone.",
     )
     if not document["finished"]:
-        page.line(f"lakeplan sweep run {document['mark_id']} goes on with it", indent=2)
+        page.line(f"lakeplan sweep run {document['mark_id']} continues it", indent=2)
 
 
 def _came_back(page: Page, document: SweepDocument) -> None:
     """Deleted objects that something holds again."""
     if document["came_back"] is None:
-        page.labelled("unknown:", "bold yellow", "whether anything deleted is held again")
+        page.labelled("unknown:", "bold yellow", "whether any deleted object is needed again")
     elif document["came_back"]:
         back = f"{counted(document['came_back'], 'object')} deleted and held again since: the data is"
         if document["settings"]["mode"] == "quarantine":

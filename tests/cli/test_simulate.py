@@ -83,7 +83,7 @@ class DescribeWholeRuns:
         assert run(arguments(namespace, rules)) == ExitCode.OK
         shown = capsys.readouterr()
         lines = [" ".join(line.split()) for line in shown.out.splitlines()]
-        assert "goes 2 1.5 kB" in lines
+        assert "deleted 2 1.5 kB" in lines
         assert "expired 1 1.5 kB" in lines
         assert "never committed 1 20 B" in lines
         assert "x/ 1 1.5 kB" in lines

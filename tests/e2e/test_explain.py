@@ -100,7 +100,7 @@ def it_keeps_everything_where_no_rules_are_set(world: Any) -> None:
 def it_prints_for_people(shop: Any) -> None:
     result = shop.lakeplan("explain", "shop", "main:b.bin")
     assert result.code == 0
-    assert "KEPT, for as long as the branch stays where it is" in result.out
+    assert "KEPT, for as long as the branch's HEAD does not move" in result.out
     assert "branch main" in result.out
 
 

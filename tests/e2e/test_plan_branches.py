@@ -138,7 +138,7 @@ class DescribeListing:
         result = lake.lakeplan("plan", "--no-simulate")
         assert result.code == 0, result.err
         assert "deleted by `lakeplan branches run`, not by apply" in result.out
-        assert "Branches: 2 go by `lakeplan branches run`, 3 stay" in result.out
+        assert "Branches: 2 to be deleted by `lakeplan branches run`, 3 kept" in result.out
         for text in ("feature-1", "quiet", "no policy matches", "the default branch"):
             assert text in result.out
         comment = lake.lakeplan("plan", "--no-simulate", "--format", "markdown").out

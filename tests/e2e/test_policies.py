@@ -197,7 +197,7 @@ class DescribeBranchesThatGo:
         result = enterprise.lakeplan("plan")
         flat = " ".join(result.out.split())
         assert "feature-old" in flat
-        assert "newly go: 2 now, 3 in 7 days, 3 in 30 days" in flat
+        assert "newly deleted: 2 now, 3 in 7 days, 3 in 30 days" in flat
         following = datetime.now(timezone.utc).replace(minute=0) + timedelta(hours=1)
         assert f"first deletion can come at {following:%Y-%m-%dT%H:00Z}" in flat
 
@@ -262,7 +262,7 @@ class DescribeOrderAndClear:
         tree(two, FEATURES, OLD)
         plan = two.lakeplan("plan", "--detailed-exitcode")
         assert plan.code == 2
-        assert "no effect on which branches go" in plan.out
+        assert "no effect on which branches are deleted" in plan.out
         assert two.lakeplan("apply", two.plan_file()).code == 0
         assert [p["id"] for p in stored(two)] == ids[::-1]
         assert two.lakeplan("plan", "--detailed-exitcode").code == 0

@@ -139,7 +139,7 @@ class DescribeImpact:
             ImpactStatus.SIMULATED, horizons={**made, "now": replace(made["now"], commits_expire=1)}
         )
         plan = plans.make(plans.repository("a", GcRules(9, {}), GcRules(80, {}), impact=impact))
-        assert "120 commits that the stored rules let go would be kept again" in show(
+        assert "120 commits that expired under the stored rules would be kept again" in show(
             render_plan, to_document(plan), 80
         )
 

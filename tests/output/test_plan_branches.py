@@ -101,7 +101,7 @@ def it_shows_what_goes_and_counts_the_rest_of_very_many(plans: Any, show: Any) -
     assert text.count("feature-0") == 20
     assert "and 280 more that go" in text
     assert "9,700 branches stay: 9,700 no policy matches" in text
-    assert "Branches: 300 go by `lakeplan branches run`, 9,700 stay" in text
+    assert "Branches: 300 to be deleted by `lakeplan branches run`, 9,700 kept" in text
     assert len(text.splitlines()) < 60
 
 
@@ -128,7 +128,9 @@ def it_shows_what_stale_branches_hold_alone_the_most_first(plans: Any, show: Any
     shown = document(plans, found)
     shown["repositories"][0]["cost_per_gb_month"] = {"amount": 0.1, "currency": "USD"}
     text = show(render_plan, shown, 80)
-    part = text[text.index("10 stale branches, and what each alone holds (at most)") :].splitlines()
+    part = text[
+        text.index("10 stale branches, and what only each of them holds (upper bounds)") :
+    ].splitlines()
     assert [line.split()[0] for line in part[3:8]] == [
         "quiet-8",
         "feature-1",
@@ -147,7 +149,7 @@ def it_shows_what_stale_branches_hold_alone_the_most_first(plans: Any, show: Any
 def it_says_that_it_could_not_look(plans: Any, show: Any) -> None:
     blind = document(plans, BranchesPlan(plans.as_of, unknown="no permission"))
     text = show(render_plan, blind, 100)
-    assert "which branches go could not be told" in text
+    assert "the branches to delete could not be determined" in text
     assert "no permission" in render_markdown(blind)
 
 
@@ -157,4 +159,4 @@ def it_does_not_take_unread_objects_for_none(plans: Any, show: Any) -> None:
     found = replace(found, totals={n: replace(t, objects=None) for n, t in found.totals.items()})
     text = show(render_plan, document(plans, found), 120)
     assert "3 commits, objects unknown" in text
-    assert "what follows is not known" in text
+    assert "it is not known what then expires" in text

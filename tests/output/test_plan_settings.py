@@ -110,7 +110,7 @@ class DescribeOutput:
 def it_says_that_a_reordering_has_no_effect(full: Any, show: Any) -> None:
     text = flat(show(render_plan, to_document(full), 160))
     assert "features | pol-a3f9c821 → pol-a3f9c821 | features" in text
-    assert "no effect on which branches go" in text
+    assert "no effect on which branches are deleted" in text
 
 
 def it_shows_durations_as_people_write_them(full: Any, show: Any) -> None:

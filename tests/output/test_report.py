@@ -175,7 +175,7 @@ class DescribeWhatItSays:
 
     def it_never_shows_what_is_unknown_as_nothing(self, read: Reader) -> None:
         """The plan of this page judged nothing at all."""
-        for card in ("Expires now", "In 30 days, if nobody writes", "At risk", "Commits let go"):
+        for card in ("Expires now", "In 30 days, assuming no new commits", "At risk", "Expiring commits"):
             assert f"{card}unknownin every repository" in read.text
 
     def it_shows_a_plan_that_changes_nothing(self, plans: Any) -> None:
@@ -185,7 +185,7 @@ class DescribeWhatItSays:
 
     def it_says_that_nothing_was_asked_of_what_does_not_change(self, plans: Any) -> None:
         document = report_page_document(plans.make(plans.unchanged("a")), targets=["prod/a"])
-        assert "Its impact was not asked for" in Reader(render_report(document)).text
+        assert "Its impact was not requested" in Reader(render_report(document)).text
 
     def it_is_rendered_from_json_alone(self, page: str) -> None:
         assert render_report(json.loads(json.dumps(report_pages.full()))) == page
