@@ -132,7 +132,7 @@ class DescribeListing:
         document = planned(lake, "--no-simulate", "--allow", "unknown-impact")
         assert "damaged" in lifecycle_of(document)["unknown"]
         assert document["summary"]["add"] == 1
-        assert "could not be told" in lake.lakeplan("plan", "--no-simulate").out
+        assert "could not be determined" in lake.lakeplan("plan", "--no-simulate").out
 
     def it_tells_a_person_which_command_deletes_them(self, lake):
         result = lake.lakeplan("plan", "--no-simulate")
