@@ -101,10 +101,10 @@ class DescribeTheResolvedView:
         show_resolved(SMALL, "team-a-x", Outputs((Output("rich", None),), no_color=True))
         lines = [line.split() for line in capsys.readouterr().out.splitlines()]
         assert lines == [
-            ["prod/team-a-x", "entry", "team-a-*,", "repositories/analytics.yaml:19:3"],
+            ["prod/team-a-x", "entry", "team-a-*,", "repositories/analytics.yaml:24:3"],
             ["gc.default_retention_days", "21", "lakeplan.yaml:12"],
-            ["gc.branches[main].branch_id", '"main"', "repositories/analytics.yaml:23"],
-            ["gc.branches[main].retention_days", "60", "repositories/analytics.yaml:23"],
+            ["gc.branches[main].branch_id", '"main"', "repositories/analytics.yaml:28"],
+            ["gc.branches[main].retention_days", "60", "repositories/analytics.yaml:28"],
         ]
 
     def it_prints_json_with_every_value(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +112,7 @@ class DescribeTheResolvedView:
         (repository,) = json.loads(capsys.readouterr().out)["repositories"]
         values = {v["path"]: (v["value"], v["line"]) for v in repository["values"]}
         assert values["gc.branches[release-*].retention_days"] == (90, 11)
-        assert values["holds[0].until"] == ("2027-01-01", 16)
+        assert values["holds[0].until"] == ("2027-01-01", 22)
 
     def it_says_which_repository_was_probably_meant(self) -> None:
         with pytest.raises(UsageError, match="the tree has no entry for 'analytisc'") as error:

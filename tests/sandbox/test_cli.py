@@ -75,9 +75,9 @@ class DescribeUp:
             (["--flavor", "cloud"], "unknown flavor 'cloud'"),
             (["--port", "70000"], "70000"),
             (["--port", "x"], "not a valid integer"),
-            (["--access-key", ""], "must not be empty"),
-            (["--access-key", "a:b"], "holds no colon"),
-            (["--secret-key", ""], "must not be empty"),
+            (["--access-key", ""], "access key or its secret is empty"),
+            (["--access-key", "a:b"], "contains a colon"),
+            (["--secret-key", ""], "access key or its secret is empty"),
             (["--log-level", "loud"], "unknown log level"),
             (["--nothing"], "No such option"),
             (["extra"], "unexpected extra argument"),
@@ -130,7 +130,7 @@ class DescribeSeed:
     )
     def it_sends_a_key_only_where_it_belongs(self, given, environ, expected):
         if expected is None:
-            with pytest.raises(UsageError, match="no endpoint is named"):
+            with pytest.raises(UsageError, match="no endpoint is given"):
                 seed_target(*given, environ)
             return
         target = seed_target(*given, environ)
