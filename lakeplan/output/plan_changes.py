@@ -18,7 +18,7 @@ ITEM_MARKS = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear":
 NOT_SET = "not set"
 DEFAULT = "default"
 _WHAT = {
-    "add": "rules are set for the first time: the collector starts to work here",
+    "add": "first rules for this repository: garbage collection starts",
     "clear": "clear: all rules are removed, nothing is collected any more",
 }
 _BRANCH = "branches/"

@@ -86,7 +86,7 @@ def _rules_action(repository: Json) -> str:
     if not repository["managed"]:
         return "its GC rules are not managed by the tree"
     return {
-        "add": "rules are set for the first time: the collector starts to work here",
+        "add": "first rules for this repository: garbage collection starts",
         "change": "rules change",
         "clear": "all rules are removed (clear): nothing is collected any more",
     }.get(repository["action"], "no changes")
