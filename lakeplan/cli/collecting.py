@@ -100,6 +100,7 @@ def open_collector(session: Session, site: Site, options: CollectorOptions) -> S
             own_provider=any(key.endswith(S3_PROVIDERS) for key in conf),
         ),
         session.environ,
+        session.progress.note,
     )
 
 

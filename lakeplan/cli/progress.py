@@ -82,6 +82,11 @@ class TerminalProgress:
                 if self._live is not None:
                     self._live.start()
 
+    def note(self, text: str) -> None:
+        with self._lock:
+            line = Text(safe(text, self.console.encoding), style="dim")
+            (self._live.console if self._live else self.console).print(line, soft_wrap=True)
+
     def _step(self, task: _Task | None, count: int) -> None:
         with self._lock:
             if task is not None and task in self._running:

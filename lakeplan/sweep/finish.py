@@ -22,14 +22,13 @@ from lakeplan.state.sweeps import record_sweep
 from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument, SweepDocument
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.sweep.records import deleted, official_run
-from lakeplan.sweep.rules import ENGINE
 from lakeplan.sweep.run import SweepEnd
 from lakeplan.sweep.values import settings_row
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
 from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
-from lakeplan.values.sweep import SWEEP_FORMAT, Status, Versions
+from lakeplan.values.sweep import OFFICIAL_ENGINE, SWEEP_FORMAT, Status, Versions
 
 
 def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None = None) -> SweepDocument:
@@ -115,7 +114,7 @@ def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
         site.store.create(key, json_line({"run_id": run_id}))
     except WriteConflict:
         run_id = official_run(site.store, end.mark.mark_id) or run_id
-    if end.mark.settings.engine == ENGINE:
+    if end.mark.settings.engine == OFFICIAL_ENGINE:
         return run_id  # the collector's own report stands there
     report = UnifiedRun(run_id)
     count = 0

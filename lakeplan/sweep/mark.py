@@ -20,7 +20,7 @@ from lakeplan.simulation.requests import ForeignRanges, MarkRequest
 from lakeplan.sweep.inspection import Inspection, Others, read_others, read_rules, take_look
 from lakeplan.sweep.neighbours import Probes, begun_sweeps, check_no_open_sweep, check_site
 from lakeplan.sweep.ports import Site, SweepPorts, mark_index_key
-from lakeplan.sweep.rules import mark_gates
+from lakeplan.sweep.rules import candidate_age_seconds, check_collectable, check_engine, mark_gates
 from lakeplan.sweep.rules_seen import see_rules, site_clocks
 from lakeplan.sweep.values import Mark, digest_of
 from lakeplan.values.objects import batches
@@ -113,6 +113,7 @@ class _Marker:
 
     def begin(self, site: Site, options: MarkOptions) -> Begun | str:
         """Raises LakeplanError, by name, for whatever makes a collection unsafe."""
+        check_engine(options.settings, site.key)
         ports, prefix, by = self._ports, mark_prefix(options.mark_id), by_text(self._run)
         if site.server.name not in self._listed:
             self._listed[site.server.name] = tuple(site.reader.list_repositories())
@@ -122,10 +123,13 @@ class _Marker:
         now = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by).earliest
         cutoff = now - timedelta(seconds=options.settings.min_age_seconds)
         collectors = collector_runs(site)
-        listing = ports.marker.list_candidates(site.store, prefix, older_than=cutoff)
+        age_seconds = candidate_age_seconds(options.settings)
+        listing = ports.marker.list_candidates(
+            site.store, prefix, older_than=now - timedelta(seconds=age_seconds)
+        )
         # an inspection writes down what a hold keeps, whether or not there is anything to delete
         if not listing and not site.desired.holds:
-            return f"no object of it is older than {duration_text(options.settings.min_age_seconds)}"
+            return f"no object of it is older than {duration_text(age_seconds)}"
         try:
             clocks = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by)
             stored = read_rules(site)
@@ -191,6 +195,7 @@ class _Marker:
             by=by_text(self._run),
             tree_commit=self._run.tree_commit,
         )
+        check_collectable(mark)
         self._write(site, mark)
         return mark
 

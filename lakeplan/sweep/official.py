@@ -25,7 +25,7 @@ from lakeplan.sweep.collector import Collector, CollectorJob
 from lakeplan.sweep.mark import collector_runs
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import StoredMark, marked_addresses, noted_runs, official_run, read_marked
-from lakeplan.sweep.rules import check_collectable, min_age_seconds
+from lakeplan.sweep.rules import check_collectable, check_engine, min_age_seconds
 from lakeplan.sweep.run import SweepEnd, run_sweep
 from lakeplan.sweep.values import Mark
 from lakeplan.values.objects import StoredObject
@@ -44,6 +44,7 @@ def run_official(
 ) -> SweepEnd:
     """As ``run_sweep``. Raises GateRefused while the mark keeps what the collector would delete, UsageError
     for settings it cannot follow."""
+    check_engine(stored.mark.settings, stored.mark.where)
     check_collectable(stored.mark)
     collector.check()
     sweeper = OfficialSweeper(site, stored.mark, collector, ports)

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from lakeplan.errors import GateRefused, LakeplanError, UsageError
 from lakeplan.review.gates import Named, Openers, Verdict, by_limit
-from lakeplan.sweep.values import Mark
+from lakeplan.sweep.values import Mark, settings_row
 from lakeplan.values.desired import Safety
 from lakeplan.values.gates import EXPIRED_BYTES, EXPIRED_OBJECTS, MIN_AGE, SWEEP_LIMIT
 from lakeplan.values.plan import GateOutcome, GateResult
@@ -19,7 +19,13 @@ from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
 from lakeplan.values.storages import STORAGES, UrlForm
-from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, MarkClass, SweepSettings, Versions
+from lakeplan.values.sweep import (
+    MARK_MAX_AGE_SECONDS,
+    OFFICIAL_ENGINE,
+    MarkClass,
+    SweepSettings,
+    unknown_to_official,
+)
 
 
 def with_hint(error: LakeplanError) -> str:
@@ -106,10 +112,9 @@ def _min_age(settings: SweepSettings, grace: int | None) -> Verdict | None:
     return Verdict(GateOutcome.REFUSED, text, settings.min_age_seconds, grace)
 
 
-ENGINE = "lakefs-spark-client"
 START_SECONDS = 300
 """How long the job may take from its command line to its first look at the clock: it counts ages from then.
-Objects that are younger than the mark's cutoff by up to so much stay for the next sweep."""
+Its marks leave out objects that are older than their cutoff by less than that: they wait for the next."""
 
 _UNKNOWN_TO_IT = {
     MarkClass.AT_RISK: "at risk (the documented rule keeps them, the server does not)",
@@ -120,10 +125,23 @@ _UNKNOWN_TO_IT = {
 }
 
 
+def check_engine(settings: SweepSettings, where: str) -> None:
+    """Raises UsageError for settings that the official collector has no notion of."""
+    if settings.engine != OFFICIAL_ENGINE:
+        return
+    for key, value in settings_row(settings).items():
+        if why := unknown_to_official(key, value):
+            raise UsageError(
+                f"the official collector does not support sweep.{key}: {value}: {why}",
+                where=where,
+                hint="Use sweep.engine: builtin.",
+            )
+
+
 def check_collectable(mark: Mark) -> None:
-    """Raises GateRefused, by name, while the mark keeps objects that the collector would delete, UsageError
-    for settings that it has no notion of."""
-    _check_settings(mark.settings, mark.where)
+    """Raises GateRefused, by name, while the mark keeps objects that the official collector would delete."""
+    if mark.settings.engine != OFFICIAL_ENGINE:
+        return
     kept = []
     for kind, words in _UNKNOWN_TO_IT.items():
         if kind is MarkClass.NEVER_COMMITTED and mark.settings.never_committed == "collect":
@@ -132,24 +150,17 @@ def check_collectable(mark: Mark) -> None:
             kept.append(f"{kind.value}: {count:,} objects {words}")
     if kept:
         raise GateRefused(
-            f"the official collector would delete objects that this mark keeps: {'; '.join(kept)}",
+            f"the official collector would delete objects that lakeplan keeps: {'; '.join(kept)}",
             where=mark.where,
             hint="Use sweep.engine: builtin.",
         )
 
 
-def _check_settings(settings: SweepSettings, where: str) -> None:
-    if settings.mode != "delete":
-        problem = f"sweep.mode: {settings.mode}: it only deletes"
-    elif settings.versions is not Versions.MARKER:
-        problem = f"sweep.versions: {settings.versions.value}: it deletes current versions only"
-    elif settings.rate is not None:
-        problem = "sweep.rate: its speed cannot be limited"
-    else:
-        return
-    raise UsageError(
-        f"the official collector does not support {problem}", where=where, hint="Use sweep.engine: builtin."
-    )
+def candidate_age_seconds(settings: SweepSettings) -> int:
+    """How old an object must be to stand in a mark. The official collector would leave alone what is younger,
+    and its mark serves only once."""
+    later = START_SECONDS + 1 if settings.engine == OFFICIAL_ENGINE else 0  # ages are whole seconds
+    return settings.min_age_seconds + later
 
 
 def min_age_seconds(*, cutoff: datetime, now: datetime) -> int:

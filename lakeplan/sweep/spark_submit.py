@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -38,10 +38,12 @@ from lakeplan.sweep.collector import (
     properties_text,
 )
 from lakeplan.values.local import find_program, safe_environment
+from lakeplan.values.settings import duration_text
 
 POLL_SECONDS = 0.5
 KEEP_SECONDS = 300.0
 """Between two calls of ``keep``: a sweep's lease lasts half an hour."""
+TELL_SECONDS = 30.0
 GRACE_SECONDS = 30.0
 LINES = 500
 SHOWN = 12
@@ -73,11 +75,13 @@ class SparkSubmit:
         lakefs: LakefsAccess,
         storage: StorageAccess,
         environ: Mapping[str, str],
+        tell: Callable[[str], None],
     ) -> None:
         self._options = options
         self._lakefs = lakefs
         self._storage = storage
         self._environ = environ
+        self._tell = tell
 
     def check(self) -> None:
         """Raises UsageError: no spark-submit, a setting that lakeplan decides, or ``no_delete`` in any
@@ -106,11 +110,9 @@ class SparkSubmit:
                 storage=self._storage,
                 packages=packages,
             )
-            self._run(command, folder, keep, stop)
+            self._run(command, folder, _Watch(job, self._tell, keep, stop))
 
-    def _run(
-        self, command: list[str], folder: str, keep: Callable[[], None], stop: Callable[[], bool]
-    ) -> None:
+    def _run(self, command: list[str], folder: str, watch: _Watch) -> None:
         try:
             process = subprocess.Popen(
                 command,
@@ -129,7 +131,7 @@ class SparkSubmit:
         reader = threading.Thread(target=self._listen, args=(process.stdout, lines), daemon=True)
         reader.start()
         try:
-            code = _wait(process, keep, stop)
+            code = watch.wait(process, lines)
         finally:
             _end(process)
             reader.join(GRACE_SECONDS)
@@ -226,19 +228,39 @@ def _write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _wait(process: subprocess.Popen[str], keep: Callable[[], None], stop: Callable[[], bool]) -> int | None:
-    """The exit code; None when a stop was asked for first."""
-    kept = time.monotonic()
-    while True:
-        try:
-            return process.wait(POLL_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-        if stop():
-            return None
-        if time.monotonic() - kept >= KEEP_SECONDS:
-            keep()
-            kept = time.monotonic()
+@dataclass(frozen=True)
+class _Watch:
+    """Waits for one run of the job. ``tell`` gets a line when it begins, every ``TELL_SECONDS``, and when it
+    ends; the line ends with what the job printed last."""
+
+    job: CollectorJob
+    tell: Callable[[str], None]
+    keep: Callable[[], None]
+    stop: Callable[[], bool]
+
+    def wait(self, process: subprocess.Popen[str], lines: Sequence[str]) -> int | None:
+        """The exit code; None when a stop was asked for first."""
+        what = "deletes" if self.job.mark_id else "marks"
+        self.tell(f"{self.job.repository}: the official collector {what}; it can take hours")
+        began = kept = told = time.monotonic()
+        while True:
+            try:
+                code = process.wait(POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                code = None
+            now = time.monotonic()
+            since = f"{self.job.repository}: the official collector {what}, {duration_text(int(now - began))}"
+            if code is not None:
+                self.tell(f"{since}: ended with exit code {code}")
+                return code
+            if self.stop():
+                return None
+            if now - told >= TELL_SECONDS:
+                self.tell(f"{since}: {lines[-1] if lines else 'no output yet'}")
+                told = now
+            if now - kept >= KEEP_SECONDS:
+                self.keep()
+                kept = now
 
 
 def _end(process: subprocess.Popen[str]) -> None:

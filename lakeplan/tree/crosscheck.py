@@ -18,6 +18,7 @@ from lakeplan.tree.layers import (
     disagreements,
     find_cycle,
     profile_depths,
+    to_document,
     touches,
 )
 from lakeplan.tree.policies import (
@@ -30,6 +31,7 @@ from lakeplan.tree.policies import (
 from lakeplan.tree.structure import nearest
 from lakeplan.tree.yaml import NodePath, Problems
 from lakeplan.values.desired import Override, ServerConfig
+from lakeplan.values.sweep import OFFICIAL_ENGINE, unknown_to_official
 from lakeplan.values.urls import BadUrl, parse_web_url
 
 _MOST_GLOBS = 10
@@ -162,6 +164,7 @@ def check_entries(
             continue
         merged = _check_resolved(entry, naming, directory, problems)
         _check_engine(entry, merged, servers[entry.server].branch_lifecycle_engine, problems)
+        _check_official(entry, merged, problems)
     for _, globs in groupby(sorted((e for e in usable if e.is_glob), key=_rank), key=_rank):
         for one, other in combinations(list(globs), 2):
             _check_pair(one, other, directory, problems, budget)
@@ -181,6 +184,26 @@ def _check_engine(entry: Entry, merged: Merged, engine: str, problems: Problems)
             for pattern in map(str, value.value):
                 if ambiguous := why_ambiguous(pattern):
                     problems.add(value.source, path, ambiguous)
+
+
+def _check_official(entry: Entry, merged: Merged, problems: Problems) -> None:
+    """What lakeFS's own collector would delete although the tree keeps it, or cannot do. What a mark finds
+    besides (protected tags, objects at risk) is refused there."""
+    engine = merged.values.get(("sweep", "engine"))
+    if engine is None or engine.value != OFFICIAL_ENGINE:
+        return
+    for at, value in merged.values.items():
+        if at[0] != "sweep":
+            continue
+        key = str(at[1])
+        if why := unknown_to_official(key, value.value):
+            text = f"sweep.engine {OFFICIAL_ENGINE} does not support {key} {value.value}: {why}"
+            problems.add(value.source, ("repositories", entry.key, "sweep", key), text)
+    if "holds" in merged.blocks and to_document(merged)[0].get("holds"):
+        text = (
+            f"sweep.engine {OFFICIAL_ENGINE} does not know holds and would delete what they keep; use builtin"
+        )
+        problems.add(engine.source, ("repositories", entry.key, "sweep", "engine"), text)
 
 
 def _example(entry: Entry, directory: Directory, budget: Budget) -> str | None:

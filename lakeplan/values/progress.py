@@ -20,9 +20,12 @@ class Progress(Protocol):
     def task(self, text: str, total: int | None) -> AbstractContextManager[Step]:
         """A piece of work of ``total`` steps (None: unknown); the callable reports steps that are done."""
 
+    def note(self, text: str) -> None:
+        """Says how work goes that another program does; without a terminal too."""
+
 
 class Silent:
-    """No terminal, no progress."""
+    """No progress."""
 
     @property
     def seen(self) -> bool:
@@ -31,6 +34,9 @@ class Silent:
     @contextmanager
     def task(self, text: str, total: int | None) -> Iterator[Step]:
         yield nothing
+
+    def note(self, text: str) -> None:
+        return
 
 
 def nothing(count: int = 1) -> None:

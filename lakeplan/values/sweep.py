@@ -211,6 +211,19 @@ class SweepSettings:
 
 
 SWEEP = settings_of("sweep", SweepSettings)
+OFFICIAL_ENGINE: Final = "lakefs-spark-client"
+
+
+def unknown_to_official(key: str, value: object) -> str:
+    """Why lakeFS's own job cannot do what a setting of ``sweep`` asks for; "" where it can. ``value`` is as
+    the tree or a mark has it."""
+    if key == "mode" and value != "delete":
+        return "it only deletes"
+    if key == "versions" and value != Versions.MARKER.value:
+        return "it deletes current versions only"
+    if key == "rate" and value is not None:
+        return "its speed cannot be limited"
+    return ""
 
 
 class SettingsRow(TypedDict):

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.errors import GateRefused, UsageError
-from lakeplan.sweep.rules import START_SECONDS, check_collectable, min_age_seconds
+from lakeplan.sweep.rules import (
+    START_SECONDS,
+    candidate_age_seconds,
+    check_collectable,
+    check_engine,
+    min_age_seconds,
+)
 from lakeplan.sweep.values import Mark
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
@@ -76,8 +82,24 @@ def it_names_every_class_that_blocks() -> None:
     "settings", [{"mode": "quarantine"}, {"versions": Versions.ALL}, {"rate": 100}], ids=str
 )
 def it_refuses_settings_that_the_collector_cannot_follow(settings: dict[str, Any]) -> None:
+    official = SweepSettings(engine="lakefs-spark-client", **settings)
     with pytest.raises(UsageError, match=f"sweep.{next(iter(settings))}"):
-        check_collectable(a_mark({MarkClass.BACKLOG: 5}, **settings))
+        check_engine(official, "prod/lake")
+    check_engine(replace(official, engine="builtin"), "prod/lake")
+
+
+def it_judges_no_mark_of_the_builtin_engine() -> None:
+    mark = a_mark(dict.fromkeys(MarkClass, 1))
+    check_collectable(replace(mark, settings=replace(mark.settings, engine="builtin")))
+
+
+@given(st.integers(0, 10**6), st.floats(0, 10**6), st.floats(0, START_SECONDS))
+def it_marks_only_what_is_old_enough_for_the_collector(age: int, waited: float, start: float) -> None:
+    settings = SweepSettings(engine="lakefs-spark-client", min_age_seconds=age)
+    newest = NOW - timedelta(seconds=candidate_age_seconds(settings))
+    run = NOW + timedelta(seconds=waited)
+    seconds = min_age_seconds(cutoff=NOW - timedelta(seconds=age), now=run)
+    assert newest <= run + timedelta(seconds=start) - timedelta(seconds=seconds)
 
 
 @given(

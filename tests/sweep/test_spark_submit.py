@@ -48,7 +48,7 @@ def make(tmp_path: Path, out: Path) -> Make:
         script.chmod(0o755)
         environ = {"PATH": f"{home / 'bin'}:{os.environ['PATH']}", **more.pop("environ", {})}
         options = SubmitOptions("spark-submit", more.pop("client", "g:a:1"), more.pop("conf", {}))
-        return SparkSubmit(options, LAKEFS, storage, environ)
+        return SparkSubmit(options, LAKEFS, storage, environ, more.pop("tell", lambda text: None))
 
     return made
 
@@ -96,6 +96,16 @@ def it_shows_the_last_lines_without_any_secret(make: Make, caplog: pytest.LogCap
         for hidden in (secret, quote(secret, safe=""), "AKIAS3", "s3-secret"):
             assert hidden not in text
     assert "*** *** *** ***" in failed.value.hint
+
+
+def it_tells_how_far_the_job_is_without_any_secret(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakeplan.sweep.spark_submit.TELL_SECONDS", 0.2)
+    told: list[str] = []
+    body = f"print('Stage 3 of 7', {S3.secret_key!r}, flush=True); import time; time.sleep(3)"
+    run(make(body, tell=told.append))
+    assert "marks; it can take hours" in told[0]
+    assert any("Stage 3 of 7 ***" in line for line in told[1:-1])
+    assert told[-1].endswith("ended with exit code 0")
 
 
 def it_gives_the_job_none_of_lakeplan_s_own_variables(make: Make, out: Path) -> None:

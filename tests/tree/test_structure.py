@@ -180,6 +180,43 @@ def it_reports_a_problem_of_an_entry(problem: Callable[..., str], settings: str,
 
 
 @pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (
+            "sweep: {engine: lakefs-spark-client, mode: quarantine}",
+            "5:48: repositories.data-a.sweep.mode: sweep.engine lakefs-spark-client does not support mode"
+            " quarantine: it only deletes",
+        ),
+        (
+            "sweep: {versions: all, engine: lakefs-spark-client}",
+            "5:23: repositories.data-a.sweep.versions: sweep.engine lakefs-spark-client does not support"
+            " versions all: it deletes current versions only",
+        ),
+        (
+            "sweep: {rate: 5, engine: lakefs-spark-client}",
+            "5:19: repositories.data-a.sweep.rate: sweep.engine lakefs-spark-client does not support rate 5:"
+            " its speed cannot be limited",
+        ),
+        (
+            "sweep: {engine: lakefs-spark-client}",
+            "5:21: repositories.data-a.sweep.engine: sweep.engine lakefs-spark-client does not know holds and"
+            " would delete what they keep; use builtin",
+        ),
+        ("sweep: {engine: builtin, mode: quarantine, rate: 5}", ""),
+    ],
+)
+def it_reports_what_lakefs_own_collector_cannot_do_wherever_it_is_inherited_from(
+    tree: Any, settings: str, line: str
+) -> None:
+    holds = "profiles: {kept: {holds: [{prefix: audit/, reason: r}]}}\n"
+    found = tree.problems(holds, f"  data-a:\n    use: [kept]\n    {settings}\n")
+    if not line:
+        assert found == []
+    else:
+        assert f"repositories/a.yaml:{line}" in found
+
+
+@pytest.mark.parametrize(
     ("key", "says"),
     [
         ("Data", "'Data' cannot be a repository's name"),

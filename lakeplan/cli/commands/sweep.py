@@ -44,7 +44,6 @@ from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import may_delete, read_summary
 from lakeplan.sweep.restore import RestoreOptions
 from lakeplan.sweep.restore import restore as bring_back
-from lakeplan.sweep.rules import ENGINE
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
 from lakeplan.sweep.service import (
     MarkReport,
@@ -57,7 +56,7 @@ from lakeplan.sweep.service import (
     quarantines,
     stage_of,
 )
-from lakeplan.values.sweep import SweepSettings
+from lakeplan.values.sweep import OFFICIAL_ENGINE, SweepSettings
 
 MARK = """Find the objects that can be deleted and record them as a mark. Deletes nothing.
 
@@ -217,7 +216,7 @@ def run(
         site, stored = open_mark(session.tree, mark_id, ports)
         document = read_summary(site, mark_id)
         if document is None or may_delete(document):
-            if stored.mark.settings.engine == ENGINE:
+            if stored.mark.settings.engine == OFFICIAL_ENGINE:
                 end = run_official(site, stored, ports, this, open_collector(session, site, collecting))
             else:
                 end = run_sweep(site, stored, ports, this)
