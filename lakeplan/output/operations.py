@@ -25,6 +25,7 @@ _STYLES = {
     "released": "magenta",
     "unmanaged-new": "cyan",
 }
+_DONE = {"apply": "last applied", "import": "imported"}
 _VALUES_SHOWN = 20
 _SETTINGS = {"branch_lifecycle": "policy", "object_lifecycle": "object rule"}
 
@@ -54,7 +55,7 @@ def _repository(page: Page, repository: DriftedRow) -> None:
     page.line(*parts)
     last = repository["last_applied"]
     facts = [
-        f"last applied {moment(last['at'])} by run {last['run_id']}" if last is not None else "",
+        f"{_DONE[last['command']]} {moment(last['at'])} by run {last['run_id']}" if last is not None else "",
         f"owner {repository['owner']}" if repository["owner"] else "",
         *(repository["source"], repository["note"]),
     ]

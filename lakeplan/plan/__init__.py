@@ -2,6 +2,7 @@
 
 __all__ = [
     "apply",
+    "baselines",
     "branches",
     "documents",
     "drift",

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Final, Literal, cast
 
 from lakeplan.errors import ExitCode, GateRefused, StalePlan, UsageError
+from lakeplan.plan.baselines import record_baselines
 from lakeplan.plan.documents import ApplyDocument, SettingName
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
 from lakeplan.plan.writing import gate_text, write
@@ -117,7 +118,9 @@ def apply_plan(
             _with_rules(s, fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
         )
     live = replace(live, allowed=tuple(sorted(options.allowed)))
-    return write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
+    unseen = record_baselines(live.repositories, ports.state, run, at=live.as_of)
+    report = write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
+    return replace(report, note="; ".join(filter(None, (report.note, unseen))))
 
 
 def _with_rules(step: RepositoryPlan, after: GcRules | None) -> RepositoryPlan:

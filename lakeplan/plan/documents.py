@@ -69,6 +69,14 @@ class LastApplyRow(TypedDict):
     at: str
 
 
+class LastAppliedRow(TypedDict):
+    """``drift_rules.Seen``: the run that last wrote the values or found them as the tree has them."""
+
+    run_id: str
+    at: str
+    command: str
+
+
 class DriftedRow(TypedDict):
     repository: str
     owner: str | None
@@ -76,7 +84,7 @@ class DriftedRow(TypedDict):
     classes: list[ClassName]
     values: list[ValueRow]
     items: list[ItemRow]
-    last_applied: LastApplyRow | None
+    last_applied: LastAppliedRow | None
     note: str
 
 

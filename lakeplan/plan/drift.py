@@ -11,18 +11,19 @@ from typing import Final
 
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
-from lakeplan.plan.documents import DriftDocument, DriftedRow, LastSweepRow, RecordedRow
+from lakeplan.plan.baselines import read_last_applied
+from lakeplan.plan.documents import DriftDocument, DriftedRow, LastAppliedRow, LastSweepRow, RecordedRow
 from lakeplan.plan.drift_compare import (
     HeadPorts,
     RepositoryDrift,
     compare,
     manages,
-    read_last_applied,
     record_server_heads,
 )
-from lakeplan.plan.drift_rules import DriftClass, unmanaged_new
+from lakeplan.plan.drift_rules import DriftClass, Seen, unmanaged_new
 from lakeplan.plan.gather_settings import server_policies
 from lakeplan.review.selection import Selection, failure_of
+from lakeplan.state.baselines import repositories_with_baseline
 from lakeplan.state.store import known_repositories
 from lakeplan.state.sweeps import LastSweep, read_sweeps
 from lakeplan.stores.protocols import StateReader
@@ -71,7 +72,7 @@ def find_drift(
     """Every selected repository that the tree manages or that was applied once, and new ones nobody manages.
     Repositories that cannot be read carry their failure; the others go on. Raises UsageError for a selection
     that selects nothing: a misspelt one must not read as "no drift"."""
-    known = known_repositories(ports.state)
+    known = known_repositories(ports.state) | repositories_with_baseline(ports.state)
     found: list[RepositoryDrift] = []
     notes: list[str] = []
     for server in tree.servers:
@@ -278,11 +279,13 @@ def _repository(drift: RepositoryDrift) -> DriftedRow:
             }
             for i in drift.items
         ],
-        "last_applied": None
-        if drift.last is None
-        else {"run_id": drift.last.run_id, "at": utc_text(drift.last.at)},
+        "last_applied": None if drift.last is None else _applied_row(drift.last.newest),
         "note": drift.note,
     }
+
+
+def _applied_row(run: Seen) -> LastAppliedRow:
+    return {"run_id": run.run_id, "at": utc_text(run.at), "command": run.command}
 
 
 def _recorded(drift: RepositoryDrift) -> RecordedRow:
@@ -292,7 +295,9 @@ def _recorded(drift: RepositoryDrift) -> RecordedRow:
         "repository": drift.repository,
         "owner": drift.owner,
         "failed": drift.failure is not None,
-        "last_apply": None if applied is None else {"run_id": applied.run_id, "at": utc_text(applied.at)},
+        "last_apply": None
+        if applied is None or not applied.run_id
+        else {"run_id": applied.run_id, "at": utc_text(applied.at)},
         "last_sweep": None if sweeps is None else _last_sweep(sweeps.last),
         "quarantined": None if sweeps is None else sweeps.quarantined.to_row(),
         "reclaimed": None if sweeps is None else sweeps.reclaimed.to_row(),

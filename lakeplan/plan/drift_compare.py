@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
 from lakeplan.branches.fates import takes
 from lakeplan.branches.memory import forget_seen, record_heads, seen_last
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
 from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.plan.baselines import read_last_applied
 from lakeplan.plan.drift_rules import (
     DriftClass,
     DriftedItem,
@@ -23,14 +22,12 @@ from lakeplan.plan.drift_rules import (
 )
 from lakeplan.plan.gather_settings import server_policies
 from lakeplan.review.differences import same_setting
-from lakeplan.review.run import GC, HeadsReader, Run
-from lakeplan.state.store import read_applied, repository_key
+from lakeplan.review.run import HeadsReader, Run
 from lakeplan.state.sweeps import SweepRecord
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig
 from lakeplan.values.plan import Failure
-from lakeplan.values.plan_document import rules_from_body
-from lakeplan.values.settings import Policy, SettingItem, SettingKind, items_from_body
+from lakeplan.values.settings import Policy, SettingItem, SettingKind
 
 
 @dataclass(frozen=True)
@@ -95,52 +92,6 @@ class RepositoryDrift:
     state_note: str = ""
 
 
-def read_last_applied(state: StateReader, repository: str) -> LastApplied | None:
-    """The record of ``server/name``; None when no apply recorded it. Raises LakeplanError naming a record
-    that cannot be read: it must not pass for "never applied"."""
-    key = repository_key("applied", repository)
-    found = read_applied(state, repository)
-    if found is None:
-        return None
-    record, _ = found
-    try:
-        settings = record.get("settings", {})
-        attempts = record.get("attempts", {})
-        recorded = "body" in record or not (settings or attempts)
-        body = record["body"] if recorded else None
-        return LastApplied(
-            rules=None if body is None else rules_from_body(body),
-            config_hash=str(record["config_hash"]),
-            run_id=str(record["run_id"]),
-            at=datetime.fromisoformat(record["at"].replace("Z", "+00:00")),
-            rules_recorded=recorded,
-            settings=_settings(settings),
-            attempts=dict(_attempts(attempts)),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LakeplanError(
-            "the state's record of the last apply is damaged",
-            where=key,
-            hint="Move the record away. The next apply writes a new one.",
-            detail=repr(error),
-        ) from None
-
-
-def _settings(record: Mapping[str, Any]) -> dict[SettingKind, tuple[SettingItem, ...]]:
-    kinds = {SettingKind(name): setting["body"] or () for name, setting in record.items()}
-    return {kind: items_from_body(kind, body) for kind, body in kinds.items()}
-
-
-def _attempts(record: Mapping[str, Any]) -> Iterator[tuple[SettingKind | None, tuple[Any, ...]]]:
-    for name, attempts in record.items():
-        bodies = [attempt["body"] for attempt in attempts]
-        if name == GC:
-            yield None, tuple(None if b is None else rules_from_body(b) for b in bodies)
-        else:
-            kind = SettingKind(name)
-            yield kind, tuple(items_from_body(kind, b or ()) for b in bodies)
-
-
 def manages(desired: DesiredRepository, server: ServerConfig) -> bool:
     """Whether the tree asks anything of the server for this repository."""
     return desired.gc is not None or desired.object_lifecycle is not None or server_policies(desired, server)
@@ -154,8 +105,8 @@ def compare(
     state: StateReader,
     owner: str | None,
 ) -> RepositoryDrift:
-    """A repository that the tree manages, or that was applied once. ``desired`` is None without an entry.
-    Raises LakeplanError when it cannot be compared."""
+    """A repository that the tree manages, or that was applied or imported once. ``desired`` is None without
+    an entry. Raises LakeplanError when it cannot be compared."""
     last = read_last_applied(state, key)
     managed = desired is not None and manages(desired, server)
     looker = _Looker(key.partition("/")[2], desired, server, reader, last)

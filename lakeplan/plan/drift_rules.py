@@ -38,11 +38,21 @@ class DriftClass(str, Enum):
 
 
 @dataclass(frozen=True)
+class Seen:
+    """The import, or the apply, that found a repository as the tree has it."""
+
+    run_id: str
+    at: datetime
+    command: str
+
+
+@dataclass(frozen=True)
 class LastApplied:
     """What the state recorded of a repository's last apply. ``rules`` None: they were cleared.
     ``rules_recorded`` False: no apply wrote any, only ``settings``: the policies and object rules that were
     read back, empty where they were cleared; without a key nothing was applied. ``attempts`` are what later
-    writes were to leave whose end no run could record, oldest first."""
+    writes were to leave whose end no run could record, oldest first. ``seen`` is the run that found values of
+    it there and did not have to write them; with an empty ``run_id`` nothing was ever written."""
 
     rules: GcRules | None
     config_hash: str
@@ -51,6 +61,13 @@ class LastApplied:
     rules_recorded: bool = True
     settings: Mapping[SettingKind, tuple[SettingItem, ...]] = field(default_factory=dict)
     attempts: Mapping[SettingKind | None, tuple[Any, ...]] = field(default_factory=dict)
+    seen: Seen | None = None
+
+    @property
+    def newest(self) -> Seen:
+        """The run that last wrote or saw values of it."""
+        written = Seen(self.run_id, self.at, "apply")
+        return self.seen if self.seen is not None and self.seen.at >= self.at else written
 
     def with_rules(self, stored: GcRules | None) -> LastApplied:
         """With the rules that are stored now as those applied, where an attempt was to leave them."""

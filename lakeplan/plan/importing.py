@@ -7,15 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal
+from datetime import datetime
+from typing import Any, Literal
 
 from lakeplan.errors import FeatureMissing, LakeplanError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.patterns import names_repository
+from lakeplan.review.run import GC, Run
+from lakeplan.state.baselines import Sighting
 from lakeplan.tree.editing import gc_lines, quoted, setting_lines
+from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.progress import Progress
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import SettingItem, SettingKind
+from lakeplan.values.settings import SettingItem, SettingKind, item_body
 
 Split = Literal["repository", "server", "owner"]
 ROOT_FILE = "lakeplan.yaml"
@@ -143,8 +147,30 @@ class _Look:
             return error
 
 
+def sightings(
+    imported: Iterable[Imported], tree: DesiredTree, run: Run, *, at: datetime
+) -> dict[str, dict[str, Sighting]]:
+    """What was read of each repository of the new tree, by ``server/name`` and setting, for its baseline."""
+    hashes = {d.key: d.config_hash for server in tree.servers for d in tree.resolve(server, ())}
+    found = {}
+    for repository in imported:
+        bodies: dict[str, Any] = {k.value: [item_body(i) for i in v] for k, v in repository.settings.items()}
+        if repository.rules is not None:
+            bodies[GC] = repository.rules.to_body()
+        found[repository.key] = {
+            name: Sighting(body, hashes[repository.key], run.run_id, at, "import")
+            for name, body in bodies.items()
+        }
+    return found
+
+
 def make_tree(
-    endpoints: Mapping[str, str], repositories: Sequence[Imported], left_out: Sequence[LeftOut], split: Split
+    endpoints: Mapping[str, str],
+    repositories: Sequence[Imported],
+    left_out: Sequence[LeftOut],
+    split: Split,
+    *,
+    state: str | None = None,
 ) -> Import:
     """The files of a tree that asks for exactly these rules. Repositories whose stored values no tree may ask
     for are left out, with a comment that says so."""
@@ -159,7 +185,7 @@ def make_tree(
     out.sort(key=lambda item: item.repository)
     profiles = _profiles(good)
     engines = {r.server for r in good if SettingKind.BRANCH_LIFECYCLE in r.settings}
-    files = {ROOT_FILE: _root(endpoints, engines, profiles, out)}
+    files = {ROOT_FILE: _root(endpoints, engines, profiles, out, state)}
     for path, group in _groups(good, split, several=len(endpoints) > 1).items():
         files[path] = _file(group, profiles, several=len(endpoints) > 1)
     return Import(files, tuple(good), tuple(out), tuple(profiles.values()))
@@ -218,11 +244,14 @@ def _root(
     engines: Collection[str],
     profiles: Mapping[GcRules, str],
     left_out: Iterable[LeftOut],
+    state: str | None,
 ) -> str:
     lines = ["apiVersion: lakeplan/v1", "servers:"]
     for name, url in endpoints.items():
         engine = ", branch_lifecycle: {engine: server}" if name in engines else ""
         lines.append(f"  {quoted(name)}: {{endpoint_url: {quoted(url)}{engine}}}")
+    if state is not None:
+        lines.append(f"state: {{url: {quoted(state)}}}")
     if profiles:
         lines.append("profiles:")
         for rules, name in profiles.items():

@@ -31,7 +31,7 @@ LEASE_GRACE = timedelta(minutes=10)
 
 
 def repository_key(kind: str, repository: str) -> str:
-    """``kind`` is ``applied`` or ``leases``; ``repository`` is ``server/name``."""
+    """``kind`` is ``applied``, ``baselines`` or ``leases``; ``repository`` is ``server/name``."""
     server, _, name = repository.partition("/")
     return f"{kind}/{quote(server, safe='')}/{quote(name, safe='')}.json"
 
@@ -67,8 +67,13 @@ def read_applied(state: StateReader, repository: str) -> tuple[dict[str, Any], s
 
 def known_repositories(state: StateReader) -> frozenset[str]:
     """``server/name`` of every repository that an apply recorded."""
+    return repositories_of(state, "applied")
+
+
+def repositories_of(state: StateReader, kind: str) -> frozenset[str]:
+    """``server/name`` of every repository with a record of this kind."""
     found = set()
-    for key in state.list_keys("applied/"):
+    for key in state.list_keys(f"{kind}/"):
         parts = key.removesuffix(".json").split("/")
         if len(parts) == 3:
             found.add(f"{unquote(parts[1])}/{unquote(parts[2])}")

@@ -137,3 +137,102 @@ def it_explains_wrong_use(world, wrong, code):
     assert result.code == code
     assert result.err
     assert "Traceback" not in result.err
+
+
+@pytest.fixture
+def imported(world):
+    """``analytics`` and ``events`` with rules that an import wrote into a tree; nothing was ever applied."""
+    for name in ("analytics", "events"):
+        world.api.repository(name)
+        world.api.set_rules(name, 21, main=28)
+    (world.tree / "lakeplan.yaml").unlink()
+    result = world.lakeplan("import", "--endpoint", f"prod={world.handle.endpoint_url}", "-q")
+    assert (result.code, result.err) == (0, "")
+    return world
+
+
+def it_sees_an_edit_right_after_an_import(imported):
+    assert classes(imported) == {}
+    imported.api.set_rules("analytics", 21, main=9)
+    assert classes(imported) == {"prod/analytics": ["server-edited"]}
+    found = imported.lakeplan("drift", "--fail-on", "server-edited")
+    assert found.code == 2
+    assert "imported 2" in found.out
+    assert "last applied" not in found.out
+
+
+def it_calls_what_was_imported_and_left_the_tree_released(imported):
+    next(imported.tree.glob("repositories/events.yaml")).unlink()
+    assert classes(imported) == {"prod/events": ["released"]}
+
+
+def it_has_no_last_apply_of_what_was_only_imported(imported):
+    result = imported.lakeplan("drift", "--format", "json")
+    assert {r["repository"]: r["last_apply"] for r in result.json["recorded"]} == {
+        "prod/analytics": None,
+        "prod/events": None,
+    }
+
+
+@pytest.mark.parametrize("plan_file", [True, False])
+def it_sees_edits_of_what_an_apply_did_not_have_to_write(world, plan_file):
+    for name in ("analytics", "events"):
+        world.api.repository(name)
+        world.api.set_rules(name, 21)
+        world.rules(name, 21)
+    if plan_file:
+        world.rules("events", 30)
+        plan = world.folder / "plan.json"
+        assert world.lakeplan("plan", "--out", plan, "-q").code == 0
+        assert world.lakeplan("apply", plan, "-q").code == 0
+    else:
+        assert world.lakeplan("apply", "--auto-approve", "-q").code == 0
+    assert classes(world) == {}
+    world.api.set_rules("analytics", 5)
+    world.api.set_rules("events", 5)
+    assert classes(world) == {"prod/analytics": ["server-edited"], "prod/events": ["server-edited"]}
+
+
+def it_accepts_an_edit_once_the_tree_has_it_and_an_apply_found_it(imported):
+    imported.rules("analytics", 14)
+    imported.api.set_rules("analytics", 14)
+    assert classes(imported) == {"prod/analytics": ["server-edited"]}
+    assert imported.lakeplan("apply", "--auto-approve", "-q").code == 0
+    assert classes(imported) == {}
+    imported.api.set_rules("analytics", 21, main=28)
+    assert classes(imported) == {"prod/analytics": ["server-edited"]}
+
+
+def it_takes_a_write_after_a_look_for_what_was_applied(imported):
+    imported.rules("analytics", 30)
+    assert imported.lakeplan("apply", "--auto-approve", "-q").code == 0
+    assert classes(imported) == {}
+    imported.api.set_rules("analytics", 21, main=28)  # what the import saw is not what counts any more
+    assert classes(imported) == {"prod/analytics": ["server-edited"]}
+
+
+def it_still_adopts_what_a_glob_names_though_it_was_seen_unchanged(world):
+    world.api.repository("analytics")
+    world.api.set_rules("analytics", 21)
+    world.write("repositories/a.yaml", TEAM.format(21))
+    assert world.lakeplan("apply", "--auto-approve", "-q").code == 0
+    assert (world.tree / ".lakeplan/baselines/prod/analytics.json").is_file()
+    world.write("repositories/a.yaml", TEAM.format(7))
+    plan = world.lakeplan("plan", "--format", "json").json
+    assert [r["adopted"] for r in plan["repositories"]] == [True]
+
+
+TEAM = 'apiVersion: lakeplan/v1\nrepositories:\n  "ana*":\n    gc: {{default_retention_days: {}}}\n'
+
+
+def it_says_when_the_baseline_cannot_be_recorded_and_applies_all_the_same(world):
+    for name in ("analytics", "events"):
+        world.api.repository(name)
+        world.api.set_rules(name, 21)
+        world.rules(name, 21)
+    world.rules("events", 30)
+    world.write(".lakeplan/baselines/prod/analytics.json", "{")
+    result = world.lakeplan("apply", "--auto-approve")
+    assert result.code == 0
+    assert "drift may not see edits of prod/analytics" in " ".join(result.out.split())
+    assert world.api.rules("events") == {"*": 30}

@@ -174,3 +174,35 @@ def it_explains_wrong_exports(world, wrong, code):
     assert result.code == code
     assert result.err
     assert "Traceback" not in result.err
+
+
+def it_ignores_the_state_that_it_writes(stored):
+    assert stored.lakeplan("import", *endpoint(stored)).code == 0
+    assert ".lakeplan/" in (stored.tree / ".gitignore").read_text().splitlines()
+    assert (stored.tree / ".lakeplan/baselines/prod/analytics.json").is_file()
+
+
+def it_leaves_a_gitignore_alone_and_says_what_to_add(stored):
+    stored.write(".gitignore", "mine\n")
+    result = stored.lakeplan("import", *endpoint(stored))
+    assert result.code == 0
+    assert (stored.tree / ".gitignore").read_text() == "mine\n"
+    assert "add .lakeplan/" in result.out
+
+
+def it_records_what_it_read_in_the_state_that_is_named(stored, monkeypatch):
+    url = f"file://{stored.folder}/ops"
+    monkeypatch.setenv("LAKEPLAN_STATE_URL", url)
+    assert stored.lakeplan("import", *endpoint(stored), "--state", url).code == 0
+    assert f"state: {{url: {url}}}" in (stored.tree / "lakeplan.yaml").read_text().replace('"', "")
+    assert not (stored.tree / ".lakeplan").exists()
+    stored.api.set_rules("logs", 1)
+    assert "server-edited" in stored.lakeplan("drift").out
+
+
+def it_writes_the_tree_and_says_so_when_the_state_cannot_be_written(stored):
+    stored.write(".lakeplan/baselines", "a file in the way")
+    result = stored.lakeplan("import", *endpoint(stored))
+    assert result.code == 3
+    assert "The tree is complete, but the state could not record" in " ".join(result.err.split())
+    assert stored.lakeplan("plan", "--detailed-exitcode").code == 0

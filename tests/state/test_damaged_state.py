@@ -16,8 +16,9 @@ from lakeplan import limits
 from lakeplan.branches.ledger import Ledger, Record, dump_ledger, load_ledger
 from lakeplan.branches.memory import Deletion, DeletionRecord, Fate, read_deletions
 from lakeplan.errors import LakeplanError
-from lakeplan.plan.drift_compare import read_last_applied
+from lakeplan.plan.baselines import read_last_applied
 from lakeplan.review.history import find_run
+from lakeplan.state.baselines import Sighting, write_baseline
 from lakeplan.state.store import (
     Lease,
     RunJournal,
@@ -119,7 +120,13 @@ def _take_lease(state: MemoryState) -> object:
         return lease
 
 
+def _baseline(state: MemoryState) -> None:
+    seen = {"gc": GcRules(7).to_body(), "branch_lifecycle": [{"name_patterns": ["a*"], "max_age": 9}]}
+    write_baseline(state, KEY, {n: Sighting(b, "h", RUN_ID, NOW, "import") for n, b in seen.items()})
+
+
 KINDS = {
+    "baseline": Kind(_baseline, repository_key("baselines", KEY), lambda s: read_last_applied(s, KEY), True),
     "applied": Kind(_applied, repository_key("applied", KEY), lambda s: read_applied(s, KEY), True),
     "applied, for drift": Kind(
         _applied, repository_key("applied", KEY), lambda s: read_last_applied(s, KEY), True

@@ -16,7 +16,7 @@ from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.commands.plan import show_plan
-from lakeplan.cli.console import said_yes, stderr, stdout
+from lakeplan.cli.console import said_yes, say, stderr, stdout
 from lakeplan.cli.formats import RICH, Around
 from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.outputs import Output, Outputs, with_costs
@@ -29,6 +29,7 @@ from lakeplan.formats.namespace import XidSource
 from lakeplan.output.plan import render_apply
 from lakeplan.output.sweep import render_after_apply
 from lakeplan.plan.apply import ApplyOptions, apply_plan, exit_code_of, report_document
+from lakeplan.plan.baselines import record_baselines
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
 from lakeplan.review.gates import Openers
@@ -230,7 +231,10 @@ class ApplyFlow:
         rich = replace(self.outputs, all=(Output(RICH, None),))
         show_plan(plan, rich, to_stderr=self.outputs.is_stdout_taken)
         planned = plan_exit_code(plan, detailed=False, refused=bool(plan.blocked))
-        if plan.blocked or (not plan.writes and self.sweep is None):
+        if plan.blocked:
+            return planned
+        if not plan.writes and self.sweep is None:
+            self._record_baselines(plan)
             return planned
         question, no_color = "Apply this? Only the answer yes applies it", self.outputs.no_color
         if not auto_approve and not said_yes(question, otherwise="Nothing was written.", no_color=no_color):
@@ -264,6 +268,12 @@ class ApplyFlow:
         if self.sweep is None:
             return code
         return max(code, self.sweep.mark_and_sweep(plan, self.options.selection, self.run, applied=code))
+
+    def _record_baselines(self, plan: Plan) -> None:
+        """Nothing is to be written: the state records that, so that drift sees edits from now on."""
+        unseen = record_baselines(plan.repositories, self.session.state(), self.run, at=plan.as_of)
+        if unseen:
+            say(stderr(no_color=self.outputs.no_color), unseen)
 
     def _simulate_mode(self) -> SimulateMode:
         if not self.options.simulate:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, get_args
@@ -14,12 +15,23 @@ import typer
 
 from lakeplan.cli import options
 from lakeplan.cli.command import command
-from lakeplan.cli.console import say, stdout
-from lakeplan.cli.wiring import Connecting, lakectl_settings
+from lakeplan.cli.console import say, stderr, stdout
+from lakeplan.cli.who import now_utc, this_run
+from lakeplan.cli.wiring import Connecting, Opening, lakectl_settings
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.text import counted
-from lakeplan.plan.importing import Import, Imported, LeftOut, Owners, Split, make_tree, read_servers
+from lakeplan.plan.baselines import record_sightings
+from lakeplan.plan.importing import (
+    Import,
+    Imported,
+    LeftOut,
+    Owners,
+    Split,
+    make_tree,
+    read_servers,
+    sightings,
+)
 from lakeplan.retention.patterns import expand
 from lakeplan.review.differences import same_setting
 from lakeplan.review.selection import Selection
@@ -36,11 +48,12 @@ from lakeplan.values.settings import SettingKind
 HELP = """Write a tree that matches the rules stored on the servers: the next plan shows no changes.
 
 Rules that several repositories share become profiles. The folder must not contain a tree yet. Servers are
-not changed.
+not changed. The state records what was read, so that `lakeplan drift` sees every edit from now on.
 
 \b
 Examples:
   lakeplan import -C retention --endpoint prod=https://lakefs.example.com
+  lakeplan import --endpoint prod=https://… --state s3://ops/lakeplan
   lakeplan import --endpoint a=https://… --endpoint b=https://… --split server
   lakeplan import --split owner --owner 'team-a-*=team-a'
   lakeplan import --endpoint prod=https://… --from-files rules/analytics.json
@@ -69,6 +82,12 @@ FromFiles = Annotated[
         metavar="FILE",
     ),
 ]
+StateUrl = Annotated[
+    str | None,
+    typer.Option("--state", help="State URL: s3://…, https://…blob… or file://…", metavar="URL"),
+]
+IGNORE, IGNORED = ".gitignore", ".lakeplan/\nplan.json\nplan.html\n"
+IGNORE_BY_HAND = f"{IGNORE} is there already: add .lakeplan/ and plan.json to it"
 
 
 @command(HELP, without="redact_paths")
@@ -83,6 +102,7 @@ def import_(
     owner: OwnerGlobs = None,
     target: options.Targets = None,
     from_files: FromFiles = None,
+    state: StateUrl = None,
     opening: Connecting,
     no_color: bool,
     quiet: bool,
@@ -94,13 +114,14 @@ def import_(
     selection = Selection(tuple(target or ()))
     with TemporaryDirectory(prefix="lakeplan-import-") as name:
         # A tree of servers alone: names and addresses are checked as everywhere.
-        write_files(Path(name), {ROOT_FILE: _servers_only(endpoints)})
+        write_files(Path(name), {ROOT_FILE: _servers_only(endpoints, state)})
         with of_options():
             session = opening.session(Path(name))
         if session.approve is not None:
             session = replace(session, approve=lambda what, url: True)  # the person typed the address
         imported: Sequence[Imported]
         left_out: Sequence[LeftOut]
+        read_at = now_utc()
         if from_files:
             imported, left_out = _read_files(from_files, endpoints, owners, selection), ()
         else:
@@ -111,11 +132,34 @@ def import_(
                 session.progress,
                 takes=lambda server, repo: selection.takes_named(server, repo, None),
             )
-        made = make_checked(endpoints, imported, left_out, by, Path(name))
-    write_files(tree, made.files)
+        made = make_checked(endpoints, imported, left_out, by, Path(name), state=state)
+    ignore = {} if os.path.lexists(tree / IGNORE) else {IGNORE: IGNORED}
+    write_files(tree, {**made.files, **ignore})
+    unrecorded = "" if from_files else _record_baselines(made, opening, tree, at=read_at)
     if not quiet:
-        _report(made, tree, no_color=no_color)
-    return ExitCode.PARTLY_DONE if any(item.is_problem for item in made.left_out) else ExitCode.OK
+        _report(made, tree, ignores=bool(ignore), no_color=no_color)
+    if unrecorded:
+        say(stderr(no_color=no_color), unrecorded)
+    problems = any(item.is_problem for item in made.left_out)
+    return ExitCode.PARTLY_DONE if problems or unrecorded else ExitCode.OK
+
+
+def _record_baselines(made: Import, opening: Opening, tree: Path, *, at: datetime) -> str:
+    """Why the state could not record what was read, or "". The tree is written either way."""
+    run = this_run(tree)
+    try:
+        session = opening.session(tree)
+        if session.approve is not None:
+            session = replace(session, approve=lambda what, url: True)  # the person typed the address
+        failed = record_sightings(sightings(made.imported, session.tree, run, at=at), session.state())
+    except LakeplanError as error:
+        failed = str(error)
+    if not failed:
+        return ""
+    return (
+        "The tree is complete, but the state could not record what was read, so `lakeplan drift` does not see"
+        f" edits yet: {failed}. Run `lakeplan apply` to record it."
+    )
 
 
 @contextmanager
@@ -169,9 +213,10 @@ def _refuse_a_tree(folder: Path) -> None:
         )
 
 
-def _servers_only(endpoints: Mapping[str, str]) -> str:
+def _servers_only(endpoints: Mapping[str, str], state: str | None) -> str:
     servers = "".join(f"  {quoted(n)}: {{endpoint_url: {quoted(u)}}}\n" for n, u in endpoints.items())
-    return f"apiVersion: lakeplan/v1\nservers:\n{servers}"
+    where = "" if state is None else f"state: {{url: {quoted(state)}}}\n"
+    return f"apiVersion: lakeplan/v1\nservers:\n{servers}{where}"
 
 
 def _read_files(
@@ -234,9 +279,11 @@ def make_checked(
     left_out: Sequence[LeftOut],
     split: Split,
     scratch: Path,
+    *,
+    state: str | None = None,
 ) -> Import:
     """The tree of all repositories that a tree can express. Each other one is left out, with why."""
-    made = make_tree(endpoints, imported, left_out, split)
+    made = make_tree(endpoints, imported, left_out, split, state=state)
     if not _problems(made, scratch / "all"):
         return made
     good, bad = [], []
@@ -247,7 +294,7 @@ def make_checked(
             bad.append(LeftOut(repository.key, f"no tree can express what is stored: {'; '.join(why)}"))
         else:
             good.append(repository)
-    made = make_tree(endpoints, good, [*made.left_out, *bad], split)
+    made = make_tree(endpoints, good, [*made.left_out, *bad], split, state=state)
     why = _problems(made, scratch / "good")
     if why:
         raise LakeplanError(
@@ -293,7 +340,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
         write_file(path, text, mode=SHARED)
 
 
-def _report(made: Import, tree: Path, *, no_color: bool) -> None:
+def _report(made: Import, tree: Path, *, ignores: bool, no_color: bool) -> None:
     console = stdout(no_color=no_color)
 
     def line(text: str) -> None:
@@ -301,6 +348,8 @@ def _report(made: Import, tree: Path, *, no_color: bool) -> None:
 
     for item in made.left_out:
         line(f"not imported: {item.repository}: {item.reason}")
+    if not ignores:
+        line(IGNORE_BY_HAND)
     line(
         f"Wrote {counted(len(made.files), 'file')} into {tree}: {counted(len(made.imported), 'repository')}, "
         f"{counted(len(made.profiles), 'profile')}. Now: lakeplan plan -C {tree}"

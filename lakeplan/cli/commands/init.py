@@ -12,7 +12,16 @@ import typer
 
 from lakeplan.cli import options
 from lakeplan.cli.command import command
-from lakeplan.cli.commands.import_ import Endpoints, endpoints_of, of_options, write_files
+from lakeplan.cli.commands.import_ import (
+    IGNORE,
+    IGNORE_BY_HAND,
+    IGNORED,
+    Endpoints,
+    StateUrl,
+    endpoints_of,
+    of_options,
+    write_files,
+)
 from lakeplan.cli.console import say, stdout
 from lakeplan.cli.git import prefix_of
 from lakeplan.errors import LakeplanError, UsageError
@@ -70,7 +79,7 @@ def scaffold(endpoints: Mapping[str, str], ci: Ci, state_url: str | None) -> dic
     """Every file of a new tree by its path. Workflows read the variables of the tree's first server."""
     files = {
         ROOT_FILE: _root(endpoints, state_url),
-        ".gitignore": ".lakeplan/\nplan.json\nplan.html\n",
+        IGNORE: IGNORED,
     }
     first = next(iter(endpoints)).replace("-", "_").upper()
     for place, source in _PLACES[ci].items():
@@ -99,8 +108,6 @@ def _root(endpoints: Mapping[str, str], state_url: str | None) -> str:
     return "\n".join(lines) + "\n" + _REST + _EXAMPLE
 
 
-IGNORE = ".gitignore"
-
 HELP = """Create a tree: settings with their defaults, an example entry, and CI workflows.
 
 Existing files are never changed, and no server is contacted. If your servers already have retention rules,
@@ -124,10 +131,7 @@ def init(
             "--ci", help="CI system to write workflows for: github, gitlab or none.", metavar="HOST"
         ),
     ] = "none",
-    state: Annotated[
-        str | None,
-        typer.Option("--state", help="State URL: s3://…, https://…blob… or file://…", metavar="URL"),
-    ] = None,
+    state: StateUrl = None,
     lakectl_config: options.LakectlConfig = None,
     no_color: bool,
     quiet: bool,
@@ -167,7 +171,7 @@ def _report(tree: Path, files: list[str], ci: Ci, state: str | None, *, no_color
     for name in files:
         line(f"wrote {tree / name}")
     if IGNORE not in files:
-        line(f"{IGNORE} is there already: add .lakeplan/ and plan.json to it")
+        line(IGNORE_BY_HAND)
     if ci != "none" and state is None:
         line(
             f"a runner starts empty: name a state in {ROOT_FILE}, such as state: {{url: s3://bucket/lakeplan}}"

@@ -1,0 +1,170 @@
+"""The baseline of each repository: what drift compares the server with.
+
+It is what the last apply wrote or, where an import or a later apply found a setting as the tree has it, that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from lakeplan.errors import LakeplanError, WriteConflict
+from lakeplan.plan.drift_rules import LastApplied, Seen
+from lakeplan.review.run import GC, Run
+from lakeplan.state.baselines import Sighting, damaged_baseline, read_baseline, write_baseline
+from lakeplan.state.store import read_applied, repository_key
+from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.values.plan import RepositoryPlan
+from lakeplan.values.plan_document import rules_from_body
+from lakeplan.values.records import moment_in
+from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
+
+WORKERS = 8
+
+
+def read_last_applied(state: StateReader, repository: str) -> LastApplied | None:
+    """What the records of ``server/name`` say; None without one. Raises LakeplanError naming a record that
+    cannot be read: it must not pass for "never applied"."""
+    seen, _ = read_baseline(state, repository)
+    written = _read_written(state, repository, seen)
+    try:
+        return _with_sightings(written, seen)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged_baseline(repository, repr(error)) from None
+
+
+def _read_written(state: StateReader, repository: str, seen: Mapping[str, Sighting]) -> LastApplied | None:
+    key = repository_key("applied", repository)
+    found = read_applied(state, repository)
+    if found is None:
+        return None
+    record, _ = found
+    try:
+        settings = record.get("settings", {})
+        attempts = record.get("attempts", {})
+        recorded = "body" in record or not (settings or attempts)
+        body = record["body"] if recorded else None
+        return LastApplied(
+            rules=None if body is None else rules_from_body(body),
+            config_hash=str(record["config_hash"]),
+            run_id=str(record["run_id"]),
+            at=moment_in(record["at"]),
+            rules_recorded=recorded,
+            settings=_settings(settings),
+            attempts=dict(_attempts(attempts, seen)),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LakeplanError(
+            "the state's record of the last apply is damaged",
+            where=key,
+            hint="Move the record away. The next apply writes a new one.",
+            detail=repr(error),
+        ) from None
+
+
+def _settings(record: Mapping[str, Any]) -> dict[SettingKind, tuple[SettingItem, ...]]:
+    kinds = {SettingKind(name): setting["body"] or () for name, setting in record.items()}
+    return {kind: items_from_body(kind, body) for kind, body in kinds.items()}
+
+
+def _attempts(
+    record: Mapping[str, Any], seen: Mapping[str, Sighting]
+) -> Iterator[tuple[SettingKind | None, tuple[Any, ...]]]:
+    """Attempts whose end a later look has not shown."""
+    for name, attempts in record.items():
+        since = seen[name].at if name in seen else None
+        open_ones = [a for a in attempts if since is None or moment_in(a["at"]) >= since]
+        bodies = [attempt["body"] for attempt in open_ones]
+        if not bodies:
+            continue
+        if name == GC:
+            yield None, tuple(None if b is None else rules_from_body(b) for b in bodies)
+        else:
+            kind = SettingKind(name)
+            yield kind, tuple(items_from_body(kind, b or ()) for b in bodies)
+
+
+def _with_sightings(written: LastApplied | None, seen: Mapping[str, Sighting]) -> LastApplied | None:
+    """With every setting as it was seen, where that is newer than what was written."""
+    newer = {name: sighting for name, sighting in seen.items() if _is_newer(sighting, name, written)}
+    if not newer:
+        return written
+    last = max(newer.values(), key=lambda sighting: sighting.at)
+    found = written or LastApplied(None, "", "", last.at, rules_recorded=False)
+    if gc := newer.get(GC):
+        rules = None if gc.body is None else rules_from_body(gc.body)
+        found = replace(found, rules=rules, rules_recorded=True, config_hash=gc.config_hash)
+    kinds = {kind: newer[kind.value] for kind in SettingKind if kind.value in newer}
+    settings = {kind: items_from_body(kind, sighting.body or ()) for kind, sighting in kinds.items()}
+    seen_at = Seen(last.run_id, last.at, last.command)
+    return replace(found, settings={**found.settings, **settings}, seen=seen_at)
+
+
+def _is_newer(sighting: Sighting, name: str, written: LastApplied | None) -> bool:
+    """A run sees what it does not write: of one run both count."""
+    if written is None or sighting.run_id == written.run_id or sighting.at >= written.at:
+        return True
+    return not written.rules_recorded if name == GC else SettingKind(name) not in written.settings
+
+
+def record_baselines(
+    repositories: Iterable[RepositoryPlan], state: StateWriter, run: Run, *, at: datetime
+) -> str:
+    """Records every setting that a plan, made ``at``, found as the tree has it. Returns which repositories
+    could not be recorded, or ""."""
+    agreeing = {r.key: found for r in repositories if (found := _agreeing(r, run, at))}
+    return record_sightings(agreeing, state)
+
+
+def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: StateWriter) -> str:
+    """Records what was seen, by ``server/name`` and setting, unless the records say it already. Returns which
+    repositories could not be recorded, or ""."""
+
+    def one(key: str) -> LakeplanError | None:
+        try:
+            if not _says(read_last_applied(state, key), agreeing[key]):
+                write_baseline(state, key, agreeing[key])
+        except WriteConflict:
+            return None  # another run recorded what it saw
+        except LakeplanError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        failed = {key: error for key, error in zip(agreeing, pool.map(one, agreeing), strict=True) if error}
+    if not failed:
+        return ""
+    (key, error), *rest = failed.items()
+    more = f" and {len(rest)} more" if rest else ""
+    return f"drift may not see edits of {key}{more}, because the baseline could not be recorded: {error}"
+
+
+def _agreeing(plan: RepositoryPlan, run: Run, at: datetime) -> dict[str, Sighting]:
+    if plan.failure is not None:
+        return {}
+    bodies: dict[str, Any] = {}
+    if plan.managed and not plan.action.writes:
+        bodies[GC] = None if plan.before is None else plan.before.to_body()
+    for setting in plan.settings:
+        if not setting.action.writes:
+            bodies[setting.kind.value] = [item_body(item) for item in setting.before or ()]
+    return {n: Sighting(body, plan.config_hash, run.run_id, at, "apply") for n, body in bodies.items()}
+
+
+def _says(last: LastApplied | None, seen: Mapping[str, Sighting]) -> bool:
+    """Whether the records say already what was seen."""
+    if last is None:
+        return False
+    for name, sighting in seen.items():
+        if name == GC:
+            rules = None if last.rules is None else last.rules.to_body()
+            if not last.rules_recorded or rules != sighting.body or last.config_hash != sighting.config_hash:
+                return False
+        else:
+            known = last.settings.get(SettingKind(name))
+            if known is None or [item_body(item) for item in known] != (sighting.body or []):
+                return False
+    return True
