@@ -66,7 +66,14 @@ def _metrics(name: str, *needs: str) -> Renderer:
 FORMATS = (
     Format(RICH),
     Format(JSON),
-    Format("markdown", {"plan": Renderer("markdown_plan:render_markdown", ("tree",))}),
+    Format(
+        "markdown",
+        {
+            "plan": Renderer("markdown_plan:render_markdown", ("tree",)),
+            "check": Renderer("check:check_markdown"),
+        },
+    ),
+    Format("csv", {"check": Renderer("check:check_csv")}),
     Format(
         "github",
         {

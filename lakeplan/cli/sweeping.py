@@ -14,6 +14,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.credentials import Approve, check_binding, variable
 from lakeplan.lakefs.transport import Timeouts
+from lakeplan.simulation.requests import Checker
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
 from lakeplan.stores.open import open_sweep_store, parse_location
 from lakeplan.stores.protocols import SweepStore
@@ -77,6 +78,15 @@ class Engine:
             self._session = self._stack.enter_context(open_session(options))
         session: SparkSession = self._session
         return session
+
+
+@contextmanager
+def open_checker(session: Session) -> Iterator[Checker]:
+    """What ``check`` reads ranges with; Spark, if it was started, ends with the block."""
+    from lakeplan.simulation.checking import StepChecker
+
+    with Engine(session.runners) as engine:
+        yield StepChecker(engine.runner, session.progress)
 
 
 @contextmanager

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 
-_PATHS = frozenset({"prefix", "paths", "address", "storage_namespace", "namespace", "held_prefixes"})
+_PATHS = frozenset(
+    {"prefix", "paths", "address", "addresses", "storage_namespace", "namespace", "held_prefixes"}
+)
 _NAMES = frozenset(
     {
         *("server", "name", "repository", "owner", "entry", "source", "scope", "targets", "unmanaged"),

@@ -3,6 +3,7 @@
 __all__ = [
     "archive",
     "cache",
+    "checking",
     "curve",
     "documents",
     "foreign",

@@ -43,6 +43,7 @@ class Asking:
     items: Sequence[WorkItem]
     rows: int
     exact: bool = False
+    compares_sizes: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def ask(
     spread = max([1, *parts, min(parallelism, len(asking))])
     job = Job(
         tuple(
-            Asked(one.source, one.question, count, one.exact)
+            Asked(one.source, one.question, count, one.exact, one.compares_sizes)
             for one, count in zip(asking, parts, strict=True)
         ),
         spread,

@@ -307,6 +307,13 @@ def fetch_metadata(
     metadata: MetadataReader, kind: MetadataKind, ids: Iterable[str]
 ) -> Iterator[tuple[str, bytes]]:
     """Files in order, a bounded number in flight."""
+    for id, fetched in fetch_each(metadata, kind, ids):
+        yield id, fetched()
+
+
+def fetch_each(
+    metadata: MetadataReader, kind: MetadataKind, ids: Iterable[str]
+) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """The same; each file is a function that gives it, or raises what reading it raised."""
     with ThreadPoolExecutor(FETCHES) as pool:
-        for id, fetched in ahead(ids, partial(metadata.read_metadata, kind), pool, FETCHES):
-            yield id, fetched()
+        yield from ahead(ids, partial(metadata.read_metadata, kind), pool, FETCHES)

@@ -112,6 +112,8 @@ class Source:
     """Whether an object is as large as the storage says, and not as entries say."""
     cache: RangeCache | None = None
     verify_ids: bool = True
+    outside: bool = False
+    """Whether full addresses outside the namespace are noted, each as an object of its own."""
 
     def opened(self) -> NamespaceReader:
         if self.namespace is None:
@@ -207,6 +209,8 @@ def of_range(arrays: RangeArrays, source: Source) -> Sightings:
         inside, may_mean = source.addresses.meaning(text, int(arrays.address_types[row]))
         if inside is not None:
             named.add(row, inside, Code.CANDIDATE if is_candidate_key(inside) else Code.PLAIN)
+        elif source.outside:
+            named.add(row, text, Code.OUTSIDE)
         for other in may_mean:
             named.add(row, other, Code.ALIAS)
     every = np.concatenate((rows, np.array(named.rows, np.int64)))

@@ -15,7 +15,7 @@ from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.plan_parts import Bit
-from lakeplan.values.simulation import Choice, ImpactResult, Transition
+from lakeplan.values.simulation import Amount, Choice, ImpactResult, Transition
 from lakeplan.values.sweep import Deletion, Marked, Part, PartEnd, UncommittedRun, Versions
 
 
@@ -128,6 +128,72 @@ class RecheckRequest:
     foreign: tuple[ForeignRanges, ...] = ()
     other_metaranges: tuple[str, ...] = ()
     held_prefixes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PresenceRequest:
+    """Whether what some commits name is stored. ``metaranges``: of these commits, with a mask that is not 0
+    and the position of the last of them; of all other commits those that may name an object below
+    ``held_prefixes``, with the mask 0. The storage is listed after this was made. At most ``limit`` objects
+    are named."""
+
+    store: SweepStore
+    storage_namespace: str
+    metaranges: Mapping[str, Facts]
+    held_prefixes: tuple[str, ...] = ()
+    limit: int = 10_000
+
+
+@dataclass(frozen=True)
+class NamedObject:
+    """An object that commits name, and that was not listed, or (``resized``) listed in another size.
+    ``address`` is relative; ``mask`` and ``last`` are those of its metaranges; ``size_bytes`` is the entry's.
+    ``held``: it is below a held prefix."""
+
+    address: str
+    paths: tuple[str, ...]
+    mask: int
+    last: int
+    size_bytes: int
+    held: bool
+    resized: bool
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """A range or metarange that is missing, or is not what its id says; with its facts. ``paths``: the first
+    and the last path of a range, ``entries`` how many it has."""
+
+    kind: Literal["meta_range", "range"]
+    id: str
+    message: str
+    mask: int
+    last: int
+    entries: int = 0
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Presence:
+    """``named``: objects of the commits, ``lacking`` those of them that were not listed, ``resized`` those
+    listed in another size. ``outside``: addresses outside the namespace, which were not checked. Nothing is
+    known of what damaged files name."""
+
+    metaranges: int
+    ranges: int
+    named: Amount
+    lacking: Amount
+    resized: Amount
+    outside: Amount
+    objects: tuple[NamedObject, ...] = ()
+    damaged: tuple[DamagedFile, ...] = ()
+    runner: Choice | None = None
+
+
+class Checker(Protocol):
+    def presence(self, request: PresenceRequest) -> Presence:
+        """Reads ranges and metaranges from the storage itself and compares their ids with their bytes, then
+        lists. Raises LakeplanError for what cannot be read; what is missing or damaged is in the answer."""
 
 
 class Marker(Protocol):

@@ -34,6 +34,7 @@ class Code(IntEnum):
     ALIAS = 4
     FOREIGN = 5
     STAGED = 6
+    OUTSIDE = 7
 
 
 _SEEN: dict[int, Seen] = {
@@ -44,6 +45,7 @@ _SEEN: dict[int, Seen] = {
     Code.ALIAS: Seen.ALIAS,
     Code.FOREIGN: Seen.FOREIGN,
     Code.STAGED: Seen.UNCOMMITTED,
+    Code.OUTSIDE: Seen.OUTSIDE,
 }
 
 

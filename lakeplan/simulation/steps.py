@@ -57,6 +57,7 @@ from lakeplan.simulation.table import (
     starts_of_pairs,
     unpack,
 )
+from lakeplan.simulation.verdicts import Seen
 from lakeplan.simulation.work import FETCH_AHEAD, LISTINGS, Kind, WorkItem, ahead, report_of, unpack_bin
 
 MAX_ROWS = 2_000_000
@@ -116,6 +117,8 @@ class Asked:
     parts: int
     exact: bool = False
     """Objects whose hash two addresses share are none of those that are asked for."""
+    compares_sizes: bool = False
+    """Whether ``Seen.RESIZED`` is noted: such an object's size is then that of the entry."""
 
 
 @dataclass(frozen=True)
@@ -383,6 +386,8 @@ def _answers(
     seen = concat([unpack(data, sets) for data in rows])
     rows.clear()
     objects = objects_of(seen, sets, classes, judge_of(leaves))
+    if asked.compares_sizes:
+        objects = with_resized(objects, seen, sets.judged(classes, judge_of(leaves))[0], classes)
     yield 0, Of.COUNTS, counts_of(objects, classes).encode()
     takes = np.array([asked.question.takes(each) for each in classes.all], np.bool_)
     chosen = objects.part(takes[objects.classes])
@@ -423,6 +428,30 @@ def objects_of(seen: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], L
         more = more[counts[more] > step]
     sizes = most(seen.sizes[order], starts) & (STORED - 1)
     return Objects(hashes[starts], sizes, found, most(lasts[of_row], starts))
+
+
+def with_resized(objects: Objects, seen: Rows, numbers: Ints, classes: Classes) -> Objects:
+    """The same objects; those that are stored in another size than a kept entry says get ``Seen.RESIZED`` and
+    that entry's size. ``numbers`` are the classes of the sets of ``seen``."""
+    names = np.array([is_kept_entry(each) for each in classes.all], np.bool_)
+    stored = np.array([bool(each.seen & Seen.LISTED) for each in classes.all], np.bool_)
+    entries = seen.part(names[numbers[seen.sets]] & (seen.sizes < STORED))
+    places, _ = places_in(objects.hashes, entries.hashes)
+    differs = stored[objects.classes[places]] & (entries.sizes != objects.sizes[places])
+    if not differs.any():
+        return objects
+    sizes, found, rows = objects.sizes.copy(), objects.classes.copy(), places[differs]
+    sizes[rows] = 0
+    np.maximum.at(sizes, rows, entries.sizes[differs])
+    resized = classes.number(Class(int(Seen.RESIZED)))
+    rows = np.unique(rows)
+    found[rows] = by_pairs(found[rows], np.full(rows.size, resized), classes.join)
+    return Objects(objects.hashes, sizes, found, objects.lasts)
+
+
+def is_kept_entry(each: Class) -> bool:
+    """Whether an entry of a commit with a verdict, or below a held prefix, names it for certain."""
+    return bool(each.seen & Seen.ENTRY and (each.mask or each.seen & Seen.HELD))
 
 
 def counts_of(objects: Objects, classes: Classes) -> str:

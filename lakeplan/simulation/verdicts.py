@@ -136,6 +136,10 @@ class Seen(IntFlag):
     """A commit of another repository holds it, by its full address."""
     MARKED = 512
     """A mark that is being swept names it."""
+    RESIZED = 1024
+    """Stored, and of another size than a kept commit's entry says. Noted only where sizes are compared."""
+    OUTSIDE = 2048
+    """A full address outside the namespace, as it is. Noted only where it is asked for."""
 
 
 NOTHING = Amount()

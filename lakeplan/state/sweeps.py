@@ -98,6 +98,13 @@ def record_purge(state: StateWriter, repository: str, mark_id: str, purged: Amou
     _change(state, repository, put)
 
 
+def read_purged(state: StateReader, repository: str) -> dict[str, Amount]:
+    """What was purged of each mark's quarantine, by mark. Raises LakeplanError."""
+    found = state.read(_key(repository))
+    entries = _entries(found.data, repository) if found is not None else {}
+    return {mark_id: _amount(entry.get("purged")) for mark_id, entry in entries.items()}
+
+
 def _change(state: StateWriter, repository: str, put: Callable[[dict[str, Any]], None]) -> None:
     key = _key(repository)
     for attempt in range(_TRIES):

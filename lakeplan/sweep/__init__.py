@@ -1,6 +1,7 @@
 """Sweeps: mark, approve, run, restore, purge; and lakeFS's own collector."""
 
 __all__ = [
+    "check",
     "collector",
     "documents",
     "finish",

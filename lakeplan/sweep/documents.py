@@ -210,3 +210,108 @@ class CollectorRunsDocument(TypedDict):
     format: Literal["lakeplan.collector-runs/v1"]
     repositories: Mapping[str, list[CollectorRunRow]]
     failed: Mapping[str, ErrorRow]
+
+
+NamedBy = Literal["head", "rules", "tag", "hold"]
+"""Why an object must be stored: a HEAD, a commit that the rules keep, a tag's commit, or a hold."""
+
+
+class NamedCommitsRow(TypedDict):
+    """How many commits must be complete, by reason; one may have several."""
+
+    total: int
+    heads: int
+    rules: int
+    tags: int
+    holds: int
+
+
+class FoundInRun(TypedDict):
+    """The last collector run whose records name an object. ``started`` as its report writes it."""
+
+    run_id: str
+    by: str
+    started: str
+
+
+class FindingRow(TypedDict):
+    """An object that is missing, or stored otherwise than commits say. ``commit_id``: one that names it, a
+    HEAD if there is one. ``branches``: those with that HEAD, else some that lead to the commit.
+    ``quarantine``: the mark whose quarantine has a copy, or ""."""
+
+    problem: Literal["missing", "size"]
+    branches: list[str]
+    tags: list[str]
+    commit_id: str
+    paths: list[str]
+    address: str
+    size_bytes: int
+    stored_bytes: int | None
+    named_by: list[NamedBy]
+    collector_run: FoundInRun | None
+    quarantine: str
+
+
+class DamagedRow(TypedDict):
+    """A range or metarange that is missing or is not what its id says. ``paths``: the first and the last of
+    a range."""
+
+    kind: Literal["metarange", "range"]
+    id: str
+    message: str
+    branches: list[str]
+    commit_id: str
+    named_by: list[NamedBy]
+    entries: int
+    paths: list[str]
+
+
+class QuarantineRow(TypedDict):
+    """A quarantine against the records of its sweep. ``recorded``: what was moved there; ``present`` of it;
+    ``lost``: copies that are neither there, nor restored, nor purged. ``addresses`` name some of the ``lost``
+    and the ``resized``."""
+
+    mark_id: str
+    recorded: AmountRow
+    present: AmountRow
+    restored: AmountRow
+    purged: AmountRow
+    lost: AmountRow
+    resized: AmountRow
+    addresses: list[str]
+    note: str
+
+
+class CheckedRow(TypedDict):
+    """One repository. ``named``: objects that commits name inside the namespace; ``missing`` and ``resized``
+    are among them. ``unusual``: keys that could not be asked for. ``unconfirmed``: how many count as missing
+    by a listing alone."""
+
+    repository: str
+    storage_namespace: str
+    as_of: str
+    rules: bool
+    commits: NamedCommitsRow
+    metaranges: int
+    ranges: int
+    named: AmountRow
+    outside: AmountRow
+    missing: AmountRow
+    resized: AmountRow
+    unusual: int
+    unconfirmed: int
+    findings: list[FindingRow]
+    damaged: list[DamagedRow]
+    quarantine: list[QuarantineRow]
+    holds: list[str]
+    runner: ChoiceRow | None
+    complete: bool
+
+
+class CheckDocument(TypedDict):
+    """``schemas/check.v1.json``. ``failed``: repositories that could not be checked, by ``server/name``."""
+
+    format: Literal["lakeplan.check/v1"]
+    at: str
+    repositories: list[CheckedRow]
+    failed: Mapping[str, ErrorRow]

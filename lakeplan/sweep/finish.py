@@ -183,13 +183,14 @@ def collector_reports(tree: DesiredTree, selection: Selection, ports: SweepPorts
     repositories: dict[str, list[CollectorRunRow]] = {}
     for desired in wanted:
         try:
-            repositories[desired.key] = _of_site(open_site(desired, tree, ports))
+            repositories[desired.key] = runs_of(open_site(desired, tree, ports))
         except LakeplanError as error:
             failed[desired.key] = error
     return {"format": RUNS_FORMAT, "repositories": repositories, "failed": error_rows(failed)}
 
 
-def _of_site(site: Site) -> list[CollectorRunRow]:
+def runs_of(site: Site) -> list[CollectorRunRow]:
+    """Runs that left a report, newest first."""
     unified = [_unified(site, _name(prefix)) for prefix in site.store.list_prefixes(UNIFIED_PREFIX)]
     old = [_old(site, prefix) for prefix in site.store.list_prefixes(OLD_RUNS_PREFIX)]
     return sorted([*unified, *old], key=lambda run: run["started"], reverse=True)

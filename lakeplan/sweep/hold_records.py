@@ -70,6 +70,17 @@ def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
     return tuple(commit for record in records.values() for commit in record.commits.values())
 
 
+def recorded_holds(site: Site, now: datetime) -> tuple[HeldCommit, ...]:
+    """All that is recorded and has not expired, as it is. Writes nothing. Raises as ``keep_held``."""
+    active = [(hold.kind, hold.name) for hold in active_holds(site.desired.holds, now)]
+    return tuple(
+        commit
+        for record in _read(site, active).values()
+        for commit in record.commits.values()
+        if commit.until is None or commit.until >= now.date()
+    )
+
+
 def _is_over(site: Site, name: HoldName, record: _Record, now: datetime) -> bool:
     """Whether a hold that is not in the tree keeps nothing more."""
     if all(c.until is not None and c.until < now.date() for c in record.commits.values()):

@@ -15,6 +15,7 @@ from lakeplan.plan.documents import ApplyDocument, DriftDocument
 from lakeplan.review.history import HistoryDocument
 from lakeplan.simulation.documents import CurveDocument, SimulateDocument
 from lakeplan.sweep.documents import (
+    CheckDocument,
     CollectorRunsDocument,
     MarksDocument,
     PurgeDocument,
@@ -28,6 +29,7 @@ PARTS = {"plan": PlanDocument, "run": RunDocument, "undo": UndoDocument}
 """Of the documents of branches."""
 TYPES = {
     "apply": ApplyDocument,
+    "check": CheckDocument,
     "collector-runs": CollectorRunsDocument,
     "curve": CurveDocument,
     "doctor": DoctorDocument,

@@ -36,6 +36,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "sweep": "Delete expired objects from storage, and restore them.",
     },
     "Operate": {
+        "check": "Check that storage holds every object that commits name.",
         "doctor": "Check everything a command needs.",
         "export": "Print a repository's rules for lakectl.",
         "spark": "Prepare a Spark cluster for lakeplan.",

@@ -52,6 +52,14 @@ WRONG: dict[str, Uses] = {
         "a run that is not on record": Wrong(f"branches undo --run {NO_RUN}", stage="observed"),
         "a branch that is not on record": Wrong("branches undo --branch nowhere", stage="observed"),
     },
+    "check": {
+        **typing("check"),
+        **no_tree("check"),
+        **no_server("check --target 'lake-*'"),
+        **output("check"),
+        "a storage that the tree does not tell": Wrong("check --target 'lake-*'", 3, prepare=no_storage),
+        "a target that the tree does not have": Wrong("check --target none-*"),
+    },
     "sweep mark": {
         **typing("sweep mark"),
         **no_tree("sweep mark"),

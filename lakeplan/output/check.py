@@ -1,0 +1,233 @@
+"""What is missing in storage, for people and for spreadsheets, from the document of a check."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from lakeplan.output.page import Cell, Page, code, names, names_of, prose, table
+from lakeplan.output.text import count, counted, moment, safe, size, volume
+
+if TYPE_CHECKING:
+    from lakeplan.sweep.documents import (
+        CheckDocument,
+        CheckedRow,
+        DamagedRow,
+        FindingRow,
+        FoundInRun,
+        NamedBy,
+        QuarantineRow,
+    )
+
+SHOWN = 50
+"""Findings of a repository; JSON and CSV name more."""
+NAMED_BY: dict[NamedBy, str] = {"head": "HEAD", "rules": "rules", "tag": "tag", "hold": "hold"}
+_HEADERS = ("branch", "commit", "path", "problem", "named by", "last collected by", "copy in")
+_FIGURES = {
+    "checked": "named",
+    "missing": "missing",
+    "other size": "resized",
+}
+
+
+def render_check(document: CheckDocument, console: Console) -> None:
+    """Every repository with what is missing, then how many are complete."""
+    page = Page(console)
+    for row in document["repositories"]:
+        _repository(page, row)
+    for key, failure in document["failed"].items():
+        page.heading(key, "not checked")
+        page.failure(Cell(failure["message"]), hint=failure["hint"], indent=2)
+    page.blank()
+    page.labelled("Check:", "bold", _total(document), indent=0)
+
+
+def _total(document: CheckDocument) -> str:
+    rows = document["repositories"]
+    complete = sum(row["complete"] for row in rows)
+    text = f"{counted(complete, 'repository')} complete, {count(len(rows) - complete)} not"
+    failed = len(document["failed"])
+    return text + (f", {count(failed)} not checked." if failed else ".")
+
+
+def _repository(page: Page, row: CheckedRow) -> None:
+    page.heading(row["repository"], "complete" if row["complete"] else "not complete")
+    page.facts(dict(_facts(row)), lead_width=10)
+    if row["findings"]:
+        rows = [_cells(one) for one in row["findings"][:SHOWN]]
+        page.table(_HEADERS, rows, solid=(1, 3))
+        page.rest(len(row["findings"]), SHOWN, "in the JSON document")
+    for damaged in row["damaged"]:
+        page.hanging(Cell("x", "bold red"), *_damaged(damaged), indent=2)
+    for one in row["quarantine"]:
+        text, style = _quarantine(one)
+        page.hanging(Cell("quarantine", style), text, indent=2)
+    page.warnings(_warnings(row), indent=2)
+
+
+def _facts(row: CheckedRow) -> Iterator[tuple[str, str]]:
+    commits = row["commits"]
+    kept = f"{count(commits['rules'])} kept by rules" if row["rules"] else "all kept: no rules are stored"
+    yield (
+        "commits",
+        f"{counted(commits['total'], 'commit')}: {counted(commits['heads'], 'HEAD')}, {kept},"
+        f" {count(commits['tags'])} of tags, {count(commits['holds'])} of holds",
+    )
+    yield "metadata", f"{counted(row['metaranges'], 'metarange')}, {counted(row['ranges'], 'range')}"
+    for name, key in _FIGURES.items():
+        amount = row[key]  # type: ignore[literal-required]
+        yield name, volume(amount) if amount["objects"] or key == "named" else ""
+
+
+def _cells(one: FindingRow) -> Sequence[str | Cell]:
+    return (
+        names(one["branches"], 2) or names([f"tag {tag}" for tag in one["tags"]], 2),
+        one["commit_id"][:12],
+        names(one["paths"], 2) or one["address"],
+        Cell(_problem(one), "red"),
+        ", ".join(NAMED_BY[name] for name in one["named_by"]),
+        _run(one["collector_run"]),
+        one["quarantine"] and f"quarantine of {one['quarantine']}",
+    )
+
+
+def _problem(one: FindingRow) -> str:
+    if one["stored_bytes"] is None:
+        return f"missing, {size(one['size_bytes'])}"
+    return f"{counted(one['stored_bytes'], 'byte')}, not {count(one['size_bytes'])}"
+
+
+def _run(run: FoundInRun | None) -> str:
+    if run is None:
+        return ""
+    began = f", {moment(run['started'])}" if run["started"] else ""
+    return f"{run['by']} {run['run_id']}{began}"
+
+
+def _damaged(one: DamagedRow) -> list[str]:
+    where = f"{one['kind']} {one['id']}: {one['message']}"
+    span = " to ".join(one["paths"])
+    entries = f"{counted(one['entries'], 'object')} from {span}; " if span else ""
+    branches = f"branch {names_of(one['branches'][:2], len(one['branches']))}, " if one["branches"] else ""
+    return [where, f"{entries}{branches}commit {one['commit_id'][:12]}: none of its objects were checked"]
+
+
+def _quarantine(one: QuarantineRow) -> tuple[str, str]:
+    bad = bool(one["lost"]["objects"] or one["resized"]["objects"])
+    parts = [f"{one['mark_id']}: {counted(one['recorded']['objects'], 'copy', 'copies')} recorded"]
+    for key, words in (
+        ("present", "there"),
+        ("restored", "restored"),
+        ("purged", "purged"),
+        ("lost", "lost"),
+        ("resized", "of another size"),
+    ):
+        amount = one[key]  # type: ignore[literal-required]
+        if amount["objects"]:
+            parts.append(f"{count(amount['objects'])} {words}")
+    text = ", ".join(parts) + (f" ({one['note']})" if one["note"] else "")
+    if one["addresses"]:
+        text += ": " + names(one["addresses"], 3)
+    return text, "bold red" if bad else "dim"
+
+
+def _warnings(row: CheckedRow) -> Iterator[str]:
+    yield from row["holds"]
+    if row["unconfirmed"]:
+        yield (
+            f"{counted(row['unconfirmed'], 'object')} count as missing or of another size by the listing"
+            " alone: too many are missing to ask for each"
+        )
+    if row["outside"]["objects"]:
+        yield f"not checked: {volume(row['outside'])} at addresses outside the namespace"
+    if row["unusual"]:
+        yield f"not checked: {counted(row['unusual'], 'object')} at keys with empty or dot segments"
+    if any(one["named_by"] == ["tag"] for one in row["findings"]):
+        yield "tags protect nothing on a server: what only a tag names may have expired by the rules"
+
+
+def check_markdown(document: CheckDocument) -> str:
+    """The same as Markdown."""
+    parts = ["### lakeplan check\n", prose(_total(document)) + "\n"]
+    for row in document["repositories"]:
+        state = "complete" if row["complete"] else "not complete"
+        parts.append(f"\n#### {code(row['repository'])}: {state}\n")
+        parts += [f"- {name}: {prose(text)}\n" for name, text in _facts(row) if text]
+        parts += [f"- {prose(': '.join(_damaged(one)))}\n" for one in row["damaged"]]
+        parts += [f"- quarantine {prose(_quarantine(one)[0])}\n" for one in row["quarantine"]]
+        parts += [f"- {prose(text)}\n" for text in _warnings(row)]
+        if row["findings"]:
+            rows = [[_markdown_cell(cell) for cell in _cells(one)] for one in row["findings"][:SHOWN]]
+            more = len(row["findings"]) - SHOWN
+            parts += ["\n", table(_HEADERS, rows)]
+            parts += [f"\nand {count(more)} more, in the JSON document\n"] if more > 0 else []
+    for key, failure in document["failed"].items():
+        parts.append(f"\n#### {code(key)}: not checked\n{prose(failure['message'])}\n")
+    return "".join(parts)
+
+
+def _markdown_cell(cell: str | Cell) -> str:
+    text = cell.text if isinstance(cell, Cell) else cell
+    return code(text) if text else ""
+
+
+CSV_COLUMNS = (
+    *("repository", "problem", "branch", "tags", "commit_id", "path", "address", "size_bytes"),
+    *("stored_bytes", "named_by", "collector_run", "quarantine"),
+)
+
+
+def check_csv(document: CheckDocument) -> str:
+    """A line for each finding: objects, damaged metadata, copies in quarantine, repositories not checked."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in document["repositories"]:
+        for line in _lines(row):
+            writer.writerow([_csv_cell(row["repository"]), *map(_csv_cell, line)])
+    for key, failure in document["failed"].items():
+        writer.writerow([_csv_cell(key), "not checked", *[""] * 3, _csv_cell(failure["message"]), *[""] * 6])
+    return out.getvalue()
+
+
+def _lines(row: CheckedRow) -> Iterator[Sequence[str | int]]:
+    for one in row["findings"]:
+        stored, run = one["stored_bytes"], one["collector_run"]
+        yield (
+            one["problem"],
+            " ".join(one["branches"]),
+            " ".join(one["tags"]),
+            one["commit_id"],
+            (one["paths"] or [""])[0],
+            one["address"],
+            one["size_bytes"],
+            "" if stored is None else stored,
+            " ".join(one["named_by"]),
+            "" if run is None else run["run_id"],
+            one["quarantine"],
+        )
+    for bad in row["damaged"]:
+        branches = " ".join(bad["branches"])
+        why = " ".join(bad["named_by"])
+        span = " … ".join(bad["paths"])
+        yield f"damaged {bad['kind']}", branches, "", bad["commit_id"], span, bad["id"], "", "", why, "", ""
+    for copies in row["quarantine"]:
+        for address in copies["addresses"]:
+            yield "quarantine", *[""] * 4, address, *[""] * 4, copies["mark_id"]
+    for hold in row["holds"]:
+        yield "hold", *[""] * 3, hold, *[""] * 6
+
+
+_FORMULA = ("=", "+", "-", "@")
+
+
+def _csv_cell(value: str | int) -> str | int:
+    """Names are other people's: none may become a formula of a spreadsheet."""
+    if isinstance(value, int):
+        return value
+    text = safe(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,245 @@
+"""Which objects that commits name are not stored as the commits say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakeplan.errors import FormatError, SimulationFailed, StorageDenied, StorageNotFound
+from lakeplan.formats.ranges import read_metarange, read_range_arrays
+from lakeplan.lakefs.protocols import MetadataKind
+from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
+from lakeplan.simulation.foreign import OpenRunner
+from lakeplan.simulation.inputs import (
+    Collected,
+    NamespaceMetadata,
+    collect_ranges,
+    fetch_each,
+    listing_items,
+)
+from lakeplan.simulation.observing import Source, known_as
+from lakeplan.simulation.questions import Nothing, sorted_paths
+from lakeplan.simulation.requests import DamagedFile, Facts, NamedObject, Presence, PresenceRequest
+from lakeplan.simulation.sets import Class
+from lakeplan.simulation.steps import Question, is_kept_entry
+from lakeplan.simulation.verdicts import ObjectClass, Seen
+from lakeplan.simulation.work import WorkItem
+from lakeplan.values.objects import RangeInfo
+from lakeplan.values.progress import Progress, Silent
+from lakeplan.values.simulation import Amount, Choice
+
+NAMED_PATHS = 10
+"""Paths of an object that an answer names."""
+DAMAGE = (FormatError, StorageNotFound)
+"""What a file of the metadata that is not as it should be raises."""
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """What kept commits name and the listing does not have, or has in another size."""
+
+    def wants(self, each: Class) -> bool:
+        return is_kept_entry(each)
+
+    def takes(self, each: Class) -> bool:
+        return is_kept_entry(each) and (not each.seen & Seen.LISTED or bool(each.seen & Seen.RESIZED))
+
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+        yield 0, Of.OBJECTS, to_bytes(objects)
+
+
+class StepChecker:
+    """``lakeplan.simulation.requests.Checker`` on either runner."""
+
+    def __init__(self, open_runner: OpenRunner, progress: Progress | None = None) -> None:
+        self._open = open_runner
+        self._progress = progress or Silent()
+
+    def presence(self, request: PresenceRequest) -> Presence:
+        """See the port. Objects are named by a second run, if the first counts any: most namespaces lack
+        none, and numbers alone are much less to sort than texts."""
+        metadata = NamespaceMetadata(request.store)
+        collected, damaged = self._collected(metadata, request)
+        source = Source(
+            request.store.url,
+            metadata,
+            known_as(request.store.url, request.storage_namespace),
+            request.store,
+            held_prefixes=request.held_prefixes,
+            outside=True,
+        )
+        answer, choice = self._ask(source, Nothing(), collected, [], 0)
+        if isinstance(answer.error, DAMAGE):
+            bad = self._damaged_ranges(metadata, collected, request)
+            if not bad:  # not of a range, or repaired meanwhile
+                raise answer.error
+            damaged += bad
+            collected = _without(collected, {one.id for one in bad})
+            answer, choice = self._ask(source, Nothing(), collected, [], 0)
+        objects: list[NamedObject] = []
+        if answer.error is None and any(map(_is_lacking, answer.classes)):
+            answer, choice = self._ask(source, Lacking(), collected, objects, request.limit)
+        if answer.error is not None:
+            raise answer.error
+        return _presence(answer.classes, collected, objects, damaged, choice)
+
+    def _ask(
+        self, source: Source, question: Question, collected: Collected, into: list[NamedObject], limit: int
+    ) -> tuple[Answer, Choice]:
+        """``into`` gets at most ``limit`` of the objects that are asked for."""
+        listing = listing_items(source.opened())
+        if listing is None:
+            raise StorageDenied(
+                "the namespace cannot be listed",
+                where=source.name,
+                hint="Allow these credentials to list the namespace.",
+            )
+        items = [*listing, *collected.items]
+        asking = Asking(source, question, items, collected.entries, exact=False, compares_sizes=True)
+        with (
+            self._progress.task(f"reading {len(items)} files", None),
+            self._open(collected.entries) as (runner, choice),
+        ):
+            for _, found in ask(runner, [asking]):
+                if isinstance(found, Answer):
+                    return found, choice
+                if found[0] is Of.OBJECTS:
+                    into += _objects_of(from_bytes(found[1]), limit - len(into))
+        raise SimulationFailed("a run ended without an answer", where=source.name)
+
+    def _collected(
+        self, metadata: NamespaceMetadata, request: PresenceRequest
+    ) -> tuple[Collected, list[DamagedFile]]:
+        """The ranges of all metaranges that can be read, and those that cannot."""
+        facts, name = request.metaranges, request.store.url
+        try:
+            with self._progress.task("reading metaranges", len(facts)) as step:
+                return collect_ranges(metadata, facts, name=name, step=step), []
+        except DAMAGE as error:
+            first = error
+        bad = [
+            DamagedFile("meta_range", id, message, facts[id].mask, facts[id].last)
+            for id, message in _damage(metadata, "meta_range", facts)
+        ]
+        if not bad:
+            raise first
+        left = {id: fact for id, fact in facts.items() if id not in {one.id for one in bad}}
+        return collect_ranges(metadata, left, name=name), bad
+
+    def _damaged_ranges(
+        self, metadata: NamespaceMetadata, collected: Collected, request: PresenceRequest
+    ) -> list[DamagedFile]:
+        items = {item.name: item for item in collected.items}
+        with self._progress.task("checking ranges", len(items)) as step:
+            messages = dict(_damage(metadata, "range", items, step))
+        infos = _infos(metadata, request.metaranges, messages) if messages else {}
+        return [_damaged_range(items[id], message, infos.get(id)) for id, message in messages.items()]
+
+
+def _damage(
+    metadata: NamespaceMetadata,
+    kind: MetadataKind,
+    ids: Iterable[str],
+    step: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[str, str]]:
+    """Ids of files that are missing or damaged, with why. Raises what else prevents reading."""
+    for id, fetched in fetch_each(metadata, kind, ids):
+        step()
+        try:
+            data = fetched()
+            if kind == "range":
+                read_range_arrays(data, name=id, verify_id=id)
+            else:
+                list(read_metarange(data, name=id, verify_id=id))
+        except DAMAGE as error:
+            yield id, error.message
+
+
+def _infos(
+    metadata: NamespaceMetadata, metaranges: Mapping[str, Facts], ids: Mapping[str, str]
+) -> dict[str, RangeInfo]:
+    """What metaranges say of some ranges."""
+    found: dict[str, RangeInfo] = {}
+    for id, fetched in fetch_each(metadata, "meta_range", metaranges):
+        try:
+            infos = list(read_metarange(fetched(), name=id))
+        except DAMAGE:
+            continue
+        found |= {info.id: info for info in infos if info.id in ids}
+        if len(found) == len(ids):
+            break
+    return found
+
+
+def _damaged_range(item: WorkItem, message: str, info: RangeInfo | None) -> DamagedFile:
+    ends = () if info is None else (info.min_key, info.max_key)
+    paths = tuple(end.decode(errors="backslashreplace") for end in ends)
+    return DamagedFile(
+        "range", item.name, message, item.mask, item.last, info.count if info is not None else 0, paths
+    )
+
+
+def _without(collected: Collected, ids: set[str]) -> Collected:
+    items = [item for item in collected.items if item.name not in ids]
+    return Collected(
+        items, collected.holder_sets, collected.metaranges, collected.entries, collected.size_bytes
+    )
+
+
+def _is_lacking(each: ObjectClass) -> bool:
+    return Lacking().takes(Class(int(each.seen), each.mask))
+
+
+def _objects_of(table: pa.Table, limit: int) -> list[NamedObject]:
+    some = table.slice(0, max(limit, 0))
+    if not some.num_rows:
+        return []
+    paths = sorted_paths(some["paths"]).to_pylist()
+    columns = [some[name].to_pylist() for name in ("address", "mask", "last", "size", "seen")]
+    return [
+        NamedObject(
+            address,
+            tuple(of_one[:NAMED_PATHS]),
+            mask,
+            last,
+            size,
+            held=bool(seen & Seen.HELD),
+            resized=bool(seen & Seen.RESIZED),
+        )
+        for of_one, address, mask, last, size, seen in zip(paths, *columns, strict=True)
+    ]
+
+
+def _presence(
+    classes: Iterable[ObjectClass],
+    collected: Collected,
+    objects: list[NamedObject],
+    damaged: list[DamagedFile],
+    choice: Choice,
+) -> Presence:
+    named, lacking, resized, outside = Amount(), Amount(), Amount(), Amount()
+    for each in classes:
+        if each.seen & Seen.OUTSIDE:
+            outside += each.amount
+        if not is_kept_entry(Class(int(each.seen), each.mask)):
+            continue
+        named += each.amount
+        if each.seen & Seen.RESIZED:
+            resized += each.amount
+        elif not each.seen & Seen.LISTED:
+            lacking += each.amount
+    ranges = len(collected.items) + sum(one.kind == "range" for one in damaged)
+    return Presence(
+        metaranges=collected.metaranges + sum(one.kind == "meta_range" for one in damaged),
+        ranges=ranges,
+        named=named,
+        lacking=lacking,
+        resized=resized,
+        outside=outside,
+        objects=tuple(sorted(objects, key=lambda one: one.address)),
+        damaged=tuple(damaged),
+        runner=choice,
+    )

@@ -1,0 +1,419 @@
+"""``check``: whether everything is stored that commits name. Reads only.
+
+Refs are read first and the storage is listed after them: what is committed meanwhile is not looked for. What
+the listing lacks is asked for again, object by object, before it is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from enum import IntFlag
+from functools import cached_property
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from lakeplan.errors import ExitCode, LakeplanError
+from lakeplan.formats.namespace import is_usual_key
+from lakeplan.retention.graph import CommitGraph, by_date
+from lakeplan.retention.keep import active_holds, commits_named, hold_problem, reachable
+from lakeplan.retention.keep import held_prefixes as prefixes_of
+from lakeplan.retention.rules import DocumentedRule, ServerWalk
+from lakeplan.review.selection import Selection
+from lakeplan.simulation.requests import (
+    Checker,
+    DamagedFile,
+    Facts,
+    NamedObject,
+    Presence,
+    PresenceRequest,
+)
+from lakeplan.sweep.check_records import check_quarantines, copies_of, last_runs
+from lakeplan.sweep.documents import (
+    CheckDocument,
+    CheckedRow,
+    DamagedRow,
+    FindingRow,
+    NamedBy,
+    NamedCommitsRow,
+)
+from lakeplan.sweep.hold_records import recorded_holds
+from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.documents import error_rows
+from lakeplan.values.objects import batches
+from lakeplan.values.records import utc_text
+from lakeplan.values.repository import Commit, Refs
+from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import HeldCommit
+
+CHECK_FORMAT: Final = "lakeplan.check/v1"
+ASKED = 1_000_000
+"""Objects that the listing lacks and that are looked up again."""
+REPORTED = 10_000
+"""Objects that a report names; all are counted."""
+BRANCHES_NAMED = 5
+THREADS = 16
+FIND_AT_ONCE = 1_000
+
+
+class Names(IntFlag):
+    """Why a commit's objects must be stored."""
+
+    HEAD = 1
+    RULES = 2
+    """The stored rules keep it, by the documented rule or by the server's walk; all commits without rules."""
+    TAG = 4
+    HOLD = 8
+
+
+NAMED_BY: dict[Names, NamedBy] = {
+    Names.HEAD: "head",
+    Names.RULES: "rules",
+    Names.TAG: "tag",
+    Names.HOLD: "hold",
+}
+
+
+def check_all(tree: DesiredTree, selection: Selection, ports: SweepPorts, checker: Checker) -> CheckDocument:
+    """Checks every selected repository; each fails on its own. Raises UsageError when none is selected."""
+    wanted, failed = select(tree, selection, ports)
+    rows: list[CheckedRow] = []
+    for desired in wanted:
+        try:
+            site = open_site(desired, tree, ports, lambda server: ([], {}))
+            rows.append(check_site(site, ports, checker))
+        except LakeplanError as error:
+            failed[desired.key] = error
+    return {
+        "format": CHECK_FORMAT,
+        "at": utc_text(ports.now()),
+        "repositories": rows,
+        "failed": error_rows(failed),
+    }
+
+
+def exit_code_of(document: CheckDocument) -> ExitCode:
+    """3 when something is missing or damaged, or could not be checked."""
+    complete = all(row["complete"] for row in document["repositories"])
+    return ExitCode.OK if complete and not document["failed"] else ExitCode.PARTLY_DONE
+
+
+def check_site(site: Site, ports: SweepPorts, checker: Checker) -> CheckedRow:
+    """Checks one repository. Raises LakeplanError of what cannot be read at all."""
+    now = ports.now()
+    stored = site.reader.get_gc_rules(site.desired.name)
+    refs = site.refs.read(site.server.name, site.reader, site.repository)
+    recorded = recorded_holds(site, now)
+    history = _History(site, refs, stored, recorded, now)
+    presence = checker.presence(
+        PresenceRequest(
+            store=site.store,
+            storage_namespace=site.repository.storage_namespace,
+            metaranges=history.metaranges(),
+            held_prefixes=history.held_prefixes,
+            limit=ASKED,
+        )
+    )
+    confirmed = _confirm(site, presence.objects, ports)
+    findings = _findings(site, history, confirmed)
+    damaged = [_damaged_row(history, one) for one in presence.damaged]
+    quarantine = check_quarantines(site, ports.state)
+    row: CheckedRow = {
+        "repository": site.key,
+        "storage_namespace": site.repository.storage_namespace,
+        "as_of": utc_text(now),
+        "rules": stored is not None,
+        "commits": history.counts(),
+        "metaranges": presence.metaranges,
+        "ranges": presence.ranges,
+        "named": presence.named.to_row(),
+        "outside": presence.outside.to_row(),
+        "missing": (presence.lacking - confirmed.there - confirmed.turned).to_row(),
+        "resized": (presence.resized - confirmed.same + confirmed.turned).to_row(),
+        "unusual": confirmed.unusual,
+        "unconfirmed": _unconfirmed(presence, confirmed),
+        "findings": findings,
+        "damaged": damaged,
+        "quarantine": quarantine,
+        "holds": history.problems,
+        "runner": None if presence.runner is None else presence.runner.to_row(),
+        "complete": False,
+    }
+    row["complete"] = not (
+        row["missing"]["objects"]
+        or row["resized"]["objects"]
+        or damaged
+        or history.problems
+        or any(one["lost"]["objects"] or one["resized"]["objects"] for one in quarantine)
+    )
+    return row
+
+
+def lost_to_rules(row: CheckedRow) -> bool:
+    """Whether anything is missing or damaged that rules, HEADs or holds keep: what only a tag names may have
+    expired, because tags protect nothing on a server."""
+    by_rules = any({*one["named_by"]} != {"tag"} for one in (*row["findings"], *row["damaged"]))
+    return by_rules or bool(row["unconfirmed"])
+
+
+# ---- commits
+class _History:
+    """Which commits must be complete, and how a finding names one of them."""
+
+    def __init__(
+        self,
+        site: Site,
+        refs: Refs,
+        stored: GcRules | None,
+        recorded: Sequence[HeldCommit],
+        now: datetime,
+    ) -> None:
+        self.refs = refs
+        self.graph = CommitGraph.from_refs(refs)
+        self._default = site.repository.default_branch
+        zone = ZoneInfo(site.server.time_zone)
+        holds = active_holds(site.desired.holds, now)
+        self.held_prefixes = tuple(
+            sorted({one.name for one in recorded if one.kind == "prefix"}.union(prefixes_of(holds, now)))
+        )
+        self.problems = [problem for hold in holds if (problem := hold_problem(hold, refs))]
+        held = {one.commit_id for one in recorded if one.kind in ("tag", "commit")}
+        branches = {one.commit_id for one in recorded if one.kind == "branch"}
+        for hold in holds:
+            (branches if hold.kind == "branch" else held).update(commits_named(hold, refs))
+        self.problems += [
+            f"the hold on {one.kind} {one.name!r} kept commit {one.commit_id}, which the repository lacks now"
+            for one in recorded
+            if one.commit_id and one.commit_id not in self.graph.index
+        ]
+        held |= reachable(self._commits, branches)
+        self.masks = self._masks(stored, now, zone, held)
+        self._order = self._in_order()
+
+    @cached_property
+    def _commits(self) -> dict[str, Commit]:
+        return {commit.id: commit for commit in self.refs.commits}
+
+    def _masks(self, stored: GcRules | None, now: datetime, zone: tzinfo, held: set[str]) -> list[int]:
+        graph = self.graph
+        masks = [0] * len(graph)
+        if stored is None:
+            masks = [int(Names.RULES)] * len(graph)
+        else:
+            for flags in (
+                ServerWalk(graph, stored).active(now, zone),
+                DocumentedRule(graph, stored).active(now, zone),
+            ):
+                for commit, flag in enumerate(flags):
+                    masks[commit] |= Names.RULES if flag else 0
+        named = {
+            Names.HEAD: {branch.commit_id for branch in self.refs.branches},
+            Names.TAG: {tag.commit_id for tag in self.refs.tags},
+            Names.HOLD: held,
+        }
+        for bit, ids in named.items():
+            for id in ids & graph.index.keys():
+                masks[graph.index[id]] |= bit
+        return masks
+
+    def _in_order(self) -> list[int]:
+        """Commits in the order in which a finding rather names them: the default branch's HEAD last."""
+        default = {branch.commit_id for branch in self.refs.branches if branch.id == self._default}
+        dates, graph = by_date(self.graph), self.graph
+
+        def rank(commit: int) -> tuple[bool, bool, bool, int]:
+            mask = self.masks[commit]
+            in_default = graph.ids[commit] in default
+            return in_default, bool(mask & Names.HEAD), bool(mask & Names.TAG), dates[commit]
+
+        return sorted(range(len(graph)), key=rank)
+
+    def metaranges(self) -> dict[str, Facts]:
+        """Of commits that must be complete; with held prefixes those of all, most without a mask."""
+        found: dict[str, Facts] = {}
+        for position, commit in enumerate(self._order):
+            id = self.graph.meta_range_ids[commit]
+            if id and (self.masks[commit] or self.held_prefixes):
+                found[id] = found.get(id, Facts()) | Facts(self.masks[commit], position)
+        return found
+
+    def counts(self) -> NamedCommitsRow:
+        def count(bit: Names) -> int:
+            return sum(bool(mask & bit) for mask in self.masks)
+
+        return {
+            "total": len(self.masks),
+            "heads": count(Names.HEAD),
+            "rules": count(Names.RULES),
+            "tags": count(Names.TAG),
+            "holds": count(Names.HOLD),
+        }
+
+    def commit_at(self, position: int) -> str:
+        return self.graph.ids[self._order[position]] if position >= 0 else ""
+
+    def tags_of(self, commit_id: str) -> list[str]:
+        return sorted(tag.id for tag in self.refs.tags if tag.commit_id == commit_id)
+
+    def branches_of(self, commit_id: str) -> list[str]:
+        """Branches whose HEAD it is; else some that lead to it."""
+        if commit_id not in self._known_branches:
+            own = sorted(branch.id for branch in self.refs.branches if branch.commit_id == commit_id)
+            self._known_branches[commit_id] = own or self._leading_to(commit_id)
+        return self._known_branches[commit_id]
+
+    @cached_property
+    def _known_branches(self) -> dict[str, list[str]]:
+        return {}
+
+    @cached_property
+    def _children(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for commit in self.refs.commits:
+            for parent in commit.parents:
+                found.setdefault(parent, []).append(commit.id)
+        return found
+
+    def _leading_to(self, commit_id: str) -> list[str]:
+        heads: dict[str, list[str]] = {}
+        for branch in self.refs.branches:
+            heads.setdefault(branch.commit_id, []).append(branch.id)
+        found: set[str] = set()
+        seen, pending = {commit_id}, [commit_id]
+        while pending:
+            for child in self._children.get(pending.pop(), ()):
+                if child not in seen:
+                    seen.add(child)
+                    pending.append(child)
+                    found.update(heads.get(child, ()))
+        return sorted(found, key=lambda name: (name != self._default, name))[:BRANCHES_NAMED]
+
+
+def named_by(mask: int, *, held: bool = False) -> list[NamedBy]:
+    mask |= Names.HOLD if held else 0
+    return [name for bit, name in NAMED_BY.items() if mask & bit]
+
+
+# ---- objects
+@dataclass
+class _Confirmed:
+    """What asking again showed: objects that are ``there`` after all, or have the ``same`` size; ``lost``
+    with the size that is stored, None where nothing is. ``there`` counts the ``unusual`` too: keys that
+    stores may read as others, which nobody can ask for. ``asked``: of how many the answer is certain."""
+
+    there: Amount = field(default_factory=Amount)
+    same: Amount = field(default_factory=Amount)
+    unusual: int = 0
+    asked: int = 0
+    lost: list[tuple[NamedObject, int | None]] = field(default_factory=list)
+
+    @property
+    def turned(self) -> Amount:
+        """What counts as missing in the listing and has another size; less what has gone since."""
+        amount = Amount()
+        for one, size in self.lost:
+            if one.resized == (size is None):
+                own = Amount(1, one.size_bytes)
+                amount = amount - own if one.resized else amount + own
+        return amount
+
+
+def _confirm(site: Site, objects: Sequence[NamedObject], ports: SweepPorts) -> _Confirmed:
+    found = _Confirmed()
+    usual = [one for one in objects if is_usual_key(one.address)]
+    found.unusual = len(objects) - len(usual)
+    for one in objects:
+        if not is_usual_key(one.address):
+            found.there += Amount(1, one.size_bytes)
+    suspects: list[NamedObject] = []
+    with ports.progress.task("asking again for what is missing", len(usual)) as step:
+        for some in batches(usual, FIND_AT_ONCE):
+            stored = site.store.find([one.address for one in some])
+            for one in some:
+                now = stored.get(one.address)
+                _count_if_well(found, one, None if now is None else now.size, suspects)
+            step(len(some))
+    found.asked = len(usual)
+    few, rest = suspects[:REPORTED], suspects[REPORTED:]
+    for one, size in zip(few, _sizes(site, few), strict=True):
+        lost: list[NamedObject] = []
+        _count_if_well(found, one, size, lost)
+        found.lost += [(one, size) for one in lost]
+    found.asked -= len(rest)
+    return found
+
+
+def _count_if_well(
+    found: _Confirmed, one: NamedObject, stored: int | None, otherwise: list[NamedObject]
+) -> None:
+    if stored is None or stored != one.size_bytes:
+        otherwise.append(one)
+    elif one.resized:
+        found.same += Amount(1, one.size_bytes)
+    else:
+        found.there += Amount(1, one.size_bytes)
+
+
+def _sizes(site: Site, objects: Sequence[NamedObject]) -> Iterator[int | None]:
+    """By a HEAD request for each; None is proven by reading: an answer from a cache is no proof."""
+
+    def size(one: NamedObject) -> int | None:
+        facts = site.store.stat(one.address)
+        if facts is not None:
+            return facts.size
+        return None if site.store.is_gone(one.address) else one.size_bytes
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        yield from pool.map(size, objects)
+
+
+def _unconfirmed(presence: Presence, confirmed: _Confirmed) -> int:
+    """Objects that count as missing or of another size by the listing alone."""
+    return (presence.lacking + presence.resized).objects - confirmed.asked - confirmed.unusual
+
+
+def _findings(site: Site, history: _History, confirmed: _Confirmed) -> list[FindingRow]:
+    gone = {one.address for one, size in confirmed.lost if size is None}
+    runs = last_runs(site, gone) if gone else {}
+    copies = copies_of(site, gone) if gone else {}
+    rows: list[FindingRow] = []
+    for one, size in confirmed.lost:
+        commit_id = history.commit_at(one.last)
+        rows.append(
+            {
+                "problem": "missing" if size is None else "size",
+                "branches": history.branches_of(commit_id),
+                "tags": history.tags_of(commit_id),
+                "commit_id": commit_id,
+                "paths": list(one.paths),
+                "address": one.address,
+                "size_bytes": one.size_bytes,
+                "stored_bytes": size,
+                "named_by": named_by(one.mask, held=one.held),
+                "collector_run": runs.get(one.address),
+                "quarantine": copies.get(one.address, ""),
+            }
+        )
+    return sorted(rows, key=_place)
+
+
+def _place(row: FindingRow) -> tuple[str, str, list[str]]:
+    return (row["branches"] or [""])[0], row["commit_id"], row["paths"]
+
+
+def _damaged_row(history: _History, one: DamagedFile) -> DamagedRow:
+    commit_id = history.commit_at(one.last)
+    return {
+        "kind": "metarange" if one.kind == "meta_range" else "range",
+        "id": one.id,
+        "message": one.message,
+        "branches": history.branches_of(commit_id),
+        "commit_id": commit_id,
+        "named_by": named_by(one.mask),
+        "entries": one.entries,
+        "paths": list(one.paths),
+    }

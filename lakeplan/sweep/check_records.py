@@ -1,0 +1,201 @@
+"""Records of collections and quarantines, compared with what is stored. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from lakeplan.errors import FormatError, StorageNotFound
+from lakeplan.formats.collector import UnifiedRun
+from lakeplan.formats.collector import read_deleted as read_report
+from lakeplan.formats.marks import read_part, read_results
+from lakeplan.formats.namespace import (
+    OLD_RUNS_PREFIX,
+    QUARANTINE_PREFIX,
+    SWEEPS_PREFIX,
+    part_id,
+    quarantine_prefix,
+    result_key,
+    sweep_prefix,
+)
+from lakeplan.state.sweeps import read_purged
+from lakeplan.stores.protocols import StateReader
+from lakeplan.sweep.documents import FoundInRun, QuarantineRow
+from lakeplan.sweep.finish import runs_of
+from lakeplan.sweep.ports import Site
+from lakeplan.sweep.records import newest_attempts, official_run, read_stored, read_summary
+from lakeplan.sweep.values import Mark
+from lakeplan.values.objects import batches
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import GONE, Status
+
+NAMED = 100
+"""Addresses of a quarantine that a report names; all are counted."""
+FIND_AT_ONCE = 1_000
+NO_MARK = "its mark cannot be read, so nobody knows what was moved there"
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run and the files, by key, that name what it deleted."""
+
+    row: FoundInRun
+    mark: Mark | None = None
+    prefix: str = ""
+
+    def addresses(self, site: Site) -> Iterator[Collection[str]]:
+        if self.mark is not None:
+            yield from (found.keys() for found in _moved(site, self.mark))
+            return
+        for stored in site.store.list_objects(self.prefix):
+            if stored.key.endswith(".parquet"):
+                name = f"{site.store.url}/{stored.key}"
+                yield read_report(site.store.read(stored.key), name=name)
+
+
+def last_runs(site: Site, addresses: Collection[str]) -> dict[str, FoundInRun]:
+    """For each of some addresses the newest run of any collector, lakeplan's sweeps among them, whose records
+    name it. Raises StorageError, and FormatError for a damaged report."""
+    left, found = set(addresses), dict[str, FoundInRun]()
+    for run in sorted(_runs(site), key=lambda run: run.row["started"], reverse=True):
+        for some in run.addresses(site):
+            named = left.intersection(some)
+            found |= dict.fromkeys(named, run.row)
+            left -= named
+            if not left:
+                return found
+    return found
+
+
+def _runs(site: Site) -> Iterator[_Run]:
+    for row in runs_of(site):
+        old = f"{OLD_RUNS_PREFIX}run_id={row['run_id']}/"
+        prefix = old if row["by"] == "the old collector" else f"{UnifiedRun(row['run_id']).prefix}deleted/"
+        yield _Run({"run_id": row["run_id"], "by": row["by"], "started": row["started"]}, prefix=prefix)
+    for mark_id in _sweeps(site):
+        if official_run(site.store, mark_id) is not None:
+            continue  # it wrote a report of its own
+        if (mark := _mark(site, mark_id)) is not None:
+            summary = read_summary(site, mark_id)
+            started = "" if summary is None else summary["at"]
+            yield _Run({"run_id": mark_id, "by": "lakeplan", "started": started}, mark=mark)
+
+
+def copies_of(site: Site, addresses: Collection[str]) -> dict[str, str]:
+    """The mark whose quarantine has a copy, by address; the newest if several have one."""
+    found: dict[str, str] = {}
+    for prefix in sorted(site.store.list_prefixes(QUARANTINE_PREFIX)):
+        mark_id = prefix.removeprefix(QUARANTINE_PREFIX).removesuffix("/")
+        for some in batches(sorted(addresses), FIND_AT_ONCE):
+            copies = site.store.find([prefix + address for address in some])
+            found |= {key.removeprefix(prefix): mark_id for key in copies}
+    return found
+
+
+def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
+    """Every quarantine against the records of its sweep. Raises StorageError, and FormatError for a damaged
+    record."""
+    purged = read_purged(state, site.key)
+    rows: list[QuarantineRow] = []
+    present = {
+        prefix.removeprefix(QUARANTINE_PREFIX).removesuffix("/")
+        for prefix in site.store.list_prefixes(QUARANTINE_PREFIX)
+    }
+    for mark_id in sorted(present.union(_sweeps(site))):
+        mark = _mark(site, mark_id)
+        if mark is None:
+            if mark_id in present:
+                rows.append(_unknown(site, mark_id))
+        elif mark.settings.mode == "quarantine":
+            recorded: dict[str, int] = {}
+            for moved in _moved(site, mark):
+                recorded |= moved
+            if recorded:
+                rows.append(_quarantine(site, mark_id, recorded, purged.get(mark_id, Amount())))
+    return rows
+
+
+def _quarantine(site: Site, mark_id: str, recorded: Mapping[str, int], purged: Amount) -> QuarantineRow:
+    prefix = quarantine_prefix(mark_id)
+    copies = {stored.key.removeprefix(prefix): stored.size for stored in site.store.list_objects(prefix)}
+    lacking = sorted(recorded.keys() - copies.keys())
+    back = {
+        address
+        for some in batches(lacking, FIND_AT_ONCE)
+        for address, stored in site.store.find(some).items()
+        if stored.size == recorded[address]
+    }
+    lacking = [address for address in lacking if address not in back]
+    gone = _amount(recorded, lacking)
+    # A purge records how much it deleted, and not what.
+    is_purged = gone.objects <= purged.objects
+    resized = sorted(a for a, size in copies.items() if a in recorded and size != recorded[a])
+    lost = [] if is_purged else lacking
+    return {
+        "mark_id": mark_id,
+        "recorded": _amount(recorded, recorded).to_row(),
+        "present": _amount(recorded, recorded.keys() & copies.keys()).to_row(),
+        "restored": _amount(recorded, back).to_row(),
+        "purged": purged.to_row(),
+        "lost": _amount(recorded, lost).to_row(),
+        "resized": _amount(recorded, resized).to_row(),
+        "addresses": [*lost, *resized][:NAMED],
+        "note": f"{purged.objects:,} of them were purged" if lost and purged.objects else "",
+    }
+
+
+def _unknown(site: Site, mark_id: str) -> QuarantineRow:
+    copies = Amount()
+    for stored in site.store.list_objects(f"{QUARANTINE_PREFIX}{mark_id}/"):
+        copies += Amount(1, stored.size)
+    nothing = Amount().to_row()
+    return {
+        "mark_id": mark_id,
+        "recorded": nothing,
+        "present": copies.to_row(),
+        "restored": nothing,
+        "purged": nothing,
+        "lost": nothing,
+        "resized": nothing,
+        "addresses": [],
+        "note": NO_MARK,
+    }
+
+
+def _amount(sizes: Mapping[str, int], addresses: Collection[str]) -> Amount:
+    return Amount(len(addresses), sum(sizes[address] for address in addresses))
+
+
+def _sweeps(site: Site) -> list[str]:
+    """Marks whose sweep began."""
+    return [
+        prefix.removeprefix(SWEEPS_PREFIX).removesuffix("/")
+        for prefix in site.store.list_prefixes(SWEEPS_PREFIX)
+    ]
+
+
+def _mark(site: Site, mark_id: str) -> Mark | None:
+    try:
+        return read_stored(site.store, mark_id).mark
+    except (StorageNotFound, FormatError):
+        return None
+
+
+def _moved(site: Site, mark: Mark) -> Iterator[dict[str, int]]:
+    """Sizes, by address, of what the records of a sweep say it deleted or moved, part by part; without what
+    it found gone already."""
+    attempts = newest_attempts(site, mark.mark_id)
+    for part in mark.marked.going:
+        if (attempt := attempts.get(part_id(part.name))) is None:
+            continue
+        key = result_key(sweep_prefix(mark.mark_id), part.name, attempt)
+        data, name = site.store.read(key), f"{site.store.url}/{key}"
+        results = read_results(data, name=name)
+        table = read_part(data, name=name, sha256=None)
+        columns = (table.column(column).to_pylist() for column in ("address", "size_bytes"))
+        sizes = dict(zip(*columns, strict=True))
+        yield {
+            address: sizes[address]
+            for address, (status, reason) in results.items()
+            if status is Status.DELETED and reason != GONE
+        }
