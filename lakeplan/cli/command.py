@@ -8,13 +8,22 @@ from inspect import Signature
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from lakeplan.cli import click
 from lakeplan.cli.console import configure_logging
 from lakeplan.cli.options import Options, common_options
 
 COMMON = "redact_paths no_color no_progress log_level quiet"
 """Of nearly every command, after its own options."""
+
+
+class _Command(TyperCommand):
+    """Its usage names arguments as they are declared; releases of typer bracket them in their own ways."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        arguments = [each for each in self.get_params(ctx) if isinstance(each, TyperArgument)]
+        return ["[OPTIONS]", *(each.metavar or (each.name or "").upper() for each in arguments)]
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Command:
 
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer looks for it
-        app.command(name, help=self.help, short_help=short_help)(run)
+        app.command(name, cls=_Command, help=self.help, short_help=short_help)(run)
 
 
 @dataclass(frozen=True)

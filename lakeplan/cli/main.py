@@ -12,15 +12,13 @@ from difflib import get_close_matches
 from functools import cache
 from typing import NoReturn
 
-import click
 import typer
-from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from lakeplan import __version__
-from lakeplan.cli.commands import PANELS, RENAMED, SHORT_HELP, Commands
+from lakeplan.cli import click
+from lakeplan.cli.commands import PANELS, RENAMED, SHORT_HELP, Commands, hide_types
 from lakeplan.cli.console import forget_redaction, print_error, told
 from lakeplan.cli.stopping import interrupt_on_sigterm
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
@@ -45,11 +43,14 @@ class _Lakeplan(TyperGroup):
             },
             rich_markup_mode="rich",
         )
+        hide_types(shown.get_params(ctx))
         shown.format_help(ctx, formatter)
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[click.CompletionItem]:
         found = [
-            CompletionItem(name, help=SHORT_HELP[name]) for name in SHORT_HELP if name.startswith(incomplete)
+            click.CompletionItem(name, help=SHORT_HELP[name])
+            for name in SHORT_HELP
+            if name.startswith(incomplete)
         ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -82,7 +83,7 @@ def build_app() -> typer.Typer:
 def whole_command() -> click.Command:
     """The command line, built once a process."""
     command = get_command(build_app())
-    assert isinstance(command, click.Group)
+    assert isinstance(command, TyperGroup)
     command.commands = Commands()  # type: ignore[assignment]  # it gives commands only, whatever lies in it
     return command
 
@@ -94,13 +95,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         command = whole_command()
         code = command.main(args=list(arguments), prog_name="lakeplan", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
+    except click.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
     except click.UsageError as error:
         _explain_usage(error, whole_command(), arguments)
         return ExitCode.USAGE
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         code = ExitCode.INTERRUPTED
     except click.ClickException as error:
         print_error(error.format_message())
@@ -144,7 +145,7 @@ def _named(command: click.Command, arguments: Sequence[str]) -> str:
     """The command that a line begins with; an option without its value is an error that does not say."""
     words = ["lakeplan"]
     for argument in arguments:
-        if not isinstance(command, click.Group) or argument not in command.commands:
+        if not isinstance(command, TyperGroup) or argument not in command.commands:
             break
         command = command.commands[argument]
         words.append(argument)
@@ -157,7 +158,7 @@ def _from_environment(error: click.BadParameter) -> str:
     if context is None or parameter is None or parameter.name is None:
         return ""
     source = context.get_parameter_source(parameter.name)
-    return f" (from {parameter.envvar})" if source is ParameterSource.ENVIRONMENT else ""
+    return f" (from {parameter.envvar})" if source is click.ParameterSource.ENVIRONMENT else ""
 
 
 def _explain(error: LakeplanError) -> None:

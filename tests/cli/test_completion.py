@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.shell_completion import ShellComplete
+from typer._completion_classes import BashComplete
 
 from lakeplan.cli.main import whole_command
 from lakeplan.values.gates import GATES
@@ -44,7 +44,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> str:
 def completed(line: str) -> list[str]:
     """The completions of the last word of ``line``, asked for in the folder where the test stands."""
     words = line.split(" ")[1:]
-    shell = ShellComplete(whole_command(), {}, "lakeplan", "_LAKEPLAN_COMPLETE")
+    shell = BashComplete(whole_command(), {}, "lakeplan", "_LAKEPLAN_COMPLETE")
     return [item.value for item in shell.get_completions(words[:-1], words[-1])]
 
 

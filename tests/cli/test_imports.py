@@ -62,8 +62,8 @@ def it_marks_and_sweeps_without_spark() -> None:
 
 def it_completes_a_command_without_importing_any() -> None:
     code = (
-        "from click.shell_completion import ShellComplete; from lakeplan.cli.main import whole_command;"
-        "shell = ShellComplete(whole_command(), {}, 'lakeplan', '_LAKEPLAN_COMPLETE');"
+        "from typer._completion_classes import BashComplete; from lakeplan.cli.main import whole_command;"
+        "shell = BashComplete(whole_command(), {}, 'lakeplan', '_LAKEPLAN_COMPLETE');"
         "found = shell.get_completions([], 'pl');"
         "assert [each.value for each in found] == ['plan']"
     )

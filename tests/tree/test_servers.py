@@ -3,9 +3,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import click
 import pytest
+from typer.core import TyperGroup
 
+from lakeplan.cli import click
 from lakeplan.cli.main import whole_command
 from lakeplan.tree.servers import RESERVED_WORDS, SERVER_SUFFIXES, environment_word
 from lakeplan.tree.tree import load_tree
@@ -121,7 +122,7 @@ class DescribeVariables:
 def it_keeps_servers_apart_from_every_option_of_the_command() -> None:
     def variables(command: click.Command) -> set[str]:
         own = {p.envvar for p in command.params if isinstance(p.envvar, str)}
-        children = command.commands.values() if isinstance(command, click.Group) else ()
+        children = command.commands.values() if isinstance(command, TyperGroup) else ()
         return own.union(*(variables(child) for child in children))
 
     options = variables(whole_command())

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import click
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
+from lakeplan.cli import click
 from lakeplan.cli.main import whole_command
 from lakeplan.errors import ExitCode
 from tools.reference.markdown import GENERATED, anchor, block, code, table
@@ -171,18 +172,18 @@ class Leaf:
     help: HelpText
 
     @property
-    def options(self) -> list[click.Option]:
-        return [p for p in self.command.params if isinstance(p, click.Option) and not p.hidden]
+    def options(self) -> list[TyperOption]:
+        return [p for p in self.command.params if isinstance(p, TyperOption) and not p.hidden]
 
     @property
-    def arguments(self) -> list[click.Argument]:
-        return [p for p in self.command.params if isinstance(p, click.Argument)]
+    def arguments(self) -> list[TyperArgument]:
+        return [p for p in self.command.params if isinstance(p, TyperArgument)]
 
 
 def leaves(command: click.Command, parents: tuple[str, ...] = ()) -> Iterator[Leaf]:
     """Every command that is no group, in the order in which help lists them."""
     path = (*parents, command.name or "") if parents else (PROGRAM,)
-    if isinstance(command, click.Group):
+    if isinstance(command, TyperGroup):
         for child in command.commands.values():
             yield from leaves(child, path)
         return
@@ -208,11 +209,11 @@ def commands_page() -> str:
 
 def _groups(command: click.Command) -> dict[str, str]:
     """The help of every group of commands, by its name."""
-    assert isinstance(command, click.Group)
-    return {n: c.help or "" for n, c in command.commands.items() if isinstance(c, click.Group)}
+    assert isinstance(command, TyperGroup)
+    return {n: c.help or "" for n, c in command.commands.items() if isinstance(c, TyperGroup)}
 
 
-def _shared(every: Iterable[Leaf]) -> Mapping[str, click.Option]:
+def _shared(every: Iterable[Leaf]) -> Mapping[str, TyperOption]:
     """Options that are the same in many commands, by ``_identity``, in the order of their names."""
     found = [(_identity(option), option) for leaf in every for option in leaf.options]
     options, often = dict(found), Counter(key for key, _ in found)
@@ -223,7 +224,7 @@ def _by_name(identity: str) -> str:
     return identity[identity.index("--") :]
 
 
-def _identity(option: click.Option) -> str:
+def _identity(option: TyperOption) -> str:
     return "|".join((*option.opts, str(option.metavar), str(option.help)))
 
 
@@ -236,7 +237,7 @@ def _heading(leaf: Leaf) -> str:
     return f"{PROGRAM} {leaf.name}"
 
 
-def _command(leaf: Leaf, shared: Mapping[str, click.Option]) -> Iterator[str]:
+def _command(leaf: Leaf, shared: Mapping[str, TyperOption]) -> Iterator[str]:
     yield f"## {_heading(leaf)}"
     yield block(leaf.usage)
     yield from leaf.help.markdown()
@@ -255,45 +256,45 @@ def _command(leaf: Leaf, shared: Mapping[str, click.Option]) -> Iterator[str]:
         yield _exits(EXITS[leaf.name])
 
 
-def _shown(argument: click.Argument) -> str:
-    # click's own way to say which arguments may be left out or repeated
-    return argument.make_metavar(click.Context(click.Command("")))
+def _shown(argument: TyperArgument) -> str:
+    return argument.metavar or (argument.name or "").upper()
 
 
-def _meaning(parameter: click.Parameter) -> str:
+def _meaning(parameter: TyperOption | TyperArgument) -> str:
     return str(getattr(parameter, "help", None) or "")
 
 
-def _options(options: Iterable[click.Option]) -> str:
+def _options(options: Iterable[TyperOption]) -> str:
     headers = ("option", "default", "variable", "meaning")
     rows = [(code(_with_metavar(o)), _default(o), code(str(o.envvar or "")), _text(o)) for o in options]
     return table(headers, rows)
 
 
-def _names(option: click.Option) -> str:
+def _names(option: TyperOption) -> str:
     return ", ".join(option.opts)
 
 
-def _with_metavar(option: click.Option) -> str:
+def _with_metavar(option: TyperOption) -> str:
     if option.is_flag:
         return _names(option)
     return f"{_names(option)} {option.metavar or option.type.name.upper().split(' ')[0]}"
 
 
-def _default(option: click.Option) -> str:
+def _default(option: TyperOption) -> str:
     if option.required:
         return "required"
     hidden = option.is_flag or option.show_default is False or option.default is None
     return "" if hidden else code(str(option.default))
 
 
-def _text(option: click.Option) -> str:
+def _text(option: TyperOption) -> str:
     if "--format" in option.opts:  # the page's head says how formats and files go together
         return _meaning(option).partition(" Repeatable")[0]
-    limits = option.type
-    if isinstance(limits, click.IntRange | click.FloatRange) and limits.min is not None:
-        most = "" if limits.max is None else f", at most {limits.max}"
-        return f"{_meaning(option)} At least {limits.min}{most}."
+    limits = getattr(option, "type", option)  # from 0.26 on typer's options have them themselves
+    least, most = (getattr(limits, name, None) for name in ("min", "max"))
+    if least is not None:
+        ends = "" if most is None else f", at most {most}"
+        return f"{_meaning(option)} At least {least}{ends}."
     return _meaning(option)
 
 

@@ -4,13 +4,15 @@ its help is asked for: most import much, and a line of the command line needs on
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import click
 import typer
+from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.main import get_command
+
+from lakeplan.cli import click
 
 if TYPE_CHECKING:
     from lakeplan.cli.command import Command, CommandGroup
@@ -78,8 +80,15 @@ def _imported(name: str) -> click.Command:
     app.callback()(lambda: None)  # with one, typer makes a group also of a single command
     found.add(app, name, SHORT_HELP[name])
     group = get_command(app)
-    assert isinstance(group, click.Group)
+    assert isinstance(group, TyperGroup)
     return with_environment(group.commands[name])
+
+
+def hide_types(parameters: Iterable[object]) -> None:
+    """From 0.26 on typer's help shows the Python type of every argument and flag."""
+    for parameter in parameters:
+        if isinstance(parameter, TyperArgument) or getattr(parameter, "is_flag", False):
+            vars(parameter)["display_type_rich"] = lambda ctx: None
 
 
 ENVIRONMENT = "Environment variables set options too: LAKEPLAN_LOG_LEVEL=info is --log-level info."
@@ -88,13 +97,14 @@ ENVIRONMENT = "Environment variables set options too: LAKEPLAN_LOG_LEVEL=info is
 def with_environment(command: click.Command) -> click.Command:
     """``LAKEPLAN_*`` sets any option: each long option reads ``LAKEPLAN_<OPTION>``, dashes as underscores.
     Help says so once, not at every option."""
+    hide_types(command.params)
     for parameter in command.params:
-        if isinstance(parameter, click.Option) and parameter.envvar is None and not parameter.is_eager:
+        if isinstance(parameter, TyperOption) and parameter.envvar is None and not parameter.is_eager:
             long = [o for o in parameter.opts if o.startswith("--")]
             if long:
                 parameter.envvar = "LAKEPLAN_" + max(long, key=len)[2:].upper().replace("-", "_")
                 parameter.show_envvar = False
-    if isinstance(command, click.Group):
+    if isinstance(command, TyperGroup):
         for child in command.commands.values():
             with_environment(child)
     elif any(parameter.envvar for parameter in command.params):

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 from typer.core import TyperGroup
 
-from lakeplan.cli import options
+from lakeplan.cli import click, options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.commands.plan import exit_code_of, plan_against, show_plan
 from lakeplan.cli.console import say, stderr

@@ -265,7 +265,7 @@ NO_CURVE = (
     "retention curves: --with-curves makes them where a history is given, --curve takes one that is made"
 )
 
-PlanFile = Annotated[Path | None, typer.Argument(metavar="PLAN", help="Plan file.")]
+PlanFile = Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="Plan file.")]
 Html = Annotated[
     Path | None, typer.Option("--html", help="File to write; - is standard output.", metavar="FILE")
 ]

@@ -116,7 +116,7 @@ def up(
 @command(SEED_HELP, "Create repositories from a YAML file.", without="redact_paths no_color no_progress")
 def seed(
     *,
-    file: Annotated[Path, typer.Argument(help="YAML file; - is standard input.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML file; - is standard input.")],
     endpoint: Annotated[
         str | None,
         typer.Option(

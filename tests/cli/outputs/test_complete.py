@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-import click
 import pytest
+from typer.core import TyperGroup
 
+from lakeplan.cli import click
 from lakeplan.cli.main import whole_command
 from tests.cli.outputs.cases import CASES
 from tests.cli.outputs.looks import looks
@@ -18,13 +19,13 @@ from tests.cli.outputs.wrong import WRONG
 def _commands(command: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
     """Name and command, groups first and then what is in them."""
     yield " ".join(path), command
-    if isinstance(command, click.Group):
+    if isinstance(command, TyperGroup):
         for name, child in command.commands.items():
             yield from _commands(child, *path, name)
 
 
 EVERY = dict(_commands(whole_command()))
-LEAVES = [name for name, command in EVERY.items() if not isinstance(command, click.Group)]
+LEAVES = [name for name, command in EVERY.items() if not isinstance(command, TyperGroup)]
 
 
 def it_shows_the_output_of_every_command() -> None:
