@@ -198,7 +198,7 @@ def documents(kind: str) -> Options:
         redact_paths: bool = False,
         quiet: bool = False,
     ) -> Outputs:
-        return Outputs(pair_outputs(format, out, names, quiet=quiet), no_color, redact_paths, kind)
+        return Outputs(pair_outputs(format, out, names, quiet=quiet), no_color, redact_paths, kind, quiet)
 
     outputs.__annotations__["format"] = Annotated[Formats, formats(names)]
     return Options(outputs)

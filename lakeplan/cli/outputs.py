@@ -88,6 +88,7 @@ class Outputs:
     no_color: bool = False
     redact: bool = False
     kind: str = ""
+    quiet: bool = False
 
     @property
     def is_stdout_taken(self) -> bool:
@@ -111,6 +112,17 @@ class Outputs:
         """Every format of a plan of the tree in folder ``tree``; the plan file is always the plan's."""
         texts = texts_of("plan", document, Around(tree=partial(tree_prefix, tree)))
         self.write({**texts, JSON: partial(dump_plan, plan)}, show)
+
+    def introduce(self, show: Callable[[Console], None]) -> bool:
+        """Shows people something before the command does its work: on standard output, or on standard error
+        where a document goes to the former. False with ``--quiet``: then nothing is shown."""
+        if any(output.path is None and output.format == RICH for output in self.all):
+            show(stdout(no_color=self.no_color))
+        elif self.quiet:
+            return False
+        else:
+            show(stderr(no_color=self.no_color))
+        return True
 
     def check(self, supported: Sequence[str]) -> None:
         """For a command that has fewer formats with some option. Raises UsageError."""

@@ -26,20 +26,28 @@ _OBJECT = (
     pa.field("address", pa.string(), nullable=False),
     pa.field("size_bytes", pa.int64(), nullable=False),
 )
-LISTING = pa.schema([*_OBJECT, pa.field("version", pa.int64(), nullable=False)])
-"""``address`` is relative to the namespace. ``version``: ``StoredObject.version`` when it was listed."""
+MODIFIED_US, LAST_COMMIT_US, KEPT_BY = "modified_us", "last_commit_us", "kept_by"
+_TEXTS = pa.list_(pa.field("element", pa.string(), nullable=False))
+LISTING = pa.schema(
+    [*_OBJECT, pa.field("version", pa.int64(), nullable=False), pa.field(MODIFIED_US, pa.int64())]
+)
+"""``address`` is relative to the namespace. ``version``: ``StoredObject.version`` when it was listed.
+``modified_us``: when the store says that it was written, UTC microseconds."""
 
 MARKED = pa.schema(
     [
         *LISTING,
-        pa.field("paths", pa.list_(pa.field("element", pa.string(), nullable=False))),
+        pa.field("paths", _TEXTS),
         pa.field("last_commit_id", pa.string()),
         pa.field("reason", pa.string(), nullable=False),
         pa.field("class", pa.string(), nullable=False),
+        pa.field(LAST_COMMIT_US, pa.int64()),
+        pa.field(KEPT_BY, _TEXTS),
     ]
 )
-"""``paths``: at most 10. ``last_commit_id``: null when never committed. ``reason``: ``expired`` or
-``never_committed``. ``class``: a ``MarkClass``."""
+"""``paths``: at most 10. ``last_commit_id``: null when never committed; ``last_commit_us``: when it was
+created, UTC microseconds. ``reason``: ``expired`` or ``never_committed``. ``class``: a ``MarkClass``.
+``kept_by``: what keeps it, each as a kind, a blank and a name (``retention.keep.Keepers``)."""
 
 RESULTS = pa.schema(
     [
@@ -53,8 +61,12 @@ STATUSES = frozenset(status.value for status in Status)
 
 
 def write_part(columns: Mapping[str, Sequence[Any] | pa.Array], schema: pa.Schema) -> tuple[bytes, str]:
-    """The file, and its SHA-256 (hex)."""
-    arrays = [pa.array(columns[f.name], f.type) for f in schema]
+    """The file, and its SHA-256 (hex). Columns that may be null may be left out."""
+    rows = len(columns["address"])
+    arrays = [
+        pa.nulls(rows, f.type) if f.nullable and f.name not in columns else pa.array(columns[f.name], f.type)
+        for f in schema
+    ]
     out = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), out, compression="snappy")
     data = out.getvalue()
@@ -62,7 +74,8 @@ def write_part(columns: Mapping[str, Sequence[Any] | pa.Array], schema: pa.Schem
 
 
 MARK_COLUMNS = ("address", "size_bytes", "class", "paths")
-"""What every part of a mark has; marks of earlier releases have no ``version``."""
+"""What every part of a mark has; marks of earlier releases have no ``version``, and do not say when an object
+was written or what keeps it."""
 _KNOWN = {field.name: field for field in (*MARKED, *RESULTS)}
 
 

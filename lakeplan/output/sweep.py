@@ -9,6 +9,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
+from lakeplan.output.sweep_contents import render_contents
 from lakeplan.output.text import Money, amounts, count, counted, duration, moment, size, volume
 from lakeplan.values.sweep import MarkStage, Outcome
 
@@ -40,9 +41,11 @@ CLASSES: Mapping[ClassName, tuple[str, str, str]] = {
 }
 
 
-def render_marks(document: MarksDocument, console: Console, stage: MarkStage = "marked") -> None:
-    """Every mark with what it would take and what it leaves, then what to do next. ``stage`` is how far they
-    are."""
+def render_marks(
+    document: MarksDocument, console: Console, stage: MarkStage = "marked", *, following: bool = True
+) -> None:
+    """Every mark with what it would delete and what it keeps, then what to do next if ``following``.
+    ``stage`` is how far they are."""
     page = Page(console)
     for mark in document["marks"]:
         _mark(page, mark)
@@ -57,7 +60,7 @@ def render_marks(document: MarksDocument, console: Console, stage: MarkStage = "
     render_gates(page, [gate for mark in document["marks"] for gate in mark["gates"]])
     page.blank()
     _total(page, document, stage)
-    for mark in document["marks"]:
+    for mark in document["marks"] if following else ():
         if mark["goes"]["objects"] and not mark["unreadable"]:
             page.line(_NEXT[stage].format(mark["mark_id"]), indent=2)
 
@@ -102,6 +105,8 @@ def _mark(page: Page, mark: MarkDocument) -> None:
         f"of {counted(mark['candidates']['objects'], 'object')} older than {moment(mark['cutoff'])};"
         f" may be swept from {moment(mark['sweep_from'])} to {moment(mark['sweep_until'])}"
     )
+    if "contents" in mark:
+        render_contents(page, mark["contents"], cost)
     if mark["unreadable"]:
         unreadable = counted(len(mark["unreadable"]), "repository")
         named = ", ".join(sorted(mark["unreadable"])[:5])
@@ -136,6 +141,8 @@ def render_approval(document: ApprovalDocument, console: Console) -> None:
     text = f"{approved}, by {document['by']}: {document['reason']}"
     page.labelled("Approved:", "bold green", text, indent=0)
     page.dim(f"digest {document['digest']}", indent=0)
+    if shown := document.get("shown"):
+        page.dim(f"summary digest {shown}", indent=0)
     page.line(f"lakeplan sweep run {document['mark_id']}", indent=2)
 
 
@@ -167,6 +174,9 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
     )
     if not document["finished"]:
         page.line(f"lakeplan sweep run {document['mark_id']} continues it", indent=2)
+    if "contents" in document:
+        page.heading("What was marked")
+        render_contents(page, document["contents"], cost)
 
 
 def _came_back(page: Page, document: SweepDocument) -> None:

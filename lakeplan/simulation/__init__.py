@@ -17,4 +17,5 @@ __all__ = [
     "runners",
     "spark",
     "verdicts",
+    "work",
 ]

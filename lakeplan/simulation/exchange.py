@@ -73,6 +73,7 @@ TEXTS = pa.schema(
         pa.field("address", pa.string(), nullable=False),
         pa.field("path", pa.string()),
         pa.field("version", pa.int64()),
+        pa.field("modified_us", pa.int64()),
     ]
 )
 

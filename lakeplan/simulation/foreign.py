@@ -24,6 +24,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from lakeplan import __version__
 from lakeplan.errors import LakeplanError, SimulationFailed
@@ -82,6 +83,13 @@ SAMPLE_METARANGES, SAMPLE_RANGES = 20, 100
 _ID = 64
 
 
+class ForeignRange(NamedTuple):
+    """``packed``: what ``pack_odd`` made of a range. ``repositories``: names of those that have it."""
+
+    packed: bytes
+    repositories: list[str]
+
+
 class ForeignReader:
     """One for a command: what it read of a repository serves all repositories that the command marks."""
 
@@ -102,9 +110,9 @@ class ForeignReader:
         self._found: dict[str, tuple[tuple[str, ...], dict[str, bytes]]] = {}
         """By repository: metaranges, and what their ranges hold. All marks of a command ask for the same."""
 
-    def entries(self, foreign: Sequence[ForeignRanges]) -> list[bytes]:
-        """What ``pack_odd`` made of all ranges of these metaranges that hold something, each range once.
-        Raises LakeplanError for what cannot be read, and for a cache that ``verify`` finds wrong."""
+    def entries(self, foreign: Sequence[ForeignRanges]) -> list[ForeignRange]:
+        """All ranges of these metaranges that hold something, each once. Raises LakeplanError for what cannot
+        be read, and for a cache that ``verify`` finds wrong."""
         for other in foreign:
             if other.name not in self._facts:
                 self._facts[other.name] = self._cache.load(other.name) if self._cache else ForeignFacts()
@@ -117,9 +125,10 @@ class ForeignReader:
             facts = self._facts[other.name]
             ids = dict.fromkeys(id for one in other.metaranges for id in facts.metaranges[one])
             self._found[other.name] = other.metaranges, {id: facts.ranges[id] for id in ids}
-        found: dict[str, bytes] = {}
+        found: dict[str, ForeignRange] = {}
         for other in foreign:
-            found |= self._found[other.name][1]
+            for id, packed in self._found[other.name][1].items():
+                found.setdefault(id, ForeignRange(packed, [])).repositories.append(other.name)
         return list(found.values())
 
     def _read_new(self, foreign: Sequence[ForeignRanges]) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from operator import attrgetter
+from functools import partial, reduce
+from operator import attrgetter, or_
 from uuid import uuid4
 
 import numpy as np
@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeplan.errors import LakeplanError, SimulationFailed, StorageDenied
-from lakeplan.formats.marks import LISTING, MARKED, write_part
+from lakeplan.formats.marks import KEPT_BY, LISTING, MARKED, MODIFIED_US, write_part
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.retention.keep import Keep
+from lakeplan.retention.protectors import FIRST_BIT, OTHERS
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, Piece, from_bytes, to_bytes
@@ -48,13 +49,15 @@ from lakeplan.simulation.work import (
 )
 from lakeplan.stores.protocols import RecordWriter, StoredColumns, SweepStore
 from lakeplan.values.progress import Progress, Silent
-from lakeplan.values.simulation import Amount
+from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount
 from lakeplan.values.sweep import EXPIRED_CLASSES, MarkClass, Marked, Part
 
 LISTING_ROWS = 200_000
 PART_ROWS = 10_000
 """A part of a mark is what a worker deletes between two records: ten of S3's largest batches."""
 GOING, KEPT = "going", "kept"
+REPOSITORY = "repository"
+"""What the names of other repositories begin with, among what keeps an object."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ def list_into_parts(pieces: Iterable[Piece], _: Leaves, *, source: Source, prefi
                     "address": rows.keys.cast(pa.string()),
                     "size_bytes": pa.array(rows.sizes),
                     "version": [stored.version for stored in rows.objects()],
+                    MODIFIED_US: pa.array(rows.modified_us),
                 }
                 data, sha256 = write_part(columns, LISTING)
                 name = f"{prefix}listing/part-{uuid4().hex}.parquet"
@@ -210,11 +214,16 @@ class StepMarker:
         listed = [WorkItem(Kind.LISTED, 0, p.name, sort_key=bytes.fromhex(p.sha256)) for p in request.listing]
         items = [*listed, *_staged(request.uncommitted), *collected.items]
         wanted = {item.last for item in collected.items}
-        last = {at: id for at, id in request.last_commits.items() if at in wanted}
+        last = {
+            at: (id, request.last_commits_us.get(at))
+            for at, id in request.last_commits.items()
+            if at in wanted
+        }
+        names = _names(request)
         rows = collected.entries + sum(part.rows for part in request.listing)
         asking = [
-            Asking(source, Marks(last), items, rows, exact=True),
-            *self._foreign(request.foreign, request.storage_namespace, request.store),
+            Asking(source, Marks(last, names, request.held_prefixes), items, rows, exact=True),
+            *self._foreign(request.foreign, request.storage_namespace, request.store, names),
         ]
         going = {kind.value for kind in EXPIRED_CLASSES}
         if request.collect_never_committed:
@@ -259,27 +268,56 @@ class StepMarker:
         return frozenset(sorted(found)[: limit + 1])
 
     def _foreign(
-        self, foreign: Sequence[ForeignRanges], storage_namespace: str, store: SweepStore
+        self,
+        foreign: Sequence[ForeignRanges],
+        storage_namespace: str,
+        store: SweepStore,
+        names: Sequence[str] = (),
     ) -> list[Asking]:
-        """What full addresses in other repositories mean in this namespace is asked in the same job."""
+        """What full addresses in other repositories mean in this namespace is asked in the same job. Of
+        repositories among ``names``, their bits come with it."""
         packed = self._others.entries(foreign)
         if not packed:
             return []
         addresses = _addresses(storage_namespace, store)
         source = Source("other repositories", _NoMetadata(), addresses, target=0)
+        bits = {name: 1 << FIRST_BIT + number for number, name in enumerate(names)}
         items = [
-            WorkItem(Kind.FOREIGN_RANGE, 1, str(number), weight=len(body), body=body)
-            for number, body in enumerate(packed)
+            WorkItem(
+                Kind.FOREIGN_RANGE,
+                1,
+                str(number),
+                weight=len(one.packed),
+                mask=reduce(or_, (bits.get(_repository(r, bits), 0) for r in one.repositories)),
+                body=one.packed,
+            )
+            for number, one in enumerate(packed)
         ]
         return [Asking(source, Nothing(), items, 0)]
+
+
+def _names(request: MarkRequest) -> tuple[str, ...]:
+    """Of the bits that say what keeps an object: the request's, then those of other repositories."""
+    left = MAX_VERDICT_BITS - FIRST_BIT - len(request.protectors)
+    others = [f"{REPOSITORY} {name}" for name in sorted({other.name for other in request.foreign})]
+    if len(others) > left:
+        others = [*others[: left - 1], f"{REPOSITORY} {OTHERS}"]
+    return (*request.protectors, *others)
+
+
+def _repository(name: str, bits: Mapping[str, int]) -> str:
+    own = f"{REPOSITORY} {name}"
+    return own if own in bits else f"{REPOSITORY} {OTHERS}"
 
 
 @dataclass(frozen=True)
 class Marks:
     """What a mark writes down: all candidates that no kept commit holds for the server. ``last_commits`` maps
-    positions to ids."""
+    positions to ids and dates. ``names`` are those of the bits of a mask from ``FIRST_BIT`` on."""
 
-    last_commits: Mapping[int, str]
+    last_commits: Mapping[int, tuple[str, int | None]]
+    names: tuple[str, ...] = ()
+    held_prefixes: tuple[str, ...] = ()
 
     def wants(self, each: Class) -> bool:
         return not (each.mask & Keep.SERVER or each.seen & Seen.UNCOMMITTED)
@@ -302,18 +340,36 @@ class Marks:
         committed = seen & int(Seen.ENTRY | Seen.ALIAS) != 0
         kinds = {pair: mark_class(*pair) for pair in set(zip(seen.tolist(), mask.tolist(), strict=True))}
         classes = [kinds[pair] for pair in zip(seen.tolist(), mask.tolist(), strict=True)]
-        names = [self.last_commits.get(at) for at in objects["last"].to_pylist()]
+        last = [self.last_commits.get(at, (None, None)) for at in objects["last"].to_pylist()]
         paths = sorted_paths(objects["paths"])
         columns = [
             objects["address"],
             objects["size"],
             pc.fill_null(objects["version"], 0),
+            objects["modified_us"],
             pc.list_slice(paths, 0, MAX_NAMES).cast(MARKED.field("paths").type),
-            pa.array(names, pa.string()),
+            pa.array([id for id, _ in last], pa.string()),
             pc.if_else(pa.array(committed), EXPIRED, NEVER_COMMITTED),
             pa.array([kind.value if kind is not None else None for kind in classes], pa.string()),
+            pa.array([us for _, us in last], pa.int64()),
+            self._kept_by(objects, paths),
         ]
         return pa.table(columns, names=MARKED.names)
+
+    def _kept_by(self, objects: pa.Table, paths: pa.ListArray) -> pa.Array:
+        """What keeps each object, by name, in order."""
+        masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
+        named = {mask: self._of_mask(mask) for mask in np.unique(masks).tolist()}
+        found = [named[mask] for mask in masks.tolist()]
+        held = np.flatnonzero(objects["seen"].to_numpy() & int(Seen.HELD))
+        for row in held.tolist():
+            of_row = paths[row].as_py()
+            prefixes = [p for p in self.held_prefixes if any(path.startswith(p) for path in of_row)]
+            found[row] = sorted([*found[row], *(f"hold prefix {prefix}" for prefix in prefixes)])
+        return pa.array(found, MARKED.field(KEPT_BY).type)
+
+    def _of_mask(self, mask: int) -> list[str]:
+        return sorted(name for at, name in enumerate(self.names) if mask >> FIRST_BIT + at & 1)
 
 
 @dataclass(frozen=True)

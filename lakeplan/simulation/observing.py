@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.formats.marks import read_part
+from lakeplan.formats.marks import MODIFIED_US, read_part
 from lakeplan.formats.namespace import (
     DATA_PREFIX,
     folder_names,
@@ -123,7 +123,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Sightings:
-    """Columns of equal length. ``codes`` are ``Code`` or ``Listed``; ``versions`` of what a mark listed."""
+    """Columns of equal length. ``codes`` are ``Code`` or ``Listed``; ``versions`` and ``modified_us`` are of
+    what a mark listed."""
 
     hashes: Hashes
     pairs: Hashes
@@ -131,6 +132,7 @@ class Sightings:
     codes: Bytes
     texts: Texts
     versions: Ints | None = None
+    modified_us: Ints | None = None
 
 
 def where_of(source: Source, item: WorkItem) -> str:
@@ -295,14 +297,15 @@ def _part(table: pa.Table, kind: Kind) -> Sightings:
     sizes = table.column("size_bytes").to_numpy()
     if kind is Kind.MARKED:
         return _stored(keys, sizes, np.full(len(keys), int(Listed.MARKED), np.uint8))
-    versions = table.column("version").to_numpy()
-    return _stored(keys, sizes, np.full(len(keys), int(Listed.OLD), np.uint8), versions)
+    listed = _stored(keys, sizes, np.full(len(keys), int(Listed.OLD), np.uint8))
+    versions, modified_us = (table.column(name).to_numpy() for name in ("version", MODIFIED_US))
+    return replace(listed, versions=versions, modified_us=modified_us)
 
 
-def _stored(keys: pa.StringArray, sizes: Ints, codes: Bytes, versions: Ints | None = None) -> Sightings:
+def _stored(keys: pa.StringArray, sizes: Ints, codes: Bytes) -> Sightings:
     hashes = hash_strings(keys)
     pairs = pairs_of(hashes, np.zeros_like(hashes))
-    return Sightings(hashes, pairs, sizes | STORED, codes, _texts_of(keys), versions)
+    return Sightings(hashes, pairs, sizes | STORED, codes, _texts_of(keys))
 
 
 def _texts_of(keys: pa.StringArray) -> Texts:

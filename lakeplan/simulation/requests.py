@@ -96,7 +96,9 @@ class MarkRequest:
     """``prefix`` is the mark's own folder in the namespace, with its final slash. ``listing`` are the parts
     that ``list_candidates`` wrote; ``uncommitted`` keys of the server's run. ``metaranges`` are those of all
     commits, with their ``Keep`` bits; ``last_commits`` maps a position to a commit id.
-    ``storage_namespace`` is the URL the server uses. Unless ``collect_never_committed``, what was never
+    ``last_commits_us`` when that commit was created. ``protectors``: names of the bits from ``FIRST_BIT`` on
+    (``retention.protectors``). ``storage_namespace`` is the URL the server uses. Unless
+    ``collect_never_committed``, what was never
     committed stands among what is kept."""
 
     store: SweepStore
@@ -110,6 +112,8 @@ class MarkRequest:
     held_prefixes: tuple[str, ...] = ()
     foreign: tuple[ForeignRanges, ...] = ()
     collect_never_committed: bool = False
+    last_commits_us: Mapping[int, int] = field(default_factory=dict)
+    protectors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

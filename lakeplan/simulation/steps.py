@@ -76,6 +76,7 @@ OBJECTS = pa.schema(
         pa.field("last", pa.int64(), nullable=False),
         pa.field("size", pa.int64(), nullable=False),
         pa.field("version", pa.int64()),
+        pa.field("modified_us", pa.int64()),
         pa.field("paths", pa.list_(pa.string()), nullable=False),
     ]
 )
@@ -89,6 +90,7 @@ ADDRESSES = pa.schema(
         pa.field("address", pa.string()),
         pa.field("path_distinct", pa.list_(pa.string())),
         pa.field("version_max", pa.int64()),
+        pa.field("modified_us_max", pa.int64()),
     ]
 )
 
@@ -291,7 +293,8 @@ class _Reader:
         if some.any():
             hashes = pa.array(rows.hashes[some])
             nothing = pa.nulls(int(some.sum()), pa.int64())
-            yield from self._send_texts(pa.Table.from_arrays([hashes, *texts(some), nothing], schema=TEXTS))
+            columns = [hashes, *texts(some), nothing, nothing]
+            yield from self._send_texts(pa.Table.from_arrays(columns, schema=TEXTS))
 
     def _send_texts(self, texts: pa.Table) -> Iterator[Piece]:
         """``texts`` in ascending order of hashes."""
@@ -334,7 +337,8 @@ class _Fold:
             addresses, paths = seen.texts(rows)
             nothing = pa.nulls(rows.size, pa.int64())
             versions = nothing if seen.versions is None else pa.array(seen.versions[rows])
-            columns = [pa.array(seen.hashes[rows]), addresses, paths, versions]
+            modified = nothing if seen.modified_us is None else pa.array(seen.modified_us[rows])
+            columns = [pa.array(seen.hashes[rows]), addresses, paths, versions, modified]
             self.pairs.append(seen.pairs[rows])
             self.texts.append(pa.Table.from_arrays(columns, schema=TEXTS))
 
@@ -492,6 +496,7 @@ def named(chosen: Objects, texts: Iterable[pa.Table], classes: Classes, *, exact
             pa.array(chosen.lasts[places]),
             pa.array(chosen.sizes[places]),
             grouped["version_max"],
+            grouped["modified_us_max"],
             grouped["path_distinct"],
         ],
         schema=OBJECTS,
@@ -501,7 +506,7 @@ def named(chosen: Objects, texts: Iterable[pa.Table], classes: Classes, *, exact
 
 
 def _by_address(chosen: Objects, texts: Iterable[pa.Table], *, exact: bool) -> pa.Table:
-    """One row an address: ``hash``, ``address``, ``path_distinct``, ``version_max``."""
+    """One row an address: ``hash``, ``address``, ``path_distinct``, ``version_max``, ``modified_us_max``."""
     tables = []
     for table in texts:
         _, hit = places_in(chosen.hashes, table["hash"].to_numpy())
@@ -517,7 +522,11 @@ def _by_address(chosen: Objects, texts: Iterable[pa.Table], *, exact: bool) -> p
     single = np.diff(starts, append=hashes.size) == 1
     alone = every.take(pa.array(order[starts[single]])).combine_chunks()
     found = pa.Table.from_arrays(
-        [alone["hash"], alone["address"], _alone(alone["path"]), alone["version"]], schema=ADDRESSES
+        [
+            *(alone["hash"], alone["address"], _alone(alone["path"])),
+            *(alone["version"], alone["modified_us"]),
+        ],
+        schema=ADDRESSES,
     )
     if single.all():
         return found
@@ -534,8 +543,13 @@ def _alone(paths: pa.ChunkedArray) -> pa.ListArray:
 def _grouped(texts: pa.Table, *, exact: bool) -> pa.Table:
     grouped = (
         texts.group_by(["hash", "address"])
-        .aggregate([("path", "distinct", pc.CountOptions(mode="only_valid")), ("version", "max")])
-        .select(["hash", "address", "path_distinct", "version_max"])
+        .aggregate(
+            [
+                ("path", "distinct", pc.CountOptions(mode="only_valid")),
+                *(("version", "max"), ("modified_us", "max")),
+            ]
+        )
+        .select(ADDRESSES.names)
         .cast(ADDRESSES)
     )
     hashes = grouped["hash"].to_numpy()

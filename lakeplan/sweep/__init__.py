@@ -3,6 +3,7 @@
 __all__ = [
     "check",
     "collector",
+    "contents",
     "documents",
     "finish",
     "judge",

@@ -17,6 +17,60 @@ ClassName = Literal[
 """``values.sweep.MarkClass``."""
 
 
+class PrefixRow(TypedDict):
+    """``prefix`` None: no path is known, because no commit has the object. ``kept`` counts objects of the
+    mark that are not deleted, not all objects there."""
+
+    prefix: str | None
+    goes: AmountRow
+    kept: AmountRow
+
+
+class AgeRow(AmountRow):
+    """Objects written so many days before the mark. ``to_days`` None: or more."""
+
+    from_days: int
+    to_days: int | None
+
+
+class LastCommitRow(AmountRow):
+    """The last commit that had the objects. ``created`` None: a mark of an earlier release does not say."""
+
+    commit_id: str
+    created: str | None
+
+
+KeeperRow = TypedDict(
+    "KeeperRow",
+    {
+        "kind": str,
+        "name": str,
+        "prefix": str | None,
+        "class": ClassName,
+        "objects": int,
+        "size_bytes": int,
+    },
+)
+"""What keeps objects of a class: a branch, tag, hold or repository. ``prefix``: of a hold on one. An object
+that several keep counts for each."""
+
+
+class ContentsRow(TypedDict):
+    """What a mark contains (``sweep.contents``). Prefixes, ages and last commits are of what would be
+    deleted. ``ages`` and ``kept_by`` are None for marks of earlier releases."""
+
+    depth: int
+    classes: Mapping[ClassName, AmountRow]
+    prefixes: list[PrefixRow]
+    more_prefixes: int
+    ages: list[AgeRow] | None
+    last_commits: list[LastCommitRow]
+    more_last_commits: int
+    kept_by: list[KeeperRow] | None
+    more_kept_by: int
+    digest: NotRequired[str]
+
+
 class MarkGateRow(GateRow):
     horizon: str
     stops: str
@@ -52,6 +106,8 @@ class MarkRow(TypedDict):
     by: str
     tree_commit: str | None
     runner: ChoiceRow | None
+    contents: NotRequired[ContentsRow]
+    """Where it is shown to be approved; never stored."""
     cost_per_gb_month: NotRequired[PriceRow]
     """Never stored."""
 
@@ -88,10 +144,12 @@ class MarkListDocument(TypedDict):
 
 
 class ApprovalRow(TypedDict):
-    """``sweep.values.Approval`` without what the gates were judged by."""
+    """``sweep.values.Approval`` without what the gates were judged by. Those of earlier releases do not say
+    what was ``shown``."""
 
     mark_id: str
     digest: str
+    shown: NotRequired[str | None]
     objects: int
     size_bytes: int
     by: str
@@ -130,6 +188,7 @@ class SweepDocument(TypedDict):
     not_yet_reclaimed: str
     official_run_id: NotRequired[str]
     note: NotRequired[str]
+    contents: NotRequired[ContentsRow]
     cost_per_gb_month: NotRequired[PriceRow]
 
 

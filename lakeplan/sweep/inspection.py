@@ -15,6 +15,7 @@ from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.keep import KEEPS, KeepRules, held_prefixes, keep_masks
 from lakeplan.retention.patterns import expand
+from lakeplan.retention.protectors import protectors
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
 from lakeplan.sweep.ports import Site, SweepPorts
@@ -49,8 +50,20 @@ class Inspection:
                 found[id] = found.get(id, Facts()) | Facts(self.masks[commit], dates[commit])
         return found
 
+    def named_metaranges(self) -> tuple[dict[str, Facts], tuple[str, ...]]:
+        """``metaranges``, with bits of what keeps their commits, and the names of these bits."""
+        found = protectors(self.graph, self.refs, self.rules, self.masks)
+        named = self.metaranges()
+        for commit, id in enumerate(self.graph.meta_range_ids):
+            if id and found.masks[commit]:
+                named[id] = named[id]._replace(mask=named[id].mask | found.masks[commit])
+        return named, found.names
+
     def last_commits(self) -> Mapping[int, str]:
         return dict(zip(by_date(self.graph), self.graph.ids, strict=True))
+
+    def last_commits_us(self) -> Mapping[int, int]:
+        return dict(zip(by_date(self.graph), self.graph.creation_us, strict=True))
 
     @property
     def held_prefixes(self) -> tuple[str, ...]:

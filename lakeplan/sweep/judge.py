@@ -128,9 +128,9 @@ def approve(
     openers: Openers,
     automatic: bool = False,
 ) -> Approval:
-    """Records who approves which bytes, and by what they were judged. Raises GateRefused while a gate
-    refuses or a repository of the server could not be read, StalePlan for a mark made with weaker settings
-    than the tree has now, UsageError without a reason or for an empty mark."""
+    """Records who approves which bytes, by what they were judged, and what was ``shown`` of the mark. Raises
+    GateRefused while a gate refuses or a repository of the server could not be read, StalePlan for a mark
+    made with weaker settings than the tree has now, UsageError without a reason or for an empty mark."""
     mark = stored.mark
     openers.check_named([mark.key])
     if not reason.strip():
@@ -153,6 +153,7 @@ def approve(
         utc_text(run.now()),
         reason.strip(),
         judged,
+        stored.shown,
     )
     data = (json.dumps(encode(approval), indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
     state.write(key, data, if_version=current.version if current else None)

@@ -224,6 +224,7 @@ def collector_runs(site: Site) -> tuple[str, ...]:
 
 def _request(begun: Begun, others: Others) -> MarkRequest:
     site, look = begun.site, begun.look
+    metaranges, names = look.named_metaranges()
     return MarkRequest(
         store=site.store,
         prefix=mark_prefix(begun.options.mark_id),
@@ -231,8 +232,10 @@ def _request(begun: Begun, others: Others) -> MarkRequest:
         metadata=site.refs.metadata(site.server.name, site.reader, site.repository),
         listing=begun.listing,
         uncommitted=look.uncommitted,
-        metaranges=look.metaranges(),
+        metaranges=metaranges,
         last_commits=look.last_commits(),
+        last_commits_us=look.last_commits_us(),
+        protectors=names,
         held_prefixes=look.held_prefixes,
         foreign=others.foreign,
         collect_never_committed=begun.options.settings.never_committed == "collect",

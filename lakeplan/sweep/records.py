@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from lakeplan.errors import FormatError, LakeplanError, StalePlan, StorageNotFound, UsageError
+from lakeplan.errors import FormatError, GateRefused, LakeplanError, StalePlan, StorageNotFound, UsageError
 from lakeplan.formats.marks import MARK_COLUMNS, end_of, read_deleted, read_part
 from lakeplan.formats.namespace import (
     MARK_FILE,
@@ -37,11 +37,12 @@ from lakeplan.values.sweep import Part, PartEnd, Status
 @dataclass(frozen=True)
 class StoredMark:
     """A mark as the namespace has it now. ``recorded``: the state knows these very bytes; else only what
-    deletes nothing may use it."""
+    deletes nothing may use it. ``shown``: digest of its contents, once somebody was shown them."""
 
     mark: Mark
     digest: str
     recorded: bool = True
+    shown: str | None = None
 
 
 def continue_or_abort(mark_id: str) -> str:
@@ -138,12 +139,11 @@ def _where(store: NamespaceReader, mark_id: str) -> str:
 
 
 def load_approval(state: StateReader, stored: StoredMark) -> Approval:
-    """The approval of these very bytes. Raises as ``read_approval``, and LakeplanError when nobody
-    approved."""
+    """The approval of these very bytes. Raises as ``read_approval``, and GateRefused when nobody approved."""
     mark_id = stored.mark.mark_id
     approval = read_approval(state, stored)
     if approval is None:
-        raise LakeplanError(
+        raise GateRefused(
             "this mark is not approved",
             where=f"{stored.mark.key}: mark {mark_id}",
             hint=f"Run `lakeplan sweep show {mark_id}` to inspect it, then `lakeplan sweep approve"

@@ -57,7 +57,9 @@ class Judged:
 
 @dataclass(frozen=True)
 class Approval:
-    """``digest`` is of the mark's document; ``at`` is ISO 8601."""
+    """``digest`` is of the mark's document; ``at`` is ISO 8601. ``shown``: digest of the contents that the
+    approver was shown (``contents.contents_digest``); None when they were not, or in approvals of earlier
+    releases."""
 
     mark_id: str
     digest: str
@@ -67,6 +69,7 @@ class Approval:
     at: str
     reason: str
     judged: Judged
+    shown: str | None = None
 
     def to_row(self) -> ApprovalRow:
         return cast("ApprovalRow", {key: of for key, of in vars(self).items() if key != "judged"})

@@ -176,22 +176,47 @@ def it_writes_documents_that_keep_to_their_schemas(make_site: Any) -> None:
     site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
     marks = site.world.lakeplan(("sweep", "mark"), "--format", "json").json
     mark_id = marks["marks"][0]["mark_id"]
+    shown = site.world.lakeplan(("sweep", "show"), mark_id, "--format", "json").json
     swept = site.sweep(mark_id)
+    after = site.world.lakeplan(("sweep", "show"), mark_id, "--format", "json").json
     site.age()
     restored = site.world.lakeplan(("sweep", "restore"), mark_id, "--format", "json").json
     purged = site.world.lakeplan(
         ("sweep", "purge"), "--older-than", "0s", "--auto-approve", "--format", "json"
     ).json
-    for name, document in (("marks", marks), ("sweep", swept), ("restore", restored), ("purge", purged)):
+    documents = (("marks", marks), ("marks", shown), ("sweep", swept), ("sweep", after))
+    for name, document in (*documents, ("restore", restored), ("purge", purged)):
         schema = json.loads((SCHEMAS / f"{name}.v1.json").read_text())
         jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+
+
+def it_shows_what_it_approves_and_records_its_digest(make_site: Any) -> None:
+    site = make_site(NOW)
+    mark_id = site.mark()["mark_id"]
+    contents = site.world.lakeplan(("sweep", "show"), mark_id, "--format", "json").json["marks"][0][
+        "contents"
+    ]
+    (prefix,) = contents["prefixes"]
+    assert (prefix["prefix"], prefix["goes"]) == ("", {"objects": 2, "size_bytes": 21})
+    assert [a["from_days"] for a in contents["ages"]] == [0]
+    assert {c["commit_id"] for c in contents["last_commits"]} >= {site.older_head}
+    approve = (("sweep", "approve"), mark_id, "--reason", "x")
+    approved = site.world.lakeplan(*approve)
+    assert approved.out.index("last commit") < approved.out.index("Approved:")
+    assert contents["digest"] in approved.out.replace("\n", "")
+    assert "lakeplan sweep approve" not in approved.out, "it is what was just typed"
+    document = site.world.lakeplan(*approve, "--format", "json")
+    assert document.json["shown"] == contents["digest"]
+    assert "last commit" in document.err, "people see it where a program reads the document"
+    quiet = site.world.lakeplan(*approve, "--format", "json", "-q")
+    assert (quiet.json["shown"], quiet.err) == (None, ""), "nothing was shown"
 
 
 def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:
     site = make_site(NOW)
     before, mark = site.data(), site.mark()
     refused = site.world.lakeplan(("sweep", "run"), mark["mark_id"])
-    assert refused.code == 1
+    assert refused.code == 4
     assert "is not approved" in refused.err + refused.out
     assert site.data() == before
 

@@ -268,7 +268,7 @@ class DescribeApproving:
         mark = world.mark()
         with pytest.raises(GateRefused, match=gate):
             world.approve(mark)
-        with pytest.raises(LakeplanError, match="is not approved"):
+        with pytest.raises(GateRefused, match="is not approved"):
             world.run(mark)
         world.allowed = frozenset({gate})
         assert world.sweep_of(mark)["deleted"]["objects"] == 2

@@ -60,7 +60,7 @@ class PlainMarker:
         for each in stored:
             check_not_nested(each.key)
         found = sorted(
-            (o.key, o.size, o.version)
+            (o.key, o.size, o.version, o.modified_us)
             for o in stored
             if _is_candidate(o.key) and o.modified_us < to_us(older_than)
         )
@@ -139,7 +139,7 @@ class PlainMarker:
     ) -> Iterator[Part]:
         for start in range(0, len(rows), self.rows):
             some = rows[start : start + self.rows]
-            data, sha256 = write_part({name: [r[name] for r in some] for name in MARKED.names}, MARKED)
+            data, sha256 = write_part({name: [r[name] for r in some] for name in some[0]}, MARKED)
             self._number += 1
             name = f"{table}/part-{self._number:06}.parquet"
             request.store.create(request.prefix + name, data)

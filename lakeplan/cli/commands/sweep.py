@@ -18,6 +18,7 @@ from lakeplan.cli.collecting import Collecting, CollectorRuns, open_collector, s
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import said_yes
 from lakeplan.cli.formats import Around, formats_of
+from lakeplan.cli.marked import DEPTH, Depth, contents_of, shown_mark
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
@@ -46,7 +47,6 @@ from lakeplan.sweep.restore import RestoreOptions
 from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
 from lakeplan.sweep.service import (
-    MarkReport,
     find_mark,
     list_marks,
     mark_all,
@@ -66,6 +66,8 @@ Examples:
   lakeplan sweep mark --target analytics --min-age 7d
 """
 APPROVE = """Approve a mark, so that `lakeplan sweep run` may delete its objects. Deletes nothing.
+
+Prints what the mark contains first, as `lakeplan sweep show` does, and records a digest of that summary.
 
 \b
 Examples:
@@ -111,11 +113,14 @@ Examples:
   lakeplan sweep list
   lakeplan sweep list --collector-runs --format json
 """
-SHOW = """Show a mark and what became of it.
+SHOW = """Show what a mark contains, and what became of it.
+
+The summary has amounts by class, prefix, age and last commit, and says what keeps the rest.
 
 \b
 Examples:
   lakeplan sweep show 20260331T120000-1a2b3c4d
+  lakeplan sweep show 20260331T120000-1a2b3c4d --depth 3
 """
 
 
@@ -178,10 +183,14 @@ def approve(
     session = opening.session(tree)
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
+        contents = contents_of(session, site, stored)
+        document = outputs.shown(shown_mark(session, site, stored, contents))
+        if outputs.introduce(lambda console: render_marks(document, console, following=False)):
+            stored = replace(stored, shown=contents["digest"])
         openers = openers_of(session, allowed)
         given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
-    document: ApprovalDocument = {**given.to_row(), "repository": site.key}
-    return outputs.emit(with_costs(document, session.tree), render_approval)
+    approval: ApprovalDocument = {**given.to_row(), "repository": site.key}
+    return outputs.emit(with_costs(approval, session.tree), render_approval)
 
 
 @command(RUN, "Delete the objects of an approved mark.")
@@ -285,24 +294,22 @@ def show(
     *,
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
+    depth: Depth = DEPTH,
     outputs: Annotated[Outputs, options.documents("sweep")],
     opening: Connecting,
 ) -> int:
     session = opening.session(tree)
+    around = Around(owner_of=session.tree.owner_of)
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
-        if summary is not None:
-            return outputs.emit(
-                with_costs(summary, session.tree), render_sweep, Around(owner_of=session.tree.owner_of)
-            )
         stage = stage_of(site, ports.state, mark_id)
-    alone = marks_document(MarkReport({site.key: stored.mark}))
+        contents = contents_of(session, site, stored, depth)
+    if summary is not None:
+        swept: SweepDocument = {**summary, "contents": contents}
+        return outputs.emit(with_costs(swept, session.tree), render_sweep, around)
     return outputs.emit(
-        with_costs(alone, session.tree, "marks"),
-        partial(render_marks, stage=stage),
-        Around(owner_of=session.tree.owner_of),
-        kind="marks",
+        shown_mark(session, site, stored, contents), partial(render_marks, stage=stage), around, kind="marks"
     )
 
 

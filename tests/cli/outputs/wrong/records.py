@@ -92,7 +92,7 @@ WRONG: dict[str, Uses] = {
         "an option of an earlier release": Wrong(f"sweep run {NO_MARK} --close"),
         "no workers": Wrong(f"sweep run {NO_MARK} --parallelism 0"),
         "a state that goes with the runner": Wrong(f"sweep run {NO_MARK}", environment={"CI": "true"}),
-        "a mark that nobody approved": Wrong("sweep run {mark}", 1, "marked"),
+        "a mark that nobody approved": Wrong("sweep run {mark}", 4, "marked"),
     },
     "sweep restore": {
         **typing(f"sweep restore {NO_MARK}"),

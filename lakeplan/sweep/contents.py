@@ -1,0 +1,228 @@
+"""What a mark contains, for whoever approves it: read from its parts, each checked against its checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeplan.formats.marks import KEPT_BY, LAST_COMMIT_US, MODIFIED_US
+from lakeplan.retention.rules import to_us
+from lakeplan.simulation.work import ahead
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.sweep.documents import AgeRow, ClassName, ContentsRow, KeeperRow, LastCommitRow, PrefixRow
+from lakeplan.sweep.records import read_marked
+from lakeplan.sweep.values import Mark
+from lakeplan.values.records import utc_text
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import MarkClass, Part, going_classes
+
+READ_AHEAD = 8
+DAY_US = 86_400_000_000
+AGES = (7, 30, 90, 365)
+"""Days at which one group of ages ends and the next begins."""
+MOST_PREFIXES = 10_000
+MOST_COMMITS = 1_000
+MOST_KEEPERS = 1_000
+TREE_DEPTH = 8
+"""Folders of a page's tree lie this deep at most."""
+Amounts = dict[tuple[object, ...], Amount]
+
+
+def marked_tables(
+    store: NamespaceReader, mark: Mark, parts: Sequence[Part], step: Callable[[], None] = lambda: None
+) -> Iterator[pa.Table]:
+    """The rows of some parts, a few parts read ahead. Raises as ``read_marked``."""
+    with ThreadPoolExecutor(READ_AHEAD) as pool:
+        for _, fetched in ahead(parts, lambda part: read_marked(store, mark.mark_id, part), pool, READ_AHEAD):
+            yield fetched()
+            step()
+
+
+def read_contents(
+    store: NamespaceReader, mark: Mark, *, depth: int, step: Callable[[], None] = lambda: None
+) -> ContentsRow:
+    """Amounts by class, by prefix of ``depth`` folders, by age, by last commit and by what keeps objects.
+    ``step`` is called after each part. Raises as ``read_marked``."""
+    tally = _Tally(mark, depth)
+    for table in marked_tables(store, mark, (*mark.marked.going, *mark.marked.kept), step):
+        tally.add(table)
+    return tally.document()
+
+
+def contents_digest(mark_digest: str, contents: ContentsRow) -> str:
+    """What an approval records of what was shown: SHA-256 of the mark's digest and its contents."""
+    shown = {key: value for key, value in contents.items() if key != "digest"}
+    text = json.dumps({"mark": mark_digest, "contents": shown}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_prefixes(
+    store: NamespaceReader, mark: Mark, *, step: Callable[[], None] = lambda: None
+) -> list[PrefixRow]:
+    """The folders of every depth up to ``TREE_DEPTH``, for a tree: each counts all objects below it. The
+    largest, and with each all above it."""
+    tally = _Tally(mark, TREE_DEPTH)
+    for table in marked_tables(store, mark, (*mark.marked.going, *mark.marked.kept), step):
+        tally.add(table)
+    return tally.tree()
+
+
+@dataclass
+class _Tally:
+    """Sums over the parts of a mark."""
+
+    mark: Mark
+    depth: int
+    prefixes: Amounts = field(default_factory=dict)
+    """By prefix (None: no path is known), and whether the objects would be deleted."""
+    commits: Amounts = field(default_factory=dict)
+    ages: Amounts = field(default_factory=dict)
+    keepers: Amounts = field(default_factory=dict)
+    """By class and keeper."""
+    has_ages: bool = True
+    has_keepers: bool = True
+
+    def add(self, table: pa.Table) -> None:
+        going = [kind.value for kind in going_classes(self.mark.settings.never_committed)]
+        goes = pc.is_in(table["class"], pa.array(going, pa.string()))
+        columns = {"goes": goes, "size": table["size_bytes"], "prefix": prefixes_of(table, self.depth)}
+        _sum(self.prefixes, pa.table(columns), ("prefix", "goes"))
+        self._add_going(table.filter(goes))
+        self._add_kept(table.filter(pc.invert(goes)))
+
+    def _add_going(self, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        names = table.column_names
+        nothing = pa.nulls(table.num_rows, pa.string())
+        last = table["last_commit_id"] if "last_commit_id" in names else nothing
+        at = table[LAST_COMMIT_US] if LAST_COMMIT_US in names else pa.nulls(table.num_rows, pa.int64())
+        _sum(self.commits, pa.table({"size": table["size_bytes"], "id": last, "at": at}), ("id", "at"))
+        self.has_ages = self.has_ages and MODIFIED_US in names
+        if MODIFIED_US in names:
+            age = pc.subtract(to_us(self.mark.marked_at), table[MODIFIED_US])
+            group = pa.array([0] * table.num_rows, pa.int64())
+            for number, days in enumerate(AGES, 1):
+                group = pc.if_else(pc.greater_equal(age, days * DAY_US), number, group)
+            _sum(self.ages, pa.table({"size": table["size_bytes"], "group": group}), ("group",))
+
+    def _add_kept(self, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        self.has_keepers = self.has_keepers and KEPT_BY in table.column_names
+        if KEPT_BY not in table.column_names:
+            return
+        by = table[KEPT_BY].combine_chunks()
+        rows = pc.list_parent_indices(by)
+        each = table.select(["class", "size_bytes"]).take(rows)
+        columns = {"size": each["size_bytes"], "class": each["class"], "by": pc.list_flatten(by)}
+        _sum(self.keepers, pa.table(columns), ("class", "by"))
+
+    def document(self) -> ContentsRow:
+        prefixes = self._prefix_rows(self.prefixes)
+        commits = [
+            LastCommitRow(commit_id=id, created=_moment(at), **amount.to_row())
+            for (id, at), amount in cast("dict[tuple[str | None, int | None], Amount]", self.commits).items()
+            if id is not None
+        ]
+        commits.sort(key=lambda row: (-row["size_bytes"], -row["objects"], row["commit_id"]))
+        keepers = self._keeper_rows()
+        return {
+            "depth": self.depth,
+            "classes": {kind.value: self.mark.marked.amount(kind).to_row() for kind in MarkClass},
+            "prefixes": prefixes[:MOST_PREFIXES],
+            "more_prefixes": max(len(prefixes) - MOST_PREFIXES, 0),
+            "ages": self._age_rows() if self.has_ages else None,
+            "last_commits": commits[:MOST_COMMITS],
+            "more_last_commits": max(len(commits) - MOST_COMMITS, 0),
+            "kept_by": keepers[:MOST_KEEPERS] if self.has_keepers else None,
+            "more_kept_by": max(len(keepers) - MOST_KEEPERS, 0),
+        }
+
+    def tree(self) -> list[PrefixRow]:
+        found: Amounts = {}
+        for (prefix, goes), amount in self.prefixes.items():
+            for folder in [prefix] if prefix is None else _folders(cast(str, prefix)):
+                found[folder, goes] = found.get((folder, goes), Amount()) + amount
+        rows = self._prefix_rows(found)
+        # a folder is never smaller than what is below it: the largest have all above them among themselves
+        return sorted(rows[:MOST_PREFIXES], key=lambda row: row["prefix"] or "")
+
+    def _prefix_rows(self, amounts: Amounts) -> list[PrefixRow]:
+        pairs = cast("dict[tuple[str | None, bool], Amount]", amounts)
+        rows = [
+            PrefixRow(
+                prefix=prefix,
+                goes=pairs.get((prefix, True), Amount()).to_row(),
+                kept=pairs.get((prefix, False), Amount()).to_row(),
+            )
+            for prefix in dict.fromkeys(prefix for prefix, _ in pairs)
+        ]
+        return sorted(rows, key=_largest_first)
+
+    def _age_rows(self) -> list[AgeRow]:
+        limits: list[int | None] = [0, *AGES, None]
+        return [
+            AgeRow(from_days=cast(int, limits[number]), to_days=limits[number + 1], **amount.to_row())
+            for (number,), amount in sorted(cast("dict[tuple[int], Amount]", self.ages).items())
+        ]
+
+    def _keeper_rows(self) -> list[KeeperRow]:
+        rows = [
+            keeper_row(by, kind, amount)
+            for (kind, by), amount in cast("dict[tuple[ClassName, str], Amount]", self.keepers).items()
+        ]
+        return sorted(rows, key=lambda r: (-r["size_bytes"], -r["objects"], r["kind"], r["name"], r["class"]))
+
+
+def keeper_row(by: str, of: ClassName, amount: Amount) -> KeeperRow:
+    """``by`` as parts have it: a kind, a blank and a name."""
+    kind, _, name = by.partition(" ")
+    below = name.removeprefix("prefix ") if kind == "hold" and name.startswith("prefix ") else None
+    return {
+        "kind": kind,
+        "name": "prefix" if below is not None else name,
+        "prefix": below,
+        "class": of,
+        **amount.to_row(),
+    }
+
+
+def prefixes_of(table: pa.Table, depth: int) -> pa.ChunkedArray:
+    """The folder of each object's first path, ``depth`` folders deep at most; null without a path."""
+    paths = table["paths"]
+    first = pc.list_element(pc.list_slice(paths, 0, 1, return_fixed_size_list=True), 0)
+    return pc.replace_substring_regex(first, rf"(?s)^((?:[^/]*/){{0,{depth}}}).*$", r"\1")
+
+
+def _folders(prefix: str) -> Iterable[str]:
+    """The folder itself, and those above it; "" is the top."""
+    at = -1
+    yield ""
+    while (at := prefix.find("/", at + 1)) >= 0:
+        yield prefix[: at + 1]
+
+
+def _sum(amounts: Amounts, table: pa.Table, keys: Sequence[str]) -> None:
+    grouped = table.group_by(list(keys)).aggregate([("size", "count"), ("size", "sum")])
+    values = [grouped[key].to_pylist() for key in keys]
+    counts, sizes = grouped["size_count"].to_pylist(), grouped["size_sum"].to_pylist()
+    for *key, count, size in zip(*values, counts, sizes, strict=True):
+        amounts[tuple(key)] = amounts.get(tuple(key), Amount()) + Amount(count, size)
+
+
+def _largest_first(row: PrefixRow) -> tuple[int, int, int, str]:
+    goes, kept = row["goes"], row["kept"]
+    return -goes["size_bytes"], -goes["objects"], -kept["size_bytes"], row["prefix"] or ""
+
+
+def _moment(us: int | None) -> str | None:
+    return None if us is None else utc_text(datetime.fromtimestamp(us / 1_000_000, tz=timezone.utc))
