@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 SHOWN = 50
 """Findings of a repository; JSON and CSV name more."""
-NAMED_BY: dict[NamedBy, str] = {"head": "HEAD", "rules": "rules", "tag": "tag", "hold": "hold"}
+NAMED_BY: dict[NamedBy, str] = {
+    "head": "HEAD",
+    "rules": "rules",
+    "tag": "tag",
+    "protected-tag": "protected tag",
+    "hold": "hold",
+}
 _HEADERS = ("branch", "commit", "path", "problem", "named by", "last collected by", "copy in")
 _FIGURES = {
     "checked": "named",
@@ -81,6 +87,20 @@ def _facts(row: CheckedRow) -> Iterator[tuple[str, str]]:
     for name, key in _FIGURES.items():
         amount = row[key]  # type: ignore[literal-required]
         yield name, volume(amount) if amount["objects"] or key == "named" else ""
+    yield "read", _read(row)
+
+
+def _read(row: CheckedRow) -> str:
+    read = row["read"]
+    if read is None:
+        return ""
+    others = {
+        "differ": read["differs"],
+        "have no comparable checksum": read["incomparable"],
+        "could not be read": read["unreadable"],
+    }
+    more = "".join(f", {count(number)} {words}" for words, number in others.items() if number)
+    return f"{volume(read['read'])}: {count(read['matched'])} as their checksums say{more}"
 
 
 def _cells(one: FindingRow) -> Sequence[str | Cell]:
@@ -96,6 +116,8 @@ def _cells(one: FindingRow) -> Sequence[str | Cell]:
 
 
 def _problem(one: FindingRow) -> str:
+    if one["problem"] == "checksum":
+        return "checksum differs"
     if one["stored_bytes"] is None:
         return f"missing, {size(one['size_bytes'])}"
     return f"{counted(one['stored_bytes'], 'byte')}, not {count(one['size_bytes'])}"

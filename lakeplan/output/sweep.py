@@ -165,6 +165,7 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
         page.labelled("stopped:", "bold red", document["problem"])
     if document["not_yet_reclaimed"]:
         page.labelled("note:", "bold yellow", document["not_yet_reclaimed"])
+    _checked(page, document)
     page.blank()
     deleted, size_bytes = document["deleted"]["objects"], document["deleted"]["size_bytes"]
     page.line(
@@ -177,6 +178,28 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
     if "contents" in document:
         page.heading("What was marked")
         render_contents(page, document["contents"], cost)
+
+
+def _checked(page: Page, document: SweepDocument) -> None:
+    """What ``--check`` found after the sweep."""
+    if "checks" not in document:
+        return
+    after = document["checks"]["after"]
+    if after["complete"]:
+        text = f"{volume(after['named'])} that commits need are stored, before and after"
+        page.labelled("check:", "bold green", text)
+    else:
+        found = (
+            f"{counted(after['missing']['objects'], 'object')} missing,"
+            f" {count(after['resized']['objects'])} of another size,"
+            f" {counted(after['damaged'], 'metadata file')} damaged,"
+            f" {count(after['lost_copies'])} lost in quarantine"
+        )
+        page.labelled("INCOMPLETE:", "bold red", found)
+        page.line(f"lakeplan check --target {document['repository']}", indent=4)
+    if after["tags_only"]:
+        text = f"{counted(after['tags_only'], 'object')} that only tags name are missing"
+        page.labelled("note:", "bold yellow", text)
 
 
 def _came_back(page: Page, document: SweepDocument) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import pyarrow as pa
 
 from lakeplan.errors import FormatError, SimulationFailed, StorageDenied, StorageNotFound
-from lakeplan.formats.ranges import read_metarange, read_range_arrays
+from lakeplan.formats.ranges import read_metarange, read_range, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataKind
 from lakeplan.simulation.engine import Answer, Asking, ask
 from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
@@ -22,7 +24,14 @@ from lakeplan.simulation.inputs import (
 )
 from lakeplan.simulation.observing import Source, known_as
 from lakeplan.simulation.questions import Nothing, sorted_paths
-from lakeplan.simulation.requests import DamagedFile, Facts, NamedObject, Presence, PresenceRequest
+from lakeplan.simulation.requests import (
+    DamagedFile,
+    Facts,
+    NamedObject,
+    Presence,
+    PresenceRequest,
+    SampledEntry,
+)
 from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import Question, is_kept_entry
 from lakeplan.simulation.verdicts import ObjectClass, Seen
@@ -31,6 +40,8 @@ from lakeplan.values.objects import RangeInfo
 from lakeplan.values.progress import Progress, Silent
 from lakeplan.values.simulation import Amount, Choice
 
+FEW_RANGES = 100
+"""A sample reads all ranges where there are no more."""
 NAMED_PATHS = 10
 """Paths of an object that an answer names."""
 DAMAGE = (FormatError, StorageNotFound)
@@ -86,6 +97,29 @@ class StepChecker:
             raise answer.error
         return _presence(answer.classes, collected, objects, damaged, choice)
 
+    def sample(self, request: PresenceRequest, share: float, seed: str) -> Iterator[SampledEntry]:
+        """See the port. Of many ranges only some are read: entries have to be decoded one by one."""
+        metadata = NamespaceMetadata(request.store)
+        collected, _ = self._collected(metadata, request)
+        items = {item.name: item for item in collected.items if item.mask}
+        within = share if len(items) <= FEW_RANGES else math.sqrt(share)
+        of_ranges = share / within if within else 0.0
+        addresses = known_as(request.store.url, request.storage_namespace)
+        seen: set[str] = set()
+        wanted = [id for id in items if _drawn(seed, id) < of_ranges]
+        for id, fetched in fetch_each(metadata, "range", wanted):
+            try:
+                entries = read_range(fetched(), name=id, verify_id=id)
+                for entry in entries:
+                    key, _ = addresses.meaning(entry.address, entry.address_type)
+                    if key is None or key in seen or _drawn(seed, key) >= within:
+                        continue
+                    seen.add(key)
+                    item = items[id]
+                    yield SampledEntry(key, entry.path, entry.size, entry.e_tag, item.mask, item.last)
+            except DAMAGE:
+                continue  # it is reported as damaged
+
     def _ask(
         self, source: Source, question: Question, collected: Collected, into: list[NamedObject], limit: int
     ) -> tuple[Answer, Choice]:
@@ -137,6 +171,12 @@ class StepChecker:
             messages = dict(_damage(metadata, "range", items, step))
         infos = _infos(metadata, request.metaranges, messages) if messages else {}
         return [_damaged_range(items[id], message, infos.get(id)) for id, message in messages.items()]
+
+
+def _drawn(seed: str, name: str) -> float:
+    """A number in [0, 1) that hangs on nothing else."""
+    data = f"{seed} {name}".encode(errors="surrogateescape")
+    return int.from_bytes(blake2b(data, digest_size=7).digest(), "big") / 256**7
 
 
 def _damage(

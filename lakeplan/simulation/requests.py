@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
@@ -194,10 +194,26 @@ class Presence:
     runner: Choice | None = None
 
 
+@dataclass(frozen=True)
+class SampledEntry:
+    """An object as its entry describes it. ``e_tag`` is "" for none."""
+
+    address: str
+    path: str
+    size_bytes: int
+    e_tag: str
+    mask: int
+    last: int
+
+
 class Checker(Protocol):
     def presence(self, request: PresenceRequest) -> Presence:
         """Reads ranges and metaranges from the storage itself and compares their ids with their bytes, then
         lists. Raises LakeplanError for what cannot be read; what is missing or damaged is in the answer."""
+
+    def sample(self, request: PresenceRequest, share: float, seed: str) -> Iterator[SampledEntry]:
+        """About this share (0 to 1) of the objects that the commits name in the namespace, chosen by the
+        seed, each once. Objects that only a held prefix names, and those of damaged files, are left out."""
 
 
 class Marker(Protocol):

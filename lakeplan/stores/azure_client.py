@@ -332,6 +332,16 @@ class AzureReader(AzurePlace):
             raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {download.size} bytes")
         return data
 
+    def read_piece(self, key: str, start: int, length: int) -> bytes:
+        """See ``PieceReader``."""
+        where = self._where(key)
+        try:
+            download = self._client.get().download_blob(self._base + key, offset=start, length=length)
+            data: bytes = in_time(download.readall, where, limits.FILE_SECONDS)
+        except AzureError as error:
+            raise translate_azure_error(error, where) from None
+        return data
+
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
         for item in self._items(prefix, recursive=recursive):
             if isinstance(item, BlobPrefix):

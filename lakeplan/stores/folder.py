@@ -108,6 +108,15 @@ class FolderReader(Opened):
             )
         return data
 
+    def read_piece(self, key: str, start: int, length: int) -> bytes:
+        """See ``PieceReader``."""
+        try:
+            with self._open(key) as file:
+                file.seek(start)
+                return file.read(length)
+        except OSError as error:
+            raise translate_os_error(error, self._where(key)) from error
+
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
         folder, start = self._start(prefix)
         yield from self._list(folder, start, recursive)

@@ -64,6 +64,15 @@ class ColumnReader(Protocol):
         """As ``NamespaceReader.list_objects``."""
 
 
+@runtime_checkable
+class PieceReader(Protocol):
+    """What a reader has besides that reads objects of any size."""
+
+    def read_piece(self, key: str, start: int, length: int) -> bytes:
+        """So many bytes from ``start`` on, which lies inside the object; fewer only at its end. Raises
+        StorageNotFound, StorageDenied, StorageError."""
+
+
 @dataclass(frozen=True)
 class Versioned:
     """A state record and the token that a conditional put must present."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -39,12 +39,19 @@ class S3Reader(S3Place):
         super().__init__(location, client)
 
     def read(self, key: str) -> bytes:
+        return self._read(key, {})
+
+    def read_piece(self, key: str, start: int, length: int) -> bytes:
+        """See ``PieceReader``."""
+        return self._read(key, {"Range": f"bytes={start}-{start + length - 1}"})
+
+    def _read(self, key: str, options: Mapping[str, str]) -> bytes:
         where = self._where(key)
         tries = 0
         while True:
             tries += 1
             try:
-                answer = self._client.get().get_object(**self._at(key))
+                answer = self._client.get().get_object(**self._at(key), **options)
                 announced = int(answer.get("ContentLength", -1))
                 if announced > limits.OBJECT_BYTES:
                     answer["Body"].close()

@@ -15,11 +15,12 @@ from functools import cached_property
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from lakeplan.errors import ExitCode, LakeplanError
+from lakeplan.errors import ExitCode, GateRefused, LakeplanError
 from lakeplan.formats.namespace import is_usual_key
 from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.keep import active_holds, commits_named, hold_problem, reachable
 from lakeplan.retention.keep import held_prefixes as prefixes_of
+from lakeplan.retention.patterns import matches
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import (
@@ -29,11 +30,14 @@ from lakeplan.simulation.requests import (
     NamedObject,
     Presence,
     PresenceRequest,
+    SampledEntry,
 )
+from lakeplan.sweep.check_data import read_data
 from lakeplan.sweep.check_records import check_quarantines, copies_of, last_runs
 from lakeplan.sweep.documents import (
     CheckDocument,
     CheckedRow,
+    CheckSummary,
     DamagedRow,
     FindingRow,
     NamedBy,
@@ -68,24 +72,42 @@ class Names(IntFlag):
     """The stored rules keep it, by the documented rule or by the server's walk; all commits without rules."""
     TAG = 4
     HOLD = 8
+    PROTECTED = 16
+    """A tag that ``safety.protected_tags`` names: sweeps keep its commit."""
 
 
 NAMED_BY: dict[Names, NamedBy] = {
     Names.HEAD: "head",
     Names.RULES: "rules",
     Names.TAG: "tag",
+    Names.PROTECTED: "protected-tag",
     Names.HOLD: "hold",
 }
 
 
-def check_all(tree: DesiredTree, selection: Selection, ports: SweepPorts, checker: Checker) -> CheckDocument:
+@dataclass(frozen=True)
+class ReadData:
+    """Which share (0 to 1) of the objects is read, chosen by ``seed``."""
+
+    share: float
+    seed: str
+
+
+def check_all(
+    tree: DesiredTree,
+    selection: Selection,
+    ports: SweepPorts,
+    checker: Checker,
+    *,
+    read: ReadData | None = None,
+) -> CheckDocument:
     """Checks every selected repository; each fails on its own. Raises UsageError when none is selected."""
     wanted, failed = select(tree, selection, ports)
     rows: list[CheckedRow] = []
     for desired in wanted:
         try:
             site = open_site(desired, tree, ports, lambda server: ([], {}))
-            rows.append(check_site(site, ports, checker))
+            rows.append(check_site(site, ports, checker, read=read))
         except LakeplanError as error:
             failed[desired.key] = error
     return {
@@ -102,26 +124,33 @@ def exit_code_of(document: CheckDocument) -> ExitCode:
     return ExitCode.OK if complete and not document["failed"] else ExitCode.PARTLY_DONE
 
 
-def check_site(site: Site, ports: SweepPorts, checker: Checker) -> CheckedRow:
+def check_site(
+    site: Site, ports: SweepPorts, checker: Checker, *, read: ReadData | None = None
+) -> CheckedRow:
     """Checks one repository. Raises LakeplanError of what cannot be read at all."""
     now = ports.now()
     stored = site.reader.get_gc_rules(site.desired.name)
     refs = site.refs.read(site.server.name, site.reader, site.repository)
     recorded = recorded_holds(site, now)
     history = _History(site, refs, stored, recorded, now)
-    presence = checker.presence(
-        PresenceRequest(
-            store=site.store,
-            storage_namespace=site.repository.storage_namespace,
-            metaranges=history.metaranges(),
-            held_prefixes=history.held_prefixes,
-            limit=ASKED,
-        )
+    request = PresenceRequest(
+        store=site.store,
+        storage_namespace=site.repository.storage_namespace,
+        metaranges=history.metaranges(),
+        held_prefixes=history.held_prefixes,
+        limit=ASKED,
     )
+    presence = checker.presence(request)
     confirmed = _confirm(site, presence.objects, ports)
     findings = _findings(site, history, confirmed)
     damaged = [_damaged_row(history, one) for one in presence.damaged]
     quarantine = check_quarantines(site, ports.state)
+    data = None
+    if read is not None:
+        sample = checker.sample(request, read.share, read.seed)
+        data = read_data(site.store, sample, ports.progress)
+        known = {one["address"] for one in findings}
+        findings += [_differs(history, one) for one in data.differing if one.address not in known]
     row: CheckedRow = {
         "repository": site.key,
         "storage_namespace": site.repository.storage_namespace,
@@ -136,16 +165,18 @@ def check_site(site: Site, ports: SweepPorts, checker: Checker) -> CheckedRow:
         "resized": (presence.resized - confirmed.same + confirmed.turned).to_row(),
         "unusual": confirmed.unusual,
         "unconfirmed": _unconfirmed(presence, confirmed),
-        "findings": findings,
+        "findings": sorted(findings, key=_place),
         "damaged": damaged,
         "quarantine": quarantine,
         "holds": history.problems,
+        "read": None if read is None or data is None else data.to_row(read.share),
         "runner": None if presence.runner is None else presence.runner.to_row(),
         "complete": False,
     }
     row["complete"] = not (
         row["missing"]["objects"]
         or row["resized"]["objects"]
+        or findings
         or damaged
         or history.problems
         or any(one["lost"]["objects"] or one["resized"]["objects"] for one in quarantine)
@@ -153,11 +184,45 @@ def check_site(site: Site, ports: SweepPorts, checker: Checker) -> CheckedRow:
     return row
 
 
-def lost_to_rules(row: CheckedRow) -> bool:
-    """Whether anything is missing or damaged that rules, HEADs or holds keep: what only a tag names may have
-    expired, because tags protect nothing on a server."""
-    by_rules = any({*one["named_by"]} != {"tag"} for one in (*row["findings"], *row["damaged"]))
-    return by_rules or bool(row["unconfirmed"])
+def check_before(site: Site, ports: SweepPorts, checker: Checker) -> CheckSummary:
+    """A check before a sweep. Raises GateRefused when something is missing already: what else the metadata
+    is wrong about, nobody knows."""
+    summary = _summary(check_site(site, ports, checker))
+    if not summary["complete"]:
+        lost = summary["missing"]["objects"] + summary["resized"]["objects"] - summary["tags_only"]
+        raise GateRefused(
+            f"{lost:,} objects that commits need are missing or have another size, and {summary['damaged']:,}"
+            " metadata files are damaged; nothing was deleted now",
+            where=site.key,
+            hint=f"Run `lakeplan check --target {site.key}` to list them, or sweep without --check.",
+        )
+    return summary
+
+
+def check_after(site: Site, ports: SweepPorts, checker: Checker, mark_id: str) -> CheckSummary:
+    """A check after the sweep of a mark: also the copies that it moved to quarantine must be there."""
+    row = check_site(site, ports, checker)
+    summary = _summary(row)
+    own = [one for one in row["quarantine"] if one["mark_id"] == mark_id]
+    lost = sum(one["lost"]["objects"] + one["resized"]["objects"] for one in own)
+    return {**summary, "lost_copies": lost, "complete": summary["complete"] and not lost}
+
+
+def _summary(row: CheckedRow) -> CheckSummary:
+    """What only a tag names may have expired, because tags protect nothing on a server: that alone leaves a
+    repository complete here."""
+    bad: list[list[NamedBy]] = [one["named_by"] for one in row["findings"]]
+    bad += [one["named_by"] for one in row["damaged"]]
+    return {
+        "as_of": row["as_of"],
+        "complete": all(by == ["tag"] for by in bad) and not row["unconfirmed"],
+        "named": row["named"],
+        "missing": row["missing"],
+        "resized": row["resized"],
+        "tags_only": sum(one["named_by"] == ["tag"] for one in row["findings"]),
+        "damaged": len(row["damaged"]),
+        "lost_copies": 0,
+    }
 
 
 # ---- commits
@@ -175,6 +240,7 @@ class _History:
         self.refs = refs
         self.graph = CommitGraph.from_refs(refs)
         self._default = site.repository.default_branch
+        self._protected_tags = site.desired.safety.protected_tags
         zone = ZoneInfo(site.server.time_zone)
         holds = active_holds(site.desired.holds, now)
         self.held_prefixes = tuple(
@@ -214,6 +280,11 @@ class _History:
             Names.HEAD: {branch.commit_id for branch in self.refs.branches},
             Names.TAG: {tag.commit_id for tag in self.refs.tags},
             Names.HOLD: held,
+            Names.PROTECTED: {
+                tag.commit_id
+                for tag in self.refs.tags
+                if any(matches(tag.id, glob) for glob in self._protected_tags)
+            },
         }
         for bit, ids in named.items():
             for id in ids & graph.index.keys():
@@ -398,7 +469,24 @@ def _findings(site: Site, history: _History, confirmed: _Confirmed) -> list[Find
                 "quarantine": copies.get(one.address, ""),
             }
         )
-    return sorted(rows, key=_place)
+    return rows
+
+
+def _differs(history: _History, one: SampledEntry) -> FindingRow:
+    commit_id = history.commit_at(one.last)
+    return {
+        "problem": "checksum",
+        "branches": history.branches_of(commit_id),
+        "tags": history.tags_of(commit_id),
+        "commit_id": commit_id,
+        "paths": [one.path],
+        "address": one.address,
+        "size_bytes": one.size_bytes,
+        "stored_bytes": one.size_bytes,
+        "named_by": named_by(one.mask),
+        "collector_run": None,
+        "quarantine": "",
+    }
 
 
 def _place(row: FindingRow) -> tuple[str, str, list[str]]:

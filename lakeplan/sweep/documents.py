@@ -161,6 +161,25 @@ class ApprovalDocument(ApprovalRow):
     repository: str
 
 
+class CheckSummary(TypedDict):
+    """What a check found around a sweep. ``damaged``: ranges and metaranges. ``complete``: nothing is missing
+    that HEADs, rules, protected tags or holds name; ``tags_only`` objects are named by other tags alone."""
+
+    as_of: str
+    complete: bool
+    named: AmountRow
+    missing: AmountRow
+    resized: AmountRow
+    tags_only: int
+    damaged: int
+    lost_copies: int
+
+
+class ChecksRow(TypedDict):
+    before: CheckSummary
+    after: CheckSummary
+
+
 class SweepDocument(TypedDict):
     """``schemas/sweep.v1.json``: what was seen, nothing that was only meant. Stored summaries of earlier
     releases may lack what ``neighbours.read_summary`` does not require."""
@@ -189,6 +208,8 @@ class SweepDocument(TypedDict):
     official_run_id: NotRequired[str]
     note: NotRequired[str]
     contents: NotRequired[ContentsRow]
+    checks: NotRequired[ChecksRow]
+    """Of ``sweep run --check``; never stored."""
     cost_per_gb_month: NotRequired[PriceRow]
 
 
@@ -271,8 +292,9 @@ class CollectorRunsDocument(TypedDict):
     failed: Mapping[str, ErrorRow]
 
 
-NamedBy = Literal["head", "rules", "tag", "hold"]
-"""Why an object must be stored: a HEAD, a commit that the rules keep, a tag's commit, or a hold."""
+NamedBy = Literal["head", "rules", "tag", "protected-tag", "hold"]
+"""Why an object must be stored: a HEAD, a commit that the rules keep, a tag's commit, that of a tag which
+``safety.protected_tags`` names, or a hold."""
 
 
 class NamedCommitsRow(TypedDict):
@@ -298,7 +320,7 @@ class FindingRow(TypedDict):
     HEAD if there is one. ``branches``: those with that HEAD, else some that lead to the commit.
     ``quarantine``: the mark whose quarantine has a copy, or ""."""
 
-    problem: Literal["missing", "size"]
+    problem: Literal["missing", "size", "checksum"]
     branches: list[str]
     tags: list[str]
     commit_id: str
@@ -341,6 +363,19 @@ class QuarantineRow(TypedDict):
     note: str
 
 
+class ReadRow(TypedDict):
+    """What ``--read-data`` read: ``matched`` objects have the checksum of their entry, ``differs`` have
+    another. ``incomparable``: the entry has no MD5, or one that the store made otherwise. ``unreadable``:
+    archived or missing."""
+
+    percent: float
+    read: AmountRow
+    matched: int
+    differs: int
+    incomparable: int
+    unreadable: int
+
+
 class CheckedRow(TypedDict):
     """One repository. ``named``: objects that commits name inside the namespace; ``missing`` and ``resized``
     are among them. ``unusual``: keys that could not be asked for. ``unconfirmed``: how many count as missing
@@ -363,6 +398,7 @@ class CheckedRow(TypedDict):
     damaged: list[DamagedRow]
     quarantine: list[QuarantineRow]
     holds: list[str]
+    read: ReadRow | None
     runner: ChoiceRow | None
     complete: bool
 

@@ -21,6 +21,7 @@ from lakeplan.lakefs.collection import LakeFSPreparer
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.stores.open import open_sweep_store
+from lakeplan.values.sweep import Versions
 from tests.storage_servers import give_workers_the_environment
 
 if TYPE_CHECKING:
@@ -207,3 +208,36 @@ SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KE
 def _plain(data: bytes) -> bytes:
     table = pq.read_table(io.BytesIO(data))
     return f"{table.to_pylist()} {table.schema.metadata}".encode()
+
+
+def it_checks_a_repository_around_its_sweep(make_site: Any) -> None:
+    """Also with data read: what is there, what is missing, what is cut, what has other bytes."""
+    site = make_site("quarantine")
+    mark_id = site.run("mark")["marks"][0]["mark_id"]
+    site.run("approve", mark_id, "--reason", "a test")
+    document = site.run("run", mark_id, "--check")
+    assert document["deleted"]["objects"] == 2
+    assert document["checks"]["before"]["complete"]
+    assert document["checks"]["after"]["complete"]
+
+    def check(code: int) -> Any:
+        result = site.world.lakeplan("check", "--read-data", "100%", "--format", "json")
+        assert result.code == code, result.err
+        (row,) = result.json["repositories"]
+        return row
+
+    row = check(0)
+    assert (row["named"]["objects"], row["read"]["matched"]) == (3, 3)
+    assert [one["present"]["objects"] for one in row["quarantine"]] == [2]
+    kept = sorted(site.data(), key=lambda key: len(site.store.read(key)))
+    (short, middle, _), gone = kept[:3], [key for key in kept if site.store.read(key)[:1] == b"b"]
+    damaged = [key for key in (short, middle) if key not in gone]
+    site.store.delete(gone, versions=Versions.MARKER)
+    data = site.store.read(damaged[0])
+    site.store.put(damaged[0], data[:-1])
+    row = check(3)
+    problems = {(one["problem"], one["address"], one["stored_bytes"]) for one in row["findings"]}
+    assert problems == {("missing", gone[0], None), ("size", damaged[0], len(data) - 1)}
+    site.store.put(damaged[0], data[::-1][:-1] + b"?")
+    row = check(3)
+    assert {one["problem"] for one in row["findings"]} == {"missing", "checksum"}

@@ -51,6 +51,7 @@ def document(*findings: dict[str, Any], **more: Any) -> Any:
         "damaged": [],
         "quarantine": [],
         "holds": [],
+        "read": None,
         "runner": None,
         "complete": not findings,
         **more,
@@ -138,3 +139,19 @@ def it_redacts_paths_and_addresses() -> None:
         assert "a/b.bin" not in text
         assert "data/x/y" not in text
         assert "data/q/w" not in text
+
+
+def it_says_what_was_read() -> None:
+    read = {
+        "percent": 5.0,
+        "read": {"objects": 4, "size_bytes": 40},
+        "matched": 2,
+        "differs": 1,
+        "incomparable": 1,
+        "unreadable": 3,
+    }
+    made = document(finding(problem="checksum", stored_bytes=6), read=read)
+    for text in (shown(made), check_markdown(made)):
+        assert "4 objects, 40 B: 2 as their checksums say, 1 differ" in text
+        assert "checksum differs" in text
+    assert rows(made)[0]["problem"] == "checksum"

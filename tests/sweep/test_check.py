@@ -9,13 +9,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lakeplan.errors import StorageError
+from lakeplan.errors import GateRefused, StorageError
 from lakeplan.formats.namespace import metadata_key, quarantine_prefix
 from lakeplan.formats.ranges import read_metarange
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.checking import StepChecker
 from lakeplan.simulation.runners import Runners
-from lakeplan.sweep.check import check_all, exit_code_of
+from lakeplan.sweep.check import ReadData, check_after, check_all, check_before, exit_code_of
 from lakeplan.sweep.records import load_mark
 from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.sweep.service import purge_all, quarantines
@@ -28,10 +28,11 @@ NOTHING = {"objects": 0, "size_bytes": 0}
 EVERYTHING = Selection((), None, None)
 
 
-def check(world: SweepWorld) -> dict[str, Any]:
-    """The document, which is as its schema says."""
+def check(world: SweepWorld, *, share: float | None = None) -> dict[str, Any]:
+    """The document, which is as its schema says. ``share`` of the data is read."""
     checker = StepChecker(Runners().open)
-    document = check_all(world.tree(), EVERYTHING, world.ports(), checker)
+    read = None if share is None else ReadData(share, "seed")
+    document = check_all(world.tree(), EVERYTHING, world.ports(), checker, read=read)
     made: dict[str, Any] = json.loads(json.dumps(document))
     jsonschema.Draft202012Validator(load_schema("check")).validate(made)
     bad = made["failed"] or not all(row["complete"] for row in made["repositories"])
@@ -39,9 +40,9 @@ def check(world: SweepWorld) -> dict[str, Any]:
     return made
 
 
-def checked(world: SweepWorld) -> dict[str, Any]:
+def checked(world: SweepWorld, *, share: float | None = None) -> dict[str, Any]:
     """Of the only repository."""
-    document = check(world)
+    document = check(world, share=share)
     assert document["failed"] == {}
     (row,) = document["repositories"]
     found: dict[str, Any] = row
@@ -123,7 +124,7 @@ def it_names_why_an_object_must_be_there(world: SweepWorld, repo: LakeRepository
         (repo.folder / address_of(repo, ref)).unlink()
     rows = {tuple(row["named_by"]): row for row in checked(world)["findings"]}
     assert {by: (row["branches"], row["tags"]) for by, row in rows.items()} == {
-        ("tag",): (["main", "old"], ["v1"]),
+        ("tag", "protected-tag"): (["main", "old"], ["v1"]),
         ("head", "rules"): (["old"], []),
         ("rules",): (["main"], []),
     }
@@ -253,6 +254,7 @@ def hold_all(repo: LakeRepository) -> None:
 def it_names_the_last_run_that_collected_an_object(world: SweepWorld, repo: LakeRepository) -> None:
     mark = world.mark()
     world.sweep_of(mark)
+    world.safety["protected_tags"] = ["release-*"]
     hold_all(repo)
     rows = checked(world)["findings"]
     assert len(rows) == 2
@@ -325,3 +327,84 @@ def it_knows_what_was_purged(world: SweepWorld, repo: LakeRepository, moved: str
     (one,) = row["quarantine"]
     assert (one["purged"]["objects"], one["lost"]["objects"]) == (2, 0)
     assert row["complete"]
+
+
+# ---- data
+def it_reads_data_and_compares_checksums(world: SweepWorld, repo: LakeRepository) -> None:
+    row = checked(world, share=1)
+    assert row["complete"]
+    assert row["read"] == {
+        "percent": 100,
+        "read": {"objects": 2, "size_bytes": 11},
+        "matched": 2,
+        "differs": 0,
+        "incomparable": 0,
+        "unreadable": 0,
+    }
+
+
+def it_names_an_object_with_other_bytes(world: SweepWorld, repo: LakeRepository) -> None:
+    address = address_of(repo, "main")
+    (repo.folder / address).write_bytes(b"FOURTH")
+    assert checked(world)["complete"], "its size is as it should be"
+    row = checked(world, share=1)
+    assert not row["complete"]
+    (found,) = row["findings"]
+    assert (found["problem"], found["address"], found["branches"]) == ("checksum", address, ["main"])
+    assert (row["read"]["matched"], row["read"]["differs"]) == (1, 1)
+
+
+def it_does_not_compare_what_has_no_checksum(world: SweepWorld, repo: LakeRepository) -> None:
+    address = repo.upload("part.bin", b"1")
+    repo.stage("part.bin", address, checksum="0123456789abcdef0123456789abcdef-12")
+    repo.commit()
+    row = checked(world, share=1)
+    assert row["complete"]
+    assert (row["read"]["matched"], row["read"]["incomparable"]) == (2, 1)
+
+
+def it_does_not_count_a_missing_object_twice(world: SweepWorld, repo: LakeRepository) -> None:
+    (repo.folder / address_of(repo, "main")).unlink()
+    row = checked(world, share=1)
+    assert [one["problem"] for one in row["findings"]] == ["missing"]
+    assert row["read"]["unreadable"] == 1
+
+
+def it_reads_about_the_share_that_was_asked_for(world: SweepWorld, repo: LakeRepository) -> None:
+    repo.commit(**{f"f{number}": b"x" for number in range(200)})
+    assert 20 < checked(world, share=0.25)["read"]["read"]["objects"] < 90
+
+
+# ---- around a sweep
+def it_checks_before_and_after_a_sweep(world: SweepWorld, repo: LakeRepository) -> None:
+    world.sweep["mode"] = "quarantine"
+    mark = world.mark()
+    checker = StepChecker(Runners().open)
+    assert check_before(world.site(), world.ports(), checker)["complete"]
+    world.sweep_of(mark)
+    after = check_after(world.site(), world.ports(), checker, mark.mark_id)
+    assert (after["complete"], after["lost_copies"]) == (True, 0)
+    copies(repo, mark.mark_id)[0].unlink()
+    after = check_after(world.site(), world.ports(), checker, mark.mark_id)
+    assert (after["complete"], after["lost_copies"]) == (False, 1)
+
+
+def it_refuses_to_sweep_what_is_incomplete(world: SweepWorld, repo: LakeRepository) -> None:
+    (repo.folder / address_of(repo, "main")).unlink()
+    with pytest.raises(GateRefused, match="1 objects that commits need are missing"):
+        check_before(world.site(), world.ports(), StepChecker(Runners().open))
+
+
+@pytest.mark.parametrize("protected", [False, True])
+def it_refuses_what_only_a_tag_names_if_that_is_protected(
+    world: SweepWorld, repo: LakeRepository, protected: bool
+) -> None:
+    world.safety["protected_tags"] = ["v*"] if protected else ["release-*"]
+    repo.tag("v1", "main~3")
+    (repo.folder / address_of(repo, "main~3")).unlink()
+    checker = StepChecker(Runners().open)
+    if protected:
+        with pytest.raises(GateRefused):
+            check_before(world.site(), world.ports(), checker)
+    else:
+        assert check_before(world.site(), world.ports(), checker)["tags_only"] == 1

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Annotated
+
+import typer
 
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.sweeping import open_checker, sweep_ports
 from lakeplan.cli.wiring import Connecting, Selected, Waiting
+from lakeplan.errors import UsageError
 from lakeplan.output.check import render_check
-from lakeplan.sweep.check import check_all, exit_code_of
+from lakeplan.sweep.check import ReadData, check_all, exit_code_of
 
 HELP = """Check that storage holds every object that commits name. Changes nothing.
 
@@ -22,6 +26,7 @@ storage itself, compares ids and checksums, and lists what is stored. Exits with
 Examples:
   lakeplan check
   lakeplan check --target analytics --format csv --out missing.csv
+  lakeplan check --read-data 5%
 """
 
 
@@ -30,12 +35,34 @@ def check(
     *,
     tree: options.TreeDir = Path(),
     selection: Selected,
+    read: Annotated[
+        str | None,
+        typer.Option(
+            "--read-data",
+            help="Also read this share of the objects, for example 5%, and compare checksums.",
+            metavar="N%",
+        ),
+    ] = None,
     outputs: Annotated[Outputs, options.documents("check")],
     opening: Connecting,
     runners: options.Running,
     timeouts: Waiting,
 ) -> int:
+    sample = None if read is None else ReadData(parse_share("--read-data", read), secrets.token_hex(8))
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     with sweep_ports(session) as ports, open_checker(session) as checker:
-        document = check_all(session.tree, selection, ports, checker)
+        document = check_all(session.tree, selection, ports, checker, read=sample)
     return outputs.emit(document, render_check, code=exit_code_of(document))
+
+
+def parse_share(option: str, text: str) -> float:
+    """A share between 0 and 1 out of a percentage. Raises UsageError."""
+    try:
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = 0.0
+    if not 0 < percent <= 100:  # nan is not either
+        raise UsageError(
+            f"{option} {text!r} is not a percentage above 0", hint=f"Write for example {option} 5%"
+        )
+    return percent / 100

@@ -22,7 +22,7 @@ from lakeplan.cli.marked import DEPTH, Depth, contents_of, shown_mark
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
-from lakeplan.cli.sweeping import sweep_ports
+from lakeplan.cli.sweeping import open_checker, sweep_ports
 from lakeplan.cli.who import new_mark_id, now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session, Waiting
 from lakeplan.errors import ExitCode, UsageError
@@ -37,6 +37,7 @@ from lakeplan.output.sweep import (
 )
 from lakeplan.review.gates import Openers
 from lakeplan.review.run import Run
+from lakeplan.sweep.check import check_after, check_before
 from lakeplan.sweep.documents import ApprovalDocument, SweepDocument
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve as approve_mark
@@ -205,6 +206,13 @@ def run(
         ),
     ] = None,
     collecting: Collecting,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Check that everything commits need is stored, before and after. Stop if it is not.",
+        ),
+    ] = False,
     close: Annotated[bool, typer.Option("--close", hidden=True)] = False,
     outputs: Annotated[Outputs, options.documents("sweep")],
     opening: Connecting,
@@ -220,9 +228,11 @@ def run(
     with (
         stopping() as stop,
         sweep_ports(session, parallelism=parallelism, stop=stop.is_set) as ports,
+        open_checker(session) as checker,
     ):
         this = this_run(tree)
         site, stored = open_mark(session.tree, mark_id, ports)
+        before = check_before(site, ports, checker) if check else None
         document = read_summary(site, mark_id)
         if document is None or may_delete(document):
             if stored.mark.settings.engine == OFFICIAL_ENGINE:
@@ -233,6 +243,9 @@ def run(
         elif document["came_back"] != 0:  # what came back may have been restored since: only inspect
             end = replace(close_sweep(site, stored, ports, this), closed=bool(document.get("closed")))
             document = _finished(site, end, ports, this)
+        if before is not None:
+            after = check_after(site, ports, checker, mark_id)
+            document = {**document, "checks": {"before": before, "after": after}}
     return _emit_sweep(session, document, outputs)
 
 
@@ -382,8 +395,9 @@ def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
 
 
 def exit_code_of(document: SweepDocument) -> int:
-    """3 when an object failed, something is left to do, or data was lost after all."""
+    """3 when an object failed, something is left to do, or data was lost after all, or a check says so."""
     bad = document["failed"]["objects"] or not document["finished"] or document["came_back"] != 0
+    bad = bad or ("checks" in document and not document["checks"]["after"]["complete"])
     return ExitCode.PARTLY_DONE if bad else ExitCode.OK
 
 
