@@ -53,6 +53,11 @@ JSON_BYTES = 64 * MIB
 """One document from a server or a store."""
 MESSAGE_BYTES = 64 * KIB
 """An error of a server. A longer one is read to its end and not understood."""
+NOTIFICATION_BYTES = 24 * KIB
+NOTIFICATION_ITEMS = 20
+"""One notification. Teams accepts 28 KB, Slack 50 blocks."""
+NOTIFICATION_TEXT = 400
+"""Characters of one name or text in a notification; the rest is cut off and marked."""
 JSON_DEPTH = 64
 JSON_VALUES = 3_000_000
 """In memory one may take 200 bytes."""

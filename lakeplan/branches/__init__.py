@@ -3,6 +3,7 @@
 __all__ = [
     "consequences",
     "documents",
+    "exempting",
     "fates",
     "memory",
     "plan",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
+from lakeplan.branches.announce import Noticed
 from lakeplan.branches.fates import judge_branch
 from lakeplan.branches.memory import Fate
 from lakeplan.branches.recall import Readers
@@ -82,6 +83,7 @@ class RepositoryEnd:
     gates: tuple[GateResult, ...] = ()
     warnings: tuple[str, ...] = ()
     failure: Failure | None = None
+    noticed: tuple[Noticed, ...] = ()
 
     @property
     def key(self) -> str:
@@ -113,6 +115,7 @@ _KEPT = {
     Keep.OPEN_PULL_REQUEST: "a pull request from it was opened",
     Keep.PROTECTED: "a branch protection rule matches it now",
     Keep.NOT_MERGED: "the default branch moved, and may not have its commits any more",
+    Keep.EXEMPTED: "an exemption of it was recorded or removed",
     Keep.MIN_KEEP: "others were deleted meanwhile, and min_keep keeps it",
 }
 

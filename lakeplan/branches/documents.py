@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from lakeplan.branches.deleting import BranchEnd, LifecycleReport, Outcome, RepositoryEnd, is_held_elsewhere
+from lakeplan.branches.exempting import Exempted
 from lakeplan.branches.memory import text_of
 from lakeplan.branches.plan import EVEREST, LifecyclePlan, RepositoryOutlook
 from lakeplan.branches.run import Reviewed
@@ -173,11 +174,22 @@ class RunBranch(TypedDict):
     message: str
 
 
+class NoticedBranch(TypedDict):
+    """A branch that the run gave notice of; ``deleted_from``: the first moment at which it may be deleted."""
+
+    branch_id: str
+    commit_id: str
+    policy: str | None
+    channel: str
+    deleted_from: str
+
+
 class RunRepository(TypedDict):
     """``kept`` and ``observed`` count branches."""
 
     repository: str
     branches: list[RunBranch]
+    noticed: list[NoticedBranch]
     kept: int
     observed: int
     gates: list[GateRow]
@@ -209,6 +221,7 @@ def run_document(report: LifecycleReport) -> RunDocument:
         "summary": {
             **{o.value: sum(1 for e in ends if e.outcome is o) for o in Outcome},
             "kept": sum(r.kept for r in report.repositories),
+            "noticed": sum(len(r.noticed) for r in report.repositories),
             "repositories_failed": sum(1 for r in report.repositories if r.failure is not None),
         },
     }
@@ -218,6 +231,16 @@ def _end(repository: RepositoryEnd) -> RunRepository:
     return {
         "repository": repository.key,
         "branches": [_branch_end(e) for e in repository.branches],
+        "noticed": [
+            {
+                "branch_id": n.branch_id,
+                "commit_id": n.commit_id,
+                "policy": n.policy,
+                "channel": n.channel,
+                "deleted_from": text_of(n.deleted_from),
+            }
+            for n in repository.noticed
+        ],
         "kept": repository.kept,
         "observed": repository.observed,
         "gates": [gate_row(g) for g in repository.gates],
@@ -331,3 +354,31 @@ def undo_exit_code(report: UndoReport) -> ExitCode:
     if any(failed) or Restored.FAILED in ends:
         return ExitCode.PARTLY_DONE if Restored.RESTORED in ends else ExitCode.ERROR
     return ExitCode.OK
+
+
+# ---- exempt
+class ExemptionDocument(TypedDict):
+    """``until``: the branch may be deleted from then on; with ``removed`` that is when it was removed."""
+
+    format: Literal["lakeplan.exemption/v1"]
+    repository: str
+    branch_id: str
+    at: str
+    until: str
+    by: str
+    reason: str
+    removed: bool
+
+
+def exemption_document(done: Exempted) -> ExemptionDocument:
+    exemption = done.exemption
+    return {
+        "format": "lakeplan.exemption/v1",
+        "repository": done.repository,
+        "branch_id": done.branch,
+        "at": text_of(exemption.at),
+        "until": text_of(exemption.end),
+        "by": exemption.by,
+        "reason": exemption.reason,
+        "removed": exemption.removed,
+    }

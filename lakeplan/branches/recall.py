@@ -9,11 +9,12 @@ Where the two disagree every branch's age counts anew, and no age is assumed fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lakeplan.branches.ledger import Ledger, Mark, check_clock
 from lakeplan.branches.memory import DeletionRecord, ledger_key, read_ledger
+from lakeplan.branches.notices import Spared, read_spared
 from lakeplan.errors import (
     FeatureMissing,
     LakeplanError,
@@ -56,6 +57,7 @@ class Recalled:
     mark: Mark
     may_assume: bool = False
     notes: tuple[str, ...] = ()
+    spared: Spared = field(default_factory=Spared)
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,14 @@ def recall(
     runs: Runs = Runs(),
 ) -> Recalled:
     """The ledger of a repository, or none where it may not be trusted. Raises FormatError for a ledger that
-    no run can have written, and ServerError."""
+    no run can have written or a damaged record, and ServerError."""
+    recalled = _recall_ledger(state, readers, desired, endpoint, now, runs)
+    return replace(recalled, spared=read_spared(state, desired.key))
+
+
+def _recall_ledger(
+    state: StateReader, readers: Readers, desired: DesiredRepository, endpoint: str, now: datetime, runs: Runs
+) -> Recalled:
     stopped, finished = runs.stopped, runs.finished
     ledger, version = read_ledger(state, desired.key)
     if ledger is not None:

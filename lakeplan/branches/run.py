@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from lakeplan.branches.announce import Announced, give_notice
 from lakeplan.branches.deleting import BranchEnd, Deleter, LifecycleReport, Outcome, RepositoryEnd
 from lakeplan.branches.ledger import Mark, without
 from lakeplan.branches.memory import (
@@ -22,6 +23,7 @@ from lakeplan.branches.memory import (
     text_of,
     write_ledger,
 )
+from lakeplan.branches.notices import read_exemptions
 from lakeplan.branches.plan import (
     LifecycleOptions,
     RepositoryOutlook,
@@ -46,6 +48,7 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import BranchOutlook
 from lakeplan.values.cron import Cron
 from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.notify import NoPublisher, Publisher
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
 from lakeplan.values.progress import Progress
 
@@ -95,13 +98,14 @@ SAVE_EVERY = 50
 
 @dataclass(frozen=True)
 class RunPorts:
-    """``stop`` is asked before every deletion (SIGTERM)."""
+    """``stop`` is asked before every deletion (SIGTERM). ``publisher`` gives notice of deletions."""
 
     readers: Callable[[str], Readers]
     writer: Callable[[str], BranchWriter]
     state: StateWriter
     progress: Progress
     stop: Callable[[], bool] = lambda: False
+    publisher: Publisher = field(default_factory=NoPublisher)
 
 
 @dataclass
@@ -119,12 +123,14 @@ class _Held:
     gates: tuple[GateResult, ...] = field(default=())
     mark: Mark | None = None
     """As the ledger is to carry it, once the repository carries it."""
+    announced: Announced = field(default_factory=Announced)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         writable = not self.survey.repository.read_only
         unwitnessed = writable and self.mark is not None and not self.mark.witnessed
-        return tuple(dict.fromkeys((*self.recalled.notes, *((UNWITNESSED,) if unwitnessed else ()))))
+        unwitnessed_note = (UNWITNESSED,) if unwitnessed else ()
+        return tuple(dict.fromkeys((*self.recalled.notes, *unwitnessed_note, *self.announced.problems)))
 
 
 Reviewed = Mapping[str, Mapping[str, str]]
@@ -160,7 +166,8 @@ def run_lifecycle(
     held = [item for item in looked if isinstance(item, _Held)]
     ends = [item for item in looked if isinstance(item, RepositoryEnd)]
     ends += [RepositoryEnd(b.desired, failure=b.failure) for b in broken]
-    whole = runner.weigh(held)
+    runner.give_notice(held)
+    whole = runner.weigh([item for item in held if item.survey.deleted])
     refused = any(g.outcome is GateOutcome.REFUSED for g in whole)
     total = sum(len(item.survey.deleted) for item in held)
     with ports.progress.task("deleting branches", total) as step:
@@ -195,7 +202,7 @@ class _Runner:
                 clocks = server_clock(refs, desired.name, self._run.now, where=desired.key)
                 lease = stack.enter_context(self._lease(desired, clocks))
                 held = self._survey(desired, lease, stack, clocks)
-                if held.survey.deleted:
+                if held.survey.deleted or held.survey.notice_due:
                     held.stack = stack.pop_all()
                     return held
                 return self._nothing_to_delete(held)
@@ -225,7 +232,7 @@ class _Runner:
         # What is first seen now is as young as the latest clock says, and judged by the earliest.
         when = When(clocks.latest, min(self._options.now, clocks.earliest), ZoneInfo(server.time_zone))
         found = survey(desired, readers, recalled, when, whole=False)
-        if found.deleted and found.hold_problems:
+        if (found.deleted or found.notice_due) and found.hold_problems:
             raise LakeplanError(
                 f"{found.hold_problems[0]}; nothing is deleted until the hold is corrected",
                 where=desired.key,
@@ -236,7 +243,9 @@ class _Runner:
     def _nothing_to_delete(self, held: _Held) -> RepositoryEnd:
         self._remember(held, deleted=())
         count = len(held.survey.outlooks)
-        return RepositoryEnd(held.desired, kept=count, observed=count, warnings=held.warnings)
+        return RepositoryEnd(
+            held.desired, kept=count, observed=count, warnings=held.warnings, noticed=held.announced.noticed
+        )
 
     def _remember(self, held: _Held, deleted: tuple[str, ...]) -> None:
         """The run's one write of the ledger; then the records of stopped runs are settled."""
@@ -264,6 +273,22 @@ class _Runner:
                     self._run,
                 )
         return held.mark
+
+    # ---- notices
+    def give_notice(self, held: list[_Held]) -> None:
+        """Publishes what is to be deleted once the notice period is over. A run that stops gives none."""
+        waiting = [item for item in held if item.survey.notice_due]
+        if not waiting or self._ports.stop():
+            return
+        latest = max(item.clocks.latest for item in waiting)
+        done = give_notice(
+            [item.survey for item in waiting],
+            self._ports.publisher,
+            self._ports.state,
+            lambda: max(self._run.now(), latest),
+        )
+        for item in waiting:
+            item.announced = done[item.desired.key]
 
     # ---- gates
     def weigh(self, held: list[_Held]) -> tuple[GateResult, ...]:
@@ -294,6 +319,9 @@ class _Runner:
         ends: list[BranchEnd] = []
         with held.stack:
             try:
+                if not held.survey.deleted:
+                    self._renew(held, always=True)
+                    return self._nothing_to_delete(held)
                 if refused:
                     ends = [BranchEnd(o, Outcome.GATE_REFUSED) for o in held.survey.deleted]
                     self._remember(held, deleted=())
@@ -315,6 +343,7 @@ class _Runner:
             gates=held.gates,
             warnings=held.warnings,
             failure=failure,
+            noticed=held.announced.noticed,
         )
 
     def _delete_all(self, held: _Held, ends: list[BranchEnd], step: Callable[[], None]) -> None:
@@ -360,7 +389,12 @@ class _Runner:
             held.survey,
             readers,
             self._ports.writer(desired.server),
-            Keeping(held.survey, readers, self._run.now),
+            Keeping(
+                held.survey,
+                readers,
+                self._run.now,
+                lambda: read_exemptions(self._ports.state, desired.key)[0],
+            ),
             self._run,
             lambda: self._renew(held),
             reviewed,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import islice
 from typing import Literal, TypeVar
@@ -15,6 +15,7 @@ from lakeplan.branches import verdicts
 from lakeplan.branches.consequences import safe_until
 from lakeplan.branches.fates import default_branch_problems, judge_branch, takes
 from lakeplan.branches.ledger import Ledger, assume_created, facts_of, note_staged, observe
+from lakeplan.branches.notices import Exemption, Spared, after_notice
 from lakeplan.branches.recall import Readers, Recalled
 from lakeplan.branches.verdicts import StagedLook, held_branches, look_at
 from lakeplan.errors import ConfigError, LakeplanError, NotFound, RepositoryNotFound
@@ -59,6 +60,12 @@ class Survey:
     blind_to: tuple[str, ...] = ()
     hold_problems: tuple[str, ...] = ()
     """Holds that keep nothing for certain; known where something would be deleted."""
+    spared: Spared = field(default_factory=Spared)
+
+    @property
+    def notice_due(self) -> tuple[BranchOutlook, ...]:
+        """What would be deleted if its notice had been given, by name."""
+        return tuple(o for _, o in sorted(self.outlooks.items()) if o.verdict.kept_by is Keep.NOTICE_DUE)
 
     @property
     def deleted(self) -> tuple[BranchOutlook, ...]:
@@ -146,6 +153,8 @@ class _Surveyor:
                 why = verdicts.keeper_of(outlook, settings, merged=is_merged, protected=protected)
                 outlooks[name] = verdicts.keep(outlook, why) if why else outlook
         outlooks = verdicts.spare_newest(outlooks, self._policies, settings.min_keep)
+        # Last, so that a notice names what nothing else keeps.
+        outlooks = {n: self._after_notice(o) for n, o in outlooks.items()}
         rules = None
         if self._whole or any(o.verdict.goes for o in outlooks.values()):
             rules = self._readers.refs.get_gc_rules(self._desired.name)
@@ -160,7 +169,16 @@ class _Surveyor:
             rules,
             self._blind_to,
             self._hold_problems,
+            self._recalled.spared,
         )
+
+    def _after_notice(self, outlook: BranchOutlook) -> BranchOutlook:
+        if not outlook.verdict.goes:
+            return outlook
+        spared, name = self._recalled.spared, outlook.id
+        period = timedelta(seconds=self._desired.lifecycle.notice_period_seconds)
+        notice, exemption = spared.notices.get(name), spared.exemptions.get(name)
+        return replace(outlook, verdict=after_notice(outlook, notice, exemption, period, self._when.as_of))
 
     def _held(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
         """Legal holds keep a branch whatever else the tree says."""
@@ -180,6 +198,9 @@ class _Surveyor:
         outlook = BranchOutlook(facts, self._judge(facts), notes=(NOT_SEEN_BEFORE,) if ageless else ())
         if outlook.verdict.goes and verdicts.is_exempt(branch.id, self._desired.lifecycle):
             return verdicts.keep(outlook, Keep.EXEMPT)
+        exemption = self._recalled.spared.exemptions.get(branch.id)
+        if exemption is not None and exemption.holds(self._when.as_of):
+            return _exempted(outlook, exemption)
         return outlook
 
     def _judge(self, facts: BranchFacts) -> BranchVerdict:
@@ -273,6 +294,15 @@ class _Surveyor:
         self._head_dates = {c.id: c.creation_us // 1_000_000 for c in self._refs.commits}
 
 
+def _exempted(outlook: BranchOutlook, exemption: Exemption) -> BranchOutlook:
+    """With what ``branches exempt`` recorded, also where no policy would delete the branch yet."""
+    notes = (*outlook.notes, exemption.text)
+    if not outlook.verdict.goes:
+        return replace(outlook, notes=notes)
+    verdict = replace(outlook.verdict, kept_by=Keep.EXEMPTED, due=exemption.end)
+    return replace(outlook, verdict=verdict, notes=notes)
+
+
 def under(found: Survey, rules: GcRules | None, zone: ZoneInfo) -> Survey:
     """The same look, with ``rules`` stored instead of those that were found."""
     outlooks = {n: _safe(o, found.graph, rules, zone) for n, o in found.outlooks.items()}
@@ -333,15 +363,23 @@ class _Snapshot:
     live: frozenset[str] | None
     merged_still: bool
     held: Collection[str]
+    exemptions: Mapping[str, Exemption]
 
 
 class Keeping:
     """Asked before every deletion of one repository."""
 
-    def __init__(self, found: Survey, readers: Readers, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        found: Survey,
+        readers: Readers,
+        now: Callable[[], datetime],
+        exemptions: Callable[[], Mapping[str, Exemption]] = dict,
+    ) -> None:
         self._found = found
         self._readers = readers
         self._now = now
+        self._exemptions = exemptions
         self._not_staying = {outlook.id for outlook in found.deleted}
         self._snapshot: _Snapshot | None = None
         self._refs = found.refs
@@ -366,6 +404,9 @@ class Keeping:
             return Keep.READ_ONLY
         if outlook.id in now.held:
             return Keep.HELD
+        # Recorded or removed since the survey: either way a person has just looked at this branch.
+        if now.exemptions.get(outlook.id) != self._found.spared.exemptions.get(outlook.id):
+            return Keep.EXEMPTED
         fresh = replace(outlook, pulls=now.pulls.get(outlook.id, ()))
         why = verdicts.keeper_of(fresh, settings, merged=now.merged_still, protected=now.protected)
         return why or self._min_keep(outlook.id, now.live)
@@ -412,6 +453,7 @@ class Keeping:
             frozenset(b.id for b in refs.list_branches(name)) if settings.min_keep else None,
             self._merged_still(repository) if settings.require_merged else True,
             self._held,
+            self._exemptions(),
         )
 
     def _hold(self) -> None:

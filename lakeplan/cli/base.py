@@ -203,6 +203,7 @@ def guards_of(tree: Tree) -> Guards:
         max_retention_days=tree.bounds.max_retention_days,
         unmanaged=tree.unmanaged_policy,
         state_url=tree.declared_state_url,
+        notify=tree.notify,
         overrides=tree.overrides,
         places=tree.places,
     )

@@ -429,7 +429,7 @@ class Transport:
                     return outcome
                 error = refusal(outcome, operation=call.operation, where=where, repository=call.repository)
                 again = may_repeat and _worth_retrying(call.method, outcome)
-                retry_after = _retry_after(outcome, clock.now())
+                retry_after = wait_asked_for(outcome, clock.now())
             else:
                 error = unreachable(outcome, where, call.operation)
                 again = may_repeat and call.method != "POST"
@@ -560,7 +560,7 @@ def quiet_vendor_logs() -> None:
             logger.setLevel(logging.WARNING)
 
 
-def _retry_after(response: requests.Response, now: float) -> float | None:
+def wait_asked_for(response: requests.Response, now: float) -> float | None:
     """Seconds that the server asks to wait: a number, or a date (RFC 9110)."""
     value = response.headers.get("Retry-After", "").strip()
     if not value:

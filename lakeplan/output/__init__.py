@@ -5,6 +5,7 @@ __all__ = [
     "explain",
     "lifecycle",
     "operations",
+    "payloads",
     "plan",
     "redact",
     "report",

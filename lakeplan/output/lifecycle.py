@@ -14,6 +14,7 @@ from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, durati
 
 if TYPE_CHECKING:
     from lakeplan.branches.documents import (
+        ExemptionDocument,
         PlanDocument,
         PlannedRepository,
         RunBranch,
@@ -36,6 +37,9 @@ _REASONS = {
     "not_merged": "not merged into the default branch",
     "min_keep": "kept by min_keep",
     "held": "kept by a legal hold",
+    "exempted": "exempted by a person",
+    "notice_due": "no notice was given yet",
+    "notice_given": "its notice period runs",
 }
 _WIDE = 100
 """Cells from which on a table also says since when a branch is past its policy."""
@@ -275,7 +279,8 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
     """What a run did, branch by branch."""
     page = Page(console)
     for repository in document["repositories"]:
-        if not (repository["branches"] or repository["failure"] or repository["warnings"]):
+        said = (repository["branches"], repository["noticed"], repository["failure"], repository["warnings"])
+        if not any(said):
             continue
         page.heading(repository["repository"], f"{counted(repository['kept'], 'branch')} kept")
         page.warnings(repository["warnings"])
@@ -285,6 +290,13 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
         ]
         if rows:
             page.table(("branch", "HEAD", "policy", "", ""), rows, solid=(1, 3))
+        given: Sequence[Sequence[str | Cell]] = [
+            [n["branch_id"], n["commit_id"][:12], n["policy"] or "", n["channel"], moment(n["deleted_from"])]
+            for n in repository["noticed"]
+        ]
+        if given:
+            headers = ("notice given", "HEAD", "policy", "channel", "deleted from")
+            page.table(headers, given, solid=(1, 4))
         if repository["failure"]:
             _failure(page, repository["failure"])
     render_gates(page, gates_of(document))
@@ -293,7 +305,8 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
     page.blank()
     errors = summary["repositories_failed"]
     failed = f", {counted(errors, 'repository')} failed" if errors else ""
-    text = f"{count(summary['deleted'])} deleted, {count(summary['kept'])} kept{failed}."
+    noticed = f", notice given of {counted(summary['noticed'], 'branch')}" if summary["noticed"] else ""
+    text = f"{count(summary['deleted'])} deleted, {count(summary['kept'])} kept{noticed}{failed}."
     page.labelled("Lifecycle run:", "bold", f"{text} Run {document['run_id']}.", indent=0)
 
 
@@ -312,6 +325,17 @@ def render_lifecycle_undo(document: UndoDocument, console: Console) -> None:
     uncertain = f", {count(summary['uncertain'])} uncertain" if summary["uncertain"] else ""
     text += f"{count(summary['failed'])} failed{uncertain}."
     page.labelled("Lifecycle undo:", "bold", text, indent=0)
+
+
+def render_exemption(document: ExemptionDocument, console: Console) -> None:
+    """What was recorded, and how to end it."""
+    page = Page(console)
+    name = f"{document['repository']} {document['branch_id']}"
+    if document["removed"]:
+        page.labelled("Exemption removed:", "bold", f"{name}. Its policies apply again.", indent=0)
+        return
+    text = f"{name} until {moment(document['until'])}. Run it with --remove to end that."
+    page.labelled("Exempt:", "bold", text, indent=0)
 
 
 def _undone(page: Page, branch: UndoneBranch) -> None:

@@ -1,3 +1,14 @@
-"""What plans, branches and sweeps share: selection, gates, overrides, ceiling, strictness."""
+"""What plans, branches and sweeps share: selection, gates, overrides, ceiling, strictness, notify."""
 
-__all__ = ["base", "ceiling", "differences", "gates", "history", "run", "selection", "strictness"]
+__all__ = [
+    "base",
+    "ceiling",
+    "differences",
+    "gates",
+    "history",
+    "notify",
+    "run",
+    "selection",
+    "strictness",
+    "webhook",
+]

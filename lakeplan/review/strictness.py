@@ -39,6 +39,7 @@ from lakeplan.values.desired import (
     ServerConfig,
     Source,
 )
+from lakeplan.values.notify import NotifyConfig
 from lakeplan.values.plan import Loosening, Plan, SweepGuard
 from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, duration_text
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings
@@ -72,6 +73,14 @@ TREE = (
         "state_url",
         unordered(
             "the state knows which repositories were applied before; others that globs name are a gate"
+        ),
+    ),
+    Setting(
+        "notify",
+        "notify",
+        Rule(
+            lambda then, now: now if then is None else then,
+            why="other people would get the notice before branches are deleted",
         ),
     ),
 )
@@ -197,6 +206,7 @@ class Guards:
     max_retention_days: int = 36500
     unmanaged: Policy = "warn"
     state_url: str | None = None
+    notify: NotifyConfig | None = None
     overrides: tuple[Override, ...] = ()
     places: Mapping[str, Source] = field(default_factory=dict)
 
@@ -314,9 +324,12 @@ def _shown(setting: Setting, before: Any, after: Any) -> tuple[str, str]:
     return _figure(setting, before), _figure(setting, after)
 
 
+_NOT_SET = {"state.url": "the default", "notify": ABSENT}
+
+
 def _figure(setting: Setting, value: Any) -> str:
     if value is None:
-        return "the default" if setting.path == "state.url" else UNLIMITED
+        return _NOT_SET.get(setting.path, UNLIMITED)
     if setting.unit == "seconds":
         return duration_text(value)
     if isinstance(value, bool):

@@ -14,6 +14,7 @@ from lakeplan.retention.patterns import (
     pattern_problem,
     why_no_repository,
 )
+from lakeplan.tree.channels import read_notify
 from lakeplan.tree.checks import SettingsCheck, text_of
 from lakeplan.tree.crosscheck import (
     check_duplicates,
@@ -29,6 +30,7 @@ from lakeplan.tree.structure import check_structure, nearest, read_overrides, wi
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, walk
 from lakeplan.tree.yaml import NodePath as ProblemPath
 from lakeplan.values.desired import Bounds, Override, Safety, ServerConfig, Source
+from lakeplan.values.notify import NotifyConfig
 
 
 class KeyReader:
@@ -114,6 +116,7 @@ class TreeReader:
         self.overrides: list[tuple[ProblemPath, Override]] = []
         self.files_read: list[str] = []
         self.places: dict[str, Source] = {}
+        self.notify: NotifyConfig | None = None
         self._check = SettingsCheck(problems, self.bounds)
 
     def read(self) -> None:
@@ -211,6 +214,7 @@ class TreeReader:
         self.bounds = read_bounds(root, self._problems)
         self.safety = read_safety(root, self._problems)
         self.places = read_places(root)
+        self.notify = read_notify(root, self._problems)
         self._check = SettingsCheck(self._problems, self.bounds)
         servers = root.items.get("servers")
         if isinstance(servers, MapNode):

@@ -36,9 +36,10 @@ VARIABLE_PREFIX = "LAKEPLAN_VAR_"
 SERVER_SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
 """``LAKEPLAN_<SERVER>_…``: what the environment may say about a server (the design's "Credentials")."""
 
-RESERVED_WORDS = ("STATE", "TEST", "VAR")
-"""``LAKEPLAN_STATE_URL`` binds the state, ``LAKEPLAN_VAR_*`` are the variables of a tree and
-``LAKEPLAN_TEST_*`` name the server of the contract suite: no server's variables may begin like these."""
+RESERVED_WORDS = ("NOTIFY", "STATE", "TEST", "VAR")
+"""``LAKEPLAN_STATE_URL`` binds the state, ``LAKEPLAN_NOTIFY_*`` are the URLs of channels, ``LAKEPLAN_VAR_*``
+are the variables of a tree and ``LAKEPLAN_TEST_*`` name the server of the contract suite: no server's
+variables may begin like these."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
 _REGION = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9]){0,62}", re.ASCII)
@@ -297,7 +298,7 @@ def read_safety(root: MapNode, problems: Problems) -> Safety:
 def read_places(root: MapNode) -> dict[str, Source]:
     """Where the keys stand that gates are judged by, as ``safety.max_expired_bytes``; blocks too."""
     found = {}
-    for block in ("safety", "bounds", "state", "unmanaged"):
+    for block in ("safety", "bounds", "state", "unmanaged", "notify"):
         if block not in root.items:
             continue
         found[block] = root.where(block)

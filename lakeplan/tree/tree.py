@@ -15,6 +15,7 @@ from lakeplan.tree.loading import TreeReader
 from lakeplan.tree.policies import build, check_complete, conflict_text, describe
 from lakeplan.tree.yaml import TOP, Problem, Problems, TreeError
 from lakeplan.values.desired import Bounds, DesiredRepository, Override, Safety, ServerConfig, Source
+from lakeplan.values.notify import NotifyConfig
 
 
 class DesiredTree(Protocol):
@@ -64,6 +65,7 @@ class Tree:
     places: Mapping[str, Source] = field(default_factory=dict)
     runner: str | None = None
     """What simulates, where the command line says nothing; None where the tree says nothing either."""
+    notify: NotifyConfig | None = None
 
     @property
     def digest(self) -> str:
@@ -146,6 +148,7 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
         bounds=reader.bounds,
         unmanaged_policy=reader.unmanaged,
         runner=reader.runner,
+        notify=reader.notify,
         overrides=tuple(item for _, item in reader.overrides),
         state_url=_absolute(declared or DEFAULT_STATE, root),
         declared_state_url=declared,

@@ -69,6 +69,12 @@ class Keep(str, Enum):
     MIN_KEEP = "min_keep"
     HELD = "held"
     """A legal hold names the branch, or needs it to reach a commit or paths that it names."""
+    EXEMPTED = "exempted"
+    """A person exempted it for some time (``branches exempt``)."""
+    NOTICE_DUE = "notice_due"
+    """A policy would delete it, and no notice of that was accepted yet."""
+    NOTICE_GIVEN = "notice_given"
+    """The notice period is not over."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
-from lakeplan.values.units import parse_age, parse_bytes, parse_count, parse_duration, parse_percent
+from lakeplan.values.units import (
+    parse_age,
+    parse_bytes,
+    parse_count,
+    parse_duration,
+    parse_notice_period,
+    parse_percent,
+)
 
 UNLIMITED = "unlimited"
 
@@ -57,6 +64,7 @@ PERCENT = Kind("percent", parse_percent, "percent")
 DURATION = Kind("duration", parse_duration, "seconds")
 AGE = Kind("duration", parse_age, "seconds")
 """A duration that may be ``0s``."""
+NOTICE_PERIOD = Kind("duration", parse_notice_period, "seconds")
 DAYS = Kind("days")
 RATE = Kind("rate")
 ANYTHING = Kind()

@@ -16,6 +16,7 @@ from lakeplan.values.declare import (
     COUNT,
     FLAG,
     MORE,
+    NOTICE_PERIOD,
     ON,
     setting,
     settings_of,
@@ -78,6 +79,13 @@ class LifecycleSettings:
         stricter=strictest_first("never", "head_commit"),
         help="`never`: the age of a branch counts from lakeplan's first inspection. `head_commit`: branches "
         "that existed at the first inspection count as created when their HEAD commit was.",
+    )
+    notice_period_seconds: int = setting(
+        NOTICE_PERIOD,
+        "0s",
+        stricter=MORE,
+        help="Delete a branch only this long after a notice of it was accepted by the channel that `notify`"
+        " has for the repository's owner. `0s`: without notice.",
     )
 
 

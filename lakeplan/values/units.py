@@ -34,6 +34,17 @@ def parse_age(text: str) -> int:
     return 0 if text == "0s" else parse_duration(text)
 
 
+MAX_NOTICE_SECONDS = 365 * 86400
+
+
+def parse_notice_period(text: str) -> int:
+    """Seconds, at most a year: who was told longer ago than that has forgotten. Raises ValueError."""
+    seconds = parse_age(text)
+    if seconds > MAX_NOTICE_SECONDS:
+        raise ValueError("a notice period is at most 365 days")
+    return seconds
+
+
 def parse_bytes(value: int | str) -> int:
     """Bytes: ``5TB`` is 5 × 10^12, ``5TiB`` is 5 × 2^40."""
     if isinstance(value, int):

@@ -17,6 +17,7 @@ from lakeplan.review.strictness import (
     stricter_safety,
 )
 from lakeplan.values.desired import BranchRule, DesiredRepository, GcDesired, Override, Safety, Source
+from lakeplan.values.notify import Channel, ChannelKind, NotifyConfig
 from lakeplan.values.plan import Plan
 from lakeplan.values.settings import LifecycleSettings
 from lakeplan.values.sweep import Hold, SweepSettings
@@ -86,6 +87,9 @@ class DescribeTheStricterOfBoth:
         assert (held.impact_tolerance_percent, held.max_plan_age_seconds) == (10.0, 5)
 
 
+OPS = NotifyConfig({"ops": Channel("ops", ChannelKind.SLACK)}, {"team-a": "ops"})
+
+
 class DescribeWhatIsListed:
     @pytest.mark.parametrize(
         ("base", "head", "path"),
@@ -99,6 +103,7 @@ class DescribeWhatIsListed:
             ({"max_retention_days": 90}, {"max_retention_days": 91}, "bounds.max_retention_days"),
             ({"unmanaged": "fail"}, {"unmanaged": "warn"}, "unmanaged"),
             ({"state_url": "s3://a/b"}, {"state_url": "file://mine"}, "state.url"),
+            ({"notify": OPS}, {"notify": None}, "notify"),
         ],
     )
     def it_names_what_is_looser_and_nothing_when_it_is_stricter(

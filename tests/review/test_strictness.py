@@ -145,6 +145,7 @@ def it_never_gives_up_what_is_strictest(settings):
         ("branch_lifecycle.keep_with_open_pull_request", True, False),
         ("branch_lifecycle.keep_protected", True, False),
         ("branch_lifecycle.assume_created", "never", "head_commit"),
+        ("branch_lifecycle.notice_period", 8, 7),
         ("bounds.min_retention_days", 8, 7),
         ("bounds.max_retention_days", 7, None),
         ("unmanaged", "warn", "ignore"),
@@ -162,6 +163,10 @@ def it_lists_any_change_where_neither_value_is_stricter_unless_that_does_not_mat
     (state,) = [setting.rule for setting in TREE if setting.path == "state.url"]
     assert (state.combine("s3://a", "s3://b"), state.weakens("s3://a", "s3://b")) == ("s3://b", True)
     assert not state.weakens("s3://a", "s3://a")
+    (notify,) = [setting.rule for setting in TREE if setting.path == "notify"]
+    assert notify.weakens("to ops", "to nobody")
+    assert notify.weakens("to ops", None)
+    assert not notify.weakens(None, "to ops")
     (rate,) = [setting.rule for setting in SWEEP if setting.path == "sweep.rate"]
     assert (rate.combine(5, None), rate.weakens(5, None)) == (None, False)
     engine, zone = (setting.rule for setting in SERVER)
@@ -221,7 +226,7 @@ def it_weakens_every_setting_of_a_sweep_but_the_neutral_one():
 
 
 def it_keeps_every_branch_that_either_lifecycle_keeps():
-    careful = LifecycleSettings(("keep-*",), require_merged=True, min_keep=3)
+    careful = LifecycleSettings(("keep-*",), require_merged=True, min_keep=3, notice_period_seconds=9)
     loose = LifecycleSettings(("hot-*",), False, 1, False, False, False, "head_commit")
     exempt = ("hot-*", "keep-*")
     assert stricter_lifecycle(careful, loose) == replace(careful, exempt=exempt)

@@ -1,10 +1,11 @@
-"""``lakeplan branches plan|run|undo``: deleting branches by policy, where a server's engine is lakeplan."""
+"""``lakeplan branches plan|run|undo|exempt``: branch policies, where a server's engine is lakeplan."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Annotated
 
@@ -12,23 +13,31 @@ import typer
 
 from lakeplan.branches import documents
 from lakeplan.branches.documents import ReviewedPlan
+from lakeplan.branches.exempting import ExemptOptions, exempt_branch
 from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
 from lakeplan.branches.run import RunPorts, run_lifecycle, serve
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle
-from lakeplan.cli import options
+from lakeplan.cli import completing, options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.formats import Around
 from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.notifying import publisher_of
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
-from lakeplan.cli.who import now_utc, this_run
+from lakeplan.cli.who import now_utc, parse_time, this_run
 from lakeplan.cli.wiring import Connecting, Opening, Selected, Session
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json, read_file, why_unreadable
-from lakeplan.output.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
+from lakeplan.output.lifecycle import (
+    render_exemption,
+    render_lifecycle_plan,
+    render_lifecycle_run,
+    render_lifecycle_undo,
+)
 from lakeplan.review.base import ReviewedTree
 from lakeplan.review.selection import Selection
 from lakeplan.values.cron import Cron, parse_cron
+from lakeplan.values.units import parse_date
 
 PLAN_HELP = """List every branch and whether its policies would delete it. Writes nothing.
 
@@ -58,6 +67,17 @@ Examples:
   lakeplan branches undo
   lakeplan branches undo --branch feature-login
   lakeplan branches undo --run 20260331T120000.000000Z-1a2b3c4d
+"""
+EXEMPT_HELP = """Keep a branch from its policies until a date, for example after a notice of its deletion.
+
+The exemption is recorded in the state. A branch that is to be kept for good belongs in the tree
+(branch_lifecycle.exempt).
+
+\b
+Examples:
+  lakeplan branches exempt analytics feature-login --until 2026-12-31
+  lakeplan branches exempt ml wip-7 --until 2026-12-31 --reason "late"
+  lakeplan branches exempt analytics feature-login --remove
 """
 
 
@@ -169,6 +189,61 @@ def undo(
     return outputs.emit(document, render_lifecycle_undo, code=code)
 
 
+@command(EXEMPT_HELP, "Keep a branch from its policies until a date.")
+def exempt(
+    *,
+    repository: Annotated[
+        str,
+        typer.Argument(
+            metavar="REPOSITORY", help="Repository, or SERVER/NAME.", autocompletion=completing.repositories
+        ),
+    ],
+    branch: Annotated[str, typer.Argument(metavar="BRANCH", help="Branch to keep.")],
+    tree: options.TreeDir = Path(),
+    until: Annotated[
+        str | None,
+        typer.Option("--until", help="Keep it through this day, or until this time. UTC.", metavar="DATE"),
+    ] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why, for everyone who plans.", metavar="TEXT")
+    ] = "",
+    remove: Annotated[bool, typer.Option("--remove", help="End the exemption now.")] = False,
+    outputs: Annotated[Outputs, options.documents("branch-exempt")],
+    opening: Connecting,
+) -> int:
+    if (until is None) != remove or (remove and reason):
+        raise UsageError(
+            "exempt needs either --until or --remove, and --reason belongs to --until",
+            hint="Run `lakeplan branches exempt REPOSITORY BRANCH --until 2026-12-31`.",
+        )
+    asked = ExemptOptions(branch, None if until is None else _end_of(until), reason)
+    session = opening.session(tree)
+    server, name = completing.one_repository(session.tree, repository)
+    check_engines(session, Selection(server=server))
+    check_lasting_state(session.tree.state_url, os.environ)
+    desired = completing.entry_of(session.tree, server, name)
+    if desired is None:
+        raise UsageError(
+            f"no entry of the tree names {server}/{name}", hint="No policy deletes its branches."
+        )
+    done = exempt_branch(desired, asked, session.branch_readers(server), session.state(), this_run(tree))
+    return outputs.emit(documents.exemption_document(done), render_exemption)
+
+
+def _end_of(until: str) -> datetime:
+    """The moment after the last one that ``--until`` names. Raises UsageError for one that is over."""
+    try:
+        day = parse_date(until)
+        end = datetime(day.year, day.month, day.day, tzinfo=timezone.utc) + timedelta(days=1)
+    except ValueError:
+        end = parse_time(until)
+    except OverflowError:
+        end = datetime.max.replace(tzinfo=timezone.utc)
+    if end <= now_utc():
+        raise UsageError(f"--until {until} is over already", hint="Name a day that is still to come.")
+    return end
+
+
 @dataclass
 class _Runner:
     """One run, or the runs of a service: each reads the tree anew."""
@@ -220,7 +295,14 @@ def schedule(text: str) -> Cron:
 
 
 def _ports(session: Session, stop: Callable[[], bool]) -> RunPorts:
-    return RunPorts(session.branch_readers, session.branch_writer, session.state(), session.progress, stop)
+    return RunPorts(
+        session.branch_readers,
+        session.branch_writer,
+        session.state(),
+        session.progress,
+        stop,
+        publisher_of(session.tree.notify, session.environ),
+    )
 
 
 def check_engines(session: Session, selection: Selection) -> None:
@@ -255,4 +337,4 @@ def read_reviewed(path: Path) -> ReviewedPlan:
     return documents.reviewed_of(document, str(path))
 
 
-branches = CommandGroup({"plan": plan, "run": run, "undo": undo})
+branches = CommandGroup({"plan": plan, "run": run, "undo": undo, "exempt": exempt})

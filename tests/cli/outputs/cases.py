@@ -94,6 +94,14 @@ CASES = {
     "schema": Case("seeded", ("schema purge",)),
     "branches plan": Case("observed", ("branches plan --no-simulate",)),
     "branches run": Case("observed", ("branches run", "branches run")),
+    "branches exempt": Case(
+        "observed",
+        (
+            "branches exempt analytics feature-login --until 2099-12-31 --reason 'release is late'",
+            "branches plan --target analytics --no-simulate",
+            "branches exempt analytics feature-login --remove",
+        ),
+    ),
     "branches undo": Case("observed", ("branches undo",), prepare=branches_go),
     "sweep mark": Case("applied", ("sweep mark --target 'lake-*'",)),
     "sweep approve": Case("marked", ("sweep approve {mark} --reason 'ticket 42'",)),

@@ -60,6 +60,19 @@ WRONG: dict[str, Uses] = {
         "a storage that the tree does not tell": Wrong("check --target 'lake-*'", 3, prepare=no_storage),
         "a target that the tree does not have": Wrong("check --target none-*"),
     },
+    "branches exempt": {
+        **typing("branches exempt analytics feature-login --until 2099-12-31"),
+        **no_tree("branches exempt analytics feature-login --until 2099-12-31"),
+        **no_server("branches exempt analytics feature-login --until 2099-12-31"),
+        "neither a date nor its removal": Wrong("branches exempt analytics feature-login"),
+        "a date that is over": Wrong("branches exempt analytics feature-login --until 2020-01-01"),
+        "a branch that does not exist": Wrong("branches exempt analytics nowhere --until 2099-12-31"),
+        "a repository without an entry": Wrong("branches exempt nowhere main --until 2099-12-31"),
+        "an exemption that is not there": Wrong("branches exempt analytics feature-login --remove"),
+        "a state that goes with the runner": Wrong(
+            "branches exempt analytics feature-login --until 2099-12-31", environment={"CI": "true"}
+        ),
+    },
     "sweep mark": {
         **typing("sweep mark"),
         **no_tree("sweep mark"),

@@ -1,0 +1,236 @@
+"""Exemptions and notices: what people asked to keep for some time, and what they were told will be deleted.
+
+Keys: ``exemptions/<server>/<repository>.json``, which only ``branches exempt`` writes, and
+``notices/<server>/<repository>.json``, which only a run writes that holds the repository's lease. A damaged
+record fails its repository: nothing is deleted there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from lakeplan.state.store import repository_key
+from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.values import records
+from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
+from lakeplan.values.records import moment_in, utc_text
+
+EXEMPTIONS_FORMAT = "lakeplan.exemptions/v1"
+NOTICES_FORMAT = "lakeplan.notices/v1"
+LAPSE = timedelta(days=30)
+"""A notice that was not acted on for so long after its date counts no more."""
+EXEMPTIONS_KEPT = timedelta(days=2 * 365)
+"""How long an exemption stays on record after its end: longer than any notice counts."""
+
+
+@dataclass(frozen=True)
+class Exemption:
+    """It holds before ``end``, unless it was ``removed``: then ``end`` says when."""
+
+    at: datetime
+    end: datetime
+    by: str = ""
+    reason: str = ""
+    removed: bool = False
+
+    def holds(self, moment: datetime) -> bool:
+        return not self.removed and moment < self.end
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        who, why = f" by {self.by}" if self.by else "", f": {self.reason}" if self.reason else ""
+        return f"exempt until {self.end:%Y-%m-%d %H:%M} UTC{who}{why}"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What a channel accepted about one branch, and when: its HEAD, uncommitted changes (``staged``, their
+    fingerprint) and ``deleted_from``, the moment that the notice named."""
+
+    head: str
+    staged: str
+    accepted_at: datetime
+    deleted_from: datetime
+    channel: str = ""
+
+    def due(self, period: timedelta) -> datetime:
+        """The period counts from the acceptance, and nothing is deleted sooner than people were told."""
+        return max(self.accepted_at + period, self.deleted_from)
+
+
+@dataclass(frozen=True)
+class Spared:
+    """The records of one repository, by branch. ``version`` is what a write of the notices must present."""
+
+    exemptions: Mapping[str, Exemption] = field(default_factory=dict)
+    notices: Mapping[str, Notice] = field(default_factory=dict)
+    version: str | None = None
+
+
+def is_about(notice: Notice, outlook: BranchOutlook, exemption: Exemption | None) -> bool:
+    """Whether a notice tells of this deletion: nobody wrote to the branch since, it was not made anew, and no
+    exemption held at any time after the notice."""
+    since, staged = outlook.verdict.since, outlook.staged
+    return (
+        notice.head == outlook.facts.commit_id
+        and staged is not None
+        and notice.staged == staged.fingerprint
+        and since is not None
+        and since <= notice.accepted_at
+        and (exemption is None or max(exemption.at, exemption.end) < notice.accepted_at)
+    )
+
+
+def after_notice(
+    outlook: BranchOutlook,
+    notice: Notice | None,
+    exemption: Exemption | None,
+    period: timedelta,
+    as_of: datetime,
+) -> BranchVerdict:
+    """The verdict on a branch that would be deleted, once its notice is considered."""
+    verdict = outlook.verdict
+    if not period:
+        return verdict
+    if notice is None or not is_about(notice, outlook, exemption):
+        return BranchVerdict(Keep.NOTICE_DUE, verdict.policy, verdict.since)
+    due = notice.due(period)
+    if as_of < due:
+        return BranchVerdict(Keep.NOTICE_GIVEN, verdict.policy, verdict.since, due)
+    if as_of >= due + LAPSE:
+        return BranchVerdict(Keep.NOTICE_DUE, verdict.policy, verdict.since)
+    return verdict
+
+
+# ---- records
+_EXEMPTION = records.record(
+    {"at": records.moment, "end": records.moment},
+    {"by": records.text, "reason": records.text, "removed": records.flag},
+)
+_EXEMPTIONS = records.record(
+    {
+        "format": records.exactly(EXEMPTIONS_FORMAT),
+        "repository": records.text,
+        "branches": records.map_of(_EXEMPTION),
+    }
+)
+_NOTICE = records.record(
+    {
+        "head": records.text,
+        "staged": records.text,
+        "accepted_at": records.moment,
+        "deleted_from": records.moment,
+    },
+    {"channel": records.text},
+)
+_NOTICES = records.record(
+    {
+        "format": records.exactly(NOTICES_FORMAT),
+        "repository": records.text,
+        "branches": records.map_of(_NOTICE),
+    }
+)
+_EXEMPTIONS_TEXT = {
+    "what": "the record of exempted branches",
+    "hint": "Restore it from a backup. Without it, exempted branches may be deleted.",
+}
+_NOTICES_TEXT = {
+    "what": "the record of notices",
+    "hint": "Restore it from a backup, or move it away. Then the notices are published again.",
+}
+
+
+def read_spared(state: StateReader, repository: str) -> Spared:
+    """Raises FormatError for a damaged record."""
+    notices, version = read_notices(state, repository)
+    return Spared(read_exemptions(state, repository)[0], notices, version)
+
+
+def read_exemptions(state: StateReader, repository: str) -> tuple[dict[str, Exemption], str | None]:
+    """By branch, also those that are over; and the version that a write must present."""
+    key = repository_key("exemptions", repository)
+    found = state.read(key)
+    if found is None:
+        return {}, None
+    document = records.read_record(found.data, _EXEMPTIONS, where=key, **_EXEMPTIONS_TEXT)
+    records.of_repository(document, repository, where=key, **_EXEMPTIONS_TEXT)
+    return {
+        name: Exemption(
+            moment_in(row["at"]),
+            moment_in(row["end"]),
+            row.get("by") or "",
+            row.get("reason") or "",
+            bool(row.get("removed")),
+        )
+        for name, row in document["branches"].items()
+    }, found.version
+
+
+def write_exemptions(
+    state: StateWriter,
+    repository: str,
+    exemptions: Mapping[str, Exemption],
+    version: str | None,
+    now: datetime,
+) -> None:
+    """Without those that ended long ago. Raises WriteConflict when somebody else wrote it meanwhile."""
+    rows = {
+        name: {
+            "at": utc_text(e.at),
+            "end": utc_text(e.end),
+            "by": e.by,
+            "reason": e.reason,
+            "removed": e.removed,
+        }
+        for name, e in exemptions.items()
+        if now - e.end < EXEMPTIONS_KEPT
+    }
+    document = {"format": EXEMPTIONS_FORMAT, "repository": repository, "branches": rows}
+    state.write(repository_key("exemptions", repository), records.json_line(document), if_version=version)
+
+
+def read_notices(state: StateReader, repository: str) -> tuple[dict[str, Notice], str | None]:
+    """By branch, and the version that a write must present."""
+    key = repository_key("notices", repository)
+    found = state.read(key)
+    if found is None:
+        return {}, None
+    document = records.read_record(found.data, _NOTICES, where=key, **_NOTICES_TEXT)
+    records.of_repository(document, repository, where=key, **_NOTICES_TEXT)
+    return {
+        name: Notice(
+            row["head"],
+            row["staged"],
+            moment_in(row["accepted_at"]),
+            moment_in(row["deleted_from"]),
+            row.get("channel") or "",
+        )
+        for name, row in document["branches"].items()
+    }, found.version
+
+
+def write_notices(
+    state: StateWriter,
+    repository: str,
+    notices: Mapping[str, Notice],
+    live: Iterable[str],
+    version: str | None,
+) -> str:
+    """Only those of branches that exist. Raises WriteConflict when another run wrote meanwhile."""
+    there = set(live)
+    rows = {
+        name: {
+            "head": n.head,
+            "staged": n.staged,
+            "accepted_at": utc_text(n.accepted_at),
+            "deleted_from": utc_text(n.deleted_from),
+            "channel": n.channel,
+        }
+        for name, n in notices.items()
+        if name in there
+    }
+    document = {"format": NOTICES_FORMAT, "repository": repository, "branches": rows}
+    return state.write(repository_key("notices", repository), records.json_line(document), if_version=version)

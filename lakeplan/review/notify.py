@@ -1,0 +1,137 @@
+"""Sends notifications: to which channel, in how many messages, how often, and within which time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from lakeplan.limits import NOTIFICATION_BYTES, NOTIFICATION_ITEMS
+from lakeplan.values.notify import Channel, ChannelKind, Event, Item, Message, NotifyConfig, Sent
+from lakeplan.values.records import utc_text
+
+TOTAL_SECONDS = 60.0
+"""All notifications of one call together."""
+ATTEMPT_SECONDS = 10.0
+TRIES = 3
+PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a channel said. ``problem`` is empty when it accepted the message. ``maybe``: it may have accepted
+    a message although its answer is missing. ``again``: it makes sense to send the message again."""
+
+    problem: str = ""
+    maybe: bool = False
+    again: bool = False
+    wait: float = 0.0
+
+
+class Post(Protocol):
+    def __call__(self, channel: Channel, payload: bytes, id: str, seconds: float) -> Answer:
+        """Sends one message within so many seconds. Raises nothing that a network can cause."""
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """``now`` dates messages; the others bound the time that sending takes."""
+
+    now: Callable[[], datetime]
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True)
+class Notifier:
+    """A ``Publisher`` over webhooks. ``payload`` formats a message for a kind of channel; ``link`` is the
+    address of the CI run, where there is one."""
+
+    config: NotifyConfig
+    post: Post
+    payload: Callable[[ChannelKind, Message], bytes]
+    clocks: Clocks
+    link: str = ""
+    seconds: float = field(default=TOTAL_SECONDS)
+
+    def publish(self, event: Event, title: str, items: Sequence[Item], hint: str = "") -> Sequence[Sent]:
+        end = self.clocks.monotonic() + self.seconds
+        by_channel: dict[str, list[Item]] = {}
+        channels: dict[str, Channel] = {}
+        sent: list[Sent] = []
+        for item in items:
+            channel = self.config.channel_for(event, item.owner)
+            if channel is None:
+                sent.append(Sent((item,), problem=_nobody(event, item.owner)))
+                continue
+            channels[channel.name] = channel
+            by_channel.setdefault(channel.name, []).append(item)
+        for name, own in by_channel.items():
+            sent += self._to_channel(channels[name], event, title, own, hint, end)
+        return sent
+
+    def _to_channel(
+        self, channel: Channel, event: Event, title: str, items: Sequence[Item], hint: str, end: float
+    ) -> list[Sent]:
+        """Once a channel refused a message, the rest is not sent to it."""
+        done: list[Sent] = []
+        left = [tuple(items[at : at + NOTIFICATION_ITEMS]) for at in range(0, len(items), NOTIFICATION_ITEMS)]
+        while left:
+            part = left.pop(0)
+            message = Message(
+                self._id(channel, event, part),
+                event,
+                utc_text(self.clocks.now().replace(microsecond=0)),
+                title,
+                part,
+                hint,
+                self.link,
+            )
+            payload = self.payload(channel.kind, message)
+            if len(payload) > NOTIFICATION_BYTES and len(part) > 1:
+                half = len(part) // 2
+                left[:0] = [part[:half], part[half:]]
+                continue
+            problem = self._send(channel, payload, message.id, end)
+            done.append(Sent(part, channel.name, problem))
+            if problem:
+                return [*done, *(Sent(rest, channel.name, problem) for rest in left)]
+        return done
+
+    def _send(self, channel: Channel, payload: bytes, id: str, end: float) -> str:
+        """Why the channel did not accept a message; "" when it did. A message that may have arrived is sent
+        again only where its id lets the receiver drop the second one."""
+        problem = ""
+        for attempt in range(TRIES):
+            left = end - self.clocks.monotonic()
+            if left <= 0:
+                return problem or "there was no time left to send it"
+            answer = self.post(channel, payload, id, min(left, ATTEMPT_SECONDS))
+            problem = answer.problem
+            may_repeat = answer.again and (not answer.maybe or channel.kind is ChannelKind.JSON)
+            if not problem or not may_repeat or attempt == TRIES - 1:
+                return problem
+            pause = max(answer.wait, PAUSE_SECONDS * 2**attempt)
+            if self.clocks.monotonic() + pause >= end:
+                return problem
+            self.clocks.sleep(pause)
+        return problem
+
+    def _id(self, channel: Channel, event: Event, items: Sequence[Item]) -> str:
+        """The same for the same message on the same day, also from another run."""
+        day = self.clocks.now().date().isoformat()
+        text = json.dumps(
+            [channel.name, event.value, day, [[i.subject, sorted(i.facts.items())] for i in items]]
+        )
+        return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+def _nobody(event: Event, owner: str | None) -> str:
+    whose = f"of owner {owner!r}" if owner else "without an owner"
+    return (
+        f"no channel accepts {event.value} for a repository {whose}: set `notify.default` or `notify.owners`"
+    )

@@ -1,0 +1,102 @@
+"""Posts to webhooks. Their URLs are secrets: they come from the environment, and no message repeats them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import requests
+from urllib3.exceptions import NewConnectionError
+
+from lakeplan.lakefs.credentials import Secret
+from lakeplan.lakefs.transport import NoAuth, new_session, quiet_vendor_logs, read_whole, wait_asked_for
+from lakeplan.limits import MESSAGE_BYTES, TooLarge
+from lakeplan.review.notify import Answer
+from lakeplan.values.bodies import TooSlow, within
+from lakeplan.values.notify import Channel, ChannelKind
+from lakeplan.values.urls import BadUrl, parse_signed_url
+
+ID_HEADER = "Idempotency-Key"
+_NOT_SENT = (requests.exceptions.ConnectTimeout, requests.exceptions.ProxyError)
+
+
+@dataclass(frozen=True)
+class Webhooks:
+    """A ``Post``. ``environ`` has a URL for each channel."""
+
+    environ: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, channel: Channel, payload: bytes, id: str, seconds: float) -> Answer:
+        found = url_of(channel, self.environ)
+        if isinstance(found, Answer):
+            return found
+        try:
+            response = within(seconds, lambda: _post(found, payload, id, seconds))
+        except (TooSlow, TooLarge):
+            return Answer("its answer did not end within the limits", maybe=True, again=True)
+        except requests.exceptions.SSLError:
+            return Answer("TLS failed")
+        except requests.RequestException as error:
+            # The library's text is left out: it has the URL.
+            if isinstance(error, _NOT_SENT) or _is_unconnected(error):
+                return Answer("no connection", again=True)
+            return Answer(f"the request failed ({type(error).__name__})", maybe=True, again=True)
+        return _judge(channel.kind, response)
+
+
+def url_of(channel: Channel, environ: Mapping[str, str]) -> Secret | Answer:
+    """The URL of a channel, or why there is none. Plain http is for this machine only."""
+    text = environ.get(channel.variable, "").strip()
+    if not text:
+        return Answer(f"{channel.variable} is not set")
+    try:
+        url = parse_signed_url(text)
+    except BadUrl as error:
+        return Answer(f"{channel.variable} has no URL that can be used: {error}")
+    if url.scheme != "https" and not url.is_loopback:
+        return Answer(f"{channel.variable} must be an https URL")
+    return Secret(text)
+
+
+def _post(url: Secret, payload: bytes, id: str, seconds: float) -> requests.Response:
+    quiet_vendor_logs()
+    with new_session() as session:
+        response = session.post(
+            url.reveal(),
+            data=payload,
+            headers={"Content-Type": "application/json", ID_HEADER: id},
+            auth=NoAuth(),
+            timeout=(min(5.0, seconds), seconds),
+            allow_redirects=False,
+            stream=True,
+        )
+        read_whole(response, MESSAGE_BYTES, time.monotonic)
+        return response
+
+
+def _is_unconnected(error: requests.RequestException) -> bool:
+    """Whether there never was a connection, so that nothing was sent."""
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(reason, NewConnectionError)
+
+
+def _judge(kind: ChannelKind, response: requests.Response) -> Answer:
+    """Whether the channel accepted the message. What it says is not repeated: nobody knows what is in it."""
+    status = response.status_code
+    if status in (429, 503):
+        return Answer(
+            f"it is overloaded (status {status})",
+            again=True,
+            wait=wait_asked_for(response, time.time()) or 0.0,
+        )
+    if 300 <= status < 400:
+        return Answer(f"it redirects (status {status}), which is not followed")
+    if not 200 <= status < 300:
+        return Answer(f"it answered with status {status}", maybe=status >= 500, again=status >= 500)
+    said = response.content[:500].decode("utf-8", "replace").strip().lower()
+    if kind is ChannelKind.SLACK and said not in ("", "ok") and '"ok":true' not in said.replace(" ", ""):
+        return Answer("it did not answer with ok")
+    if kind is ChannelKind.TEAMS and "fail" in said:
+        return Answer("it reported a failure")
+    return Answer()
