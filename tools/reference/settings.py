@@ -24,6 +24,8 @@ _SERVER: Mapping[str, str] = {
 OTHERS: Mapping[str, str] = {
     STATE_URL: "Binds a state store that is not a folder: it has to equal the tree's `state.url`. Required "
     "without a terminal.",
+    "LAKEPLAN_NOTIFY_<CHANNEL>_URL": "The secret URL of a channel of `notify`: [notifications]"
+    "(notifications.md).",
     f"{VARIABLE_PREFIX}<X>": "What `${X}` reads in the settings of servers; nothing else is read there.",
     CONFIG_FILE: "lakectl's file, in place of `~/.lakectl.yaml`. lakectl's settings hold for a tree with one "
     "server that has no variables of its own.",
