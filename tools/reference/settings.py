@@ -34,8 +34,8 @@ OTHERS: Mapping[str, str] = {
     SECRET_ACCESS_KEY: "lakectl's secret, before its file's.",
     "CI": "Set on CI runners. `branches run` and `sweep run` then refuse a state in a folder, and `drift` "
     "records no HEADs in one: it would vanish with the runner.",
-    "CI_JOB_URL": "Set on GitLab runners: the address of the run, which notifications link. On GitHub it is made of "
-    "`GITHUB_SERVER_URL`, `GITHUB_REPOSITORY` and `GITHUB_RUN_ID`.",
+    "CI_JOB_URL": "Set on GitLab runners: the address of the run, which notifications link. On GitHub it is "
+    "made of `GITHUB_SERVER_URL`, `GITHUB_REPOSITORY` and `GITHUB_RUN_ID`.",
     "XDG_CACHE_HOME": "Where the user's cache directory is; `~/.cache` without it.",
     "XDG_CONFIG_HOME": "Where the addresses that a person approved are kept; `~/.config` without it.",
     "XDG_STATE_HOME": "Where the key is kept that signs what marks remember of other repositories; "
