@@ -23,6 +23,7 @@ from lakeplan.errors import (
     may_have_acted,
 )
 from lakeplan.lakefs.protocols import BranchReader, BranchWriter, LakeFSReader
+from lakeplan.review.claims import check_claims
 from lakeplan.review.run import Run, read_back
 from lakeplan.stores.protocols import StateReader
 from lakeplan.values.desired import DesiredRepository
@@ -98,7 +99,9 @@ def _recall_ledger(
     if ledger is not None:
         check_clock(ledger, now, f"{desired.key}: {ledger_key(desired.key)} in the state")
     repository = readers.refs.get_repository(desired.name)
-    witness = _parsed(readers.branches.metadata(desired.name).get(WITNESS))
+    metadata = readers.branches.metadata(desired.name)
+    check_claims(metadata, desired.tree, desired.key)
+    witness = _parsed(metadata.get(WITNESS))
     new = Mark(runs.run_id, 1, plain_endpoint(endpoint), repository.storage_namespace)
     if ledger is not None and ledger.repository_created != repository.creation_date:
         # Made again: what is remembered is of the one that had its name before.

@@ -144,8 +144,10 @@ class Base:
     def finish(self, plan: Plan, tree: Tree, held: HeldTree) -> Plan:
         """The plan with its base: every loosening, and the limits its apply is held to."""
         mine = guards_of(tree)
-        # A first tree has nowhere to have moved its state from.
-        before = self.guards if self.tree is not None else replace(self.guards, state_url=mine.state_url)
+        # A first tree has nowhere to have moved its state from, and gives up no repository.
+        before = self.guards
+        if self.tree is None:
+            before = replace(before, state_url=mine.state_url, manages=mine.manages)
         today = plan.as_of.date()
         found = loosened(before, mine, today)
         warnings = plan.warnings
@@ -202,6 +204,7 @@ def guards_of(tree: Tree) -> Guards:
         min_retention_days=tree.bounds.min_retention_days,
         max_retention_days=tree.bounds.max_retention_days,
         unmanaged=tree.unmanaged_policy,
+        manages=Guards.manages if tree.manages is None else ", ".join(sorted(tree.manages)),
         state_url=tree.declared_state_url,
         notify=tree.notify,
         overrides=tree.overrides,

@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeplan.values.local import PRIVATE, SHARED
+
+if TYPE_CHECKING:
+    from lakeplan.tree.tree import Tree
 
 RICH = "rich"
 JSON = "json"
@@ -22,11 +25,17 @@ Document = Mapping[str, Any]
 @dataclass(frozen=True)
 class Around:
     """What a renderer may need beside the document. ``tree`` gives the tree's folder in the git repository,
-    ``owner_of`` the owner of ``server/name``; ``files`` are the tree's."""
+    ``owner_of`` the owner of ``server/name``; ``files`` and ``tree_name`` are the tree's."""
 
     tree: Callable[[], str] = lambda: ""
     owner_of: Callable[[str], str] = lambda repository: ""
     files: Sequence[str] = ()
+    tree_name: str = ""
+
+    @classmethod
+    def of(cls, tree: Tree) -> Around:
+        """For a document about the repositories of a tree."""
+        return cls(owner_of=tree.owner_of, tree_name=tree.name)
 
     def keywords(self, needs: Sequence[str]) -> dict[str, Any]:
         return {name: self.tree() if name == "tree" else getattr(self, name) for name in needs}
@@ -93,14 +102,14 @@ FORMATS = (
         "openmetrics",
         {
             "plan": _metrics("plan_metrics"),
-            "apply": _metrics("apply_metrics", "owner_of"),
-            "drift": _metrics("drift_metrics"),
-            "history": _metrics("history_metrics", "owner_of"),
-            "branch-plan": _metrics("lifecycle_plan_metrics", "owner_of"),
-            "branch-run": _metrics("lifecycle_run_metrics", "owner_of"),
-            "marks": _metrics("mark_metrics", "owner_of"),
-            "mark-list": _metrics("mark_list_metrics", "owner_of"),
-            "sweep": _metrics("sweep_metrics", "owner_of"),
+            "apply": _metrics("apply_metrics", "owner_of", "tree_name"),
+            "drift": _metrics("drift_metrics", "tree_name"),
+            "history": _metrics("history_metrics", "owner_of", "tree_name"),
+            "branch-plan": _metrics("lifecycle_plan_metrics", "owner_of", "tree_name"),
+            "branch-run": _metrics("lifecycle_run_metrics", "owner_of", "tree_name"),
+            "marks": _metrics("mark_metrics", "owner_of", "tree_name"),
+            "mark-list": _metrics("mark_list_metrics", "owner_of", "tree_name"),
+            "sweep": _metrics("sweep_metrics", "owner_of", "tree_name"),
         },
         mode=SHARED,  # a collector of metrics runs as another user
     ),

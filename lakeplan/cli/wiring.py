@@ -33,9 +33,11 @@ from lakeplan.lakefs.credentials import (
 from lakeplan.lakefs.transport import Timeouts
 from lakeplan.lakefs.writers import (
     LakeFSBranchWriter,
+    LakeFSMetadataWriter,
     LakeFSRulesWriter,
     LakeFSSettingsWriter,
     connect_branch_writer,
+    connect_metadata_writer,
     connect_rules_writer,
     connect_settings_writer,
 )
@@ -64,6 +66,7 @@ class ServerConnection:
     writer: LakeFSRulesWriter
     settings_writer: LakeFSSettingsWriter
     branches: LakeFSBranchReader
+    metadata_writer: LakeFSMetadataWriter
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class Session:
             connect_rules_writer(config, credentials),
             connect_settings_writer(config, credentials),
             connect_branch_reader(config, credentials),
+            connect_metadata_writer(config, credentials),
         )
 
     def branch_readers(self, server: str) -> Readers:

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from lakeplan.errors import DataGone, FeatureMissing
 from lakeplan.lakefs import answers
 from lakeplan.lakefs.answers import PAGE, Fields, Malformed, check_globs, find, list_all, read, read_list
+from lakeplan.lakefs.client import repository_metadata
 from lakeplan.lakefs.transport import READS, Adapter, of_repository
 from lakeplan.values.branches import LiveBranch, PullRequest, StagedChange, StagedData
 
@@ -74,11 +75,7 @@ class LakeFSBranchReader(Adapter):
         return iter(read_list(self._transport, call, parse))
 
     def metadata(self, repository: str) -> Mapping[str, str]:
-        call = of_repository("GET", repository, "metadata", operation="read the repository's metadata")
-        try:
-            return read(self._transport, call, lambda fields: {key: fields.text(key) for key in fields.data})
-        except FeatureMissing:
-            return {}  # a server from before it
+        return repository_metadata(self._transport, repository)
 
     def readable_sample(self, repository: str, commit_id: str, count: int) -> tuple[int, int]:
         """One byte of each: HEAD and stat answer 200 for collected data too (lakefs/api.md)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
@@ -329,6 +329,9 @@ class LakeFSServer(Adapter):
         )
         return find(self._transport, call, lambda fields: fields.name("physical_address"))
 
+    def metadata(self, repository: str) -> Mapping[str, str]:
+        return repository_metadata(self._transport, repository)
+
     def metadata_reader(self, repository: str) -> LakeFSMetadata:
         """Asks for the repository and (once per server) for the configuration, to know whether its store
         offers presigned URLs. The reader's own connection can only GET."""
@@ -361,6 +364,15 @@ def _presigning(fields: Fields) -> dict[str, bool]:
         store = Fields.of(item)
         found[store.text("blockstore_id", "")] = store.flag("pre_sign_support", False)
     return found
+
+
+def repository_metadata(transport: Transport, repository: str) -> Mapping[str, str]:
+    """The key-value map that a repository carries. A server from before it has none."""
+    call = of_repository("GET", repository, "metadata", operation="read the repository's metadata")
+    try:
+        return read(transport, call, lambda fields: {key: fields.text(key) for key in fields.data})
+    except FeatureMissing:
+        return {}
 
 
 def _prefix(prefix: str) -> dict[str, str]:

@@ -74,6 +74,15 @@ class LakeFSReader(SettingsReader, Protocol):
         """Asks for a refs dump: a plan's only request that is not a GET."""
 
     def metadata_reader(self, repository: str) -> MetadataReader: ...
+    def metadata(self, repository: str) -> Mapping[str, str]:
+        """The key-value map that a repository carries."""
+
+
+class MetadataWriter(Protocol):
+    """Changes the key-value map of a repository; keys that are not named stay as they are."""
+
+    def set_metadata(self, repository: str, values: Mapping[str, str]) -> None: ...
+    def delete_metadata(self, repository: str, keys: Sequence[str]) -> None: ...
 
 
 class GcRulesWriter(Protocol):

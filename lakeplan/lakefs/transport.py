@@ -69,6 +69,7 @@ PERMISSIONS = {
     "list pull requests": "pr:ListPullRequests",
     "read the repository's metadata": "fs:ReadRepository",
     "set the repository's metadata": "fs:UpdateRepository",
+    "remove keys of the repository's metadata": "fs:UpdateRepository",
     "read the branch protection rules": "branches:GetBranchProtectionRules",
     "delete a branch": "fs:DeleteBranch",
     "create a branch": "fs:CreateBranch",

@@ -75,7 +75,21 @@ class LakeFSSettingsWriter(_Writer):
         self._send("DELETE", repository, *PATHS[kind], operation=f"delete the {kind.label}")
 
 
-class LakeFSBranchWriter(_Writer):
+class LakeFSMetadataWriter(_Writer):
+    """``lakeplan.lakefs.protocols.MetadataWriter`` over HTTP."""
+
+    _ALLOWED = re.compile(r"(POST|DELETE) /repositories/[^/]+/metadata")
+
+    def set_metadata(self, repository: str, values: Mapping[str, str]) -> None:
+        body = {"metadata": dict(values)}
+        self._send("POST", repository, "metadata", operation="set the repository's metadata", body=body)
+
+    def delete_metadata(self, repository: str, keys: Sequence[str]) -> None:
+        operation = "remove keys of the repository's metadata"
+        self._send("DELETE", repository, "metadata", operation=operation, body={"keys": list(keys)})
+
+
+class LakeFSBranchWriter(LakeFSMetadataWriter):
     """``lakeplan.lakefs.protocols.BranchWriter`` over HTTP."""
 
     _ALLOWED = re.compile(
@@ -89,11 +103,8 @@ class LakeFSBranchWriter(_Writer):
         body = {"name": branch.id, "source": branch.commit_id, "hidden": branch.hidden}
         self._send("POST", repository, "branches", operation="create a branch", body=body)
 
-    def set_metadata(self, repository: str, values: Mapping[str, str]) -> None:
-        body = {"metadata": dict(values)}
-        self._send("POST", repository, "metadata", operation="set the repository's metadata", body=body)
 
-
+connect_metadata_writer = LakeFSMetadataWriter.connect
 connect_rules_writer = LakeFSRulesWriter.connect
 connect_settings_writer = LakeFSSettingsWriter.connect
 connect_branch_writer = LakeFSBranchWriter.connect

@@ -33,9 +33,11 @@ class Family:
 
 
 class Exposition:
-    """Samples by family, in the order in which families come up."""
+    """Samples by family, in the order in which families come up. ``tree``: the name of the tree, a label of
+    every sample, so that files of several trees can be read together; "": there is no such label."""
 
-    def __init__(self) -> None:
+    def __init__(self, tree: str = "") -> None:
+        self._tree = (("tree",), (tree,)) if tree else ((), ())
         self._samples: dict[Family, dict[tuple[str, ...], str]] = {}
 
     def add(self, family: Family, value: float | None, *labels: str | None) -> None:
@@ -58,7 +60,9 @@ class Exposition:
             if family.unit:
                 lines.append(f"# UNIT {family.name} {family.unit}")
             lines.append(f"# HELP {family.name} {escaped(family.help)}")
-            lines += [f"{family.name}{_labels(family.labels, of)} {value}" for of, value in samples.items()]
+            names = (*self._tree[0], *family.labels)
+            for labels, value in samples.items():
+                lines.append(f"{family.name}{_labels(names, (*self._tree[1], *labels))} {value}")
         return "\n".join([*lines, "# EOF"]) + "\n"
 
 

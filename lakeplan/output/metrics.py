@@ -20,7 +20,7 @@ _OUTCOMES: tuple[Outcome, ...] = ("deleted", "saved", "failed", "pending")
 
 def plan_metrics(document: Json) -> str:
     """What is pending, what it does and when, what refuses, and the backlog as far as it was read."""
-    made = Exposition()
+    made = Exposition(document.get("tree_name", ""))
     made.at(f.PLAN_AT, document["as_of"])
     add_refused(made, f.PLAN_REFUSED, document["gates"], ("", "", ""))
     for repository in document["repositories"]:
@@ -75,9 +75,9 @@ def _by_object_rules(repository: Json) -> bool:
     return rules is not None and any(change["action"] != "clear" for change in rules["changes"])
 
 
-def apply_metrics(document: ApplyDocument, owner_of: Owners) -> str:
+def apply_metrics(document: ApplyDocument, owner_of: Owners, tree_name: str = "") -> str:
     """How many settings ended how, and each of them."""
-    made = Exposition()
+    made = Exposition(tree_name)
     for outcome, number in document["summary"].items():
         made.add(f.APPLY_RESULTS, number, outcome)
     for result in document["results"]:
@@ -86,9 +86,9 @@ def apply_metrics(document: ApplyDocument, owner_of: Owners) -> str:
     return made.text()
 
 
-def drift_metrics(document: DriftDocument) -> str:
+def drift_metrics(document: DriftDocument, tree_name: str = "") -> str:
     """Repositories by class, failures, and of every repository its last apply and sweep."""
-    made = Exposition()
+    made = Exposition(tree_name)
     made.at(f.DRIFT_AT, document["as_of"])
     made.add(f.DRIFT_CHECKED, document["summary"]["checked"])
     made.add(f.DRIFT_FAILED, document["summary"]["failed"])
@@ -122,23 +122,23 @@ def _recorded(made: Exposition, recorded: RecordedRow) -> None:
     made.add(f.QUARANTINED_BYTES, quarantined["size_bytes"], *labels)
 
 
-def history_metrics(document: HistoryDocument, owner_of: Owners) -> str:
+def history_metrics(document: HistoryDocument, owner_of: Owners, tree_name: str = "") -> str:
     """When each command last ended how, by repository, among the runs of the document."""
     newest: dict[tuple[str, str, str], str] = {}
     for run in document["runs"]:
         for step in run["repositories"]:
             key = (step["repository"], run["command"], step["status"])
             newest[key] = max(newest.get(key, ""), run["started_at"])
-    made = Exposition()
+    made = Exposition(tree_name)
     made.add(f.HISTORY_DAMAGED, len(document["damaged"]))
     for (repository, command, status), at in sorted(newest.items()):
         made.at(f.HISTORY_LAST, at, *of_repository(repository, owner_of(repository)), command, status)
     return made.text()
 
 
-def lifecycle_plan_metrics(document: Json, owner_of: Owners) -> str:
+def lifecycle_plan_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
     """Branches by verdict, what follows, what refuses."""
-    made = Exposition()
+    made = Exposition(tree_name)
     made.at(f.LIFECYCLE_AT, document["as_of"])
     add_refused(made, f.LIFECYCLE_REFUSED, document["gates"], ("", "", ""))
     for repository in document["repositories"]:
@@ -160,9 +160,9 @@ def lifecycle_plan_metrics(document: Json, owner_of: Owners) -> str:
     return made.text()
 
 
-def lifecycle_run_metrics(document: Json, owner_of: Owners) -> str:
+def lifecycle_run_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
     """Branches by outcome; those that no policy let go are ``kept``."""
-    made = Exposition()
+    made = Exposition(tree_name)
     made.at(f.RUN_AT, document["at"])
     add_refused(made, f.RUN_REFUSED, document["gates"], ("", "", ""))
     for repository in document["repositories"]:
@@ -175,9 +175,9 @@ def lifecycle_run_metrics(document: Json, owner_of: Owners) -> str:
     return made.text()
 
 
-def mark_metrics(document: MarksDocument, owner_of: Owners) -> str:
+def mark_metrics(document: MarksDocument, owner_of: Owners, tree_name: str = "") -> str:
     """What each mark would take and what it leaves, by class."""
-    made = Exposition()
+    made = Exposition(tree_name)
     for mark in document["marks"]:
         key = f"{mark['server']}/{mark['repository']}"
         labels = of_repository(key, owner_of(key))
@@ -194,18 +194,18 @@ def mark_metrics(document: MarksDocument, owner_of: Owners) -> str:
     return made.text()
 
 
-def mark_list_metrics(document: MarkListDocument, owner_of: Owners) -> str:
+def mark_list_metrics(document: MarkListDocument, owner_of: Owners, tree_name: str = "") -> str:
     """How many marks the state knows, approved or not."""
     counts = Counter((mark["repository"], mark["approved"]) for mark in document["marks"])
-    made = Exposition()
+    made = Exposition(tree_name)
     for (key, approved), number in sorted(counts.items()):
         made.add(f.MARKS, number, *of_repository(key, owner_of(key)), "true" if approved else "false")
     return made.text()
 
 
-def sweep_metrics(document: SweepDocument, owner_of: Owners) -> str:
+def sweep_metrics(document: SweepDocument, owner_of: Owners, tree_name: str = "") -> str:
     """What became of the objects of one mark."""
-    made = Exposition()
+    made = Exposition(tree_name)
     labels = of_repository(document["repository"], owner_of(document["repository"]))
     made.at(f.SWEEP_AT, document["at"], *labels)
     made.add(f.SWEEP_FINISHED, document["finished"], *labels)

@@ -72,7 +72,9 @@ def find_drift(
     """Every selected repository that the tree manages or that was applied once, and new ones nobody manages.
     Repositories that cannot be read carry their failure; the others go on. Raises UsageError for a selection
     that selects nothing: a misspelt one must not read as "no drift"."""
-    known = known_repositories(ports.state) | repositories_with_baseline(ports.state)
+    recorded = known_repositories(ports.state) | repositories_with_baseline(ports.state)
+    # Other trees may keep their records in the same state.
+    known = frozenset(key for key in recorded if tree.may_manage(*key.split("/", 1)))
     found: list[RepositoryDrift] = []
     notes: list[str] = []
     for server in tree.servers:

@@ -29,6 +29,7 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds
 from lakeplan.retention.patterns import matches
 from lakeplan.review import gates
+from lakeplan.review.claims import check_claims
 from lakeplan.review.selection import RefsReader, Selection, failure_of, read_all_refs
 from lakeplan.simulation.requests import ImpactRequest, Simulator
 from lakeplan.tree.tree import DesiredTree
@@ -123,6 +124,7 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         as_of=options.as_of,
         lakeplan_version=__version__,
         tree_digest=tree.digest,
+        tree_name=tree.name,
         tree_commit=options.tree_commit,
         repositories=tuple(plans),
         gates=gates.plan_gates(
@@ -284,6 +286,8 @@ def _judge_one(
             read_refs=read_refs,
             expand_over=options.expand_over.get(desired.key),
         )
+        if gathered.plan.writes or desired.tree:
+            check_claims(reader.metadata(desired.name), desired.tree, desired.key)
     except LakeplanError as error:
         return failed(desired, server.endpoint_url, failure_of(error))
     if gathered.plan.failure is not None:

@@ -12,6 +12,7 @@ from typing import Any
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.attempts import Attempt, RulesAttempt, SettingAttempt
 from lakeplan.plan.gather_settings import ENFORCED_BY_LAKEPLAN
+from lakeplan.review.claims import claim
 from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run
 from lakeplan.state.clocks import server_clock
 from lakeplan.state.store import Lease, RunJournal, check_lease, read_applied
@@ -48,6 +49,8 @@ def write(
                 ends[key] = _write_one(repository, again.get(key), attempts[key], run, ports)
             step_done()
     results = [end for repository in work for end in ends[repository.key]]
+    unchanged = [r for r in plan.repositories if r.key in again and r.key not in ends]
+    unclaimed = _claim_all(unchanged, again, run, ports)
     history.record["finished_at"] = run.now().isoformat()
     unrecorded = _save(history)
     written = {r.key for r in plan.writes}
@@ -59,8 +62,28 @@ def write(
         not_written=extra,
         unexpanded={k: v for k, v in later.items() if v},
         elsewhere=tuple(sorted(r.key for r in plan.repositories if ENFORCED_BY_LAKEPLAN in r.warnings)),
-        note=unrecorded,
+        note=". ".join(filter(None, (unrecorded, unclaimed))),
     )
+
+
+def _claim_all(
+    unchanged: Sequence[RepositoryPlan], live: Mapping[str, RepositoryPlan], run: Run, ports: ApplyPorts
+) -> str:
+    """Claims repositories that need no write, so that another tree cannot have them; which could not be
+    claimed, or ""."""
+    problems = []
+    for repository in unchanged if ports.tree else ():
+        if live[repository.key].failure is not None:
+            continue
+        try:
+            connection = ports.connect(repository.server)
+            claim(repository.name, repository.key, ports.tree, connection, run)
+        except LakeplanError as error:
+            problems.append(f"{repository.key}: {error.message}")
+    if not problems:
+        return ""
+    more = f", and {len(problems) - 3:,} more" if len(problems) > 3 else ""
+    return f"{len(problems):,} repositories are not claimed for this tree: {'; '.join(problems[:3])}{more}"
 
 
 def _save(history: RunJournal) -> str:
@@ -148,6 +171,7 @@ def _write_one(
         _check_state(repository.key, ports)  # again: the repositories before may have taken long
         lease = Lease(ports.state, repository.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest)
         with lease:
+            claim(repository.name, repository.key, ports.tree, connection, run)
             for attempt in attempts:
                 outcome = attempt.run_it(connection, lease.renew)
                 done.append(attempt.ended(outcome))

@@ -46,8 +46,15 @@ class _Wrapped:
         return self.tree.unmanaged_policy
 
     @property
+    def name(self) -> str:
+        return self.tree.name
+
+    @property
     def digest(self) -> str:
         return self.tree.digest
+
+    def may_manage(self, server: str, name: str) -> bool:
+        return self.tree.may_manage(server, name)
 
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
         return self.tree.unmanaged(server, live_repositories)
@@ -56,10 +63,10 @@ class _Wrapped:
 @dataclass(frozen=True)
 class HeldTree(_Wrapped):
     """A ``DesiredTree`` whose limits are the stricter ones of ``tree`` and ``base``, and that holds what
-    either holds. ``name`` is how the base is called in messages."""
+    either holds. ``base_name`` is how the base is called in messages."""
 
     base: Guards
-    name: str
+    base_name: str
     before: Callable[[str, set[str]], Mapping[str, Sequence[DesiredRepository]]]
     """The base's repositories on a server of ``tree``, by name."""
 
@@ -77,13 +84,13 @@ class HeldTree(_Wrapped):
         found = self.tree.resolve(server, live_repositories)
         low, high = self.base.min_retention_days, self.base.max_retention_days
         outside = {
-            f"{source}: {name}: {days} days is outside the bounds at {self.name}, {low} to {high}": None
+            f"{source}: {name}: {days} days is outside the bounds at {self.base_name}, {low} to {high}": None
             for desired in found
             for source, name, days in outside_bounds(desired, low, high)
         }
         if outside:
             raise ConfigError(
-                f"the tree has retention periods outside the bounds at {self.name}",
+                f"the tree has retention periods outside the bounds at {self.base_name}",
                 problems=tuple(outside),
                 hint="Widen the bounds in a separate pull request first.",
             )

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from lakeplan.errors import LakeplanError
-from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader, SettingsWriter
+from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader, MetadataWriter, SettingsWriter
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.progress import Progress
@@ -80,6 +80,8 @@ class WritableServer(Protocol):
     def settings_writer(self) -> SettingsWriter: ...
     @property
     def branches(self) -> HeadsReader: ...
+    @property
+    def metadata_writer(self) -> MetadataWriter: ...
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,8 @@ class ApplyPorts:
     state: StateWriter
     progress: Progress
     also_needs: tuple[Callable[[StateReader, str], object], ...] = ()
+    tree: str = ""
+    """The tree's name, which is recorded on every repository; "": none is."""
 
 
 T = TypeVar("T")

@@ -69,6 +69,11 @@ TREE = (
     *BOUNDS,
     Setting("unmanaged", "unmanaged", POLICY),
     Setting(
+        "manages",
+        "manages",
+        unordered("other repositories are neither managed nor reported; what is left out loses its holds"),
+    ),
+    Setting(
         "state.url",
         "state_url",
         unordered(
@@ -136,6 +141,7 @@ _ELSEWHERE = {
     "server": neutral(_ENTRIES),
     "use": neutral(_ENTRIES),
     "owner": neutral("selects repositories for a command; nothing is decided by it"),
+    "name": neutral("a repository that another name has claimed is refused (lakeplan.review.claims)"),
     "simulation": neutral("both runners give the same answers; nothing is decided by it"),
     "apiVersion": neutral("there is one version"),
 }
@@ -205,6 +211,8 @@ class Guards:
     min_retention_days: int = 1
     max_retention_days: int = 36500
     unmanaged: Policy = "warn"
+    manages: str = "every repository"
+    """As people read it."""
     state_url: str | None = None
     notify: NotifyConfig | None = None
     overrides: tuple[Override, ...] = ()

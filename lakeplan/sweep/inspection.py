@@ -16,6 +16,7 @@ from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.keep import KEEPS, KeepRules, held_prefixes, keep_masks
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.protectors import protectors
+from lakeplan.review.claims import check_claims
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
 from lakeplan.sweep.ports import Site, SweepPorts
@@ -84,6 +85,7 @@ def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | N
     a HEAD that cannot be had, rules that are gone or others by the time the refs are read."""
     name = site.desired.name
     _check_not_cleared(site)
+    check_claims(site.reader.metadata(name), site.desired.tree, site.key)
     runs = site.preparer.prepare_uncommitted(name)
     uncommitted = tuple(key for run in runs for key in _files(site, run))
     run_ids = tuple(dict.fromkeys(run.run_id for run in runs))

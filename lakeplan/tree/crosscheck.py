@@ -87,6 +87,17 @@ def check_duplicates(entries: Iterable[Entry], problems: Problems) -> list[Entry
     return list(first.values())
 
 
+def check_managed(entries: Iterable[Entry], directory: Directory, problems: Problems) -> None:
+    """Every repository that an entry names exactly is one that ``manages`` allows."""
+    for entry in entries:
+        if not entry.is_glob and not directory.may_manage(entry.server, entry.name):
+            text = (
+                f"{entry.server}/{entry.name} is outside of `manages`: add it there, or move the entry to the"
+                " tree that manages it"
+            )
+            problems.add(entry.source, ("repositories", entry.key), text)
+
+
 def check_names_of_servers(
     entries: Iterable[Entry], directory: Directory, servers: Mapping[str, ServerConfig], problems: Problems
 ) -> None:

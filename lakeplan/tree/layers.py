@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import combinations, groupby
 from typing import Any
 
-from lakeplan.retention.patterns import is_glob, matches, specificity
+from lakeplan.retention.patterns import is_glob, matches, names_repository, specificity
 from lakeplan.tree.yaml import ListNode, MapNode, Node, ScalarNode, to_plain
 from lakeplan.values.declare import ALL_OF_BOTH
 from lakeplan.values.desired import Source
@@ -328,9 +328,15 @@ class Naming:
 
 
 class Directory:
-    """Entries by server, and profiles by name."""
+    """Entries by server, and profiles by name. ``manages``: globs over what they may name; None: all."""
 
-    def __init__(self, entries: Iterable[Entry], profiles: Mapping[str, Layer]) -> None:
+    def __init__(
+        self,
+        entries: Iterable[Entry],
+        profiles: Mapping[str, Layer],
+        manages: Sequence[str] | None = None,
+    ) -> None:
+        self._manages = manages
         self._exact: dict[str, dict[str, Entry]] = {}
         self._globs: dict[str, list[Entry]] = {}
         self.profiles = profiles
@@ -353,8 +359,14 @@ class Directory:
         """Whether any entry, exact or a glob, is of a server."""
         return server in self._exact or server in self._globs
 
+    def may_manage(self, server: str, name: str) -> bool:
+        """Whether ``manages`` of the tree allows it to manage a repository."""
+        return self._manages is None or any(names_repository(g, server, name) for g in self._manages)
+
     def naming(self, server: str, name: str) -> Naming | None:
-        """What names a repository; None when no entry does."""
+        """What names a repository; None when no entry does, or when it is not the tree's to manage."""
+        if not self.may_manage(server, name):
+            return None
         globs = tuple(e for e in self.globs(server) if matches(name, e.name))
         exact = self._exact.get(server, {}).get(name)
         return Naming(globs, exact) if globs or exact is not None else None

@@ -19,13 +19,14 @@ from lakeplan.tree.checks import SettingsCheck, text_of
 from lakeplan.tree.crosscheck import (
     check_duplicates,
     check_entries,
+    check_managed,
     check_names_of_servers,
     check_overrides,
     check_profiles,
 )
 from lakeplan.tree.files import ROOT_FILE, TreeFiles, why_no_state
 from lakeplan.tree.layers import Directory, Entry, Layer, make_layer
-from lakeplan.tree.servers import ServersReader, read_bounds, read_places, read_safety
+from lakeplan.tree.servers import ServersReader, read_bounds, read_manages, read_places, read_safety
 from lakeplan.tree.structure import check_structure, nearest, read_overrides, with_present_names
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, walk
 from lakeplan.tree.yaml import NodePath as ProblemPath
@@ -109,6 +110,8 @@ class TreeReader:
         self.safety = Safety()
         self.bounds = Bounds()
         self.unmanaged: Literal["ignore", "warn", "fail"] = "warn"
+        self.name = ""
+        self.manages: tuple[str, ...] | None = None
         self.runner: str | None = None
         self.state_url: str | None = None
         self.profiles: dict[str, Layer] = {}
@@ -132,7 +135,8 @@ class TreeReader:
             found.extend(self._read_entries(file, node))
         bad_profiles = check_profiles(self.profiles, self._problems) | self._broken_profiles()
         self.entries = check_duplicates(found, self._problems)
-        directory = Directory(self.entries, self.profiles)
+        directory = Directory(self.entries, self.profiles, self.manages)
+        check_managed(self.entries, directory, self._problems)
         try:
             check_entries(self.entries, directory, bad_profiles, self.servers, self._problems)
             if not self._is_base:  # a change may correct it
@@ -219,6 +223,8 @@ class TreeReader:
         servers = root.items.get("servers")
         if isinstance(servers, MapNode):
             self.servers = ServersReader(self._problems, self._environ).read(servers)
+        self.name = text_of(root.items.get("name")) or ""
+        self.manages = read_manages(root, self.servers, self._problems)
         simulation = root.items.get("simulation")
         if isinstance(simulation, MapNode):
             self.runner = text_of(simulation.items.get("runner"))

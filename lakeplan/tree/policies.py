@@ -136,7 +136,9 @@ def config_hash(resolved: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def build(server: str, name: str, naming: Naming, merged: Merged, safety: Safety) -> DesiredRepository:
+def build(
+    server: str, name: str, naming: Naming, merged: Merged, safety: Safety, *, tree: str = ""
+) -> DesiredRepository:
     """The resolved repository. The merged settings must be complete (``check_complete``)."""
     document, sources = to_document(merged)
     owner = document.get("owner")
@@ -156,6 +158,7 @@ def build(server: str, name: str, naming: Naming, merged: Merged, safety: Safety
         object_lifecycle=object_rules_setting(document, sources),
         holds=holds(document),
         sweep=SweepSettings(**given(SWEEP, document.get("sweep", {}))),
+        tree=tree,
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, cast
 from zoneinfo import available_timezones
 
 from lakeplan import limits
-from lakeplan.retention.patterns import pattern_problem, why_no_tag
+from lakeplan.retention.patterns import matches, pattern_problem, why_no_repository, why_no_tag
 from lakeplan.tree.checks import text_of
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
 from lakeplan.values.cron import parse_cron
@@ -295,10 +295,33 @@ def read_safety(root: MapNode, problems: Problems) -> Safety:
     return Safety(**given)
 
 
+def read_manages(root: MapNode, servers: Collection[str], problems: Problems) -> tuple[str, ...] | None:
+    """The globs of ``manages``; None where the tree may manage every repository."""
+    node = root.items.get("manages")
+    if not isinstance(node, ListNode):
+        return None
+    if "name" not in root.items:
+        text = "a tree with `manages` needs a name: add `name: …`, another one in each tree"
+        problems.add(root.where("manages"), ("manages",), text)
+    found = []
+    for index, child in enumerate(node.items[: limits.GLOBS]):
+        pattern = text_of(child)
+        if not pattern:
+            continue
+        server, slash, name = pattern.rpartition("/")
+        problem = pattern_problem(name, why_no_repository)
+        if problem is None and slash and not any(matches(known, server) for known in servers):
+            problem = f"no server of this tree is called {server!r}"
+        if problem:
+            problems.add(child.source, ("manages", index), problem)
+        found.append(pattern)
+    return tuple(found)
+
+
 def read_places(root: MapNode) -> dict[str, Source]:
     """Where the keys stand that gates are judged by, as ``safety.max_expired_bytes``; blocks too."""
     found = {}
-    for block in ("safety", "bounds", "state", "unmanaged", "notify"):
+    for block in ("safety", "bounds", "state", "unmanaged", "notify", "manages"):
         if block not in root.items:
             continue
         found[block] = root.where(block)

@@ -30,14 +30,21 @@ class DesiredTree(Protocol):
     @property
     def unmanaged_policy(self) -> Literal["ignore", "warn", "fail"]: ...
     @property
+    def name(self) -> str:
+        """What it is called; "" when it has no name."""
+
+    @property
     def digest(self) -> str:
         """Tells one tree from another; the same for the same tree at another place or commit."""
 
     def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
         """Every repository that an entry names: exact entries always, globs over the live ones."""
 
+    def may_manage(self, server: str, name: str) -> bool:
+        """Whether ``manages`` leaves a repository to this tree."""
+
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
-        """Live repositories that no entry names."""
+        """Live repositories that no entry names. Those that ``manages`` leaves out are other trees'."""
 
 
 DEFAULT_STATE = "file://.lakeplan"
@@ -66,6 +73,10 @@ class Tree:
     runner: str | None = None
     """What simulates, where the command line says nothing; None where the tree says nothing either."""
     notify: NotifyConfig | None = None
+    name: str = ""
+    """What tells the tree from other trees of the same servers; "" when it has no name."""
+    manages: tuple[str, ...] | None = None
+    """Globs over the repositories that the tree may manage; None: all."""
 
     @property
     def digest(self) -> str:
@@ -102,11 +113,16 @@ class Tree:
             problems.add(conflict.other.source, ("repositories", name, describe(conflict.path)), text)
         if len(problems) > before:
             return None
-        return build(server, name, naming, merged, self.safety)
+        return build(server, name, naming, merged, self.safety, tree=self.name)
+
+    def may_manage(self, server: str, name: str) -> bool:
+        """Whether ``manages`` leaves a repository to this tree."""
+        return self.directory.may_manage(server, name)
 
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
-        """Live repositories of a server that no entry names, sorted."""
-        return sorted(n for n in set(live_repositories) if self.directory.naming(server, n) is None)
+        """Live repositories of a server that no entry names and that ``manages`` allows, sorted."""
+        mine = (n for n in set(live_repositories) if self.directory.may_manage(server, n))
+        return sorted(n for n in mine if self.directory.naming(server, n) is None)
 
     def owner_of(self, repository: str) -> str:
         """Who owns ``server/name`` by its entry; "" when no entry says so."""
@@ -149,12 +165,14 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
         unmanaged_policy=reader.unmanaged,
         runner=reader.runner,
         notify=reader.notify,
+        name=reader.name,
+        manages=reader.manages,
         overrides=tuple(item for _, item in reader.overrides),
         state_url=_absolute(declared or DEFAULT_STATE, root),
         declared_state_url=declared,
         profiles=reader.profiles,
         entries=tuple(reader.entries),
-        directory=Directory(reader.entries, reader.profiles),
+        directory=Directory(reader.entries, reader.profiles, reader.manages),
         files=tuple(reader.files_read),
         places=reader.places,
     )

@@ -257,6 +257,8 @@ class DesiredRepository:
     object_lifecycle: ObjectRulesSetting = None
     holds: tuple[Hold, ...] = ()
     sweep: SweepSettings = field(default_factory=SweepSettings)
+    tree: str = ""
+    """The name of the tree; "" when it has none."""
 
     def wanted_items(self, kind: SettingKind) -> tuple[SettingItem, ...] | None:
         """The policies or object rules that the tree asks for; empty: they are to be cleared. None: it does

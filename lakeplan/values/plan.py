@@ -331,6 +331,8 @@ class Plan:
     max_plan_age_seconds: int | None = None
     sweep_guards: Mapping[str, SweepGuard] = field(default_factory=dict)
     runner: Choice | None = None
+    tree_name: str = ""
+    """What the tree is called; "" when it has no name."""
 
     @property
     def writes(self) -> tuple[RepositoryPlan, ...]:

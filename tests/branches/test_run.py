@@ -36,6 +36,14 @@ class DescribeAnOpenSourceServer:
         assert world.ends() == {"feature-1": "deleted"}
         assert set(world.lakefs.branches) == {"main"}
 
+    def it_deletes_no_branch_of_a_repository_that_another_tree_claims(self, idle):
+        idle.lakefs.marks["lakeplan.tree.team-b"] = "2026-01-01T00:00:00Z"
+        before = set(idle.lakefs.branches)
+        (end,) = idle.run().repositories
+        assert end.failure is not None
+        assert "another tree manages this repository: 'team-b'" in end.failure.message
+        assert set(idle.lakefs.branches) == before
+
     def it_counts_a_commit_as_a_write(self, idle):
         idle.lakefs.commit("feature-1")
         assert idle.ends() == {"feature-2": "deleted"}

@@ -462,3 +462,35 @@ def it_keeps_to_what_the_tree_tightened_after_the_approval(make_site: Any) -> No
     root.write_text(approved)
     assert site.world.lakeplan(("sweep", "run"), mark_id).code == 0
     assert len(before - site.data()) == 2
+
+
+def claim_for(site: Any, tree: str) -> None:
+    body = {"metadata": {f"lakeplan.tree.{tree}": "2026-01-01T00:00:00Z"}}
+    site.world.api.call("POST", "/repositories/lake/metadata", json=body)
+
+
+def it_marks_nothing_in_a_repository_that_another_tree_claims(make_site: Any) -> None:
+    site = make_site(NOW)
+    claim_for(site, "team-b")
+    result = site.world.lakeplan(("sweep", "mark"))
+    assert result.code == 4
+    assert "another tree manages this repository: 'team-b'" in result.err + result.out
+
+
+def it_deletes_nothing_that_another_tree_claimed_after_the_approval(make_site: Any) -> None:
+    site = make_site(NOW)
+    mark = site.mark()["mark_id"]
+    assert site.world.lakeplan(("sweep", "approve"), mark, "--reason", "a test").code == 0
+    before = site.data()
+    claim_for(site, "team-b")
+    result = site.world.lakeplan(("sweep", "run"), mark)
+    assert result.code == 4
+    assert "another tree manages this repository: 'team-b'" in result.err
+    assert site.data() == before
+
+
+def it_sweeps_what_its_own_tree_claims(make_site: Any) -> None:
+    site = make_site(NOW)
+    site.world.append("lakeplan.yaml", "name: team-b\nmanages: [lake]\n")
+    claim_for(site, "team-b")
+    assert site.sweep(site.mark()["mark_id"])["deleted"]["objects"] == 2

@@ -203,7 +203,7 @@ class DescribeLimits:
             "connect",
             "dump_refs", "get_commit", "get_gc_rules", "get_object_rules", "get_policies", "get_repository",
             "list_branches", "list_repositories", "list_tags", "list_uncommitted", "log_commits",
-            "metadata_reader", "name", "physical_address", "server_time", "version",
+            "metadata", "metadata_reader", "name", "physical_address", "server_time", "version",
         }  # fmt: skip
 
     def it_quotes_what_goes_into_a_path(self, scripted: Scripted, server: LakeFSServer) -> None:

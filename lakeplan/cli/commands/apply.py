@@ -254,6 +254,7 @@ class ApplyFlow:
                 self.session.progress,
                 # A sweep that follows must not find it damaged after the rules were written.
                 also_needs=(read_sweeps,) if self.sweep is not None else (),
+                tree=self.session.tree.name,
             ),
             self.run,
             plan_digest=to_document(plan)["digest"],
@@ -261,7 +262,7 @@ class ApplyFlow:
         code = self.outputs.emit(
             report_document(report),
             render_apply,
-            Around(owner_of=self.session.tree.owner_of),
+            Around.of(self.session.tree),
             code=exit_code_of(report),
             sort_keys=True,
         )

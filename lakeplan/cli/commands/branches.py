@@ -114,7 +114,7 @@ def plan(
     return outputs.emit(
         with_costs(documents.plan_document(made), session.tree, "repositories"),
         render_lifecycle_plan,
-        Around(owner_of=session.tree.owner_of),
+        Around.of(session.tree),
         code=documents.plan_exit_code(made, detailed=detailed_exitcode),
     )
 
@@ -278,7 +278,7 @@ class _Runner:
         return self.outputs.emit(
             documents.run_document(done),
             render_lifecycle_run,
-            Around(owner_of=session.tree.owner_of),
+            Around.of(session.tree),
             code=documents.run_exit_code(done),
         )
 

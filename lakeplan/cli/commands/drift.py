@@ -10,6 +10,7 @@ import typer
 
 from lakeplan.cli import options
 from lakeplan.cli.command import command
+from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import is_lost
@@ -79,7 +80,7 @@ def drift(
     )
     document = with_costs(drift_document(report), session.tree, "recorded")
     code = exit_code_of(report, classes)
-    return outputs.emit(document, render_drift, code=code, sort_keys=True)
+    return outputs.emit(document, render_drift, Around.of(session.tree), code=code, sort_keys=True)
 
 
 def heads_ports(session: Session, state: StateWriter, run: Run) -> HeadPorts:

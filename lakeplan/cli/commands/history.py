@@ -221,7 +221,7 @@ def list_(
     session = Opening().session(tree)
     found = list_runs(session.state(), repository=repository, limit=limit)
     document = history_document(found.runs, found.damaged)
-    around = Around(owner_of=session.tree.owner_of)
+    around = Around.of(session.tree)
     outputs.emit(document, render_history, around, sort_keys=True)
     return ExitCode.PARTLY_DONE if found.damaged else ExitCode.OK
 
@@ -235,7 +235,7 @@ def show(
 ) -> None:
     session = Opening().session(tree)
     document = history_document([find_run(session.state(), run)])
-    around = Around(owner_of=session.tree.owner_of)
+    around = Around.of(session.tree)
     outputs.emit(document, render_run, around, sort_keys=True)
 
 

@@ -166,7 +166,7 @@ def mark(
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
     document = with_costs(marks_document(made), session.tree, "marks")
-    return outputs.emit(document, render_marks, Around(owner_of=session.tree.owner_of), code=made.exit_code)
+    return outputs.emit(document, render_marks, Around.of(session.tree), code=made.exit_code)
 
 
 @command(APPROVE, "Approve a mark.", without="no_progress")
@@ -280,7 +280,7 @@ def _emit_sweep(session: Session, document: SweepDocument, outputs: Outputs) -> 
     return outputs.emit(
         with_costs(document, session.tree),
         render_sweep,
-        Around(owner_of=session.tree.owner_of),
+        Around.of(session.tree),
         code=exit_code_of(document),
     )
 
@@ -299,7 +299,7 @@ def list_(
     session = opening.session(tree)
     if collector_runs:
         return show_collector_runs(session, selection, outputs)
-    return outputs.emit(list_marks(session.state()), render_mark_list, Around(owner_of=session.tree.owner_of))
+    return outputs.emit(list_marks(session.state()), render_mark_list, Around.of(session.tree))
 
 
 @command(SHOW, "Show a mark and what became of it.", without="no_progress")
@@ -312,7 +312,7 @@ def show(
     opening: Connecting,
 ) -> int:
     session = opening.session(tree)
-    around = Around(owner_of=session.tree.owner_of)
+    around = Around.of(session.tree)
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)

@@ -32,6 +32,11 @@ def plan_file(site: Site) -> None:
     done(site, "plan --no-simulate --out plan.json -q")
 
 
+def named_tree(site: Site) -> None:
+    file = site.tree / "lakeplan.yaml"
+    file.write_text(file.read_text() + "name: data-platform\n")
+
+
 def branches_go(site: Site) -> None:
     done(site, "branches run -q")
 
@@ -83,6 +88,11 @@ CASES = {
     "drift": Case("applied", ("drift", "drift --format openmetrics")),
     "import": Case("seeded", ("import --endpoint prod={url}",), prepare=empty_tree),
     "export": Case("seeded", ("export analytics",)),
+    "claim": Case(
+        "seeded",
+        ("claim analytics", "claim analytics", "claim analytics --release", "claim analytics --release"),
+        prepare=named_tree,
+    ),
     "check": Case("swept", ("check",), prepare=loss, code=3),
     "doctor": Case("seeded", ("doctor --no-spark --for apply",)),
     "simulate": Case(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import requests
 
-from tests.cli.outputs.cases import empty_tree, plan_file
+from tests.cli.outputs.cases import empty_tree, named_tree, plan_file
 from tests.cli.outputs.site import Site
 from tests.cli.outputs.wrong.kinds import Uses, Wrong, cut, no_server, no_tree, output, typing
 
@@ -22,6 +24,16 @@ def edited_since(site: Site) -> None:
     requests.put(
         f"{site.endpoint_url}/api/v1/repositories/clickstream/settings/gc_rules",
         json={"default_retention_days": 99, "branches": []},
+        auth=("sandbox", "sandbox-secret"),
+        timeout=120,
+    ).raise_for_status()
+
+
+def claimed_by_another(site: Site) -> None:
+    named_tree(site)
+    requests.post(
+        f"{site.endpoint_url}/api/v1/repositories/analytics/metadata",
+        json={"metadata": {"lakeplan.tree.finance": "2026-03-01T00:00:00Z"}},
         auth=("sandbox", "sandbox-secret"),
         timeout=120,
     ).raise_for_status()
@@ -114,6 +126,17 @@ WRONG: dict[str, Uses] = {
         "a repository that no entry names": Wrong("export analytic"),
         "a format that does not exist": Wrong("export analytics --format json"),
         "a folder that is not there": Wrong("export analytics --out away/rules.json", 1),
+    },
+    "claim": {
+        **typing("claim analytics"),
+        **no_tree("claim analytics"),
+        **{name: replace(wrong, prepare=named_tree) for name, wrong in no_server("claim analytics").items()},
+        "no repository": Wrong("claim"),
+        "a tree without a name": Wrong("claim analytics", 1),
+        "a repository that no entry names": Wrong("claim analytic", prepare=named_tree),
+        "to take and to release": Wrong("claim analytics --take --release"),
+        "what another tree claims": Wrong("claim analytics", 4, prepare=claimed_by_another),
+        "to take without anybody to ask": Wrong("claim analytics --take", prepare=claimed_by_another),
     },
     "doctor": {
         **typing("doctor"),

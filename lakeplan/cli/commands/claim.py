@@ -1,0 +1,105 @@
+"""``lakeplan claim``: which tree manages a repository, where several trees share a server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeplan.cli import completing, options
+from lakeplan.cli.command import command
+from lakeplan.cli.console import said_yes, say, stdout
+from lakeplan.cli.who import this_run
+from lakeplan.cli.wiring import Connecting, Session
+from lakeplan.errors import ConfigError, UsageError
+from lakeplan.review import claims
+from lakeplan.tree.files import ROOT_FILE
+
+HELP = """Record that this tree manages a repository, or end that.
+
+`lakeplan apply` claims every repository that it manages when the tree has a name. Use this command to move a
+repository from one tree to another: release it with the old tree, or take it over with the new one.
+
+\b
+Examples:
+  lakeplan claim analytics
+  lakeplan claim analytics --release
+  lakeplan claim prod/analytics --take
+"""
+
+
+@command(HELP, without="redact_paths no_progress quiet")
+def claim(
+    *,
+    repository: Annotated[
+        str,
+        typer.Argument(
+            metavar="REPO", help="Repository: name or server/name.", autocompletion=completing.repositories
+        ),
+    ],
+    tree: options.TreeDir = Path(),
+    release: Annotated[bool, typer.Option("--release", help="Remove this tree's claim.")] = False,
+    take: Annotated[
+        bool, typer.Option("--take", help="Remove the claims of other trees. Asks for confirmation.")
+    ] = False,
+    auto_approve: Annotated[
+        bool, typer.Option("--auto-approve", help="With --take: do not ask for confirmation.")
+    ] = False,
+    opening: Connecting,
+) -> None:
+    if take and release:
+        raise UsageError("--take and --release exclude each other", hint="Use one of them.")
+    session = opening.session(tree)
+    name = session.tree.name
+    if not name:
+        raise ConfigError(
+            "the tree has no name to claim repositories with",
+            where=str(tree / ROOT_FILE),
+            hint="Add `name: …` there, another one in each tree.",
+        )
+    server, repo = _named(session, repository, owned=not release)
+    key, connection = f"{server}/{repo}", session.connection(server)
+    if release:
+        done = claims.release(repo, name, connection)
+        text = f"Tree {name!r} no longer claims {key}." if done else f"Tree {name!r} has not claimed {key}."
+    elif take:
+        others = [n for n in claims.claims_in(connection.reader.metadata(repo)) if n != name]
+        if others and not auto_approve:
+            _ask(key, others)
+        claims.take(repo, name, connection, this_run(tree))
+        text = f"Tree {name!r} claims {key}."
+    else:
+        new = claims.claim(repo, key, name, connection, this_run(tree))
+        text = f"Tree {name!r} claims {key}." if new else f"Tree {name!r} has already claimed {key}."
+    say(stdout(), text)
+
+
+def _ask(key: str, others: list[str]) -> None:
+    """Raises UsageError without a terminal, Exit when the answer is not yes."""
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "claim --take asks for confirmation, and there is no terminal", hint="Add --auto-approve."
+        )
+    question = f"{key} belongs to {', '.join(map(repr, others))}. Only the answer yes takes it over"
+    if not said_yes(question, otherwise="Nothing was changed.", no_color=False):
+        raise typer.Exit(1)
+
+
+def _named(session: Session, repository: str, *, owned: bool) -> tuple[str, str]:
+    """Server and name. ``owned``: an entry of the tree has to name it; a claim that is released may be of one
+    that no entry names any more. Raises UsageError."""
+    server, slash, name = repository.rpartition("/")
+    tree = session.tree
+    if owned or not slash:
+        found = tree.servers_of(repository)
+        if not found and not owned and tree.default_server is not None:
+            return tree.default_server, name
+        if len(found) != 1:
+            what = "no entry of the tree names it" if not found else f"it is on {', '.join(found)}"
+            raise UsageError(f"{repository!r}: {what}", hint="Name it as server/name, as the tree does.")
+        return found[0], name
+    if server not in tree.servers:
+        raise UsageError(f"the tree has no server {server!r}", hint=f"Use one of {', '.join(tree.servers)}.")
+    return server, name

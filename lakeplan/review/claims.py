@@ -1,0 +1,95 @@
+"""Which tree a repository belongs to. Two trees may have different states, so they meet on the server: each
+named tree has a key of its own in the repository's metadata, which ``apply`` sets before it writes.
+
+A server changes that metadata as one record, and keys of others stay. Whoever sets a key and reads it back
+therefore sees every key that was set before it: of two trees that begin at once, at least the later one is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from lakeplan.errors import GateRefused, LakeplanError
+from lakeplan.lakefs.protocols import MetadataWriter
+from lakeplan.review.run import Run, read_back
+from lakeplan.values.records import utc_text
+
+CLAIM = "lakeplan.tree."
+"""Begins the key of a claim; the tree's name ends it. Its value is the moment of the claim."""
+_SHOWN = 5
+
+
+class Metadata(Protocol):
+    """The key-value map that a repository carries."""
+
+    def metadata(self, repository: str) -> Mapping[str, str]: ...
+
+
+class ClaimServer(Protocol):
+    @property
+    def reader(self) -> Metadata: ...
+    @property
+    def metadata_writer(self) -> MetadataWriter: ...
+
+
+def claims_in(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the trees that claim a repository, sorted. Untrusted: the server has them from anybody."""
+    return tuple(sorted(key.removeprefix(CLAIM) for key in metadata if key.startswith(CLAIM)))
+
+
+def check_claims(metadata: Mapping[str, str], tree: str, where: str) -> None:
+    """Raises GateRefused when a tree with another name than ``tree`` (``""``: none) claims the repository."""
+    others = [name for name in claims_in(metadata) if name != tree or not tree]
+    if not others:
+        return
+    shown = ", ".join(repr(name) for name in others[:_SHOWN])
+    hint = (
+        "Leave the repository out of this tree, for example with `manages`, or take it over with"
+        f" `lakeplan claim --take {where}`."
+    )
+    if not tree:
+        hint += " If this is that tree, give it its name: `name: …` in lakeplan.yaml."
+    raise GateRefused(f"another tree manages this repository: {shown}", where=where, hint=hint)
+
+
+def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run) -> bool:
+    """Records that ``tree`` manages a repository, unless that is recorded; whether it was written now. Raises
+    GateRefused when another tree claims it, now or at the same time, and the server's errors."""
+    found = server.reader.metadata(repository)
+    check_claims(found, tree, where)
+    key = CLAIM + tree
+    if not tree or key in found:
+        return False
+    server.metadata_writer.set_metadata(repository, {key: utc_text(run.now())})
+    found = read_back(lambda: server.reader.metadata(repository), lambda metadata: key in metadata, run.sleep)
+    if key not in found:
+        raise LakeplanError(
+            "the server does not return the claim of this tree that was just recorded",
+            where=where,
+            hint="Run the command again. If this repeats, look at the server's log.",
+        )
+    try:
+        check_claims(found, tree, where)
+    except GateRefused:
+        server.metadata_writer.delete_metadata(repository, [key])
+        raise
+    return True
+
+
+def take(repository: str, tree: str, server: ClaimServer, run: Run) -> tuple[str, ...]:
+    """Claims a repository for ``tree`` and removes the claims of others; whose they were."""
+    others = tuple(name for name in claims_in(server.reader.metadata(repository)) if name != tree)
+    server.metadata_writer.set_metadata(repository, {CLAIM + tree: utc_text(run.now())})
+    if others:
+        server.metadata_writer.delete_metadata(repository, [CLAIM + name for name in others])
+    return others
+
+
+def release(repository: str, tree: str, server: ClaimServer) -> bool:
+    """Removes the claim of ``tree``; whether there was one."""
+    if tree not in claims_in(server.reader.metadata(repository)):
+        return False
+    server.metadata_writer.delete_metadata(repository, [CLAIM + tree])
+    return True
