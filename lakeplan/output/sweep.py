@@ -41,6 +41,9 @@ CLASSES: Mapping[ClassName, tuple[str, str, str]] = {
 }
 
 
+BACKLOG_UNKNOWN = "expired; the rules before the last change are not known"
+
+
 def render_marks(
     document: MarksDocument, console: Console, stage: MarkStage = "marked", *, following: bool = True
 ) -> None:
@@ -95,6 +98,8 @@ def _mark(page: Page, mark: MarkDocument) -> None:
             continue
         goes = key in ("backlog", "newly_expired") or (key == "never_committed" and collects)
         verdict = Cell("delete", "red") if goes else Cell("keep", "green")
+        if key == "backlog" and mark["rules_before"]["known"] == "unknown":
+            why = BACKLOG_UNKNOWN
         rows.append((verdict, Cell(name, style if goes else ""), *amounts(amount, cost), why))
     if rows:
         headers = ("", "", "objects", "size", *cost.header(), "")

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta, tzinfo
 from enum import IntFlag
 
 from lakeplan.errors import LakeplanError
-from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.graph import CommitGraph, all_kept
 from lakeplan.retention.patterns import matches
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.values.repository import Branch, Commit, Refs
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 from lakeplan.values.sweep import HeldCommit, Hold
 
 
@@ -207,14 +207,14 @@ KEEPS = Keep.SERVER | Keep.DOCUMENTED | Keep.EXPANDED | Keep.MARGIN | Keep.PROTE
 @dataclass(frozen=True)
 class KeepRules:
     """What decides. ``stored`` are the server's rules, ``expanded`` the tree's (None: the tree manages
-    none), ``before`` those before their last recorded change (None: not known)."""
+    none), ``before`` those before their last recorded change."""
 
     stored: GcRules
     as_of: datetime
     zone: tzinfo
     margin_seconds: int
     expanded: GcRules | None = None
-    before: GcRules | None = None
+    before: RulesBefore = None
     protected_tags: tuple[str, ...] = ()
     holds: tuple[Hold, ...] = field(default=())
     recorded: tuple[HeldCommit, ...] = field(default=())
@@ -240,6 +240,9 @@ def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
         (rules.expanded, Keep.EXPANDED, Keep.MARGIN),
         (rules.before, Keep.BEFORE, None),
     ):
+        if others is NO_RULES:  # nothing expired without rules
+            _set(masks, all_kept(graph), now)
+            continue
         if others is None or others == rules.stored:
             continue
         walk, documented = ServerWalk(graph, others), DocumentedRule(graph, others)

@@ -71,6 +71,13 @@ class ContentsRow(TypedDict):
     digest: NotRequired[str]
 
 
+class RulesBeforeRow(TypedDict):
+    """The rules before their last change that lakeplan recorded. ``none``: there were none."""
+
+    known: Literal["rules", "none", "unknown"]
+    rules: RulesBody | None
+
+
 class MarkGateRow(GateRow):
     horizon: str
     stops: str
@@ -91,6 +98,7 @@ class MarkRow(TypedDict):
     looked_at: str
     lowered_at: str
     rules: RulesBody
+    rules_before: RulesBeforeRow
     settings: SettingsRow
     tree_settings: SettingsRow
     held_prefixes: list[str]

@@ -25,7 +25,7 @@ from lakeplan.sweep.rules import place_of
 from lakeplan.sweep.values import Mark
 from lakeplan.values.desired import Cleared, GcDesired
 from lakeplan.values.repository import Refs, Repository
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import GcRules, RulesBefore
 from lakeplan.values.sweep import Part, UncommittedRun
 
 
@@ -79,7 +79,7 @@ class Inspection:
         return {id for id, mask in pairs if id and mask & keeps}
 
 
-def take_look(site: Site, stored: GcRules, *, now: datetime, before: GcRules | None) -> Inspection:
+def take_look(site: Site, stored: GcRules, *, now: datetime, before: RulesBefore) -> Inspection:
     """``stored``: the rules as ``read_rules`` gave them just before; ``before``: those before their last
     recorded change. Raises LakeplanError, by name, for anything that makes a collection unsafe: no branches,
     a HEAD that cannot be had, rules that are gone or others by the time the refs are read."""
@@ -182,9 +182,7 @@ def _check_tags(graph: CommitGraph) -> None:
             )
 
 
-def _keep_rules(
-    site: Site, stored: GcRules, refs: Refs, *, now: datetime, before: GcRules | None
-) -> KeepRules:
+def _keep_rules(site: Site, stored: GcRules, refs: Refs, *, now: datetime, before: RulesBefore) -> KeepRules:
     desired = site.desired
     expanded = None
     if isinstance(desired.gc, GcDesired):

@@ -183,6 +183,7 @@ class _Marker:
             looked_at=begun.looked_at,
             lowered_at=begun.lowered_at,
             rules=look.rules.stored,
+            rules_before=look.rules.before,
             settings=options.settings,
             tree_settings=site.desired.sweep,
             held_prefixes=look.held_prefixes,

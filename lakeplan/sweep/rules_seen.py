@@ -19,7 +19,7 @@ from lakeplan.sweep.ports import Site, rules_key
 from lakeplan.sweep.rules import lowered
 from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.records import utc_text
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 
 LEASE_SECONDS = 30 * 60
 """A round, its inspection, and room: a killed run on another machine blocks the repository for this long."""
@@ -51,11 +51,10 @@ LONGEST_RUN = timedelta(hours=24)
 @dataclass(frozen=True)
 class RulesSeen:
     """``lowered_at``: when a rule was last lowered, as far as anything is known; a change that nobody
-    recorded counts from when it was first seen. ``before``: the rules before their last recorded change;
-    None when not known."""
+    recorded counts from when it was first seen. ``before``: the rules before their last recorded change."""
 
     lowered_at: datetime
-    before: GcRules | None
+    before: RulesBefore
 
 
 @dataclass(frozen=True)
@@ -67,10 +66,10 @@ class _Sighting:
 
 @dataclass(frozen=True)
 class _Applied:
-    """What lakeplan wrote, when it is what is stored. ``before``: what it replaced; None when not known."""
+    """What lakeplan wrote, when it is what is stored. ``before``: what it replaced."""
 
     at: datetime
-    before: GcRules | None
+    before: RulesBefore
 
 
 def see_rules(
@@ -111,7 +110,7 @@ def _lowered_at(seen: _Sighting | None, stored: GcRules, applied: _Applied | Non
         return seen.lowered_at
     if applied is None or applied.at <= seen.seen_at:
         return max(now, seen.lowered_at)
-    if applied.before == seen.rules and not lowered(applied.before, stored):
+    if applied.before == seen.rules and not lowered(seen.rules, stored):
         return seen.lowered_at
     return max(applied.at, seen.lowered_at)
 
@@ -166,7 +165,9 @@ def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied |
     except (ValueError, KeyError, TypeError, AttributeError, LakeplanError):
         return None
     step = next((s for s in run.steps if s.repository == repository and s.replaced), None)
-    return _Applied(at, step.before if step is not None else None)
+    if step is None:
+        return _Applied(at, None)
+    return _Applied(at, step.before if step.before is not None else NO_RULES)
 
 
 def _moment(text: str) -> datetime:

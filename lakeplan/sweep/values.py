@@ -11,14 +11,14 @@ from datetime import datetime
 from typing import Any, cast
 
 from lakeplan.errors import FormatError
-from lakeplan.sweep.documents import ApprovalRow, MarkRow
+from lakeplan.sweep.documents import ApprovalRow, MarkRow, RulesBeforeRow
 from lakeplan.values import records
 from lakeplan.values.declare import FLAG, Setting
 from lakeplan.values.desired import Safety
 from lakeplan.values.documents import gate_row
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.records import utc_text
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore, RulesBody
 from lakeplan.values.simulation import Amount, AmountRow, Choice
 from lakeplan.values.sweep import (
     MARK_FORMAT,
@@ -82,6 +82,7 @@ class Mark:
     first seen as it is. ``collector_runs``: runs of collectors that were there already. ``unreadable``:
     repositories of the server that could not be read, with why: while there are any, nothing may go.
     ``settings`` are those it was made with, ``tree_settings`` the tree's, which options may have replaced.
+    ``rules_before``: what the last recorded change of the rules replaced.
     ``repository_created``: epoch seconds; None in marks of releases that recorded neither this nor which
     object they saw at an address."""
 
@@ -107,6 +108,7 @@ class Mark:
     by: str
     tree_commit: str | None = None
     repository_created: int | None = None
+    rules_before: RulesBefore = None
 
     @property
     def key(self) -> str:
@@ -136,6 +138,7 @@ class Mark:
             "looked_at": utc_text(self.looked_at),
             "lowered_at": utc_text(self.lowered_at),
             "rules": self.rules.to_body(),
+            "rules_before": _before_row(self.rules_before),
             "settings": settings_row(self.settings),
             "tree_settings": settings_row(self.tree_settings),
             "held_prefixes": list(self.held_prefixes),
@@ -158,6 +161,24 @@ class Mark:
     def to_bytes(self) -> bytes:
         text = json.dumps(self.to_document(), sort_keys=True, indent=1, ensure_ascii=False)
         return f"{text}\n".encode()
+
+
+def _before_row(before: RulesBefore) -> RulesBeforeRow:
+    if isinstance(before, GcRules):
+        return {"known": "rules", "rules": before.to_body()}
+    return {"known": "unknown" if before is None else "none", "rules": None}
+
+
+def _before(row: RulesBeforeRow | None) -> RulesBefore:
+    if row is None or row["known"] == "unknown":
+        return None
+    return NO_RULES if row["rules"] is None else _rules(row["rules"])
+
+
+def _rules(body: RulesBody) -> GcRules:
+    return GcRules(
+        body["default_retention_days"], {b["branch_id"]: b["retention_days"] for b in body["branches"]}
+    )
 
 
 def digest_of(data: bytes) -> str:
@@ -232,6 +253,9 @@ _DOCUMENT = records.record(
     },
     {
         "repository_created": records.count,
+        "rules_before": records.record(
+            {"known": records.exactly("rules", "none", "unknown"), "rules": records.or_null(records.rules)}
+        ),
         "runner": records.or_null(records.record({"name": records.text, "reason": records.text})),
     },
 )
@@ -241,13 +265,11 @@ def _mark(document: Mapping[str, Any]) -> Mark:
     texts = {name: document[name] for name in _TEXTS}
     moments: dict[str, Any] = {name: records.moment_in(document[name]) for name in _MOMENTS}
     runner = document.get("runner")
-    body = document["rules"]
     return Mark(
         **texts,
         **moments,
-        rules=GcRules(
-            body["default_retention_days"], {b["branch_id"]: b["retention_days"] for b in body["branches"]}
-        ),
+        rules=_rules(document["rules"]),
+        rules_before=_before(document.get("rules_before")),
         settings=_settings(document["settings"]),
         tree_settings=_settings(document["tree_settings"]),
         held_prefixes=tuple(document["held_prefixes"]),

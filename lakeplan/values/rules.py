@@ -81,6 +81,17 @@ class GcRules:
         return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
+class NoRules(Enum):
+    """Rules that are not set: nothing expires."""
+
+    NONE = "none"
+
+
+NO_RULES = NoRules.NONE
+RulesBefore = GcRules | NoRules | None
+"""Rules at an earlier moment. None: they are not known."""
+
+
 def etag_of(rules: GcRules | None) -> str:
     """ETag of rules, or ``absent`` when none are set."""
     return ABSENT_ETAG if rules is None else rules.etag

@@ -14,7 +14,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import KEEPS, Keep, KeepRules, held_prefixes, keep_masks
 from lakeplan.values.repository import Branch, Refs, Tag
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import NO_RULES, GcRules
 from lakeplan.values.sweep import HeldCommit, Hold
 from tests.retention.conftest import NOW, draw_refs
 from tests.retention.literal import World, literal_documented_walk, literal_server_walk, worlds
@@ -332,3 +332,10 @@ def test_other_rules_add_their_own_and_take_nothing_away(world: World, other: Wo
         assert mask & alone[id] == alone[id]
         if other.rules != world.rules:
             assert bool(mask & bit) == (id in wanted)
+
+
+def it_counts_every_commit_as_kept_before_where_no_rules_were_set() -> None:
+    refs = draw_refs(LINE)
+    assert kept(refs, rules_of(5, before=NO_RULES), Keep.BEFORE) == "h p q r"
+    assert kept(refs, rules_of(5, before=None), Keep.BEFORE) == ""
+    assert kept(refs, rules_of(5, before=NO_RULES)) == "h p"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from lakeplan.errors import ClockSkew, GateRefused, LakeplanError, StalePlan
 from lakeplan.formats.namespace import RULES_KEY
-from lakeplan.sweep.values import Mark
-from lakeplan.values.rules import GcRules
+from lakeplan.sweep.values import Mark, read_mark
+from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 from lakeplan.values.sweep import Status
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
@@ -30,13 +31,13 @@ def settled(world: SweepWorld, repo: LakeRepository) -> Mark:
 
 
 def applied(
-    world: SweepWorld, repo: LakeRepository, before: GcRules, after: GcRules, *, hours: float = 0
+    world: SweepWorld, repo: LakeRepository, before: GcRules | None, after: GcRules, *, hours: float = 0
 ) -> None:
     """What an apply that took so many hours leaves on the server and on record."""
     repo.set_rules(after.default_retention_days)
     now = world.now()
     run_id = f"{now - timedelta(hours=hours):%Y%m%dT%H%M%S}.{next(world._numbers):06}Z-0a"
-    step = {"status": "applied", "before": before.to_body(), "after": after.to_body()}
+    step = {"status": "applied", "before": before.to_body() if before else None, "after": after.to_body()}
     record = {
         "run_id": run_id,
         "command": "apply",
@@ -69,6 +70,42 @@ def forget(world: SweepWorld, key: str) -> None:
     current = world.state.read(key)
     assert current is not None
     world.state.delete(key, if_version=current.version)
+
+
+class DescribeClasses:
+    def it_calls_newly_expired_what_the_first_rules_let_expire(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        applied(world, repo, None, GcRules(7))
+        mark = world.mark()
+        assert set(world.going(mark).values()) == {"newly_expired"}
+        assert mark.goes.objects == 2
+        assert mark.to_document()["rules_before"] == {"known": "none", "rules": None}
+
+    def it_calls_backlog_what_the_rules_before_let_expire(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        applied(world, repo, GcRules(25), GcRules(7))
+        mark = world.mark()
+        assert sorted(world.going(mark).values()) == ["backlog", "newly_expired"]
+        assert mark.to_document()["rules_before"]["rules"] == GcRules(25).to_body()
+
+    def it_says_when_the_rules_before_are_not_known(self, world: SweepWorld, repo: LakeRepository) -> None:
+        mark = world.mark()
+        assert set(world.going(mark).values()) == {"backlog"}
+        assert mark.to_document()["rules_before"] == {"known": "unknown", "rules": None}
+
+    @pytest.mark.parametrize("before", [NO_RULES, GcRules(25, {"main": 30}), None])
+    def it_reads_back_what_it_knew(
+        self, world: SweepWorld, repo: LakeRepository, before: RulesBefore
+    ) -> None:
+        mark = replace(world.mark(), rules_before=before)
+        assert read_mark(mark.to_bytes(), name="mark").rules_before == before
+
+    def it_reads_marks_of_earlier_releases(self, world: SweepWorld, repo: LakeRepository) -> None:
+        document: dict[str, object] = {**world.mark().to_document()}
+        del document["rules_before"]
+        assert read_mark(json.dumps(document).encode(), name="mark").rules_before is None
 
 
 class DescribeSettling:
